@@ -1,0 +1,448 @@
+"""What a run must decide, as frozen dataclasses that refuse what cannot work.
+
+Every class is a gin configurable: a gin file binds its fields by name. No
+TensorFlow is imported here, so a mistake is reported before the long import.
+"""
+
+import dataclasses
+import math
+import typing
+from collections.abc import Sequence
+
+import gin
+
+
+class ConfigError(ValueError):
+    """A value that a user chose does not fit; the message is for the user."""
+
+
+def _check_types(config) -> None:
+    """gin accepts '128' for an int, so types are checked here."""
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        allowed = hints[field.name]
+        options = typing.get_args(allowed) or (allowed,)
+        options = tuple(typing.get_origin(o) or o for o in options)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if float in options and is_number:
+            object.__setattr__(config, field.name, float(value))
+            continue
+        if int in options and isinstance(value, float) and value.is_integer():
+            object.__setattr__(config, field.name, int(value))  # 1e6 steps
+            continue
+        fits = isinstance(value, options)
+        if isinstance(value, bool) and bool not in options:
+            fits = False
+        if not fits:
+            expected = " or ".join(o.__name__ for o in options)
+            raise ConfigError(
+                f"{type(config).__name__}.{field.name} must be {expected}. "
+                f"Received: {value!r}"
+            )
+
+
+def _require(config, condition: bool, name: str, rule: str) -> None:
+    if not condition:
+        raise ConfigError(
+            f"{type(config).__name__}.{name} must be {rule}. "
+            f"Received: {name}={getattr(config, name)!r}"
+        )
+
+
+def _require_positive(config, *names: str) -> None:
+    for name in names:
+        _require(config, getattr(config, name) > 0, name, "positive")
+
+
+def _require_fraction(config, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        _require(config, 0.0 <= value < 1.0, name, "at least 0 and below 1")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of one transformer encoder (the original's BertConfig).
+
+    Attributes:
+      vocab_size: Entries in the vocabulary.
+      hidden_size: Width of the transformer layers.
+      num_hidden_layers: Transformer layers.
+      num_attention_heads: Heads of each attention; divides `hidden_size`.
+      intermediate_size: Width of the feed-forward layer.
+      embedding_size: Width of the embedding tables; a projection to
+        `hidden_size` follows where the two differ. None means `hidden_size`.
+      max_position_embeddings: The longest sequence that the model can read.
+      type_vocab_size: Number of segments.
+      hidden_dropout_prob: Dropout after dense layers and embeddings.
+      attention_probs_dropout_prob: Dropout of the attention probabilities.
+      initializer_range: Deviation of the truncated normal initializer.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    embedding_size: int | None = None
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    initializer_range: float = 0.02
+
+    def __post_init__(self):
+        _check_types(self)
+        if self.embedding_size is None:
+            object.__setattr__(self, "embedding_size", self.hidden_size)
+        _require_positive(
+            self,
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "embedding_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+            "initializer_range",
+        )
+        _require_fraction(
+            self, "hidden_dropout_prob", "attention_probs_dropout_prob"
+        )
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                "EncoderConfig.num_attention_heads must divide hidden_size. "
+                f"Received: hidden_size={self.hidden_size}, "
+                f"num_attention_heads={self.num_attention_heads}"
+            )
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class ElectraConfig:
+    """The pre-training model: two networks, masking and the objective.
+
+    The names are those of the original's PretrainingConfig.
+
+    Attributes:
+      encoder: The discriminator (the only network for a masked language
+        model).
+      max_seq_length: Tokens in one example.
+      mask_prob: Share of the tokens that are masked.
+      electra_objective: Replaced-token detection. With this and
+        `electric_objective` off, the model is a masked language model.
+      electric_objective: Electric's noise-contrastive estimation
+        (arXiv:2012.08561), with its two-tower generator.
+      gen_weight: Weight of the generator's loss (lambda is the other one).
+      disc_weight: Weight of the discriminator's loss; 50 in section 3 of
+        arXiv:2003.10555.
+      generator_layers: Generator layers as a share of the discriminator's.
+      generator_hidden_size: Generator width as a share of the
+        discriminator's.
+      untied_generator: False shares all weights of the two networks.
+      untied_generator_embeddings: True gives the generator embedding tables
+        of its own.
+      uniform_generator: Replacements are drawn uniformly from the vocabulary.
+      two_tower_generator: A left-to-right and a right-to-left tower instead of
+        a masked language model; needs `electric_objective`.
+      disallow_correct: The generator may not draw the true token.
+      temperature: Temperature of the generator's samples.
+      masked_token_prob: Share of the chosen positions that become [MASK]; the
+        rest keep their token. The released code has 0.85, the paper 1.0.
+      distinct_positions: Draw masked positions without replacement. The
+        released code draws with replacement, so about 7 % of them coincide.
+    """
+
+    encoder: EncoderConfig
+    max_seq_length: int
+    mask_prob: float = 0.15
+    electra_objective: bool = True
+    electric_objective: bool = False
+    gen_weight: float = 1.0
+    disc_weight: float = 50.0
+    generator_layers: float = 1.0
+    generator_hidden_size: float = 0.25
+    untied_generator: bool = True
+    untied_generator_embeddings: bool = False
+    uniform_generator: bool = False
+    two_tower_generator: bool = False
+    disallow_correct: bool = False
+    temperature: float = 1.0
+    masked_token_prob: float = 0.85
+    distinct_positions: bool = False
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(
+            self,
+            "max_seq_length",
+            "generator_layers",
+            "generator_hidden_size",
+            "temperature",
+        )
+        _require(self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1")
+        _require(
+            self,
+            0 <= self.masked_token_prob <= 1,
+            "masked_token_prob",
+            "between 0 and 1",
+        )
+        if self.max_seq_length > self.encoder.max_position_embeddings:
+            raise ConfigError(
+                "ElectraConfig.max_seq_length must not exceed "
+                "EncoderConfig.max_position_embeddings. Received: "
+                f"max_seq_length={self.max_seq_length}, "
+                "max_position_embeddings="
+                f"{self.encoder.max_position_embeddings}"
+            )
+        if self.electra_objective and self.electric_objective:
+            raise ConfigError(
+                "ElectraConfig takes one objective. Received: "
+                "electra_objective=True, electric_objective=True"
+            )
+        if self.electric_objective:
+            # The original's configuration does the same.
+            object.__setattr__(self, "two_tower_generator", True)
+        elif self.two_tower_generator:
+            raise ConfigError(
+                "ElectraConfig.two_tower_generator needs electric_objective. "
+                "Received: two_tower_generator=True, electric_objective=False"
+            )
+
+    @property
+    def max_predictions_per_seq(self) -> int:
+        """Slots for masked positions; the original's 0.005 included."""
+        return int((self.mask_prob + 0.005) * self.max_seq_length)
+
+    @property
+    def has_discriminator(self) -> bool:
+        return self.electra_objective or self.electric_objective
+
+    @property
+    def generator(self) -> EncoderConfig:
+        """Sizes of the generator (the original's get_generator_config).
+
+        Its feed-forward layer is always 4 times its width and its heads are
+        64 wide, whatever the discriminator has.
+        """
+        encoder = self.encoder
+        hidden_size = int(encoder.hidden_size * self.generator_hidden_size)
+        layers = int(encoder.num_hidden_layers * self.generator_layers)
+        return dataclasses.replace(
+            encoder,
+            hidden_size=hidden_size,
+            num_hidden_layers=layers,
+            intermediate_size=4 * hidden_size,
+            num_attention_heads=max(1, hidden_size // 64),
+            embedding_size=(
+                hidden_size
+                if self.untied_generator_embeddings
+                else encoder.embedding_size
+            ),
+        )
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam with decoupled weight decay, and its schedule, as the original's.
+
+    Attributes:
+      learning_rate: Peak rate.
+      num_warmup_steps: Steps of linear warm-up. Ignored in fine-tuning, which
+        has `warmup_proportion`.
+      warmup_proportion: Warm-up as a share of the training steps; None for
+        `num_warmup_steps`.
+      lr_decay_power: Power of the polynomial decay to 0.
+      layerwise_lr_decay: Factor between the rates of two layers in
+        fine-tuning; 0 for one rate.
+      layerwise_top_layer_scaled: The released code scales even the top layer
+        by the decay squared; False starts the decay below the top layer.
+      weight_decay_rate: Decay, applied to all but LayerNorm and biases.
+      beta_1: Decay of the first moment.
+      beta_2: Decay of the second moment.
+      epsilon: Added outside the square root.
+      clip_norm: Largest global norm of the gradients.
+    """
+
+    learning_rate: float
+    num_warmup_steps: int = 10000
+    warmup_proportion: float | None = None
+    lr_decay_power: float = 1.0
+    layerwise_lr_decay: float = 0.0
+    layerwise_top_layer_scaled: bool = True
+    weight_decay_rate: float = 0.01
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    clip_norm: float = 1.0
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(self, "learning_rate", "epsilon", "clip_norm")
+        _require_fraction(
+            self, "weight_decay_rate", "beta_1", "beta_2", "layerwise_lr_decay"
+        )
+        _require(
+            self, self.num_warmup_steps >= 0, "num_warmup_steps", "0 or more"
+        )
+        if self.warmup_proportion is not None:
+            _require_fraction(self, "warmup_proportion")
+
+    def warmup_steps(self, num_train_steps: int) -> int:
+        if self.warmup_proportion is None:
+            return self.num_warmup_steps
+        return int(num_train_steps * self.warmup_proportion)
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class PretrainingDataConfig:
+    """Where the TFRecords are and how they are batched.
+
+    Attributes:
+      train_files: Glob, or globs separated by commas.
+      vocab_file: The vocabulary that the TFRecords were built with.
+      heldout_files: Like `train_files`; empty for no evaluation.
+      train_batch_size: Examples in one step, over all replicas.
+      eval_batch_size: Examples in one evaluation step, over all replicas.
+      num_eval_steps: Evaluation steps; fewer where the held-out files end.
+    """
+
+    train_files: str
+    vocab_file: str
+    heldout_files: str = ""
+    train_batch_size: int = 128
+    eval_batch_size: int = 128
+    num_eval_steps: int = 100
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(
+            self, "train_batch_size", "eval_batch_size", "num_eval_steps"
+        )
+        _require(self, bool(self.train_files), "train_files", "a glob")
+        _require(self, bool(self.vocab_file), "vocab_file", "a path")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """How long to train, what to write and on which devices.
+
+    Attributes:
+      num_train_steps: Optimizer steps.
+      save_checkpoints_steps: Steps between two checkpoints.
+      steps_per_loop: Steps between two looks at the run: the live line,
+        TensorBoard, a request to stop.
+      eval_steps: Steps between two held-out evaluations; 0 for one at the end.
+      keep_checkpoint_max: Checkpoints kept.
+      seed: Of the initial weights, the data order, masks, samples and dropout.
+      distribution_strategy: 'one_device', 'mirrored', 'multi_worker_mirrored'
+        or 'tpu', as in `official.common.distribute_utils`.
+      num_gpus: GPUs of this host to use; 0 for the CPU.
+      tpu: Name or address of the TPU, for 'tpu'.
+      dtype_policy: 'float32', 'mixed_bfloat16' or 'mixed_float16'.
+      jit_compile: Compile the step with XLA.
+    """
+
+    num_train_steps: int
+    save_checkpoints_steps: int = 1000
+    steps_per_loop: int = 20
+    eval_steps: int = 0
+    keep_checkpoint_max: int = 5
+    seed: int = 42
+    distribution_strategy: str = "one_device"
+    num_gpus: int = 0
+    tpu: str = ""
+    dtype_policy: str = "float32"
+    jit_compile: bool = False
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(
+            self,
+            "num_train_steps",
+            "save_checkpoints_steps",
+            "steps_per_loop",
+            "keep_checkpoint_max",
+        )
+        for name, choices in (
+            (
+                "distribution_strategy",
+                ("one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+            ),
+            ("dtype_policy", ("float32", "mixed_bfloat16")),
+        ):
+            _require(
+                self,
+                getattr(self, name) in choices,
+                name,
+                "one of " + ", ".join(choices),
+            )
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class FinetuningDataConfig:
+    """A labelled set: one file per split, one row per example.
+
+    Attributes:
+      task_name: Name of the task, also of its head in the checkpoint.
+      train_file: TSV with a header line and the columns 'text' and 'label'.
+      dev_file: Like `train_file`.
+      test_file: Like `train_file`; empty for none.
+      vocab_file: The vocabulary of the pre-trained model.
+      do_lower_case: Lower-case the text.
+      strip_accents: Drop accents while lower-casing.
+      max_seq_length: Longer texts are cut.
+      train_batch_size: Examples in one step.
+      eval_batch_size: Examples in one evaluation step.
+      num_train_epochs: Passes over the training rows.
+    """
+
+    task_name: str
+    train_file: str
+    dev_file: str
+    vocab_file: str
+    test_file: str = ""
+    do_lower_case: bool = True
+    strip_accents: bool = True
+    max_seq_length: int = 128
+    train_batch_size: int = 32
+    eval_batch_size: int = 32
+    num_train_epochs: float = 3.0
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(
+            self,
+            "max_seq_length",
+            "train_batch_size",
+            "eval_batch_size",
+            "num_train_epochs",
+        )
+        for name in ("task_name", "train_file", "dev_file", "vocab_file"):
+            _require(self, bool(getattr(self, name)), name, "given")
+
+    def num_train_steps(self, num_examples: int) -> int:
+        """Steps for the wanted epochs, rounded up to whole batches."""
+        steps = self.num_train_epochs * num_examples / self.train_batch_size
+        return max(1, math.ceil(steps))
+
+
+def differences(
+    ours: dict, theirs: dict, prefix: str = ""
+) -> Sequence[tuple[str, object, object]]:
+    """Names and values in which two nested configurations differ."""
+    found = []
+    for name in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found.extend(differences(a, b, f"{prefix}{name}."))
+        elif a != b:
+            found.append((prefix + name, a, b))
+    return found

@@ -1,0 +1,541 @@
+"""Generator -> sampled tokens -> discriminator: the pre-training model.
+
+Names of layers are the variable scopes of the original, so that checkpoints
+compare by name.
+
+Shapes: B batch, L length, N slots for predictions, D hidden, E embedding,
+V vocabulary.
+"""
+
+import math
+import typing
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs, encoder, losses, masking
+
+
+class Noise(typing.NamedTuple):
+    """The uniform draws of one batch, all <float32> in [0, 1).
+
+    Attributes:
+      positions: [B, N] ([B, L] for distinct positions), which positions are
+        masked.
+      mask: [B, N], which of them become [MASK].
+      sample: [B, N], the generator's samples; or [B, N, V], drawn the
+        original's way with Gumbel noise.
+    """
+
+    positions: tf.Tensor
+    mask: tf.Tensor
+    sample: tf.Tensor
+
+
+class FakeData(typing.NamedTuple):
+    """The discriminator's input.
+
+    Attributes:
+      inputs: The batch with sampled tokens in place.
+      is_fake_tokens: <int32>[B, L], 1 where the token was changed.
+      sampled_ids: <int32>[B, N].
+    """
+
+    inputs: masking.Inputs
+    is_fake_tokens: tf.Tensor
+    sampled_ids: tf.Tensor
+
+
+class MaskedLmHead(encoder.Layer):
+    """Dense, GELU, LayerNorm, product with the embedding table, bias.
+
+    Args:
+      config: Of the encoder below.
+      embeddings: Holds the table, which is shared.
+      input_size: Width of what comes in.
+      name: "generator_predictions", or Electric's "cloze_predictions".
+    """
+
+    def __init__(
+        self,
+        config: configs.EncoderConfig,
+        embeddings: encoder.Embeddings,
+        input_size: int,
+        name: str,
+    ):
+        super().__init__(name=name)
+        self.config = config
+        self.embeddings = embeddings
+        self.input_size = input_size
+        self.dense = encoder.dense(
+            config.embedding_size, config.initializer_range, "dense"
+        )
+        self.layer_norm = encoder.LayerNorm(config.embedding_size)
+
+    def build(self, input_shape=None):
+        self.dense.build((None, self.input_size))
+        self.layer_norm.build()
+        self.output_bias = self.add_weight(
+            name="output_bias",
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+        )
+
+    def call(self, x):
+        """Scores the vocabulary.
+
+        Args:
+          x: <float>[B, N, D].
+
+        Returns:
+          <float>[B, N, V].
+        """
+        shape = tf.shape(x)
+        x = tf.reshape(x, [-1, self.input_size])
+        x = self.layer_norm(encoder.gelu(self.dense(x)))
+        table = tf.cast(self.embeddings.word_embeddings.value, x.dtype)
+        logits = tf.matmul(x, table, transpose_b=True)
+        logits += tf.cast(self.output_bias.value, x.dtype)
+        return tf.reshape(
+            logits, [shape[0], shape[1], self.config.vocab_size]
+        )
+
+
+class DiscriminatorHead(encoder.Layer):
+    """Dense, GELU, one logit per token."""
+
+    def __init__(self, config: configs.EncoderConfig):
+        super().__init__(name="discriminator_predictions")
+        self.config = config
+        self.dense = encoder.dense(
+            config.hidden_size, config.initializer_range, "dense"
+        )
+        # Glorot: the original gives the last layer no initializer.
+        self.dense_1 = encoder.dense(1, None, "dense_1")
+
+    def build(self, input_shape=None):
+        self.dense.build((None, self.config.hidden_size))
+        self.dense_1.build((None, self.config.hidden_size))
+
+    def call(self, x):
+        """Scores every token.
+
+        Args:
+          x: <float>[B, L, D].
+
+        Returns:
+          <float>[B, L], before the sigmoid; high where replaced.
+        """
+        shape = tf.shape(x)
+        x = tf.reshape(x, [-1, self.config.hidden_size])
+        logits = self.dense_1(encoder.gelu(self.dense(x)))
+        return tf.reshape(logits, shape[:2])
+
+
+class TwoTowerGenerator(encoder.Layer):
+    """Electric's generator: every token scored from the tokens around it.
+
+    A left-to-right tower moved one position to the right and a right-to-left
+    tower moved one to the left, side by side (arXiv:2012.08561, section 3). The
+    moves wrap around the ends of the row, as in the original.
+    """
+
+    def __init__(
+        self, config: configs.EncoderConfig, embeddings: encoder.Embeddings
+    ):
+        super().__init__(name="two_towers")
+        self.left_to_right = encoder.Encoder(
+            config, "generator_ltr", embeddings, "left_to_right"
+        )
+        self.right_to_left = encoder.Encoder(
+            config, "generator_rtl", embeddings, "right_to_left"
+        )
+
+    def build_towers(self):
+        """Builds the towers outside this layer's scope, as they are named."""
+        self.left_to_right.build()
+        self.right_to_left.build()
+        self.built = True
+
+    def call(self, inputs, dropout_seed=None):
+        """Encodes unmasked inputs.
+
+        Args:
+          inputs: masking.Inputs.
+          dropout_seed: <int32>[2], or None.
+
+        Returns:
+          <float>[B, L, 2 * D].
+        """
+        args = (inputs.input_ids, inputs.input_mask, inputs.segment_ids)
+        rtl_seed = None if dropout_seed is None else dropout_seed[::-1]
+        ltr = self.left_to_right(*args, dropout_seed)["sequence_output"]
+        rtl = self.right_to_left(*args, rtl_seed)["sequence_output"]
+        return tf.concat(
+            [tf.roll(ltr, 1, axis=1), tf.roll(rtl, -1, axis=1)], axis=-1
+        )
+
+
+class SpecialIds(typing.NamedTuple):
+    """Ids of the tokens that masking must know."""
+
+    cls: int
+    sep: int
+    mask: int
+
+
+class PretrainingModel(keras.Model):
+    """ELECTRA, its generator, and the original's other objectives.
+
+    Args:
+      config: Sizes, objective and masking.
+      special_ids: Ids of [CLS], [SEP] and [MASK].
+    """
+
+    def __init__(self, config: configs.ElectraConfig, special_ids: SpecialIds):
+        super().__init__(name="pretraining_model", autocast=False)
+        self.config = config
+        self.special_ids = special_ids
+        self.electra = encoder.Encoder(config.encoder, "electra")
+        self.electra.build()
+        self.generator = None
+        self.generator_predictions = None
+        self.cloze_predictions = None
+        self.discriminator_predictions = None
+        if config.uniform_generator:
+            pass
+        elif config.two_tower_generator:
+            self._build_two_tower_generator()
+        else:
+            self._build_masked_lm_generator()
+        if config.has_discriminator:
+            self.discriminator_predictions = DiscriminatorHead(config.encoder)
+            self.discriminator_predictions.build()
+        self.built = True
+
+    def _build_masked_lm_generator(self):
+        config = self.config
+        if config.has_discriminator and config.untied_generator:
+            shared = (
+                None
+                if config.untied_generator_embeddings
+                else self.electra.embeddings
+            )
+            self.generator = encoder.Encoder(
+                config.generator, "generator", shared
+            )
+            self.generator.build()
+        else:
+            # A masked language model, or a generator that is the
+            # discriminator.
+            self.generator = self.electra
+        self.generator_predictions = MaskedLmHead(
+            self.generator.config,
+            self.generator.embeddings,
+            self.generator.config.hidden_size,
+            "generator_predictions",
+        )
+        self.generator_predictions.build()
+
+    def _build_two_tower_generator(self):
+        config = self.config.generator
+        self.generator = TwoTowerGenerator(config, self.electra.embeddings)
+        self.generator.build_towers()
+        self.cloze_predictions = MaskedLmHead(
+            config,
+            self.electra.embeddings,
+            2 * config.hidden_size,
+            "cloze_predictions",
+        )
+        self.cloze_predictions.build()
+
+    def call(
+        self,
+        features,
+        noise: Noise,
+        dropout_seed=None,
+        all_reduce_sum=losses.identity,
+        return_layers=False,
+    ):
+        """One forward pass over raw examples.
+
+        Args:
+          features: {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L].
+          noise: The uniform draws of this batch.
+          dropout_seed: <int32>[2], or None for no dropout.
+          all_reduce_sum: Sums over replicas, for the losses.
+          return_layers: Add the encoders' inner outputs under
+            "generator_outputs" and "discriminator_outputs".
+
+        Returns:
+          "total_loss" <float32>[] (this replica's share), "masked_inputs",
+          "mlm_output" (MaskedLmOutput), "fake_data" (FakeData), and where the
+          objective has them "cloze_output" and "disc_output".
+        """
+        config = self.config
+        unmasked = masking.Inputs(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+        )
+        masked = self._mask(unmasked, noise)
+        # Two networks of one seed would drop out alike.
+        generator_seed = (
+            None if dropout_seed is None else dropout_seed + [0, 1]
+        )
+        outputs: dict[str, typing.Any] = {"masked_inputs": masked}
+        cloze_output = None
+        if config.two_tower_generator:
+            sequence = self.generator(unmasked, generator_seed)
+            cloze_output = self._get_cloze_output(
+                unmasked, sequence, all_reduce_sum
+            )
+            mlm_output = losses.masked_lm_output(
+                masking.gather_positions(
+                    cloze_output.logits, masked.masked_lm_positions
+                ),
+                masked.masked_lm_ids,
+                masked.masked_lm_weights,
+                all_reduce_sum,
+            )
+            outputs["cloze_output"] = cloze_output
+            outputs["generator_outputs"] = {"sequence_output": sequence}
+        else:
+            generator_outputs = None
+            if not config.uniform_generator:
+                generator_outputs = self.generator(
+                    masked.input_ids,
+                    masked.input_mask,
+                    masked.segment_ids,
+                    dropout_seed=generator_seed,
+                    return_layers=return_layers,
+                )
+            mlm_output = self._get_masked_lm_output(
+                masked, generator_outputs, all_reduce_sum
+            )
+            outputs["generator_outputs"] = generator_outputs
+        outputs["mlm_output"] = mlm_output
+        fake_data = self._get_fake_data(
+            masked, mlm_output.logits, noise.sample
+        )
+        outputs["fake_data"] = fake_data
+        generator_loss = (cloze_output or mlm_output).loss
+        total_loss = config.gen_weight * generator_loss
+        if config.has_discriminator:
+            discriminator_outputs = self.electra(
+                fake_data.inputs.input_ids,
+                fake_data.inputs.input_mask,
+                fake_data.inputs.segment_ids,
+                dropout_seed=dropout_seed,
+                return_layers=return_layers,
+            )
+            disc_output = self._get_discriminator_output(
+                fake_data.inputs,
+                discriminator_outputs,
+                fake_data.is_fake_tokens,
+                cloze_output,
+                all_reduce_sum,
+            )
+            total_loss += config.disc_weight * disc_output.loss
+            outputs["disc_output"] = disc_output
+            outputs["discriminator_outputs"] = discriminator_outputs
+        outputs["total_loss"] = total_loss
+        return outputs
+
+    def _mask(self, inputs: masking.Inputs, noise: Noise) -> masking.Inputs:
+        """Draws positions and masks them."""
+        config = self.config
+        candidate = masking.is_candidate(
+            inputs.input_ids, inputs.input_mask, tuple(self.special_ids)
+        )
+        positions = masking.draw_positions(
+            candidate, noise.positions, config.distinct_positions
+        )[:, : config.max_predictions_per_seq]
+        return self.mask_positions(inputs, positions, noise.mask)
+
+    def mask_positions(
+        self,
+        inputs: masking.Inputs,
+        drawn_positions: tf.Tensor,
+        mask_uniform: tf.Tensor,
+    ) -> masking.Inputs:
+        """Masks drawn positions, as many as each row's length asks for.
+
+        Args:
+          inputs: The unmasked batch.
+          drawn_positions: <int32>[B, N].
+          mask_uniform: <float32>[B, N].
+
+        Returns:
+          The masked batch.
+        """
+        config = self.config
+        wanted = masking.number_of_predictions(
+            inputs.input_mask,
+            config.mask_prob,
+            config.max_predictions_per_seq,
+        )
+        candidate = masking.is_candidate(
+            inputs.input_ids, inputs.input_mask, tuple(self.special_ids)
+        )
+        # A row with nothing to mask gives NaN in the original; here it has
+        # no predictions. Distinct positions cannot outnumber the candidates.
+        num_candidates = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=-1)
+        limit = (
+            num_candidates
+            if config.distinct_positions
+            else tf.where(num_candidates > 0, wanted, 0)
+        )
+        return masking.mask(
+            inputs,
+            drawn_positions,
+            mask_uniform,
+            tf.minimum(wanted, limit),
+            self.special_ids.mask,
+            config.masked_token_prob,
+        )
+
+    def _get_masked_lm_output(
+        self, inputs, generator_outputs, all_reduce_sum=losses.identity
+    ) -> losses.MaskedLmOutput:
+        """The generator's predictions at the masked positions.
+
+        Args:
+          inputs: The masked batch.
+          generator_outputs: Of the generator; None for a uniform one.
+          all_reduce_sum: Sums over replicas.
+
+        Returns:
+          losses.MaskedLmOutput.
+        """
+        if generator_outputs is None:
+            shape = tf.shape(inputs.masked_lm_ids)
+            logits = tf.zeros(
+                [shape[0], shape[1], self.config.encoder.vocab_size]
+            )
+        else:
+            logits = self.generator_predictions(
+                masking.gather_positions(
+                    generator_outputs["sequence_output"],
+                    inputs.masked_lm_positions,
+                )
+            )
+        return losses.masked_lm_output(
+            logits,
+            inputs.masked_lm_ids,
+            inputs.masked_lm_weights,
+            all_reduce_sum,
+        )
+
+    def _get_cloze_output(
+        self, inputs, sequence, all_reduce_sum=losses.identity
+    ) -> losses.MaskedLmOutput:
+        """Electric's generator scores every position that is not special."""
+        candidate = masking.is_candidate(
+            inputs.input_ids, inputs.input_mask, tuple(self.special_ids)
+        )
+        return losses.masked_lm_output(
+            self.cloze_predictions(sequence),
+            inputs.input_ids,
+            tf.cast(candidate, tf.float32),
+            all_reduce_sum,
+        )
+
+    def _get_fake_data(self, inputs, mlm_logits, sample_uniform) -> FakeData:
+        """Samples tokens into the masked positions.
+
+        Args:
+          inputs: The masked batch.
+          mlm_logits: <float32>[B, N, V].
+          sample_uniform: <float32>[B, N] or [B, N, V], see `Noise`.
+
+        Returns:
+          FakeData. Label 1 marks a token that differs from the true one; for
+          Electric, every sampled position.
+        """
+        config = self.config
+        unmasked = masking.unmask(inputs)
+        logits = tf.stop_gradient(mlm_logits) / config.temperature
+        if config.disallow_correct:
+            logits = masking.disallow(logits, inputs.masked_lm_ids)
+        if sample_uniform.shape.rank == 3:
+            sampled = masking.sample_with_gumbel_noise(logits, sample_uniform)
+        else:
+            sampled = masking.sample(logits, sample_uniform)
+        updated_ids, is_sampled = masking.scatter_update(
+            unmasked.input_ids, sampled, inputs.masked_lm_positions
+        )
+        if config.electric_objective:
+            is_fake = is_sampled
+        else:
+            is_fake = is_sampled * tf.cast(
+                updated_ids != unmasked.input_ids, tf.int32
+            )
+        return FakeData(
+            unmasked._replace(input_ids=updated_ids), is_fake, sampled
+        )
+
+    def _get_discriminator_output(
+        self,
+        inputs,
+        discriminator_outputs,
+        is_fake_tokens,
+        cloze_output=None,
+        all_reduce_sum=losses.identity,
+    ) -> losses.DiscriminatorOutput:
+        """The discriminator's verdict on every token.
+
+        Args:
+          inputs: The corrupted batch.
+          discriminator_outputs: Of the discriminator's encoder.
+          is_fake_tokens: <int32>[B, L].
+          cloze_output: Electric's generator, whose log-probability of each
+            token and the odds of masking are added to the logits
+            (arXiv:2012.08561, section 2.2).
+          all_reduce_sum: Sums over replicas.
+
+        Returns:
+          losses.DiscriminatorOutput.
+        """
+        logits = tf.cast(
+            self.discriminator_predictions(
+                discriminator_outputs["sequence_output"]
+            ),
+            tf.float32,
+        )
+        if self.config.electric_objective:
+            log_probs = -tf.nn.sparse_softmax_cross_entropy_with_logits(
+                inputs.input_ids, cloze_output.logits
+            )
+            mask_prob = self.config.mask_prob
+            logits += tf.stop_gradient(log_probs)
+            logits += math.log(mask_prob / (1 - mask_prob))
+        return losses.discriminator_output(
+            logits, is_fake_tokens, inputs.input_mask, all_reduce_sum
+        )
+
+    def metric_sums(self, outputs) -> dict[str, losses.Sums]:
+        """The original's evaluation metrics of one batch, as sums.
+
+        Args:
+          outputs: Of `call`.
+
+        Returns:
+          Name -> losses.Sums.
+        """
+        masked = outputs["masked_inputs"]
+        sums = losses.masked_lm_sums(
+            outputs["mlm_output"],
+            masked.masked_lm_ids,
+            masked.masked_lm_weights,
+        )
+        if self.config.has_discriminator:
+            sums |= losses.sampled_masked_lm_sums(
+                outputs["fake_data"].sampled_ids,
+                masked.masked_lm_ids,
+                masked.masked_lm_weights,
+            )
+            sums |= losses.discriminator_sums(
+                outputs["disc_output"], masked.input_mask
+            )
+        return sums

@@ -1,0 +1,276 @@
+"""Logits -> losses and metrics.
+
+Sums over a batch go through `all_reduce_sum`, so that a loss is normalised by
+the weights of the whole global batch: each replica holds its share of the loss,
+and the shares add up to the loss of the whole.
+
+Shapes: B batch, L length, N slots for predictions, V vocabulary.
+"""
+
+import typing
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+AllReduceSum = Callable[[tf.Tensor], tf.Tensor]
+
+# The original adds this to every sum of weights that it divides by.
+WEIGHT_FLOOR = 1e-6
+# tf.metrics.auc of TF1, which the original's evaluation uses.
+NUM_AUC_THRESHOLDS = 200
+
+
+def identity(tensor: tf.Tensor) -> tf.Tensor:
+    """The all-reduce of a single replica."""
+    return tensor
+
+
+def weighted_mean(
+    values: tf.Tensor,
+    weights: tf.Tensor,
+    all_reduce_sum: AllReduceSum = identity,
+) -> tf.Tensor:
+    """sum(values * weights) / (sum(weights) + 1e-6), the original's mean.
+
+    Args:
+      values: <float32>[...].
+      weights: <float32>[...].
+      all_reduce_sum: Sums the weights over replicas.
+
+    Returns:
+      <float32>[], this replica's share of the mean.
+    """
+    total = all_reduce_sum(tf.reduce_sum(weights))
+    return tf.reduce_sum(values * weights) / (total + WEIGHT_FLOOR)
+
+
+class MaskedLmOutput(typing.NamedTuple):
+    """The generator's output.
+
+    Attributes:
+      logits: <float32>[B, N, V].
+      preds: <int32>[B, N].
+      per_example_loss: <float32>[B, N], filled in unused slots too.
+      loss: <float32>[].
+    """
+
+    logits: tf.Tensor
+    preds: tf.Tensor
+    per_example_loss: tf.Tensor
+    loss: tf.Tensor
+
+
+def masked_lm_output(
+    logits: tf.Tensor,
+    token_ids: tf.Tensor,
+    weights: tf.Tensor,
+    all_reduce_sum: AllReduceSum = identity,
+) -> MaskedLmOutput:
+    """L_MLM of arXiv:2003.10555, section 2 (the original's softmax output).
+
+    Args:
+      logits: <float32>[B, N, V].
+      token_ids: <int32>[B, N], the true tokens.
+      weights: <float32>[B, N].
+      all_reduce_sum: Sums the weights over replicas.
+
+    Returns:
+      The output, its loss in nats per masked token.
+    """
+    logits = tf.cast(logits, tf.float32)
+    per_example_loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        token_ids, logits
+    )
+    return MaskedLmOutput(
+        logits=logits,
+        preds=tf.argmax(logits, axis=-1, output_type=tf.int32),
+        per_example_loss=per_example_loss,
+        loss=weighted_mean(per_example_loss, weights, all_reduce_sum),
+    )
+
+
+class DiscriminatorOutput(typing.NamedTuple):
+    """The discriminator's output.
+
+    Attributes:
+      logits: <float32>[B, L].
+      probs: <float32>[B, L], probability of having been replaced.
+      preds: <int32>[B, L].
+      per_example_loss: <float32>[B].
+      labels: <int32>[B, L].
+      loss: <float32>[].
+    """
+
+    logits: tf.Tensor
+    probs: tf.Tensor
+    preds: tf.Tensor
+    per_example_loss: tf.Tensor
+    labels: tf.Tensor
+    loss: tf.Tensor
+
+
+def discriminator_output(
+    logits: tf.Tensor,
+    is_fake_tokens: tf.Tensor,
+    input_mask: tf.Tensor,
+    all_reduce_sum: AllReduceSum = identity,
+) -> DiscriminatorOutput:
+    """L_Disc of arXiv:2003.10555, section 2, averaged over real tokens.
+
+    Two departures, both as the released code has them: label 1 means
+    *replaced*, and the sum is divided by 1e-6 + the number of real tokens.
+
+    Args:
+      logits: <float32>[B, L], before the sigmoid.
+      is_fake_tokens: <int32>[B, L], 1 where the token was changed.
+      input_mask: <int32>[B, L], 1 on real tokens, 0 on padding.
+      all_reduce_sum: Sums the weights over replicas.
+
+    Returns:
+      The output, its loss in nats per token.
+    """
+    logits = tf.cast(logits, tf.float32)
+    weights = tf.cast(input_mask, tf.float32)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(is_fake_tokens, tf.float32), logits=logits
+    )
+    per_example_loss = tf.reduce_sum(losses * weights, axis=-1) / (
+        WEIGHT_FLOOR + tf.reduce_sum(weights, axis=-1)
+    )
+    return DiscriminatorOutput(
+        logits=logits,
+        probs=tf.sigmoid(logits),
+        preds=tf.cast(tf.round((tf.sign(logits) + 1) / 2), tf.int32),
+        per_example_loss=per_example_loss,
+        labels=is_fake_tokens,
+        loss=weighted_mean(losses, weights, all_reduce_sum),
+    )
+
+
+class Sums(typing.NamedTuple):
+    """A weighted sum and the sum of its weights; adding two merges them."""
+
+    value: tf.Tensor
+    weight: tf.Tensor
+
+
+def _sums(values: tf.Tensor, weights: tf.Tensor) -> Sums:
+    weights = tf.cast(weights, tf.float32)
+    values = tf.cast(values, tf.float32)
+    return Sums(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
+
+
+def masked_lm_sums(
+    output: MaskedLmOutput, token_ids: tf.Tensor, weights: tf.Tensor
+) -> dict[str, Sums]:
+    """Accuracy and loss of the generator over one batch, before dividing.
+
+    Args:
+      output: The generator's output.
+      token_ids: <int32>[B, N].
+      weights: <float32>[B, N].
+
+    Returns:
+      Sums under the original's metric names.
+    """
+    return {
+        "masked_lm_accuracy": _sums(output.preds == token_ids, weights),
+        "masked_lm_loss": _sums(output.per_example_loss, weights),
+    }
+
+
+def sampled_masked_lm_sums(
+    sampled_ids: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor
+) -> dict[str, Sums]:
+    """How often the generator's sample is the true token."""
+    return {
+        "sampled_masked_lm_accuracy": _sums(sampled_ids == token_ids, weights)
+    }
+
+
+def discriminator_sums(
+    output: DiscriminatorOutput, input_mask: tf.Tensor
+) -> dict[str, Sums]:
+    """The discriminator's metrics over one batch, before dividing.
+
+    As in the original, disc_auc counts padding as label 0 with probability 0,
+    and disc_precision and disc_recall are accuracies weighted by prediction or
+    label.
+
+    Args:
+      output: The discriminator's output.
+      input_mask: <int32>[B, L].
+
+    Returns:
+      Sums under the original's metric names. "disc_auc" holds histograms of
+      the probabilities <float32>[201]: of replaced tokens as `value`, of all
+      others as `weight`.
+    """
+    correct = output.preds == output.labels
+    labels = output.labels * input_mask
+    # Every example weighs the same in the original's disc_loss.
+    examples = tf.ones_like(output.per_example_loss)
+    return {
+        "disc_loss": _sums(output.per_example_loss, examples),
+        "disc_auc": _auc_histograms(
+            labels, output.probs * tf.cast(input_mask, tf.float32)
+        ),
+        "disc_accuracy": _sums(correct, input_mask),
+        "disc_precision": _sums(correct, output.preds * input_mask),
+        "disc_recall": _sums(correct, labels),
+        "replaced_rate": _sums(output.labels, input_mask),
+    }
+
+
+def _auc_thresholds() -> np.ndarray:
+    """The 200 thresholds of tf.metrics.auc: -1e-7, 1/199, ..., 1 + 1e-7."""
+    inner = np.arange(1, NUM_AUC_THRESHOLDS - 1) / (NUM_AUC_THRESHOLDS - 1.0)
+    return np.concatenate([[-1e-7], inner, [1 + 1e-7]]).astype(np.float32)
+
+
+def _auc_histograms(labels: tf.Tensor, probs: tf.Tensor) -> Sums:
+    """Counts of probabilities by the number of thresholds that they exceed."""
+    probs = tf.reshape(probs, [-1])
+    labels = tf.reshape(labels, [-1])
+    thresholds = tf.constant(_auc_thresholds())
+    exceeded = tf.searchsorted(thresholds, probs, side="left")
+    num_bins = NUM_AUC_THRESHOLDS + 1
+
+    def histogram(selected):
+        return tf.math.unsorted_segment_sum(
+            tf.cast(selected, tf.float32), exceeded, num_bins
+        )
+
+    return Sums(histogram(labels == 1), histogram(labels != 1))
+
+
+def _auc(positives: np.ndarray, negatives: np.ndarray) -> float:
+    """Area under the ROC curve by trapezoids, from the two histograms."""
+    # Entry i: how many exceed threshold i.
+    true_positives = positives[::-1].cumsum()[::-1][1:]
+    false_positives = negatives[::-1].cumsum()[::-1][1:]
+    recall = true_positives / max(positives.sum(), WEIGHT_FLOOR)
+    fallout = false_positives / max(negatives.sum(), WEIGHT_FLOOR)
+    widths = fallout[:-1] - fallout[1:]
+    return float(np.sum(widths * (recall[:-1] + recall[1:]) / 2.0))
+
+
+def metrics_from_sums(sums: dict[str, Sums]) -> dict[str, float]:
+    """Divides accumulated sums into the metrics that they stand for.
+
+    Args:
+      sums: Added up over batches and replicas, as numpy arrays or tensors.
+
+    Returns:
+      Metric name -> value; 0 where nothing was weighed, as in TF1.
+    """
+    metrics = {}
+    for name, (value, weight) in sums.items():
+        value = np.asarray(value, np.float64)
+        weight = np.asarray(weight, np.float64)
+        if name == "disc_auc":
+            metrics[name] = _auc(value, weight)
+        else:
+            metrics[name] = float(value / weight) if weight else 0.0
+    return metrics

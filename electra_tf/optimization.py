@@ -1,0 +1,210 @@
+"""The original's optimizer: Adam without bias correction, decoupled decay."""
+
+import re
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+
+# Variables whose name matches one of these are not decayed (the original's
+# exclude_from_weight_decay).
+NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
+
+
+class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Polynomial decay to 0, times a linear warm-up.
+
+    The rate of an update is that of the step count before it, so the first
+    update under warm-up has rate 0 (the original's create_optimizer).
+
+    Args:
+      learning_rate: Peak rate.
+      num_train_steps: Where the decay reaches 0.
+      num_warmup_steps: Length of the warm-up; 0 for none.
+      lr_decay_power: Power of the decay.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: int,
+        lr_decay_power: float = 1.0,
+    ):
+        self.learning_rate = learning_rate
+        self.num_train_steps = num_train_steps
+        self.num_warmup_steps = num_warmup_steps
+        self.lr_decay_power = lr_decay_power
+
+    def __call__(self, step):
+        """The rate <float32>[] at a step count <int>[]."""
+        step = tf.cast(step, tf.float32)
+        done = tf.minimum(step / self.num_train_steps, 1.0)
+        rate = self.learning_rate * (1.0 - done) ** self.lr_decay_power
+        if self.num_warmup_steps:
+            rate *= tf.minimum(1.0, step / self.num_warmup_steps)
+        return rate
+
+    def get_config(self):
+        return {
+            "learning_rate": self.learning_rate,
+            "num_train_steps": self.num_train_steps,
+            "num_warmup_steps": self.num_warmup_steps,
+            "lr_decay_power": self.lr_decay_power,
+        }
+
+
+def layerwise_scale(
+    path: str,
+    num_hidden_layers: int,
+    decay: float,
+    top_layer_scaled: bool = True,
+) -> float:
+    """Share of the learning rate that one variable gets in fine-tuning.
+
+    decay^(layers + 2 - depth), with depth 0 for embeddings and their
+    projection, i + 1 for transformer layer i and layers + 2 for a task's head
+    (the original's _get_layer_lrs). So even the top layer is scaled by decay
+    squared, one power more than the text of the paper suggests.
+
+    Args:
+      path: The variable's name.
+      num_hidden_layers: Transformer layers.
+      decay: Factor per layer; 0 for no scaling.
+      top_layer_scaled: False brings the exponent of everything below the head
+        down by two, so that the top layer learns at the full rate.
+
+    Returns:
+      A factor of at most 1.
+    """
+    if not decay:
+        return 1.0
+    layer = re.search(r"encoder/layer_(\d+)/", path)
+    if layer:
+        depth = int(layer.group(1)) + 1
+    elif "/embeddings/" in path or "/embeddings_project/" in path:
+        depth = 0
+    elif "task_specific/" in path:
+        return 1.0
+    else:
+        raise ValueError(f"No layer-wise learning rate for variable {path}")
+    exponent = num_hidden_layers + 2 - depth
+    return decay ** (exponent if top_layer_scaled else exponent - 2)
+
+
+class AdamWeightDecay(keras.optimizers.Optimizer):
+    """The original's AdamWeightDecayOptimizer with its gradient clipping.
+
+    m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
+    w -= rate * (m / (sqrt(v) + epsilon) + weight_decay_rate * w),
+    without bias correction. Gradients are summed over replicas and only then
+    clipped by their global norm; Keras clips before it sums.
+
+    Args:
+      config: Rates and moments.
+      num_train_steps: Length of the schedule.
+      scales: Variable path -> share of the learning rate; None for all 1.
+    """
+
+    def __init__(
+        self,
+        config: configs.OptimizerConfig,
+        num_train_steps: int,
+        scales: dict[str, float] | None = None,
+    ):
+        super().__init__(
+            learning_rate=WarmupPolynomialDecay(
+                config.learning_rate,
+                num_train_steps,
+                config.warmup_steps(num_train_steps),
+                config.lr_decay_power,
+            ),
+            name="adam_weight_decay",
+        )
+        self.config = config
+        self.scales = scales or {}
+        self.adam_m: list = []
+        self.adam_v: list = []
+
+    def build(self, variables):
+        """Creates the slots, named as in the original's checkpoints."""
+        if self.built:
+            return
+        super().build(variables)
+        self.adam_m, self.adam_v = self.add_optimizer_variables(
+            variables, ["adam_m", "adam_v"]
+        )
+        self._variable_paths = [variable.path for variable in variables]
+
+    def slots(self) -> dict[str, keras.Variable]:
+        """Slot name, as in the original's checkpoints -> slot."""
+        slots = {}
+        for path, m, v in zip(
+            self._variable_paths, self.adam_m, self.adam_v, strict=True
+        ):
+            slots[f"{path}/adam_m"] = m
+            slots[f"{path}/adam_v"] = v
+        return slots
+
+    def apply_summed(
+        self, gradients: Sequence, variables: Sequence[keras.Variable]
+    ) -> tf.Tensor:
+        """One update from gradients that are summed over replicas already.
+
+        Args:
+          gradients: One for each variable, dense; None where a variable does
+            not take part.
+          variables: Those that the optimizer was built with.
+
+        Returns:
+          <float32>[], the global norm before clipping.
+        """
+        pairs = [
+            (g, v)
+            for g, v in zip(gradients, variables, strict=True)
+            if g is not None
+        ]
+        dense = [tf.cast(g, tf.float32) for g, _ in pairs]
+        norm = tf.linalg.global_norm(dense)
+        clipped, _ = tf.clip_by_global_norm(
+            dense, self.config.clip_norm, use_norm=norm
+        )
+        self.apply(clipped, [v for _, v in pairs])
+        return norm
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        """Does nothing: `apply_summed` takes sums."""
+        return grads_and_vars
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates one variable and its slots.
+
+        Args:
+          gradient: <float32>, clipped.
+          variable: The variable.
+          learning_rate: <float32>[].
+        """
+        config = self.config
+        index = self._get_variable_index(variable)
+        rate = tf.cast(learning_rate, tf.float32) * self.scales.get(
+            variable.path, 1.0
+        )
+        target = variable.value
+        if config.weight_decay_rate and not NOT_DECAYED.search(variable.path):
+            # m and v do not depend on the variable, so the decay may go first.
+            target.assign_sub(target * (rate * config.weight_decay_rate))
+        # The fused kernel of Adam; powers of 0 switch off bias correction.
+        tf.raw_ops.ResourceApplyAdam(
+            var=target.handle,
+            m=self.adam_m[index].value.handle,
+            v=self.adam_v[index].value.handle,
+            beta1_power=0.0,
+            beta2_power=0.0,
+            lr=rate,
+            beta1=config.beta_1,
+            beta2=config.beta_2,
+            epsilon=config.epsilon,
+            grad=gradient,
+        )

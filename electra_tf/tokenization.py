@@ -1,0 +1,402 @@
+"""Text to token ids, in graph ops, equal to BERT's tokenizer.
+
+The same ops build pre-training data, feed fine-tuning and sit inside an
+exported model, so no two of them can disagree. Text is cleaned and split into
+words by regular expressions over fixed character classes (Unicode 13.0, see
+`unicode_13_0.py`), and the words are split into word pieces by tf_text's
+longest-match op. tf_text's own BERT tokenizers are faster still, but fold case
+with NFKC, keep unassigned characters, and limit words to 100 bytes, so their
+ids differ on about one line in 600.
+
+Shapes: B lines, L length of a packed input.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from electra_tf import unicode_13_0
+
+PAD_TOKEN = "[PAD]"
+UNK_TOKEN = "[UNK]"
+CLS_TOKEN = "[CLS]"
+SEP_TOKEN = "[SEP]"
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
+
+# A longer word is one [UNK]. In characters, after normalisation; from BERT.
+MAX_CHARS_PER_WORD = 200
+
+# A word that no vocabulary entry can spell: every control character is
+# removed from text before word pieces are looked up.
+_UNSPELLABLE = "\x00"
+
+_SUFFIX_INDICATOR = "##"
+
+
+def _character_class(*tables: str) -> str:
+    """An RE2 class, e.g. `[\\x{20}-\\x{2F}]`, from tables of hex ranges."""
+    ranges = re.sub("([0-9A-F]+)", r"\\x{\1}", "".join(tables))
+    return f"[{''.join(ranges.split())}]"
+
+
+_REMOVED = _character_class(unicode_13_0.REMOVED)
+_NON_ASCII_WHITESPACE = _character_class(unicode_13_0.NON_ASCII_WHITESPACE)
+_NONSPACING_MARKS = _character_class(unicode_13_0.NONSPACING_MARK) + "+"
+_WORDS_BY_THEMSELVES = _character_class(
+    unicode_13_0.PUNCTUATION, unicode_13_0.CJK
+)
+
+
+def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
+    """Reads a vocabulary: one token a line, white space around it stripped.
+
+    Args:
+      vocab_file: Path of a UTF-8 text file; any that `tf.io.gfile` reads.
+
+    Returns:
+      The tokens; a token's id is its index. Blank lines at the end of the file
+      are no tokens, a blank line elsewhere takes an id that text never gets.
+
+    Raises:
+      ValueError: If the file cannot be read, or `validate_vocab` refuses it.
+    """
+    vocab_file = os.fspath(vocab_file)
+    try:
+        with tf.io.gfile.GFile(vocab_file, "rb") as reader:
+            content = reader.read()
+    except tf.errors.NotFoundError:
+        raise ValueError(
+            f"Expected a vocabulary file. Received: {vocab_file!r}, which does "
+            "not exist."
+        ) from None
+    except (tf.errors.OpError, OSError) as error:
+        reason = getattr(error, "message", str(error))
+        raise ValueError(
+            f"Cannot read the vocabulary file {vocab_file!r}: {reason}"
+        ) from None
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Expected a vocabulary in UTF-8. Received: {vocab_file!r}, whose "
+            f"byte {error.start} is 0x{content[error.start]:02x}."
+        ) from None
+    vocab = [line.strip() for line in text.split("\n")]
+    while vocab and not vocab[-1]:
+        vocab.pop()
+    validate_vocab(vocab, vocab_file)
+    return vocab
+
+
+def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
+    """Refuses a vocabulary that no model could be trained with.
+
+    Args:
+      vocab: The tokens in the order of their ids.
+      vocab_file: Where they come from, for the error message.
+
+    Raises:
+      ValueError: If it is empty, repeats a token or lacks a special token.
+    """
+    if not vocab:
+        raise ValueError(
+            "Expected a vocabulary with one token a line. Received: "
+            f"{vocab_file!r}, which is empty."
+        )
+    if len(set(vocab)) < len(vocab):
+        first_line: dict[str, int] = {}
+        for line, token in enumerate(vocab, start=1):
+            if token in first_line:
+                raise ValueError(
+                    "Expected every token of a vocabulary once. Received: "
+                    f"{vocab_file!r} with {token!r} on lines "
+                    f"{first_line[token]} and {line}."
+                )
+            first_line[token] = line
+    missing = [token for token in SPECIAL_TOKENS if token not in set(vocab)]
+    if missing:
+        raise ValueError(
+            f"Expected a vocabulary with {', '.join(SPECIAL_TOKENS)}. "
+            f"Received: {vocab_file!r} with {len(vocab)} entries and without "
+            f"{', '.join(missing)}."
+        )
+
+
+def settings_file(vocab_file: str | os.PathLike) -> str:
+    """Where `tools/build_vocab.py` writes how a vocabulary was made."""
+    return os.fspath(vocab_file) + ".json"
+
+
+def load_settings(vocab_file: str | os.PathLike) -> dict[str, bool]:
+    """The text treatment that a vocabulary was made for, where it is known.
+
+    Args:
+      vocab_file: Path of the vocabulary.
+
+    Returns:
+      `do_lower_case` and `strip_accents` from the file beside the vocabulary;
+      nothing for a vocabulary that came without one.
+
+    Raises:
+      ValueError: If the file is there but does not hold these settings.
+    """
+    path = settings_file(vocab_file)
+    if not tf.io.gfile.exists(path):
+        return {}
+    names = ("do_lower_case", "strip_accents")
+    try:
+        with tf.io.gfile.GFile(path) as reader:
+            settings = json.loads(reader.read())
+        found = {name: settings[name] for name in names}
+    except (ValueError, TypeError, KeyError):
+        found = {}
+    if not found or any(type(value) is not bool for value in found.values()):
+        raise ValueError(
+            f"Expected a JSON file with true or false for {' and '.join(names)}"
+            f". Received: {path!r}."
+        )
+    return found
+
+
+def split_into_words(
+    text: tf.Tensor, do_lower_case: bool = True, strip_accents: bool = True
+) -> tf.RaggedTensor:
+    """Normalises text and splits it into words and punctuation marks.
+
+    The steps are BERT's: characters of the categories C* and invalid UTF-8
+    vanish; white space separates; then, if lower-casing, upper case is lowered
+    and, if accents are stripped, non-spacing marks of the canonical
+    decomposition vanish; every punctuation mark and CJK ideograph is a word.
+
+    Args:
+      text: <string>[B].
+      do_lower_case: Whether to lower upper case.
+      strip_accents: Whether to drop accents too. Without lower-casing they
+        are kept whatever this says, as in the original.
+
+    Returns:
+      <string>[B, (words)].
+    """
+    text = tf.strings.unicode_transcode(
+        text, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore"
+    )
+    text = tf.strings.regex_replace(text, _REMOVED, "")
+    text = tf.strings.regex_replace(text, _NON_ASCII_WHITESPACE, " ")
+    if do_lower_case:
+        text = tf.strings.lower(text, encoding="utf-8")
+        if strip_accents:
+            text = tf_text.normalize_utf8(text, "NFD")
+            text = tf.strings.regex_replace(text, _NONSPACING_MARKS, "")
+    text = tf.strings.regex_replace(text, _WORDS_BY_THEMSELVES, r" \0 ")
+    return tf.strings.split(text)
+
+
+class FullTokenizer(tf.Module):
+    """BERT's tokenizer: words, then the longest pieces in the vocabulary.
+
+    Works eagerly, inside a `tf.function` and in an exported model.
+
+    Attributes:
+      vocab: The tokens; a token's id is its index.
+      vocab_size: Their number.
+      do_lower_case: Whether text is lower-cased.
+      strip_accents: Whether accents are dropped when lower-casing.
+      pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id:
+        Ids of the special tokens. Text never gets those of [PAD], [CLS], [SEP]
+        and [MASK]: "[MASK]" in text is punctuation around a word.
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | os.PathLike,
+        do_lower_case: bool = True,
+        strip_accents: bool = True,
+    ):
+        """Reads the vocabulary.
+
+        Args:
+          vocab_file: Path of a vocabulary, one token a line.
+          do_lower_case: Whether to lower-case text.
+          strip_accents: Whether to drop accents when lower-casing.
+
+        Raises:
+          ValueError: If the vocabulary cannot be read or used.
+        """
+        super().__init__(name="full_tokenizer")
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+        # A tuple, since tf.Module would wrap a list for tracking.
+        self._vocab = tuple(load_vocab(vocab_file))
+        ids = {token: i for i, token in enumerate(self._vocab)}
+        self.pad_token_id = ids[PAD_TOKEN]
+        self.unk_token_id = ids[UNK_TOKEN]
+        self.cls_token_id = ids[CLS_TOKEN]
+        self.sep_token_id = ids[SEP_TOKEN]
+        self.mask_token_id = ids[MASK_TOKEN]
+        self._word_pieces = tf_text.FastWordpieceTokenizer(
+            [
+                # The op refuses entries without a character to match.
+                f"{_UNSPELLABLE}{i}"
+                if token in ("", _SUFFIX_INDICATOR)
+                else token
+                for i, token in enumerate(self._vocab)
+            ],
+            suffix_indicator=_SUFFIX_INDICATOR,
+            # No limit in bytes: `_hide_long_words` counts characters.
+            max_bytes_per_word=2**31 - 1,
+            token_out_type=tf.int32,
+            unknown_token=UNK_TOKEN,
+            no_pretokenization=True,
+        )
+
+    @property
+    def vocab(self) -> list[str]:
+        return list(self._vocab)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._vocab)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Turns lines of text into token ids, without [CLS] and [SEP].
+
+        Args:
+          text: <string>[B], UTF-8; invalid bytes are skipped.
+
+        Returns:
+          <int32>[B, (tokens)].
+        """
+        words = split_into_words(
+            tf.convert_to_tensor(text, tf.string),
+            self.do_lower_case,
+            self.strip_accents,
+        )
+        words = words.with_flat_values(_hide_long_words(words.flat_values))
+        pieces = self._word_pieces.tokenize(words.flat_values)
+        # <int32>[B, (words), (pieces)] to <int32>[B, (tokens)].
+        return tf.RaggedTensor.from_row_splits(
+            pieces.values,
+            tf.gather(pieces.row_splits, words.row_splits),
+            validate=False,
+        )
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of some ids.
+
+        Args:
+          ids: <int>[(tokens)], e.g. a row of `tokenize` or a list.
+
+        Raises:
+          ValueError: If an id is not in the vocabulary.
+        """
+        tokens = []
+        for i in ids:
+            if not 0 <= int(i) < self.vocab_size:
+                raise ValueError(
+                    f"Expected ids from 0 to {self.vocab_size - 1}. "
+                    f"Received: {int(i)}."
+                )
+            tokens.append(self._vocab[int(i)])
+        return tokens
+
+    def pack_inputs(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        max_seq_length: int,
+        pad_to_max: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs one or two segments a row as `[CLS] first [SEP] second [SEP]`.
+
+        Too long a row loses tokens from the end of its longer segment, one by
+        one, from the second where both are equally long: the original's
+        `_truncate_seq_pair`, here without a loop.
+
+        Args:
+          segments: One or two <int32>[B, (tokens)].
+          max_seq_length: The longest L, [CLS] and [SEP] included.
+          pad_to_max: Whether L is always `max_seq_length`, rather than the
+            length of the longest row.
+
+        Returns:
+          `input_ids`, `input_mask` (1 on tokens, 0 on padding) and
+          `segment_ids` (1 on the second segment and its [SEP]), each
+          <int32>[B, L].
+
+        Raises:
+          ValueError: If there are no or too many segments, or
+            `max_seq_length` has no room for a token of each.
+        """
+        if len(segments) not in (1, 2):
+            raise ValueError(
+                f"Expected one or two segments. Received: {len(segments)}."
+            )
+        num_special_tokens = 1 + len(segments)
+        room = max_seq_length - num_special_tokens
+        if room < len(segments):
+            raise ValueError(
+                "Expected max_seq_length of at least "
+                f"{num_special_tokens + len(segments)} for {len(segments)} "
+                f"segment(s). Received: max_seq_length={max_seq_length}."
+            )
+        if len(segments) == 1:
+            segments = [segments[0][:, :room]]
+        else:
+            segments = _truncate_pair(*segments, room)
+        num_rows = segments[0].nrows()
+
+        def column(value: int) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_tensor(
+                tf.fill([num_rows, 1], tf.constant(value, tf.int32))
+            )
+
+        id_parts = [column(self.cls_token_id)]
+        segment_parts = [column(0)]
+        for number, segment in enumerate(segments):
+            id_parts += [segment, column(self.sep_token_id)]
+            segment_parts += [tf.ones_like(segment) * number, column(number)]
+        input_ids = tf.concat(id_parts, axis=1)
+        shape = [None, max_seq_length if pad_to_max else None]
+        return {
+            "input_ids": input_ids.to_tensor(self.pad_token_id, shape=shape),
+            "input_mask": tf.ones_like(input_ids).to_tensor(shape=shape),
+            "segment_ids": tf.concat(segment_parts, axis=1).to_tensor(
+                shape=shape
+            ),
+        }
+
+
+def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
+    """Makes [UNK] of words of more than 200 characters; <string>[words]."""
+    num_chars = tf.strings.length(words, unit="UTF8_CHAR")
+    return tf.where(num_chars > MAX_CHARS_PER_WORD, _UNSPELLABLE, words)
+
+
+def _truncate_pair(
+    first: tf.RaggedTensor, second: tf.RaggedTensor, room: int
+) -> list[tf.RaggedTensor]:
+    """Cuts two <int32>[B, (tokens)] to `room` tokens together.
+
+    Taking tokens from the longer one, and from the second at a tie, ends with
+    the shorter segment whole or with both at half the room, the odd token
+    going to the first.
+    """
+
+    def cut(segment: tf.RaggedTensor, num_kept: tf.Tensor) -> tf.RaggedTensor:
+        position = tf.ragged.range(segment.row_lengths())
+        keep = tf.less(
+            position.flat_values,
+            tf.repeat(num_kept, segment.row_lengths()),
+        )
+        return tf.ragged.boolean_mask(segment, segment.with_flat_values(keep))
+
+    length_1, length_2 = first.row_lengths(), second.row_lengths()
+    half = tf.constant(room // 2, length_1.dtype)
+    return [
+        cut(first, tf.maximum(room - half, room - length_2)),
+        cut(second, tf.maximum(half, room - length_1)),
+    ]
