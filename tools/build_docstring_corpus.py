@@ -176,7 +176,13 @@ _INLINE = tuple(
         (r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1"),
         (r"`{1,3}~?([^`]+?)`{1,3}_{0,2}", r"\1"),
         (r"`", ""),
-        (r"\s?\[[\w#*,\s-]{1,20}\]_", ""),  # Citations: [1]_, [#]_, [Knu97]_.
+        # Citations: [1]_, [#]_, [Knu97]_. "Described in [1]_" makes no sentence
+        # without it; the backslash has `is_prose` drop it.
+        (
+            r"\b(as|by|from|in|of|see|to|with)\s(\[[\w#*,\s-]{1,20}\]_|\[\d+\])",
+            r"\1 \\",
+        ),
+        (r"\s?\[[\w#*,\s-]{1,20}\]_", ""),
         (r"\s?\[\d+(?:,\s*\d+)*\](?=[\s.,;:)]|$)", ""),
         (r"(?<![\w*])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*(?![\w*])", r"\1"),
         (r"(?<![\w*])\*([^\s*](?:[^*]*[^\s*])?)\*(?![\w*])", r"\1"),
@@ -354,6 +360,8 @@ def _strip_entry(
     body = line[bullet.end() :] if bullet else line
     if match := _TYPED_HEADER.match(body):
         rest = body[match.end() :].strip()
+        if bullet:
+            return ["", rest]
         if in_entries or not rest or _TYPE.match(rest):
             return [""]
     indented_next = _indent(following) > _indent(line)
@@ -739,7 +747,9 @@ _LIBRARY_NAME = re.compile(
     rf"|(?<![A-Za-z0-9])(?:\w*_)?(?:{_ALIASES})\d?(?:_\w*)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_TF_COMPOUND = re.compile(r"\b(?:TF|Tf|tf)(?=[A-Z])\w*|\btf(?:lite|record|hub)\w*")
+_TF_COMPOUND = re.compile(
+    r"\b(?:TF|Tf|tf)(?=[A-Z])\w*|\btf(?:lite|record|hub|2)\w*|\b\w+2tf\b"
+)
 
 
 def mask_library_names(text: str) -> str:
@@ -764,6 +774,8 @@ def labelled_texts(document: Document) -> Iterator[str]:
     num_words = 0
     for sentence in document.sentences:
         masked = mask_library_names(sentence)
+        if not masked.endswith((".", "!", "?", ":", ";")):
+            masked += "."
         length = len(masked.split())
         if num_words + length > longest:
             if num_words >= shortest:
@@ -784,17 +796,18 @@ def build_labelled(
 ) -> dict[str, list[tuple[str, str]]]:
     """Returns (text, label) rows per split, as balanced as the data allow.
 
-    Rows are drawn in rounds, one per module and round, so that no module rules
-    a label, and first texts of a docstring come before later ones.
+    First texts of docstrings are drawn before later ones, and in rounds, one per
+    module and round, so that no module rules a label.
     """
     label_of = {
         package: label for label in labels for package in LABELS[label]
     }
-    # (split, label) -> [(round, hash, text)]
-    pools: dict[tuple[str, str], list] = collections.defaultdict(list)
-    texts_per_module: dict[tuple[str, str], dict[str, list]] = (
-        collections.defaultdict(lambda: collections.defaultdict(list))
+    # (split, label) -> (module, position in docstring) -> [(hash, text)]
+    texts_per_module: dict = collections.defaultdict(
+        lambda: collections.defaultdict(list)
     )
+    # (split, label) -> [(position, round, hash, text)]
+    pools: dict = collections.defaultdict(list)
     seen = set()
     for document in documents:
         label = label_of.get(document.package)
@@ -804,13 +817,13 @@ def build_labelled(
             if normalise(text) in seen:
                 continue
             seen.add(normalise(text))
-            key = (position, stable_hash(seed, "row", text), text)
+            draw = stable_hash(seed, "row", text)
             texts = texts_per_module[document.split, label]
-            texts[document.module].append(key)
+            texts[document.module, position].append((draw, text))
     for key, modules in texts_per_module.items():
-        for texts in modules.values():
-            for turn, (_, draw, text) in enumerate(sorted(texts)):
-                pools[key].append((turn, draw, text))
+        for (_, position), texts in modules.items():
+            for turn, (draw, text) in enumerate(sorted(texts)):
+                pools[key].append((position, turn, draw, text))
         pools[key].sort()
     splits = {}
     for split, size in sizes.items():
@@ -818,7 +831,7 @@ def build_labelled(
         rows = [
             (text, label)
             for label, count in counts.items()
-            for _, _, text in pools[split, label][:count]
+            for *_, text in pools[split, label][:count]
         ]
         rows.sort(key=lambda row: stable_hash(seed, "order", *row))
         splits[split] = rows
