@@ -31,7 +31,7 @@ def _check_types(config) -> None:
         if int in options and isinstance(value, float) and value.is_integer():
             object.__setattr__(config, field.name, int(value))  # 1e6 steps
             continue
-        fits = isinstance(value, options)
+        fits = isinstance(value, tuple(options))
         if isinstance(value, bool) and bool not in options:
             fits = False
         if not fits:
@@ -334,7 +334,8 @@ class RunConfig:
     """How long to train, what to write and on which devices.
 
     Attributes:
-      num_train_steps: Optimizer steps.
+      model_dir: Where checkpoints and logs go.
+      num_train_steps: Optimizer steps. Fine-tuning counts epochs instead.
       save_checkpoints_steps: Steps between two checkpoints.
       steps_per_loop: Steps between two looks at the run: the live line,
         TensorBoard, a request to stop.
@@ -349,7 +350,8 @@ class RunConfig:
       jit_compile: Compile the step with XLA.
     """
 
-    num_train_steps: int
+    model_dir: str
+    num_train_steps: int = 0
     save_checkpoints_steps: int = 1000
     steps_per_loop: int = 20
     eval_steps: int = 0
@@ -363,9 +365,9 @@ class RunConfig:
 
     def __post_init__(self):
         _check_types(self)
+        _require(self, bool(self.model_dir), "model_dir", "a path")
         _require_positive(
             self,
-            "num_train_steps",
             "save_checkpoints_steps",
             "steps_per_loop",
             "keep_checkpoint_max",
@@ -383,6 +385,21 @@ class RunConfig:
                 name,
                 "one of " + ", ".join(choices),
             )
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class PretrainingConfig:
+    """All that one pre-training run needs."""
+
+    model: ElectraConfig
+    data: PretrainingDataConfig
+    optimizer: OptimizerConfig
+    run: RunConfig
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(self.run, "num_train_steps")
 
 
 @gin.configurable
@@ -432,6 +449,37 @@ class FinetuningDataConfig:
         """Steps for the wanted epochs, rounded up to whole batches."""
         steps = self.num_train_epochs * num_examples / self.train_batch_size
         return max(1, math.ceil(steps))
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig:
+    """All that one fine-tuning run needs.
+
+    Attributes:
+      init_checkpoint: Model directory, or checkpoint in one, of a pre-training
+        run. The encoder's sizes are read there.
+      data: The labelled set.
+      optimizer: Rates and schedule.
+      run: Where the results go.
+      num_trials: Runs with different seeds, `run.seed` and those after it.
+      from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
+        what pre-training is to be compared with.
+      classifier_dropout_prob: Dropout before the classification layer.
+    """
+
+    init_checkpoint: str
+    data: FinetuningDataConfig
+    optimizer: OptimizerConfig
+    run: RunConfig
+    num_trials: int = 1
+    from_scratch: bool = False
+    classifier_dropout_prob: float = 0.1
+
+    def __post_init__(self):
+        _check_types(self)
+        _require_positive(self, "num_trials")
+        _require_fraction(self, "classifier_dropout_prob")
 
 
 def differences(

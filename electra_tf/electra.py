@@ -96,9 +96,7 @@ class MaskedLmHead(encoder.Layer):
         table = tf.cast(self.embeddings.word_embeddings.value, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)
         logits += tf.cast(self.output_bias.value, x.dtype)
-        return tf.reshape(
-            logits, [shape[0], shape[1], self.config.vocab_size]
-        )
+        return tf.reshape(logits, [shape[0], shape[1], self.config.vocab_size])
 
 
 class DiscriminatorHead(encoder.Layer):
@@ -280,9 +278,7 @@ class PretrainingModel(keras.Model):
         )
         masked = self._mask(unmasked, noise)
         # Two networks of one seed would drop out alike.
-        generator_seed = (
-            None if dropout_seed is None else dropout_seed + [0, 1]
-        )
+        generator_seed = None if dropout_seed is None else dropout_seed + [0, 1]
         outputs: dict[str, typing.Any] = {"masked_inputs": masked}
         cloze_output = None
         if config.two_tower_generator:
@@ -315,9 +311,7 @@ class PretrainingModel(keras.Model):
             )
             outputs["generator_outputs"] = generator_outputs
         outputs["mlm_output"] = mlm_output
-        fake_data = self._get_fake_data(
-            masked, mlm_output.logits, noise.sample
-        )
+        fake_data = self._get_fake_data(masked, mlm_output.logits, noise.sample)
         outputs["fake_data"] = fake_data
         generator_loss = (cloze_output or mlm_output).loss
         total_loss = config.gen_weight * generator_loss

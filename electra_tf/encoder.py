@@ -221,7 +221,9 @@ class ResidualOutput(Layer):
     ):
         super().__init__(name="output")
         self.input_size = input_size
-        self.dense = dense(config.hidden_size, config.initializer_range, "dense")
+        self.dense = dense(
+            config.hidden_size, config.initializer_range, "dense"
+        )
         self.dropout = Dropout(config.hidden_dropout_prob, stream)
         self.layer_norm = LayerNorm(config.hidden_size)
 
@@ -328,9 +330,7 @@ class TransformerStack(Layer):
         return outputs, attention_probs
 
 
-def attention_bias(
-    input_mask: tf.Tensor, direction: str = "both"
-) -> tf.Tensor:
+def attention_bias(input_mask: tf.Tensor, direction: str = "both") -> tf.Tensor:
     """What is added to attention scores so that padding is not attended to.
 
     Args:

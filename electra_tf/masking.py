@@ -231,9 +231,7 @@ def sample_with_gumbel_noise(
     Returns:
       <int32>[B, N].
     """
-    noise = -tf.math.log(
-        -tf.math.log(uniform + GUMBEL_FLOOR) + GUMBEL_FLOOR
-    )
+    noise = -tf.math.log(-tf.math.log(uniform + GUMBEL_FLOOR) + GUMBEL_FLOOR)
     return tf.argmax(logits + noise, axis=-1, output_type=tf.int32)
 
 
@@ -255,6 +253,4 @@ def sample(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     threshold = uniform[..., tf.newaxis] * cumulative[..., -1:]
     below = tf.cast(cumulative <= threshold, tf.int32)
     # Rounding may push the threshold of a draw next to 1 to the total.
-    return tf.minimum(
-        tf.reduce_sum(below, axis=-1), tf.shape(logits)[-1] - 1
-    )
+    return tf.minimum(tf.reduce_sum(below, axis=-1), tf.shape(logits)[-1] - 1)

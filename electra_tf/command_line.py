@@ -1,0 +1,101 @@
+"""What the command-line tools share; imports no TensorFlow."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that takes `--max_seq_length` for `--max-seq-length`.
+
+    Its errors are one line, without the usage text. Flags may not be
+    abbreviated, so a mistyped one is not taken for another.
+    """
+
+    def __init__(self, **kwargs):
+        kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault(
+            "formatter_class", argparse.RawDescriptionHelpFormatter
+        )
+        super().__init__(**kwargs)
+
+    def parse_known_args(self, args=None, namespace=None):
+        args = sys.argv[1:] if args is None else args
+        return super().parse_known_args(
+            [_with_dashes(arg) for arg in args], namespace
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def _with_dashes(arg: str) -> str:
+    if not arg.startswith("--"):
+        return arg
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def positive_int(text: str) -> int:
+    """An argument type: 1, 2, 3 and so on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least 1, received {text!r}"
+        )
+    return value
+
+
+def run(
+    command: Callable[[argparse.Namespace], None],
+    parser: ArgumentParser,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parses the flags and runs a command, mistakes ending in one line.
+
+    Args:
+      command: Does the work; raises ValueError on what a user can mend.
+      parser: The flags.
+      argv: The arguments; those of the process by default.
+
+    Returns:
+      The exit code: 0, or 1 after an error, or 130 after Ctrl-C.
+    """
+    args = parser.parse_args(argv)
+    try:
+        command(args)
+    except (ValueError, OSError) as error:
+        line = " ".join(str(error).split())
+        print(f"{parser.prog}: error: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def write_atomically(path: str, content: str) -> None:
+    """Writes a text file that is, at any moment, either old or whole.
+
+    Raises:
+      ValueError: If the file cannot be written.
+    """
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise
+    except OSError as error:
+        raise ValueError(f"Cannot write {path!r}: {error.strerror}.") from None

@@ -1,0 +1,153 @@
+"""gin files -> one configuration object, with every mistake named.
+
+gin itself refuses unknown objects and parameters, but says nothing of a
+mistyped macro, a mistyped scope or a binding that nothing reads; here these are
+refused too, with a suggestion.
+"""
+
+import difflib
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+
+import gin
+from electra_tf import configs
+
+_BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
+
+
+def load(
+    configurable: Callable,
+    gin_files: Sequence[str],
+    gin_params: Sequence[str] = (),
+):
+    """Builds a configuration from gin files and single bindings.
+
+    Args:
+      configurable: What to build, such as `configs.PretrainingConfig`.
+      gin_files: Paths, later ones overriding earlier ones. A file includes
+        others by their path relative to itself or to the working directory.
+      gin_params: Bindings such as "RunConfig.seed=1", overriding the files.
+
+    Returns:
+      What `configurable` returns.
+
+    Raises:
+      ValueError: On a mistake in a file or a binding.
+    """
+    gin.clear_config()
+    for path in gin_files:
+        if not os.path.isfile(path):
+            raise configs.ConfigError(
+                f"Expected a gin file at {path}, found none"
+            )
+        gin.add_config_file_search_path(os.path.dirname(path) or ".")
+    try:
+        gin.parse_config_files_and_bindings(
+            list(gin_files), list(gin_params), finalize_config=False
+        )
+        config = configurable()
+    except configs.ConfigError as error:
+        raise configs.ConfigError(_first_line(error)) from None
+    except (ValueError, TypeError, SyntaxError, OSError, RuntimeError) as error:
+        raise configs.ConfigError(_explain(error)) from None
+    _refuse_unused_bindings()
+    return config
+
+
+def operative_config() -> str:
+    """The bindings that took effect, as a gin file."""
+    return gin.operative_config_str()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _location(error: Exception) -> str:
+    """(file, line) of gin's longer message."""
+    found = re.search(
+        r"In (?:file \"(.*?)\"|bindings string) line (\d+)", str(error)
+    )
+    if not found:
+        return ""
+    where = found.group(1) or "--gin_param"
+    return f" ({where}, line {found.group(2)})"
+
+
+def _did_you_mean(name: str, candidates: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def _configurables() -> dict[str, list[str]]:
+    """Configurable classes of this package -> their parameters."""
+    return {
+        name: list(inspect.signature(value).parameters)
+        for name, value in vars(configs).items()
+        if inspect.isclass(value) and hasattr(value, "__dataclass_fields__")
+    }
+
+
+def _explain(error: Exception) -> str:
+    """One line with a suggestion for what gin raises."""
+    text = str(error)
+    first = _first_line(error)
+    where = _location(error)
+    known = _configurables()
+    unknown = re.search(
+        r"No configurable matching (?:reference )?'(.*?)'", text
+    )
+    if unknown:
+        name = unknown.group(1).lstrip("@").removesuffix("()").split("/")[-1]
+        return (
+            f"Unknown object {name} in the gin configuration{where}."
+            + _did_you_mean(name, list(known))
+        )
+    parameter = re.search(
+        r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'", text
+    )
+    if parameter:
+        owner, name = parameter.groups()
+        owner = owner.split(".")[-1]
+        return f"{owner} has no parameter {name}{where}." + _did_you_mean(
+            name, known.get(owner, [])
+        )
+    macro = re.search(r"in scope '(.*?)'", text)
+    if macro and "'macro'" in text:
+        return (
+            f"The gin configuration uses %{macro.group(1)}, which it does not "
+            "define." + _did_you_mean(macro.group(1), _macros())
+        )
+    missing = re.search(
+        r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
+    )
+    if missing:
+        names = re.findall(r"'(\w+)'", missing.group(1))
+        owner = re.search(r"In call to configurable '(\w+)'", text)
+        owner_name = owner.group(1) if owner else "?"
+        return "The gin configuration must set " + ", ".join(
+            f"{owner_name}.{name}" for name in names
+        )
+    return textwrap.shorten(f"{first}{where}", 400)
+
+
+def _macros() -> list[str]:
+    return [key for key in _keys(gin.config_str()) if "." not in key]
+
+
+def _keys(config_str: str) -> list[str]:
+    return _BINDING.findall(config_str)
+
+
+def _refuse_unused_bindings() -> None:
+    """Raises on bindings, macros and scopes that nothing has read."""
+    used = set(_keys(gin.operative_config_str()))
+    unused = [key for key in _keys(gin.config_str()) if key not in used]
+    if unused:
+        raise configs.ConfigError(
+            f"The gin configuration sets {', '.join(unused)}, which nothing "
+            "reads." + _did_you_mean(unused[0], sorted(used))
+        )

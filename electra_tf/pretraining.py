@@ -1,0 +1,173 @@
+"""Pre-training: configuration -> a trained model and its held-out metrics."""
+
+import json
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from electra_tf import (
+    configs,
+    electra,
+    optimization,
+    pretraining_data,
+    tokenization,
+    training,
+)
+from electra_tf.command_line import write_atomically
+
+RESULTS_FILE = "eval_results.json"
+_LIVE_METRICS = ("total_loss", "masked_lm_loss", "disc_loss", "disc_auc")
+# Held-out masks and samples must not repeat those of training.
+_EVAL_SEED_OFFSET = 1_000_003
+
+
+def pretrain(
+    config: configs.PretrainingConfig, before_training: Callable[[], None]
+) -> dict[str, float]:
+    """Trains a model, resuming where an earlier run stopped, and evaluates it.
+
+    Args:
+      config: Everything the run needs.
+      before_training: Called once all is checked and built, before step 1.
+
+    Returns:
+      Held-out metrics under the original's names; empty without held-out data.
+
+    Raises:
+      ValueError: If data, vocabulary and configuration do not fit together.
+      training.Stopped: After a request to stop.
+      training.TrainingError: If the loss is not finite.
+    """
+    run = config.run
+    training.set_policy(run)
+    special_ids = read_special_ids(config)
+    train_data = pretraining_data.PretrainingData(
+        config.data.train_files, config.model, run.seed
+    )
+    heldout_data, num_eval_steps = _heldout_data(config)
+    strategy = training.make_strategy(run)
+    with strategy.scope():
+        model = electra.PretrainingModel(config.model, special_ids)
+        optimizer = optimization.AdamWeightDecay(
+            config.optimizer, run.num_train_steps
+        )
+        optimizer.build(model.trainable_variables)
+        engine = training.Engine(
+            strategy,
+            model,
+            make_loss_function(model),
+            optimizer,
+            run,
+            config.data.train_batch_size,
+            train_data.dataset,
+        )
+    _describe(config, model, train_data)
+    before_training()
+
+    def evaluate():
+        return engine.evaluate_on(
+            heldout_data.dataset, config.data.eval_batch_size, num_eval_steps
+        )
+
+    training.train(
+        engine,
+        run.num_train_steps,
+        "pre-training",
+        _LIVE_METRICS
+        if config.model.has_discriminator
+        else ("total_loss", "masked_lm_accuracy"),
+        evaluate if heldout_data else None,
+    )
+    if not heldout_data:
+        return {}
+    metrics = evaluate()
+    write_atomically(
+        os.path.join(run.model_dir, RESULTS_FILE),
+        json.dumps({"step": run.num_train_steps} | metrics, indent=1) + "\n",
+    )
+    training.write_summaries(
+        run.model_dir, "eval", run.num_train_steps, metrics
+    )
+    return metrics
+
+
+def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
+    """Ids of the special tokens in the run's vocabulary.
+
+    Raises:
+      ValueError: If the vocabulary is missing, damaged or of another size.
+    """
+    vocab = tokenization.load_vocab(config.data.vocab_file)
+    if len(vocab) != config.model.encoder.vocab_size:
+        raise configs.ConfigError(
+            "EncoderConfig.vocab_size must be the size of the vocabulary. "
+            f"Received: vocab_size={config.model.encoder.vocab_size}, but "
+            f"{config.data.vocab_file} has {len(vocab)} entries"
+        )
+    return electra.SpecialIds(
+        *(vocab.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
+    )
+
+
+def make_loss_function(model: electra.PretrainingModel):
+    """The engine's view of the model."""
+
+    def loss_function(features, dropout_seed, all_reduce_sum):
+        features = dict(features)
+        noise = features.pop("noise")
+        outputs = model(
+            features,
+            noise=noise,
+            dropout_seed=dropout_seed,
+            all_reduce_sum=all_reduce_sum,
+        )
+        return outputs["total_loss"], model.metric_sums(outputs)
+
+    return loss_function
+
+
+def _heldout_data(config):
+    """Held-out data and the number of evaluation steps, or (None, 0)."""
+    if not config.data.heldout_files:
+        return None, 0
+    data = pretraining_data.PretrainingData(
+        config.data.heldout_files,
+        config.model,
+        config.run.seed + _EVAL_SEED_OFFSET,
+        shuffle=False,
+    )
+    steps = min(
+        config.data.num_eval_steps, len(data) // config.data.eval_batch_size
+    )
+    if not steps:
+        raise configs.ConfigError(
+            "PretrainingDataConfig.eval_batch_size must not exceed the "
+            "held-out examples. Received: "
+            f"eval_batch_size={config.data.eval_batch_size}, but "
+            f"{config.data.heldout_files} holds {len(data)} examples"
+        )
+    return data, steps
+
+
+def _describe(config, model, train_data) -> None:
+    """Says what is trained on what."""
+    num_parameters = sum(
+        int(tf.size(v.value)) for v in model.trainable_variables
+    )
+    examples = config.run.num_train_steps * config.data.train_batch_size
+    print(
+        f"{num_parameters / 1e6:.1f} M parameters, {len(train_data)} examples "
+        f"of {config.model.max_seq_length} tokens, "
+        f"{examples / len(train_data):.1f} epochs in "
+        f"{config.run.num_train_steps} steps of "
+        f"{config.data.train_batch_size} examples; TensorBoard: "
+        f"tensorboard --logdir={config.run.model_dir}"
+    )
+
+
+def format_results(metrics: dict[str, float]) -> str:
+    """The held-out metrics as a table."""
+    return "\n".join(
+        f"  {name:28} {value:.4f}" for name, value in metrics.items()
+    )

@@ -1,0 +1,23 @@
+"""Pre-trains ELECTRA.
+
+python -m electra_tf.run_pretraining --gin_file=gin/base.gin
+
+Run it again after an interruption and it goes on from its last checkpoint.
+"""
+
+from electra_tf import configs, launch
+
+
+def _run(config, before_training) -> None:
+    # Imports TensorFlow: late, so that mistakes in a gin file show at once.
+    from electra_tf import pretraining
+
+    metrics = pretraining.pretrain(config, before_training)
+    if metrics:
+        print("held-out:")
+        print(pretraining.format_results(metrics))
+    print(f"pre-trained model: {config.run.model_dir}")
+
+
+if __name__ == "__main__":
+    launch.launch("run_pretraining", configs.PretrainingConfig, _run)
