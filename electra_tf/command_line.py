@@ -67,6 +67,9 @@ def run(
       The exit code: 0, or 1 after an error, or 130 after Ctrl-C.
     """
     args = parser.parse_args(argv)
+    # TensorFlow's notes on the machine would bury the one line that matters;
+    # its warnings stay.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         command(args)
     except (ValueError, OSError) as error:

@@ -446,9 +446,9 @@ class FinetuningDataConfig:
             _require(self, bool(getattr(self, name)), name, "given")
 
     def num_train_steps(self, num_examples: int) -> int:
-        """Steps for the wanted epochs, rounded up to whole batches."""
-        steps = self.num_train_epochs * num_examples / self.train_batch_size
-        return max(1, math.ceil(steps))
+        """Steps for the wanted epochs, each rounded up to whole batches."""
+        per_epoch = math.ceil(num_examples / self.train_batch_size)
+        return max(1, round(self.num_train_epochs * per_epoch))
 
 
 @gin.configurable
@@ -465,7 +465,6 @@ class FinetuningConfig:
       num_trials: Runs with different seeds, `run.seed` and those after it.
       from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
         what pre-training is to be compared with.
-      classifier_dropout_prob: Dropout before the classification layer.
     """
 
     init_checkpoint: str
@@ -474,12 +473,10 @@ class FinetuningConfig:
     run: RunConfig
     num_trials: int = 1
     from_scratch: bool = False
-    classifier_dropout_prob: float = 0.1
 
     def __post_init__(self):
         _check_types(self)
         _require_positive(self, "num_trials")
-        _require_fraction(self, "classifier_dropout_prob")
 
 
 def differences(

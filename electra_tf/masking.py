@@ -14,6 +14,8 @@ import tensorflow as tf
 GUMBEL_FLOOR = 1e-9
 # The original lowers the logit of a disallowed token by this much.
 DISALLOWED_LOGIT = 1000.0
+# Tokens whose probabilities `sample` adds up before it looks at each.
+SAMPLE_BLOCK = 128
 
 
 class Inputs(typing.NamedTuple):
@@ -248,9 +250,30 @@ def sample(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     Returns:
       <int32>[B, N].
     """
+    vocab_size = logits.shape[-1]
+    num_blocks = -(-vocab_size // SAMPLE_BLOCK)
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    cumulative = tf.cumsum(tf.exp(logits - largest), axis=-1)
-    threshold = uniform[..., tf.newaxis] * cumulative[..., -1:]
-    below = tf.cast(cumulative <= threshold, tf.int32)
-    # Rounding may push the threshold of a draw next to 1 to the total.
-    return tf.minimum(tf.reduce_sum(below, axis=-1), tf.shape(logits)[-1] - 1)
+    blocks = tf.reshape(
+        tf.pad(
+            tf.exp(logits - largest),
+            [[0, 0], [0, 0], [0, num_blocks * SAMPLE_BLOCK - vocab_size]],
+        ),
+        [-1, tf.shape(logits)[1], num_blocks, SAMPLE_BLOCK],
+    )
+    # A cumulative sum over the whole vocabulary is slow: first the block in
+    # which the draw falls, then the token in the block.
+    sums = tf.reduce_sum(blocks, axis=-1)
+    ends = tf.cumsum(sums, axis=-1)
+    threshold = uniform * ends[..., -1]
+    block = tf.minimum(_num_below(ends, threshold), num_blocks - 1)
+    start = tf.gather(ends - sums, block, batch_dims=2)
+    inside = tf.cumsum(tf.gather(blocks, block, batch_dims=2), axis=-1)
+    # Rounding may push a draw next to the end of a block beyond it.
+    within = tf.minimum(_num_below(inside, threshold - start), SAMPLE_BLOCK - 1)
+    return tf.minimum(block * SAMPLE_BLOCK + within, vocab_size - 1)
+
+
+def _num_below(ends: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
+    """How many ends are at most the threshold: <int32>[B, N]."""
+    is_below = ends <= threshold[..., tf.newaxis]
+    return tf.reduce_sum(tf.cast(is_below, tf.int32), axis=-1)

@@ -106,6 +106,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
       config: Rates and moments.
       num_train_steps: Length of the schedule.
       scales: Variable path -> share of the learning rate; None for all 1.
+      clip_norm_of_unmerged_rows: Clip by the norm that the original has on
+        CPU and GPU, where a word embedding table that is only looked up in
+        counts every look-up by itself: rows of one word are squared before
+        they are added. The default is the true norm, which the original has
+        on TPU. The update takes the added rows either way.
     """
 
     def __init__(
@@ -113,6 +118,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         config: configs.OptimizerConfig,
         num_train_steps: int,
         scales: dict[str, float] | None = None,
+        clip_norm_of_unmerged_rows: bool = False,
     ):
         super().__init__(
             learning_rate=WarmupPolynomialDecay(
@@ -125,6 +131,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
         self.config = config
         self.scales = scales or {}
+        self.clip_norm_of_unmerged_rows = clip_norm_of_unmerged_rows
         self.adam_m: list = []
         self.adam_v: list = []
 
@@ -167,12 +174,28 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             if g is not None
         ]
         dense = [tf.cast(tf.convert_to_tensor(g), tf.float32) for g, _ in pairs]
-        norm = tf.linalg.global_norm(dense)
+        norm = tf.linalg.global_norm(
+            [
+                tf.cast(g.values, tf.float32)
+                if self._counts_unmerged_rows(g, v)
+                else merged
+                for (g, v), merged in zip(pairs, dense, strict=True)
+            ]
+        )
         clipped, _ = tf.clip_by_global_norm(
             dense, self.config.clip_norm, use_norm=norm
         )
         self.apply(clipped, [v for _, v in pairs])
         return norm
+
+    def _counts_unmerged_rows(self, gradient, variable) -> bool:
+        # The original looks segments up by a matrix product, so that words
+        # alone have sparse gradients.
+        return (
+            self.clip_norm_of_unmerged_rows
+            and isinstance(gradient, tf.IndexedSlices)
+            and variable.path.endswith("/word_embeddings")
+        )
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         """Does nothing: `apply_summed` takes sums."""

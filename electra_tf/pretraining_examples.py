@@ -201,8 +201,18 @@ class Progress(NamedTuple):
     num_examples: int = 0
     num_example_tokens: int = 0
 
-    def __add__(self, other: "Progress") -> "Progress":  # type: ignore[override]
-        return Progress(*(a + b for a, b in zip(self, other, strict=True)))
+
+class _Tally:
+    """Adds reports up and passes them on."""
+
+    def __init__(self, report: Callable[[Progress], object] | None):
+        self.total = Progress()
+        self._report = report
+
+    def add(self, done: Progress) -> None:
+        self.total = Progress(*map(sum, zip(self.total, done, strict=True)))
+        if self._report is not None:
+            self._report(done)
 
 
 def examples_of_file(
@@ -399,32 +409,31 @@ def write_part(
     Raises:
       ValueError: If a file cannot be read or is not UTF-8.
     """
-    records = []
     temporary = part_path + ".tmp"
-    with tf.io.TFRecordWriter(temporary) as writer:
-        for file in files:
-            # Strings seed by their SHA-512: the same on every machine.
-            rng = random.Random(f"{seed}/{file.name}")
-            builder = ExampleBuilder(tokenizer, max_seq_length, rng)
-            digest = hashlib.sha256()
-            counts = Progress()
-
-            def count(done: Progress) -> None:
-                nonlocal counts
-                counts += done
-                if report is not None:
-                    report(done)
-
-            for example in examples_of_file(
-                file.path,
-                builder,
-                tokenize_lines,
-                blanks_separate_docs,
-                count,
-                digest,
-            ):
-                writer.write(serialize_example(example))
-            records.append(FileRecord(file.name, digest.hexdigest(), counts))
+    records = []
+    try:
+        with tf.io.TFRecordWriter(temporary) as writer:
+            for file in files:
+                # Strings seed by their SHA-512: the same on every machine.
+                rng = random.Random(f"{seed}/{file.name}")
+                digest = hashlib.sha256()
+                done = _Tally(report)
+                for example in examples_of_file(
+                    file.path,
+                    ExampleBuilder(tokenizer, max_seq_length, rng),
+                    tokenize_lines,
+                    blanks_separate_docs,
+                    done.add,
+                    digest,
+                ):
+                    writer.write(serialize_example(example))
+                records.append(
+                    FileRecord(file.name, digest.hexdigest(), done.total)
+                )
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"Cannot write {temporary!r}: {error.message}"
+        ) from None
     os.replace(temporary, part_path)
     return records
 

@@ -33,7 +33,7 @@ MAX_CHARS_PER_WORD = 200
 
 # A word that no vocabulary entry can spell: every control character is
 # removed from text before word pieces are looked up.
-_UNSPELLABLE = "\x00"
+_UNSPELLABLE = "\x7f"
 
 _SUFFIX_INDICATOR = "##"
 
@@ -346,7 +346,8 @@ class FullTokenizer(tf.Module):
         if len(segments) == 1:
             segments = [segments[0][:, :room]]
         else:
-            segments = _truncate_pair(*segments, room)
+            first, second = segments
+            segments = _truncate_pair(first, second, room)
         num_rows = segments[0].nrows()
 
         def column(value: int) -> tf.RaggedTensor:

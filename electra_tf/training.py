@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import orbit
@@ -91,6 +91,32 @@ def checkpointed_variables(
     if global_step is not None:
         parts["global_step"] = global_step
     return tf.train.Checkpoint(**parts)
+
+
+def restore_variables(
+    variables: Sequence[keras.Variable], checkpoint: str, what: str
+) -> None:
+    """Reads variables from a checkpoint of `checkpointed_variables`.
+
+    Args:
+      variables: Some or all of a model's.
+      checkpoint: Prefix.
+      what: Named in the error.
+
+    Raises:
+      ConfigError: If one is missing there or has another shape.
+    """
+    restored = tf.train.Checkpoint(
+        model={v.path: v.value for v in variables}
+    ).read(checkpoint)
+    try:
+        restored.assert_existing_objects_matched()
+    except (AssertionError, ValueError) as error:
+        raise configs.ConfigError(
+            f"Expected all weights of {what} in {checkpoint}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+    restored.expect_partial()
 
 
 class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
@@ -357,7 +383,6 @@ def train(
     description: str,
     live_metrics: tuple[str, ...],
     evaluate: Callable[[], dict[str, float]] | None = None,
-    checkpoint: bool = True,
 ) -> None:
     """Trains to the last step, from the last checkpoint if there is one.
 
@@ -367,25 +392,22 @@ def train(
       description: Opens the live line.
       live_metrics: Metrics on the live line.
       evaluate: Called every `run.eval_steps` steps.
-      checkpoint: Save and resume. Short runs that start anew do without.
 
     Raises:
       Stopped: After SIGTERM or SIGINT, once everything is saved.
       TrainingError: If the loss is not finite.
     """
     run = engine.run
-    manager = None
-    if checkpoint:
-        manager = tf.train.CheckpointManager(
-            checkpointed_variables(
-                engine.model, engine.optimizer, engine.global_step
-            ),
-            run.model_dir,
-            max_to_keep=run.keep_checkpoint_max,
-            checkpoint_name="model.ckpt",
-            step_counter=engine.global_step,
-            checkpoint_interval=run.save_checkpoints_steps,
-        )
+    manager = tf.train.CheckpointManager(
+        checkpointed_variables(
+            engine.model, engine.optimizer, engine.global_step
+        ),
+        run.model_dir,
+        max_to_keep=run.keep_checkpoint_max,
+        checkpoint_name="model.ckpt",
+        step_counter=engine.global_step,
+        checkpoint_interval=run.save_checkpoints_steps,
+    )
     loop = _Loop(engine, num_train_steps, description, live_metrics, evaluate)
     with StopRequests() as loop.stop_requests, _QuietOrbit():
         controller = orbit.Controller(
@@ -401,8 +423,7 @@ def train(
         try:
             controller.train(num_train_steps)
         except Stopped:
-            if manager is not None:
-                controller.save_checkpoint()
+            controller.save_checkpoint()
             raise
         finally:
             loop.progress.close()

@@ -43,6 +43,7 @@ import pathlib
 import platform
 import re
 import shutil
+import signal
 import sys
 import sysconfig
 import time
@@ -50,17 +51,14 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
 TOOL = "build_docstring_corpus"
-FORMAT_VERSION = 1  # Raised when the same input starts to give other bytes.
 
 STANDARD_LIBRARY = "python"
 OUTPUT_NAMES = ("train", "heldout", "labelled", "manifest.json")
 
 # Copies of other packages, re-exports and tests: no prose of their own.
-SKIPPED_DIRS = frozenset(
-    "__pycache__ _api _vendor _vendored extern externals idle_test lib2to3"
-    " site-packages dist-packages test tests testing third_party vendored"
-    " vendor".split()
-)
+_COPIES = "_api _vendor _vendored extern externals third_party vendor vendored"
+_OTHERS = "__pycache__ dist-packages idle_test lib2to3 site-packages"
+SKIPPED_DIRS = {*_COPIES.split(), *_OTHERS.split(), "test", "tests", "testing"}
 SKIPPED_PACKAGES = frozenset(["electra_tf"])
 
 MAX_FILE_BYTES = 2_000_000
@@ -96,14 +94,26 @@ class CorpusError(Exception):
 
 # --- Cleaning: docstring -> sentences --------------------------------------
 
+_TYPOGRAPHY = str.maketrans(
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2013": "-",
+        "\u2014": "-",
+        "\u2026": "...",
+        "\u00a0": " ",
+        # Control characters, some of which would end a line further on.
+        **dict.fromkeys([*range(9), *range(11, 32), 127, 133], ""),
+    }
+)
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 _PROMPT = re.compile(r"^\s*(>>>|In \[\d*\]:|Out\[\d*\]:|\$ |% |C:\\)")
 _DIRECTIVE = re.compile(r"^\s*\.\.\s+(?:\w+:)?([\w-]+)\s*::\s*(.*)$")
 _EXPLICIT_MARKUP = re.compile(r"^\s*\.\.(\s|$)")
-_PROSE_DIRECTIVES = frozenset(
-    "admonition attention caution danger error hint important note tip topic"
-    " warning".split()
-)
+_PROSE_DIRECTIVES = {"admonition", "attention", "caution", "danger", "error"}
+_PROSE_DIRECTIVES |= {"hint", "important", "note", "tip", "topic", "warning"}
 _RULER = re.compile(r"^\s*[-=~^+#*_.'\"`:|]{3,}[-=~^+#*_.'\"`:|\s]*$")
 _COLUMN_RULER = re.compile(r"^\s*[-=]{2,}(\s+[-=]{2,})+\s*$")
 _UNDERLINE = re.compile(r"^\s*([-=~^#*+\"'])\1{2,}\s*$")
@@ -131,7 +141,7 @@ _DROPPED_SECTIONS = re.compile(
 )
 _FIELD = re.compile(
     r"^\s*(?::(?P<name>[A-Za-z]+)(?:\s[^:]*)?:|@(?P<at>[a-z]+)(?:\s+\w+)?:)"
-    r"\s*(?P<text>.*)$"
+    r"(?:\s+(?P<text>.*)|\s*)$"
 )
 # "name: ...", "name (type): ...", "`name`: ...", "*args: ...", "a, b: ...".
 _NAME = r"[`'\"*]{0,3}[A-Za-z_][\w.\[\]]*(?:\([^)]*\))?[`'\"]{0,2}"
@@ -163,38 +173,41 @@ _LEGAL = re.compile(
     re.IGNORECASE,
 )
 
+# (a string without which the pattern cannot match, pattern, replacement)
 _INLINE = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"!\[[^\]]*\]\([^)]*\)", ""),  # Images.
-        (r"\[([^\]]+)\]\s?\((?:[^()\s]|\([^)]*\))*\)", r"\1"),  # Links.
-        (r"\[([^\]]+)\]\[[^\]]*\]", r"\1"),
-        (r":math:`(\w{1,12})`", r"\1"),
-        (r":(?:\w+:)?[\w+-]+:`~?([^`<]+?)\s*<[^`>]*>`", r"\1"),
-        (r":(?:\w+:)?[\w+-]+:`~\.?(?:\w+\.)*([^`]+)`", r"\1"),
-        (r":(?:\w+:)?[\w+-]+:`[.!]?([^`]+)`", r"\1"),
-        (r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1"),
-        (r"`{1,3}~?([^`]+?)`{1,3}_{0,2}", r"\1"),
-        (r"`", ""),
+    (needle, re.compile(pattern), replacement)
+    for needle, pattern, replacement in (
+        ("![", r"!\[[^\]]*\]\([^)]*\)", ""),  # Images.
+        ("[", r"\[([^\]]+)\]\s?\((?:[^()\s]|\([^)]*\))*\)", r"\1"),  # Links.
+        ("][", r"\[([^\]]+)\]\[[^\]]*\]", r"\1"),
+        (":math:", r":math:`(\w{1,12})`", r"\1"),
+        (":`", r":(?:\w+:)?[\w+-]+:`~?([^`<]+?)\s*<[^`>]*>`", r"\1"),
+        (":`~", r":(?:\w+:)?[\w+-]+:`~\.?(?:\w+\.)*([^`]+)`", r"\1"),
+        (":`", r":(?:\w+:)?[\w+-]+:`[.!]?([^`]+)`", r"\1"),
+        ("<", r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1"),
+        ("`", r"`{1,3}~?([^`]+?)`{1,3}_{0,2}", r"\1"),
+        ("`", r"`", ""),
         # Citations: [1]_, [#]_, [Knu97]_. "Described in [1]_" makes no sentence
         # without it; the backslash has `is_prose` drop it.
         (
+            "[",
             r"\b(as|by|from|in|of|see|to|with)\s(\[[\w#*,\s-]{1,20}\]_|\[\d+\])",
             r"\1 \\",
         ),
-        (r"\s?\[[\w#*,\s-]{1,20}\]_", ""),
-        (r"\s?\[\d+(?:,\s*\d+)*\](?=[\s.,;:)]|$)", ""),
-        (r"(?<![\w*])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*(?![\w*])", r"\1"),
-        (r"(?<![\w*])\*([^\s*](?:[^*]*[^\s*])?)\*(?![\w*])", r"\1"),
-        (r"(?<![\w|])\|(\w[^|]*)\|(?![\w|])", r"\1"),
-        (r"(?<![\w_])__?([A-Za-z][^_]*)__?(?![\w_])", r"\1"),
-        (r"</?[a-zA-Z]+\s*/?>", ""),
-        (r"\\([*_`|<>\"' ])", r"\1"),
-        (r"::(\s|$)", r":\1"),
-        (r"^(?:[#>]+|[-*+\u2022])\s+", ""),
-        (r"\(\s*\)", ""),
-        (r"\s+", " "),
-        (r"\s+([.,;:!?)])(?=\s|$)", r"\1"),
+        ("]_", r"\s?\[[\w#*,\s-]{1,20}\]_", ""),
+        ("[", r"\s?\[\d+(?:,\s*\d+)*\](?=[\s.,;:)]|$)", ""),
+        ("**", r"(?<![\w*])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*(?![\w*])", r"\1"),
+        ("*", r"(?<![\w*])\*([^\s*](?:[^*]*[^\s*])?)\*(?![\w*])", r"\1"),
+        ("|", r"(?<![\w|])\|(\w[^|]*)\|(?![\w|])", r"\1"),
+        ("_", r"(?<!\w)__?([A-Za-z][^_]*)__?(?!\w)", r"\1"),
+        ("<", r"</?[a-zA-Z]+\s*/?>", ""),
+        ("\\", r"\\([*_`|<>\"' ])", r"\1"),
+        ("::", r":{2,}(?=\s|$)", ":"),
+        ("*", r"^\*+(?=[A-Z])", ""),
+        (" ", r"^(?:[#>]+|[-*+\u2022])\s+", ""),
+        ("(", r"\(\s*\)", ""),
+        (" ", r"\s+", " "),
+        (" ", r"\s+([.,;:!?)])(?=\s|$)", r"\1"),
     )
 )
 
@@ -202,26 +215,36 @@ _MARKUP_CHARACTER = re.compile(r"[`\[\]|*_<\\#()]|::|\s\s|\s[.,;:!?)]|^[>+-]")
 _FINAL = (".", ":", "!", "?", ";")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|fig|figs|eq|eqs|no|al|approx|resp|dr|mr|mrs"
+    r"(?:\b(?i:e\.g|i\.e|etc|vs|cf|fig|figs|eq|eqs|no|al|approx|resp|dr|mr|mrs"
     r"|st|ref|refs|sec|ch|pp|vol|ed|eds|viz|ca|incl|min|max|dept|prof|dim|dims"
-    r"|w\.r\.t|a\.k\.a|i\.i\.d)|\b[A-Z])\.$",
-    re.IGNORECASE,
+    r"|w\.r\.t|a\.k\.a|i\.i\.d)|\b[A-Z])\.$"
+)
+# What a dropped code block or link leaves behind.
+_UNFINISHED = re.compile(
+    r"(?:\b(?:a|an|and|are|as|at|be|by|for|from|in|is|of|on|or|see|than|that|the"
+    r"|to|with|where|which|e\.g\.|i\.e\.)|[,(]|\b(?:in|of|see|to) *\.)$"
 )
 _WORD = re.compile(r"[A-Za-z]+(?:['\u2019-][A-Za-z]+)*")
+# Addresses, citations, notes to oneself; compared in lower case.
+_FORBIDDEN_TEXT = (
+    *("http:", "https:", "ftp:", "www.", "arxiv", "doi:", "doi.org"),
+    *(" et al", "isbn", "todo", "fixme"),
+)
+# Placeholders, mathematics, code, quoted titles, other scripts.
 _FORBIDDEN = re.compile(
-    r"https?:|ftp:|www\.|\S+@\S+\.\w|\barxiv\b|\bdoi\b|\bet al\b|\bISBN\b"
-    r"|%\(\w*\)|%[sdr](?!\w)|\{\{?\w*\}?\}|\$\{|<\w+=|\\|\$.*\$|\^\{|_\{|:math:"
-    r"|[=<>]{2,}|->|\w+\(\w+=|[\w)] = |\bTODO\b|\bFIXME\b|[\u0400-\uffff]",
-    re.IGNORECASE,
+    r"%\(\w*\)|%[sdr](?!\w)|\{\{?\w*\}?\}|\$\{|<\w+=|\\|\$.*\$|\^\{|_\{|\w@\w"
+    r"|[=<>]{2}|->|(?:^|[\s(]):\w+:|^\".*\"\W*$|\w\(\w+=| = "
+    r"|[\u0400-\U0010ffff]"
 )
 _NOT_LETTER = re.compile(r"[^A-Za-z ]+")
 _CODE_TOKEN = re.compile(r"[_=(){}\[\]<>/\\|@#$%^&*~+]|\w\.\w|\d|[a-z][A-Z]")
-_COMMON_WORDS = frozenset(
-    "a an and are as at be been but by can do does each for from has have how"
-    " if in into is it its may more must no not of on only or other same"
-    " should so some such than that the their then there these this to two"
-    " used was we when where which will with without you".split()
-)
+_COMMON = """
+a an and are as at be been but by can do does each for from has have how if in
+into is it its may more must no not of on only or other same should so some
+such than that the their then there these this to two used was we when where
+which will with without you
+"""
+_COMMON_WORDS = set(_COMMON.split())
 
 
 def clean_docstring(docstring: str) -> list[str]:
@@ -230,10 +253,10 @@ def clean_docstring(docstring: str) -> list[str]:
     Code, doctests, tables, signatures, parameter headers, references and
     licences go; the words that describe parameters and results stay.
     """
-    lines = inspect.cleandoc(docstring).split("\n")
+    lines = inspect.cleandoc(docstring).translate(_TYPOGRAPHY).split("\n")
     lines = _drop_blocks(lines)
     lines = _drop_headers(lines)
-    sentences = []
+    sentences: list[str] = []
     for paragraph in _join_paragraphs(lines):
         if _LEGAL.search(paragraph):
             continue
@@ -332,18 +355,15 @@ def _drop_headers(lines: Sequence[str]) -> list[str]:
             underlined = False
             kept.append("")
             continue
-        is_header_level = _indent(line) <= section_indent
-        if section and not underlined and is_header_level:
-            # "Reference:" is often followed by bullets at its own indent.
-            if not _BULLET.match(line):
-                section = ""
+        # "Reference:" is often followed by bullets at its own indent.
+        is_outside = _indent(line) <= section_indent and not underlined
+        if is_outside and not _BULLET.match(line):
+            section = ""
         if section and _DROPPED_SECTIONS.match(section):
             kept.append("")
             continue
         in_entries = bool(section and _ENTRY_SECTIONS.match(section))
-        kept.extend(
-            _strip_entry(line, following, in_entries, underlined)
-        )
+        kept.extend(_strip_entry(line, following, in_entries, underlined))
     return kept
 
 
@@ -355,7 +375,7 @@ def _strip_entry(
         name = (match.group("name") or match.group("at")).lower()
         if name in ("type", "rtype", "ivar", "vartype"):
             return [""]
-        return ["", match.group("text")]
+        return ["", match.group("text") or ""]
     bullet = _BULLET.match(line)
     body = line[bullet.end() :] if bullet else line
     if match := _TYPED_HEADER.match(body):
@@ -365,16 +385,15 @@ def _strip_entry(
         if in_entries or not rest or _TYPE.match(rest):
             return [""]
     indented_next = _indent(following) > _indent(line)
-    if in_entries and underlined and indented_next:
-        # numpydoc: a name or a type, then the description, indented.
-        if not bullet and not line.rstrip().endswith((".", ",")):
-            return [""]
-    if in_entries or bullet:
-        if match := _ENTRY.match(body):
-            text = match.group("text") or ""
-            if indented_next and _TYPE.match(text) and "optional" in text:
-                text = ""
-            return ["", text]
+    # numpydoc: a name or a type, then the description, indented.
+    is_header = in_entries and underlined and indented_next and not bullet
+    if is_header and not line.rstrip().endswith((".", ",")):
+        return [""]
+    if (in_entries or bullet) and (match := _ENTRY.match(body)):
+        text = match.group("text") or ""
+        if indented_next and _TYPE.match(text) and "optional" in text:
+            text = ""
+        return ["", text]
     if bullet:
         return ["", body]
     return [line]
@@ -404,8 +423,9 @@ def _join_paragraphs(lines: Iterable[str]) -> Iterator[str]:
 def _strip_inline_markup(text: str) -> str:
     if not _MARKUP_CHARACTER.search(text):
         return text
-    for pattern, replacement in _INLINE:
-        text = pattern.sub(replacement, text)
+    for needle, pattern, replacement in _INLINE:
+        if needle in text:
+            text = pattern.sub(replacement, text)
     return text.strip()
 
 
@@ -427,7 +447,10 @@ def is_prose(sentence: str) -> bool:
     words = _WORD.findall(sentence)
     if not MIN_SENTENCE_WORDS <= len(words) <= MAX_SENTENCE_WORDS:
         return False
-    if _FORBIDDEN.search(sentence):
+    lowered = sentence.lower()
+    if any(text in lowered for text in _FORBIDDEN_TEXT):
+        return False
+    if _FORBIDDEN.search(sentence) or _UNFINISHED.search(sentence[-10:]):
         return False
     if len(words) <= 4 and sentence.endswith(":"):  # "For example:"
         return False
@@ -468,6 +491,14 @@ class FileProse:
     num_over_file_cap: int = 0
 
 
+_DOCUMENTED = (
+    ast.Module,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+)
+
+
 def extract_docstrings(tree: ast.Module) -> Iterator[str]:
     """Yields docstrings in the order of the source.
 
@@ -477,9 +508,7 @@ def extract_docstrings(tree: ast.Module) -> Iterator[str]:
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()
-        if isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        ):
+        if isinstance(node, _DOCUMENTED):
             if docstring := ast.get_docstring(node, clean=False):
                 yield docstring
         elif isinstance(node, ast.Expr):
@@ -525,8 +554,7 @@ def read_file(source: SourceFile) -> FileProse:
         if num_characters > MAX_FILE_CHARACTERS:
             num_over_cap += 1
             continue
-        # Null and form-feed characters would split a line further on.
-        sentences = clean_docstring(re.sub(r"[\x00\x0b-\x1f\x85]", "", docstring))
+        sentences = clean_docstring(docstring)
         num_characters += sum(map(len, sentences))
         documents.append(tuple(sentences))
     return FileProse(tuple(documents), num_docstrings, "", num_over_cap)
@@ -539,7 +567,7 @@ def find_files(
 
     Args:
       roots: site-packages directories; the first that has a package wins.
-      stdlib_root: Directory of the standard library, known as "python", or None.
+      stdlib_root: Directory of the standard library, named "python"; or None.
       packages: Names to read; empty for all.
 
     Raises:
@@ -552,7 +580,9 @@ def find_files(
         try:
             entries = sorted(os.scandir(root), key=lambda entry: entry.name)
         except OSError as error:
-            raise CorpusError(f"Cannot read {root}: {error.strerror}.") from None
+            raise CorpusError(
+                f"Cannot read {root}: {error.strerror}."
+            ) from None
         for entry in entries:
             name = entry.name.removesuffix(".py")
             is_module = entry.is_dir() or entry.name.endswith(".py")
@@ -594,6 +624,14 @@ def _walk_package(package: str, place: str) -> Iterator[SourceFile]:
             yield SourceFile(package, f"{package}/{relative}", path, size)
 
 
+def _start_worker() -> None:
+    # Without the collector `ast.parse` takes half the time; trees hold no
+    # cycles, so that nothing is lost.
+    gc.disable()
+    # Ctrl-C is the parent's to handle, or each worker prints a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def read_files(
     files: Sequence[SourceFile], num_processes: int
 ) -> Iterator[FileProse]:
@@ -601,9 +639,7 @@ def read_files(
     if num_processes == 1:
         yield from map(read_file, files)
         return
-    # Without the collector `ast.parse` takes half the time; trees hold no
-    # cycles, so that nothing is lost.
-    with multiprocessing.Pool(num_processes, initializer=gc.disable) as pool:
+    with multiprocessing.Pool(num_processes, initializer=_start_worker) as pool:
         yield from pool.imap(read_file, files, chunksize=8)
 
 
@@ -611,7 +647,7 @@ def package_versions(
     roots: Sequence[str], packages: Iterable[str]
 ) -> dict[str, str]:
     """Returns the installed version of each package, "" where unknown."""
-    versions = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions(path=list(roots)):
         top_level = distribution.read_text("top_level.txt")
         if top_level is None:
@@ -631,7 +667,8 @@ def package_versions(
 def stable_hash(seed: int, *parts: str) -> float:
     """Returns a number in [0, 1) that depends on its arguments alone."""
     text = "\0".join([str(seed), *parts])
-    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
+    data = text.encode("utf-8", "backslashreplace")
+    digest = hashlib.blake2b(data, digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
@@ -742,11 +779,12 @@ _MODULE_PATH = re.compile(
     re.IGNORECASE,
 )
 _LIBRARY_NAME = re.compile(
-    r"\bscikits?[-_ ]?learn\b|\bscikits?\b|\bstandard library\b"
+    r"\b\w*scikits?(?:[-_ ]?learn)?\w*|\bstandard library\b"
     rf"|\w*(?:{_NAMES})\w*"
     rf"|(?<![A-Za-z0-9])(?:\w*_)?(?:{_ALIASES})\d?(?:_\w*)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
+_TF_IDF = re.compile(r"\btf[-_ *x]+idf\b", re.IGNORECASE)  # Not TensorFlow.
 _TF_COMPOUND = re.compile(
     r"\b(?:TF|Tf|tf)(?=[A-Z])\w*|\btf(?:lite|record|hub|2)\w*|\b\w+2tf\b"
 )
@@ -760,6 +798,7 @@ def mask_library_names(text: str) -> str:
     """
     if not _ANY_NAME.search(text):
         return " ".join(text.replace('"', "").split())
+    text = _TF_IDF.sub("tfidf", text)
     text = _MODULE_PATH.sub("", text)
     text = _TF_COMPOUND.sub(MASK, text)
     text = _LIBRARY_NAME.sub(MASK, text)
@@ -796,12 +835,10 @@ def build_labelled(
 ) -> dict[str, list[tuple[str, str]]]:
     """Returns (text, label) rows per split, as balanced as the data allow.
 
-    First texts of docstrings are drawn before later ones, and in rounds, one per
-    module and round, so that no module rules a label.
+    First texts of docstrings are drawn before later ones, and in rounds, one
+    per module and round, so that no module rules a label.
     """
-    label_of = {
-        package: label for label in labels for package in LABELS[label]
-    }
+    label_of = {package: label for label in labels for package in LABELS[label]}
     # (split, label) -> (module, position in docstring) -> [(hash, text)]
     texts_per_module: dict = collections.defaultdict(
         lambda: collections.defaultdict(list)
@@ -927,9 +964,13 @@ def replace_directory(new: pathlib.Path, output_dir: pathlib.Path) -> None:
     old = output_dir.with_name(f"{output_dir.name}.old-{os.getpid()}")
     if output_dir.exists():
         output_dir.rename(old)
-    new.rename(output_dir)
-    if old.exists():
-        shutil.rmtree(old)
+    try:
+        new.rename(output_dir)
+    except OSError:
+        if old.exists():
+            old.rename(output_dir)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 class Progress:
@@ -980,15 +1021,17 @@ def build_corpus(args: argparse.Namespace) -> dict:
     packages = sorted({file.package for file in files})
     identity = {
         "tool": TOOL,
-        "format_version": FORMAT_VERSION,
+        "tool_hash": hashlib.blake2b(
+            pathlib.Path(__file__).read_bytes(), digest_size=8
+        ).hexdigest(),
         "python": platform.python_version(),
         "flags": _identifying_flags(args),
         "versions": package_versions(roots, packages),
     }
     if earlier and all(earlier.get(k) == v for k, v in identity.items()):
         print(
-            f"{output_dir} is up to date: same flags and package versions; "
-            "nothing done.",
+            f"{output_dir} is up to date: same tool, flags and package "
+            "versions; nothing done.",
             file=sys.stderr,
         )
         return earlier
@@ -1097,7 +1140,7 @@ def _totals(
     heldout: Sequence[Document],
     files: Sequence[SourceFile],
 ) -> dict:
-    totals = {"files": len(files)}
+    totals: dict = {"files": len(files)}
     for name, documents in (("train", train), ("heldout", heldout)):
         totals[name] = {
             "modules": len({document.module for document in documents}),
@@ -1145,9 +1188,8 @@ def _roots(args: argparse.Namespace) -> tuple[list[str], str | None]:
 
 def _identifying_flags(args: argparse.Namespace) -> dict:
     """Flags that decide the bytes of the corpus."""
-    flags = vars(args).copy()
-    del flags["output_dir"], flags["num_processes"]
-    return flags
+    others = ("output_dir", "num_processes")
+    return {k: v for k, v in vars(args).items() if k not in others}
 
 
 def _names(text: str) -> list[str]:
@@ -1218,10 +1260,15 @@ def _check_flags(args: argparse.Namespace) -> None:
             raise CorpusError(
                 f"--{name} must be at least 1. Received: {getattr(args, name)}"
             )
-    for name in ("max_megabytes", "labelled_train_size", "labelled_dev_size"):
-        if getattr(args, name) < 0:
+    for name in (
+        "max_megabytes",
+        "labelled_train_size",
+        "labelled_dev_size",
+        "labelled_test_size",
+    ):
+        if (value := getattr(args, name)) < 0:
             raise CorpusError(
-                f"--{name} must not be negative. Received: {getattr(args, name)}"
+                f"--{name} must not be negative. Received: {value}"
             )
     if not 0 < args.heldout_fraction < 1:
         raise CorpusError(
@@ -1263,4 +1310,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # Nothing here is cyclic, and the collector costs seconds.
     sys.exit(main())

@@ -1,0 +1,108 @@
+# The tutorial: every target is one step, and its recipe is the command that you
+# would type. A step whose result exists is not run again.
+#
+#   make quickstart   set-up, then text -> pre-trained, fine-tuned, exported model
+#   make test         set-up, then the tests
+#   make check        format, lint, types and tests, as CI does
+
+PYTHON3 ?= python3
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+BUILD := build/quickstart
+INSTALLED := $(VENV)/installed
+
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+# $(call timed,stage,command) shows a command, runs it and keeps its seconds.
+define timed
+@mkdir -p $(BUILD)/seconds
+@echo "\$$ $(2)"
+@start=$$(date +%s); $(2); status=$$?; \
+  [ $$status -eq 0 ] || exit $$status; \
+  echo $$(( $$(date +%s) - start )) > $(BUILD)/seconds/$(1)
+endef
+
+.PHONY: quickstart
+quickstart: $(BUILD)/report.html
+	@echo "The quickstart is complete: open $(BUILD)/report.html (figures: $(BUILD)/summary.json)."
+
+# --- Set-up -------------------------------------------------------------------
+
+$(INSTALLED): requirements.lock setup.cfg pyproject.toml
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Expected Python 3.11 or later, received $$($(PYTHON3) --version): set PYTHON3=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON3) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --requirement requirements.lock
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# --- 1. Corpus: the prose of the docstrings that every installation has -------
+
+$(BUILD)/corpus/manifest.json: | $(INSTALLED)
+	$(call timed,corpus,$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(BUILD)/corpus)
+
+# --- 2. Vocabulary ------------------------------------------------------------
+
+$(BUILD)/vocab.txt: $(BUILD)/corpus/manifest.json
+	$(call timed,vocab,$(PYTHON) tools/build_vocab.py --corpus_dir=$(BUILD)/corpus/train --vocab_file=$(BUILD)/vocab.txt --vocab_size=8192)
+
+# --- 3. TFRecords -------------------------------------------------------------
+# Docstrings are short: packed across documents, no example is half padding.
+
+BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=64 --num-processes=2 --no-blanks-separate-docs
+
+$(BUILD)/train_tfrecords/manifest.json: $(BUILD)/vocab.txt
+	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords)
+
+$(BUILD)/heldout_tfrecords/manifest.json: $(BUILD)/vocab.txt
+	$(call timed,tfrecords_heldout,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)
+
+# --- 4. Pre-training, and evaluation on the held-out part ---------------------
+
+$(BUILD)/pretrain/eval_results.json: $(BUILD)/train_tfrecords/manifest.json $(BUILD)/heldout_tfrecords/manifest.json
+	$(call timed,pretrain,$(PYTHON) -m electra_tf.run_pretraining --gin_file=gin/quickstart.gin)
+
+# --- 5. Fine-tuning: from the pre-trained weights, and from scratch -----------
+
+FINETUNE := $(PYTHON) -m electra_tf.run_finetuning --gin_file=gin/quickstart_finetuning.gin
+
+$(BUILD)/finetune_pretrained/results.json: $(BUILD)/pretrain/eval_results.json
+	$(call timed,finetune,$(FINETUNE))
+
+$(BUILD)/finetune_from_scratch/results.json: $(BUILD)/pretrain/eval_results.json
+	$(call timed,finetune_from_scratch,$(FINETUNE) --gin_param=FinetuningConfig.from_scratch=True --model_dir=$(BUILD)/finetune_from_scratch)
+
+# --- 6. Export, and one query from a program that knows only TensorFlow -------
+
+$(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_pretrained/results.json
+	$(call timed,export,$(PYTHON) tools/export_saved_model.py --model_dir=$(BUILD)/finetune_pretrained --output=$(BUILD)/saved_model)
+
+$(BUILD)/query.txt: $(BUILD)/saved_model/1/saved_model.pb
+	$(call timed,query,$(PYTHON) tools/query_saved_model.py --saved_model=$(BUILD)/saved_model/1 'Return the eigenvalues of a symmetric matrix.' 'Draw a legend next to the axes.' > $@)
+	@cat $@
+
+# --- 7. Report ----------------------------------------------------------------
+
+$(BUILD)/report.html: $(BUILD)/query.txt $(BUILD)/finetune_from_scratch/results.json
+	@echo "\$$ $(PYTHON) tools/write_report.py --build_dir=$(BUILD)"
+	@$(PYTHON) tools/write_report.py --build_dir=$(BUILD)
+
+# --- Development --------------------------------------------------------------
+
+.PHONY: test check format lint types clean
+test: $(INSTALLED)
+	$(PYTHON) -m pytest -q
+
+check: format lint types test
+
+format: $(INSTALLED)
+	$(PYTHON) -m ruff format --check .
+
+lint: $(INSTALLED)
+	$(PYTHON) -m ruff check .
+
+types: $(INSTALLED)
+	$(PYTHON) -m mypy
+
+clean:
+	rm -rf build

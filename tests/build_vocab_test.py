@@ -1,0 +1,180 @@
+"""Tests of tools/build_vocab.py."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tools import build_vocab
+
+TEXT = "Low lower lowest, low lower.\nLow: naïve Naïve!\n"
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "corpus" / "text.txt"
+    path.parent.mkdir()
+    path.write_text(TEXT * 3, encoding="utf-8")
+    return path
+
+
+def run(text_file, *flags):
+    return build_vocab.main(
+        [
+            "--corpus_dir",
+            str(text_file.parent),
+            "--vocab_file",
+            str(text_file.parents[1] / "vocab.txt"),
+            "--character-coverage=1",
+            *flags,
+        ]
+    )
+
+
+def vocab_of(text_file):
+    path = text_file.parents[1] / "vocab.txt"
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def settings_of(text_file):
+    path = text_file.parents[1] / "vocab.txt.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_small_layout(text_file, capsys):
+    assert run(text_file, "--vocab_size", "40") == 0
+    vocab = vocab_of(text_file)
+    assert vocab[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert vocab[5:20] == list("!,.:aeilnorstvw")
+    assert vocab[20:29] == [f"##{char}" for char in "aeiorstvw"]
+    assert {"low", "lower", "naive"} <= set(vocab)
+    assert len(vocab) == len(set(vocab)) <= 40
+    assert settings_of(text_file)["do_lower_case"] is True
+    assert settings_of(text_file)["special_token_ids"]["[MASK]"] == 4
+
+
+def test_case_and_accents_may_be_kept(text_file):
+    assert run(text_file, "--vocab-size=50", "--no-lower-case") == 0
+    assert {"Low", "low", "naïve"} <= set(vocab_of(text_file))
+    assert settings_of(text_file)["do_lower_case"] is False
+
+
+def test_bert_layout(text_file, capsys):
+    assert run(text_file, "--vocab-size", "20000") == 0
+    vocab = vocab_of(text_file)
+    assert vocab[0] == "[PAD]"
+    assert vocab[1:100] == [f"[unused{i}]" for i in range(99)]
+    assert vocab[100:104] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert f"the text gave {len(vocab)} of 20000" in capsys.readouterr().err
+
+
+def test_num_unused(text_file):
+    assert run(text_file, "--vocab-size", "60", "--num-unused", "2") == 0
+    assert vocab_of(text_file)[:4] == [
+        "[PAD]",
+        "[unused0]",
+        "[unused1]",
+        "[UNK]",
+    ]
+
+
+def test_rare_characters_are_left_out():
+    counts = build_vocab.collections.Counter({"aaa": 30, "ab": 9, "c": 1})
+    assert build_vocab.frequent_characters(counts, 0.98) == ["a", "b"]
+    vocab = build_vocab.learn_vocab(counts, 8, ["[UNK]"], 2, 0.98)
+    assert "c" not in vocab
+    assert vocab[:5] == ["[UNK]", "a", "b", "##a", "##b"]
+
+
+def test_another_process_writes_the_same_bytes(text_file, tmp_path):
+    assert run(text_file, "--vocab-size", "40") == 0
+    other = tmp_path / "other.txt"
+    repository = os.path.dirname(os.path.dirname(build_vocab.__file__))
+    subprocess.run(
+        [
+            sys.executable,
+            build_vocab.__file__,
+            f"--input={text_file}",
+            f"--vocab-file={other}",
+            "--vocab-size=40",
+            "--character-coverage=1",
+        ],
+        env=os.environ | {"PYTHONPATH": repository, "PYTHONHASHSEED": "7"},
+        check=True,
+    )
+    written = (tmp_path / "vocab.txt").read_bytes()
+    assert other.read_bytes() == written
+    # Once more over the same file is no mistake.
+    assert run(text_file, "--vocab-size", "40") == 0
+
+
+def error_of(capsys):
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("build_vocab: error: ")
+    return line
+
+
+def test_refuses_to_overwrite_another_vocabulary(text_file, capsys):
+    (text_file.parents[1] / "vocab.txt").write_text("mine\n")
+    assert run(text_file, "--vocab-size", "40") == 1
+    assert "holds another vocabulary" in error_of(capsys)
+    assert vocab_of(text_file) == ["mine"]
+
+
+def test_refuses_too_small_a_vocabulary(text_file, capsys):
+    assert run(text_file, "--vocab-size", "10") == 1
+    assert "Expected --vocab-size of at least" in error_of(capsys)
+
+
+def test_refuses_text_without_a_word(text_file, capsys):
+    text_file.write_text(" \n\u200b\n")
+    assert run(text_file) == 1
+    assert "without a word" in error_of(capsys)
+
+
+def test_refuses_bad_utf8(text_file, capsys):
+    text_file.write_bytes(b"abc\xff")
+    assert run(text_file) == 1
+    assert "whose byte 3 is 0xff" in error_of(capsys)
+
+
+def test_refuses_a_missing_input(tmp_path, capsys):
+    flags = ["--input", str(tmp_path / "none"), "--vocab-file", "v.txt"]
+    assert build_vocab.main(flags) == 1
+    assert "No such file" in error_of(capsys)
+
+
+def test_refuses_a_missing_output_folder(text_file, tmp_path, capsys):
+    assert run(text_file, "--vocab-file", str(tmp_path / "no" / "v")) == 1
+    assert "in a folder that exists" in error_of(capsys)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--vocab-file", "v"], "one of the arguments --corpus-dir --input"),
+        (
+            ["--input", "x", "--vocab-file", "v", "--vocab-size", "0"],
+            "expected a whole number of at least 1, received '0'",
+        ),
+        (
+            ["--input", "x", "--vocab-file", "v", "--num-unused", "-1"],
+            "expected a whole number of at least 0, received '-1'",
+        ),
+        (
+            ["--input", "x", "--vocab-file", "v", "--character-coverage=2"],
+            "expected a number above 0 and up to 1, received '2'",
+        ),
+        (
+            ["--input", "x", "--vocab-file", "v", "--vocab-sizes", "9"],
+            "unrecognized arguments",
+        ),
+    ],
+)
+def test_refuses_flags(flags, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        build_vocab.main(flags)
+    assert error.value.code == 2
+    assert message in error_of(capsys)

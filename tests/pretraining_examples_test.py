@@ -1,0 +1,231 @@
+"""Tests of electra_tf/pretraining_examples.py."""
+
+import random
+import types
+
+import pytest
+import tensorflow as tf
+
+from electra_tf import corpus
+from electra_tf import pretraining_examples as examples
+from electra_tf.pretraining_examples import Example
+
+# [PAD] 0, [CLS] 1, [SEP] 2.
+TOKENIZER = types.SimpleNamespace(
+    pad_token_id=0, cls_token_id=1, sep_token_id=2
+)
+
+
+class Draws(random.Random):
+    """Draws what a test says, in its order, and nothing more."""
+
+    def __init__(self, *draws):
+        super().__init__()
+        self.draws = list(draws)
+
+    def random(self):
+        return self.draws.pop(0)
+
+    def randint(self, a, b):
+        assert a <= self.draws[0] <= b
+        return self.draws.pop(0)
+
+
+def builder(max_length, *draws):
+    rng = Draws(*draws)
+    return examples.ExampleBuilder(TOKENIZER, max_length, rng), rng
+
+
+def words_to_ids(lines):
+    """Stands for a tokenizer: a number is its own id."""
+    return [[int(word) for word in line.split()] for line in lines]
+
+
+def test_sentences_are_gathered_until_the_length_is_reached():
+    # Draws: two segments, no random length.
+    build, rng = builder(9, 0.5, 0.9)
+    assert build.add_sentence([11, 12]) is None
+    assert build.add_sentence([13, 14, 15]) is None
+    # The first segment aims at (9 - 3) // 2 = 3 tokens: the second sentence
+    # does not fit, and whether it goes there anyway is drawn.
+    rng.draws = [0.5, 0.7, 0.9]
+    assert build.add_sentence([16, 17, 18, 19]) == Example(
+        input_ids=[1, 11, 12, 2, 13, 14, 15, 16, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0, 0, 0, 0, 1, 1, 1, 1, 1],
+    )
+    assert rng.draws == []
+
+
+def test_a_draw_lets_the_first_segment_overflow():
+    build, rng = builder(9, 0.5, 0.4, 0.9)
+    build.add_sentence([11, 12])
+    build.add_sentence([13, 14, 15])
+    assert build.add_sentence([16, 17, 18, 19]) == Example(
+        input_ids=[1, 11, 12, 13, 14, 15, 2, 16, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0, 0, 0, 0, 0, 0, 0, 1, 1],
+    )
+    assert rng.draws == []
+
+
+def test_one_in_ten_examples_has_one_segment():
+    build, rng = builder(9, 0.09, 0.9)
+    build.add_sentence([11, 12])
+    assert build.add_sentence(list(range(20, 30))) == Example(
+        input_ids=[1, 11, 12, 20, 21, 22, 23, 24, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0] * 9,
+    )
+    assert rng.draws == []
+
+
+def test_the_end_of_a_document_makes_a_padded_example():
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11])
+    assert build.end_document() == Example(
+        input_ids=[1, 11, 2, 0, 0, 0, 0, 0, 0],
+        input_mask=[1, 1, 1, 0, 0, 0, 0, 0, 0],
+        segment_ids=[0] * 9,
+    )
+    assert build.end_document() is None
+
+
+def test_a_first_segment_that_fills_the_example_leaves_no_second():
+    # 7 tokens, [CLS] and [SEP]: no room for another token.
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11, 12, 13])
+    example = build.add_sentence([21, 22, 23, 24, 25, 26])
+    assert example.input_ids == [1, 11, 12, 13, 2, 21, 22, 23, 2]
+    build, _ = builder(9, 0.5, 0.9)
+    example = build.add_sentence(list(range(11, 21)))
+    assert example.input_ids == [1, 11, 12, 13, 14, 15, 16, 17, 2]
+
+
+def test_the_next_length_may_be_random():
+    build, rng = builder(9, 0.5, 0.04, 5, 0.5, 0.9)
+    assert build.add_sentence(list(range(11, 20))) is not None
+    assert rng.draws == [0.5, 0.9]
+    # Now 5 tokens are enough.
+    assert build.add_sentence([11, 12, 13, 14]) is None
+    assert build.add_sentence([15]) is not None
+    assert rng.draws == []
+
+
+def test_a_sentence_without_tokens_does_not_end_a_document():
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11])
+    assert build.add_sentence([]) is None
+    assert build.end_document().input_ids[:3] == [1, 11, 2]
+
+
+def test_builder_refuses_short_examples():
+    with pytest.raises(ValueError, match="at least 5.*max_seq_length=4"):
+        builder(4)
+
+
+def examples_of(tmp_path, text, **kwargs):
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    build = examples.ExampleBuilder(TOKENIZER, 16, random.Random(0))
+    made = examples.examples_of_file(str(path), build, words_to_ids, **kwargs)
+    return [
+        [i for i, m in zip(e.input_ids, e.input_mask, strict=True) if m]
+        for e in made
+    ]
+
+
+def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
+    tally = examples._Tally(None)
+    made = examples_of(tmp_path, "\n11 12\n \t\n\n21\n22", report=tally.add)
+    assert [[i for i in row if i > 2] for row in made] == [[11, 12], [21, 22]]
+    assert tally.total == examples.Progress(
+        num_bytes=16,
+        num_documents=2,
+        num_tokens=4,
+        num_examples=2,
+        num_example_tokens=sum(map(len, made)),
+    )
+
+
+def test_blank_lines_may_be_skipped(tmp_path):
+    made = examples_of(tmp_path, "11 12\n\n21\n", blanks_separate_docs=False)
+    assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("a\u2028b\x0bc\r\n\x1f\u3000\nd".encode())
+    ((lines, num_bytes),) = corpus.read_lines(str(path))
+    assert lines == ["a\u2028b\x0bc", "", "d"]
+    assert num_bytes == path.stat().st_size
+
+
+def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    path = tmp_path / "text.txt"
+    path.write_text("ab\ncdefgh\n\ni\nj", encoding="utf-8")
+    batches = list(corpus.read_lines(str(path)))
+    assert [batch.lines for batch in batches] == [
+        ["ab", "cdefgh"],
+        ["", "i", "j"],
+    ]
+
+
+def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"abc\ndef\xff\n")
+    with pytest.raises(ValueError, match=r"text\.txt', whose byte 7 is 0xff"):
+        list(corpus.read_lines(str(path)))
+
+
+EXAMPLE = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
+
+
+def test_serialized_examples_parse_to_their_features():
+    spec = {
+        name: tf.io.FixedLenFeature([4], tf.int64)
+        for name in examples.FEATURE_NAMES
+    }
+    parsed = tf.io.parse_single_example(
+        examples.serialize_example(EXAMPLE), spec
+    )
+    for name, values in zip(examples.FEATURE_NAMES, EXAMPLE, strict=True):
+        assert parsed[name].numpy().tolist() == values
+
+
+def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "_MERGE_BUFFER_BYTES", 10)
+    part = str(tmp_path / "part")
+    with tf.io.TFRecordWriter(part) as writer:
+        for record in (b"a", b"bb", b"ccc", b"d", b"e"):
+            writer.write(record)
+    shards = [str(tmp_path / name) for name in "xyz"]
+    assert examples.merge_parts([part], shards, seed=0) == [2, 2, 1]
+    assert [
+        list(tf.data.TFRecordDataset(shard).as_numpy_iterator())
+        for shard in shards
+    ] == [[b"a", b"d"], [b"bb", b"e"], [b"ccc"]]
+
+
+def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
+    rng = random.Random(1)
+    for name in "ab":
+        lines = [" ".join(["7"] * rng.randrange(1, 9)) for _ in range(500)]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    files = corpus.list_files(str(tmp_path))
+
+    def part_of(*files):
+        part = str(tmp_path / "part")
+        records = examples.write_part(
+            files, part, TOKENIZER, words_to_ids, 16, seed=3
+        )
+        with open(part, "rb") as reader:
+            return reader.read(), records
+
+    (alone_a, records_a), (alone_b, records_b) = map(part_of, files)
+    together, records = part_of(*files)
+    assert together == alone_a + alone_b
+    assert records == records_a + records_b
+    assert records[0].counts.num_bytes == files[0].num_bytes
