@@ -5,6 +5,7 @@ mistyped macro, a mistyped scope or a binding that nothing reads; here these are
 refused too, with a suggestion.
 """
 
+import contextlib
 import difflib
 import inspect
 import os
@@ -13,6 +14,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 import gin
+from absl import logging
 from electra_tf import configs
 
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
@@ -45,9 +47,10 @@ def load(
             )
         gin.add_config_file_search_path(os.path.dirname(path) or ".")
     try:
-        gin.parse_config_files_and_bindings(
-            list(gin_files), list(gin_params), finalize_config=False
-        )
+        with _quiet_logging():
+            gin.parse_config_files_and_bindings(
+                list(gin_files), list(gin_params), finalize_config=False
+            )
         config = configurable()
     except configs.ConfigError as error:
         raise configs.ConfigError(_first_line(error)) from None
@@ -55,6 +58,17 @@ def load(
         raise configs.ConfigError(_explain(error)) from None
     _refuse_unused_bindings()
     return config
+
+
+@contextlib.contextmanager
+def _quiet_logging():
+    """Without gin's error for each place where an included file is not."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.FATAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def operative_config() -> str:

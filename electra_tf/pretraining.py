@@ -98,6 +98,13 @@ def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
     Raises:
       ValueError: If the vocabulary is missing, damaged or of another size.
     """
+    if not tf.io.gfile.exists(config.data.vocab_file):
+        raise configs.ConfigError(
+            f"Expected a vocabulary at {config.data.vocab_file}, found none. "
+            "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
+            f"--vocab_file={config.data.vocab_file} "
+            f"--vocab_size={config.model.encoder.vocab_size}"
+        )
     vocab = tokenization.load_vocab(config.data.vocab_file)
     if len(vocab) != config.model.encoder.vocab_size:
         raise configs.ConfigError(

@@ -1,0 +1,1 @@
+"""Checkpoints of other formats: one module for each, with its names."""

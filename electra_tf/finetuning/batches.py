@@ -1,0 +1,142 @@
+"""Features of a labelled set -> batches, as a function of the step.
+
+Batches hold rows of similar length and are padded to the longest of them, not
+to the maximum.
+
+Shapes: N rows, B batch, L length.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import pretraining_data
+from electra_tf.finetuning.features import ENCODER_FEATURES, Features, num_rows
+
+# Lengths are rounded up to a multiple of this, which bounds their number.
+_LENGTH_STEP = 16
+# Rows of this many batches are sorted by length together. Fewer: more random
+# batches; more: less padding.
+_BATCHES_SORTED_TOGETHER = 20
+
+
+def train_dataset(
+    features: Features,
+    seed: int,
+    batch_size: int,
+    first_step: int = 0,
+    shard: pretraining_data.Shard = pretraining_data.WHOLE,
+) -> tf.data.Dataset:
+    """Endless training batches in a new random order every epoch.
+
+    Args:
+      features: Of the whole set.
+      seed: Of the order.
+      batch_size: Rows of a part of a batch.
+      first_step: The step of the first batch.
+      shard: Which parts of each batch to yield.
+
+    Returns:
+      A dataset of the features, [B, ...] with L cut to the batch's longest row.
+    """
+    plan = _Plan(features, seed, batch_size * shard.num_parts)
+    names = sorted(features)
+
+    def load(index):
+        batch, part = divmod(int(shard.part(int(index))), shard.num_parts)
+        rows = plan.rows(batch)
+        length = plan.length(rows)
+        selected = _cut(features, rows, length)
+        mine = slice(part * batch_size, (part + 1) * batch_size)
+        return [selected[name][mine] for name in names]
+
+    def as_tensors(index):
+        tensors = tf.numpy_function(
+            load, [index], [features[name].dtype for name in names]
+        )
+        batch = dict(zip(names, tensors, strict=True))
+        for name in names:
+            inner = [None] * (features[name].ndim - 1)
+            batch[name].set_shape([batch_size, *inner])
+        return batch
+
+    return (
+        tf.data.Dataset.counter(first_step * shard.local_parts)
+        .map(as_tensors, num_parallel_calls=1, deterministic=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def eval_batches(
+    features: Features, batch_size: int
+) -> Iterator[tuple[np.ndarray, Features]]:
+    """All rows once, by length.
+
+    Args:
+      features: Of the whole set.
+      batch_size: Rows of a batch; the last one may hold fewer.
+
+    Yields:
+      Row numbers <int64>[B] and their features.
+    """
+    lengths = features["input_mask"].sum(axis=-1)
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, _cut(features, rows, _round_up(lengths[rows].max()))
+
+
+class _Plan:
+    """Which rows make up which batch."""
+
+    def __init__(self, features: Features, seed: int, batch_size: int):
+        self.num_rows = num_rows(features)
+        self.seed = seed
+        self.batch_size = batch_size
+        self.batches_per_epoch = -(-self.num_rows // batch_size)
+        self.lengths = features["input_mask"].sum(axis=-1)
+        self.max_length = features["input_mask"].shape[-1]
+        self._epoch = -1
+        self._rows = np.zeros(0, np.int64)
+
+    def rows(self, batch: int) -> np.ndarray:
+        """Row numbers <int64>[B] of the batch of a step."""
+        epoch, within = divmod(batch, self.batches_per_epoch)
+        if epoch != self._epoch:
+            self._rows = self._plan_epoch(epoch)
+            self._epoch = epoch
+        return self._rows[within]
+
+    def length(self, rows: np.ndarray) -> int:
+        return min(_round_up(self.lengths[rows].max()), self.max_length)
+
+    def _plan_epoch(self, epoch: int) -> np.ndarray:
+        random = np.random.default_rng([self.seed, epoch])
+        # The last batch is filled up with rows from the start of the order.
+        order = np.resize(
+            random.permutation(self.num_rows),
+            self.batches_per_epoch * self.batch_size,
+        )
+        together = _BATCHES_SORTED_TOGETHER * self.batch_size
+        sorted_parts = [
+            part[np.argsort(self.lengths[part], kind="stable")]
+            for part in np.split(order, range(together, len(order), together))
+        ]
+        batches = np.concatenate(sorted_parts).reshape(-1, self.batch_size)
+        return random.permutation(batches)
+
+
+def _round_up(length: int) -> int:
+    return int(-(-length // _LENGTH_STEP) * _LENGTH_STEP)
+
+
+def _cut(features: Features, rows: np.ndarray, length: int) -> Features:
+    """Rows of the features, those [N, L] cut to a length."""
+    max_length = features["input_ids"].shape[-1]
+    cut = {}
+    for name, values in features.items():
+        cut[name] = values[rows]
+        if name in ENCODER_FEATURES or values.shape[1:] == (max_length,):
+            cut[name] = cut[name][:, :length]
+    return cut

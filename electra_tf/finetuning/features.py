@@ -1,0 +1,164 @@
+"""Examples -> numpy features: one row for each input of the model.
+
+Every feature of a set is one array over all its rows. What a task adds to the
+encoder's inputs is prefixed with its name, as in the original, so that rows of
+several tasks fit into one batch.
+
+Shapes: N rows, B batch, L length.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import tokenization
+
+Features = dict[str, np.ndarray]
+
+ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
+
+# Texts tokenized by one call: enough to keep the op busy.
+_TOKENIZED_AT_ONCE = 4096
+
+
+def _slices(num_rows: int) -> Iterator[slice]:
+    for start in range(0, num_rows, _TOKENIZED_AT_ONCE):
+        yield slice(start, start + _TOKENIZED_AT_ONCE)
+
+
+def text_features(
+    first: Sequence[str],
+    second: Sequence[str | None],
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+) -> Features:
+    """Packs texts as `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`.
+
+    A row whose second text is missing or has no tokens is of the first form, as
+    in the original.
+
+    Args:
+      first: N texts.
+      second: N texts or None.
+      tokenizer: Splits them.
+      max_seq_length: L; a longer row loses the end of its longer text.
+
+    Returns:
+      `input_ids`, `input_mask`, `segment_ids`: <int32>[N, L].
+
+    Raises:
+      ValueError: If `max_seq_length` leaves no room for text.
+    """
+    shape = (len(first), max_seq_length)
+    features = {name: np.zeros(shape, np.int32) for name in ENCODER_FEATURES}
+    for rows in _slices(len(first)):
+        tokens = tokenizer.tokenize(tf.constant(first[rows], tf.string))
+        more = tokenizer.tokenize(
+            tf.constant([text or "" for text in second[rows]], tf.string)
+        )
+        is_pair = more.row_lengths() > 0
+        for selected, segments in (
+            (~is_pair, [tokens]),
+            (is_pair, [tokens, more]),
+        ):
+            if not tf.reduce_any(selected):
+                continue
+            packed = tokenizer.pack_inputs(
+                [tf.ragged.boolean_mask(x, selected) for x in segments],
+                max_seq_length,
+                pad_to_max=True,
+            )
+            for name, values in packed.items():
+                features[name][rows][selected.numpy()] = values.numpy()
+    return features
+
+
+def tokenize_all(
+    texts: Sequence[str], tokenizer: tokenization.FullTokenizer
+) -> list[list[int]]:
+    """Token ids of every text; equal texts are tokenized once."""
+    unique = list(dict.fromkeys(texts))
+    ids: list[list[int]] = []
+    for rows in _slices(len(unique)):
+        texts_tensor = tf.constant(unique[rows], tf.string)
+        ids += tokenizer.tokenize(texts_tensor).to_list()
+    ids_of = dict(zip(unique, ids, strict=True))
+    return [ids_of[text] for text in texts]
+
+
+def pad_rows(
+    rows: Sequence[Sequence[float]], length: int, dtype=np.int32
+) -> np.ndarray:
+    """An array [N, length] of rows of at most that length, 0 behind them."""
+    array = np.zeros((len(rows), length), dtype)
+    for padded, row in zip(array, rows, strict=True):
+        padded[: len(row)] = row
+    return array
+
+
+def num_rows(features: Features) -> int:
+    """N."""
+    return len(features["input_ids"])
+
+
+def combine(features_of_tasks: Sequence[Features]) -> Features:
+    """Rows of several tasks in one set, those of the first task first.
+
+    Args:
+      features_of_tasks: The features of each task, in the order of the model's
+        heads.
+
+    Returns:
+      All features for all rows, 0 where a row's task does not have them, and
+      `task_id` <int32>[N], the number of the task.
+    """
+    counts = [num_rows(features) for features in features_of_tasks]
+    combined = {
+        "task_id": np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    }
+    ends = np.cumsum(counts)
+    for features, count, end in zip(
+        features_of_tasks, counts, ends, strict=True
+    ):
+        for name, values in features.items():
+            if name not in combined:
+                shape = (ends[-1], *values.shape[1:])
+                combined[name] = np.zeros(shape, values.dtype)
+            combined[name][end - count : end] = values
+    return combined
+
+
+def pad_to_batches(
+    features: Features, batch_size: int, num_tasks: int
+) -> Features:
+    """Appends rows until the last batch is full.
+
+    Args:
+      features: With `task_id`.
+      batch_size: B.
+      num_tasks: `task_id` of the rows added; all else is 0 in them. Such rows
+        count neither in the loss nor in a metric.
+
+    Returns:
+      The features of a multiple of B rows.
+    """
+    num_added = -num_rows(features) % batch_size
+    padded = {}
+    for name, values in features.items():
+        fill = num_tasks if name == "task_id" else 0
+        added = np.full((num_added, *values.shape[1:]), fill, values.dtype)
+        padded[name] = np.concatenate([values, added])
+    return padded
+
+
+def num_train_steps(
+    num_examples: int, batch_size: int, num_train_epochs: float
+) -> int:
+    """Steps of a training, counted as in the original.
+
+    Every epoch is as long as all batches, the last one filled up; the product
+    with the epochs is rounded down.
+    """
+    return int(math.ceil(num_examples / batch_size) * num_train_epochs)

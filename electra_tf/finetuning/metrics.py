@@ -1,0 +1,56 @@
+"""Scores of fine-tuning tasks, from numpy arrays."""
+
+import math
+
+import numpy as np
+
+
+def mean(values: np.ndarray) -> float:
+    """The mean, 0 of nothing."""
+    values = np.asarray(values, np.float64)
+    return float(values.mean()) if values.size else 0.0
+
+
+def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Share of equal entries, in per cent."""
+    return 100.0 * mean(np.asarray(labels) == np.asarray(predictions))
+
+
+def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Matthews' correlation coefficient, in per cent; 0 for one class."""
+    # scikit-learn takes long to import, and few commands score anything.
+    import sklearn.metrics
+
+    return 100.0 * float(sklearn.metrics.matthews_corrcoef(labels, predictions))
+
+
+def pearson(targets: np.ndarray, predictions: np.ndarray) -> float:
+    """Pearson's correlation, in per cent; NaN where one does not vary."""
+    return _correlation("pearsonr", targets, predictions)
+
+
+def spearman(targets: np.ndarray, predictions: np.ndarray) -> float:
+    """Spearman's rank correlation, in per cent; NaN as `pearson`."""
+    return _correlation("spearmanr", targets, predictions)
+
+
+def _correlation(name, targets, predictions) -> float:
+    import scipy.stats
+
+    targets = np.asarray(targets, np.float64)
+    predictions = np.asarray(predictions, np.float64)
+    if len(targets) < 2 or not np.ptp(targets) or not np.ptp(predictions):
+        return math.nan
+    return 100.0 * float(getattr(scipy.stats, name)(targets, predictions)[0])
+
+
+def precision_recall_f1(
+    num_correct: int, num_predicted: int, num_true: int
+) -> dict[str, float]:
+    """Precision, recall and F1, in per cent; all 0 if nothing is correct."""
+    if not num_correct:
+        return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    precision = 100.0 * num_correct / num_predicted
+    recall = 100.0 * num_correct / num_true
+    f1 = 2.0 * precision * recall / (precision + recall)
+    return {"precision": precision, "recall": recall, "f1": f1}

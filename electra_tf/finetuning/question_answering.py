@@ -1,0 +1,643 @@
+"""Question answering: a span of a passage, or no answer.
+
+A long passage is cut into overlapping windows, each a row for the model. What
+the model says about the windows of a question becomes one text.
+
+Shapes: N windows, L length, K beams.
+"""
+
+import bisect
+import json
+import os
+import pathlib
+import re
+import typing
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from electra_tf import tokenization
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning import heads, squad_metrics
+from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
+from electra_tf.finetuning.task import Task, read_lines
+
+# The original's white space; narrower than Python's.
+_WORD = re.compile("[^ \t\r\n\u202f]+")
+
+# Windows of one question, at most: eid = 1000 * question + window.
+_MAX_WINDOWS = 1000
+
+# The original's score of no answer before it has seen a window.
+_NO_WINDOW_SCORE = 1000000.0
+
+
+class QuestionAnsweringExample(typing.NamedTuple):
+    """A question about a passage.
+
+    Attributes:
+      eid: Number of the question in its split.
+      qas_id: The id in SQuAD's files, or None.
+      qid: The id in MRQA's files, or None.
+      question_text: The question.
+      doc_tokens: The passage's words, separated by white space.
+      orig_answer_text: The answer to train on; "" where there is none.
+      start_position: Its first word, -1 where there is none.
+      end_position: Its last word.
+      is_impossible: Whether there is no answer. This and the three before are
+        known in training only.
+      answers: All true answers.
+    """
+
+    eid: int
+    qas_id: str | None
+    qid: str | None
+    question_text: str
+    doc_tokens: Sequence[str]
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    end_position: int | None = None
+    is_impossible: bool = False
+    answers: tuple[str, ...] = ()
+
+
+class Window(typing.NamedTuple):
+    """Part of a passage behind its question: `[CLS] question [SEP] part [SEP]`.
+
+    Attributes:
+      eid: 1000 * the question's eid + the number of the window.
+      doc_span_index: Number of the window.
+      input_ids: Tokens.
+      first_doc_token: Where the part begins.
+      token_to_orig: Word of the passage for each token of the part.
+      is_max_context: For each token of the part, whether no other window shows
+        more of what is around it.
+      start_position: First token of the answer in training; 0 where the window
+        does not hold it.
+      end_position: Last token of the answer.
+    """
+
+    eid: int
+    doc_span_index: int
+    input_ids: list[int]
+    first_doc_token: int
+    token_to_orig: list[int]
+    is_max_context: list[bool]
+    start_position: int = 0
+    end_position: int = 0
+
+
+class Predictions(typing.NamedTuple):
+    """Answers by the id of the question.
+
+    Attributes:
+      texts: The best answer, even where there is more likely none.
+      null_odds: How much speaks for no answer; empty if all have one.
+    """
+
+    texts: dict[str, str]
+    null_odds: dict[str, float]
+
+
+class QuestionAnsweringTask(Task):
+    """A task with answers in passages.
+
+    Args:
+      name: See `Task`.
+      data_dir: Folder with a file for each split: <split>.json in SQuAD's
+        layout, or <split>.jsonl in MRQA's.
+      config: The options.
+      v2: Whether questions may have no answer (SQuAD 2.0).
+      is_mrqa: Whether the files are MRQA's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: str | os.PathLike,
+        config: QuestionAnsweringConfig | None = None,
+        v2: bool = False,
+        is_mrqa: bool = False,
+    ):
+        super().__init__(name)
+        self.data_dir = pathlib.Path(data_dir)
+        self.config = config or QuestionAnsweringConfig()
+        self.v2 = v2
+        self.is_mrqa = is_mrqa
+
+    def read_examples(self, split):
+        """See `Task.read_examples`.
+
+        For training, questions are left out whose answer is not in the passage
+        at the place given, as in the original.
+        """
+        suffix = "jsonl" if self.is_mrqa else "json"
+        path = os.fspath(self.data_dir / f"{split}.{suffix}")
+        paragraphs = _read_mrqa(path) if self.is_mrqa else _read_squad(path)
+        examples: list[QuestionAnsweringExample] = []
+        for source, paragraph in paragraphs:
+            try:
+                self._add_examples(examples, paragraph, split == "train")
+            except (KeyError, IndexError, TypeError) as error:
+                raise ValueError(
+                    f"Expected {'MRQA' if self.is_mrqa else 'SQuAD'}'s layout. "
+                    f"Received: {path!r}, {source}, without {error}."
+                ) from None
+        if not examples:
+            raise ValueError(
+                f"Expected questions. Received: none in {path!r} that can be "
+                "used."
+            )
+        return examples
+
+    def _add_examples(self, examples, paragraph, is_training) -> None:
+        context = paragraph["context"]
+        words = list(_WORD.finditer(context))
+        word_starts = [word.start() for word in words]
+        doc_tokens = [word.group() for word in words]
+
+        def word_at(offset: int) -> int:
+            return bisect.bisect_right(word_starts, offset) - 1
+
+        for qa in paragraph["qas"]:
+            example = QuestionAnsweringExample(
+                eid=len(examples),
+                qas_id=qa.get("id"),
+                qid=qa.get("qid"),
+                question_text=qa["question"],
+                doc_tokens=doc_tokens,
+                answers=tuple(
+                    answer if isinstance(answer, str) else answer["text"]
+                    for answer in qa.get("answers", ())
+                ),
+            )
+            if not is_training:
+                examples.append(example)
+                continue
+            if self.v2 and qa["is_impossible"]:
+                examples.append(
+                    example._replace(
+                        orig_answer_text="",
+                        start_position=-1,
+                        end_position=-1,
+                        is_impossible=True,
+                    )
+                )
+                continue
+            if "detected_answers" in qa:
+                answer = qa["detected_answers"][0]
+                offset = answer["char_spans"][0][0]
+            else:
+                answer = qa["answers"][0]
+                offset = answer["answer_start"]
+            text = answer["text"]
+            last = offset + len(text) - 1
+            if not 0 <= offset < len(context) or last >= len(context):
+                continue
+            start, end = word_at(offset), word_at(last)
+            found = " ".join(doc_tokens[start : end + 1]).lower()
+            if " ".join(text.split()).lower() not in found:
+                continue
+            examples.append(
+                example._replace(
+                    orig_answer_text=text,
+                    start_position=start,
+                    end_position=end,
+                )
+            )
+
+    def windows(
+        self,
+        examples: Sequence[QuestionAnsweringExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        is_training: bool = False,
+    ) -> Iterator[Window]:
+        """The windows of all questions, in order.
+
+        Args:
+          examples: Of `read_examples`.
+          tokenizer: Splits questions and passages.
+          max_seq_length: The longest window.
+          is_training: Whether to look for the answers.
+
+        Yields:
+          Windows.
+
+        Raises:
+          ValueError: If a question leaves no room for the passage.
+        """
+        config = self.config
+        questions = features_lib.tokenize_all(
+            [example.question_text for example in examples], tokenizer
+        )
+        answers = features_lib.tokenize_all(
+            [example.orig_answer_text or "" for example in examples],
+            tokenizer,
+        )
+        words = list(
+            dict.fromkeys(
+                word for example in examples for word in example.doc_tokens
+            )
+        )
+        word_ids = dict(
+            zip(
+                words,
+                features_lib.tokenize_all(words, tokenizer),
+                strict=True,
+            )
+        )
+        for example, question, answer in zip(
+            examples, questions, answers, strict=True
+        ):
+            question = question[: config.max_query_length]
+            prefix = [
+                tokenizer.cls_token_id,
+                *question,
+                tokenizer.sep_token_id,
+            ]
+            room = max_seq_length - len(prefix) - 1
+            if room < 1:
+                raise ValueError(
+                    "Expected max_seq_length to leave room for the passage "
+                    f"behind a question of {len(question)} tokens. Received: "
+                    f"max_seq_length={max_seq_length}."
+                )
+            token_to_orig: list[int] = []
+            tokens: list[int] = []
+            first_tokens = []
+            for index, word in enumerate(example.doc_tokens):
+                first_tokens.append(len(tokens))
+                tokens += word_ids[word]
+                token_to_orig += [index] * len(word_ids[word])
+            first_tokens.append(len(tokens))
+            span = None
+            if is_training and not example.is_impossible:
+                start_word, end_word = (
+                    example.start_position,
+                    example.end_position,
+                )
+                if start_word is None or end_word is None:
+                    raise ValueError(
+                        "Expected examples of the split 'train'. Received: "
+                        f"one without an answer, {example.question_text!r}."
+                    )
+                span = _tighten(
+                    tokens,
+                    first_tokens[:-1][start_word],
+                    first_tokens[end_word + 1] - 1,
+                    answer,
+                )
+            parts = _parts(len(tokens), room, config.doc_stride)
+            if len(parts) > _MAX_WINDOWS:
+                raise ValueError(
+                    f"Expected at most {_MAX_WINDOWS} windows for a passage. "
+                    f"Received: {len(parts)} with doc_stride="
+                    f"{config.doc_stride}."
+                )
+            owners = _window_with_most_context(parts, len(tokens))
+            for index, (start, end) in enumerate(parts):
+                answer_start = answer_end = 0
+                if span and span[0] >= start and span[1] < end:
+                    answer_start = span[0] - start + len(prefix)
+                    answer_end = span[1] - start + len(prefix)
+                yield Window(
+                    eid=_MAX_WINDOWS * example.eid + index,
+                    doc_span_index=index,
+                    input_ids=[
+                        *prefix,
+                        *tokens[start:end],
+                        tokenizer.sep_token_id,
+                    ],
+                    first_doc_token=len(prefix),
+                    token_to_orig=token_to_orig[start:end],
+                    is_max_context=(owners[start:end] == index).tolist(),
+                    start_position=answer_start,
+                    end_position=answer_end,
+                )
+
+    def features(self, examples, tokenizer, max_seq_length, is_training=False):
+        """See `Task.features`; one row for each window.
+
+        Adds `<task>_eid` and, in training, `<task>_start_positions`,
+        `<task>_end_positions` and `<task>_is_impossible`, else
+        `<task>_doc_span_index`, all <int32>[N].
+        """
+        is_impossible = {e.eid: e.is_impossible for e in examples}
+        windows = list(
+            self.windows(examples, tokenizer, max_seq_length, is_training)
+        )
+
+        def column(values):
+            return np.array(list(values), np.int32)
+
+        def pad(rows):
+            return features_lib.pad_rows(list(rows), max_seq_length)
+
+        features = {
+            "input_ids": pad(w.input_ids for w in windows),
+            "input_mask": pad([1] * len(w.input_ids) for w in windows),
+            "segment_ids": pad(
+                [0] * w.first_doc_token + [1] * (len(w.token_to_orig) + 1)
+                for w in windows
+            ),
+            f"{self.name}_eid": column(w.eid for w in windows),
+        }
+        if is_training:
+            own = {
+                "start_positions": (w.start_position for w in windows),
+                "end_positions": (w.end_position for w in windows),
+                "is_impossible": (
+                    is_impossible[w.eid // _MAX_WINDOWS] for w in windows
+                ),
+            }
+        else:
+            own = {"doc_span_index": (w.doc_span_index for w in windows)}
+        return features | {
+            f"{self.name}_{name}": column(values)
+            for name, values in own.items()
+        }
+
+    def make_head(self, config):
+        return heads.QuestionAnsweringHead(
+            self.name, config.hidden_size, self.config
+        )
+
+    def example_id(self, example: QuestionAnsweringExample) -> str:
+        """The id under which a question is scored."""
+        name, found = (
+            ("qid", example.qid) if self.is_mrqa else ("id", example.qas_id)
+        )
+        if found is None:
+            raise ValueError(
+                f"Expected an {name!r} for each question. Received: none for "
+                f"{example.question_text!r}."
+            )
+        return found
+
+    def predict(
+        self,
+        outputs: dict[str, np.ndarray],
+        examples: Sequence[QuestionAnsweringExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+    ) -> Predictions:
+        """The answers that the model's outputs mean.
+
+        Args:
+          outputs: The head's outputs for all windows, in order.
+          examples: Those that `features` was called with.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          Predictions; the text is "empty" where no window holds an answer that
+          is allowed, as in the original.
+        """
+        config = self.config
+        windows_of: dict[int, list[tuple[int, Window]]] = {
+            example.eid: [] for example in examples
+        }
+        for row, window in enumerate(
+            self.windows(examples, tokenizer, max_seq_length)
+        ):
+            windows_of[window.eid // _MAX_WINDOWS].append((row, window))
+        null_odds = {}
+        token_texts, original_texts = [], []
+        for example in examples:
+            best = None
+            # All sums in float32, as in the original.
+            null_score = np.float32(_NO_WINDOW_SCORE)
+            for row, window in windows_of[example.eid]:
+                found = self._best_span(outputs, row, window)
+                if found and (best is None or found[0] > best[0]):
+                    best = (*found, window)
+                if config.answerable_classifier:
+                    of_window = outputs["answerable_logit"][row]
+                else:
+                    of_window = (
+                        outputs["start_logits"][row, 0]
+                        + outputs["end_logits"][row, 0]
+                    )
+                null_score = min(null_score, of_window)
+            if best is None:
+                token_texts.append("empty")
+                original_texts.append("empty")
+                start_score = end_score = np.float32(0.0)
+            else:
+                _, start, end, start_score, end_score, window = best
+                tokens = tokenizer.convert_ids_to_tokens(
+                    window.input_ids[start : end + 1]
+                )
+                token_texts.append(_join_word_pieces(tokens))
+                first, last = (
+                    window.token_to_orig[position - window.first_doc_token]
+                    for position in (start, end)
+                )
+                original_texts.append(
+                    " ".join(example.doc_tokens[first : last + 1])
+                )
+            if self.v2:
+                if not config.answerable_classifier:
+                    null_score = null_score - start_score - end_score
+                null_odds[self.example_id(example)] = float(null_score)
+        texts = original_spans(token_texts, original_texts, tokenizer)
+        ids = [self.example_id(example) for example in examples]
+        return Predictions(dict(zip(ids, texts, strict=True)), null_odds)
+
+    def _best_span(self, outputs, row, window):
+        """Score, start, end and both logits of a window's best answer."""
+        config = self.config
+        if config.joint_prediction:
+            starts = outputs["start_top_index"][row][:, np.newaxis]
+            ends = outputs["end_top_index"][row]
+            start_scores = outputs["start_top_log_probs"][row][:, np.newaxis]
+            end_scores = outputs["end_top_log_probs"][row]
+        else:
+            start_logits = outputs["start_logits"][row]
+            end_logits = outputs["end_logits"][row]
+            starts = _best_indices(start_logits, config.n_best_size)
+            ends = _best_indices(end_logits, config.n_best_size)
+            start_scores = start_logits[starts][:, np.newaxis]
+            end_scores = end_logits[ends][np.newaxis]
+            starts, ends = starts[:, np.newaxis], ends[np.newaxis]
+        starts, ends, start_scores, end_scores = np.broadcast_arrays(
+            starts, ends, start_scores, end_scores
+        )
+        first = window.first_doc_token
+        behind = first + len(window.token_to_orig)
+        allowed = (
+            (starts >= first)
+            & (ends < behind)
+            & (ends >= starts)
+            & (ends - starts < config.max_answer_length)
+        )
+        in_part = np.clip(starts - first, 0, behind - first - 1)
+        allowed &= np.array(window.is_max_context)[in_part]
+        if not allowed.any():
+            return None
+        scores = np.where(allowed, start_scores + end_scores, -np.inf)
+        # The first of equals, as in the original's stable sort.
+        best = np.unravel_index(np.argmax(scores), scores.shape)
+        return (
+            scores[best],
+            int(starts[best]),
+            int(ends[best]),
+            start_scores[best],
+            end_scores[best],
+        )
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """The official metrics of SQuAD 2.0, SQuAD 1.1 or MRQA."""
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        answers = [(self.example_id(e), e.answers) for e in examples]
+        if self.v2:
+            return squad_metrics.squad_v2_scores(
+                dict(answers),
+                predictions.texts,
+                predictions.null_odds,
+                self.config.qa_na_threshold,
+            )
+        if self.is_mrqa:  # Counts a question by its id.
+            answers = list(dict(answers).items())
+        return squad_metrics.squad_v1_scores(answers, predictions.texts)
+
+
+def _read_squad(path: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file in SQuAD's layout, and where they are."""
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"Expected JSON. Received: {path!r}, row {error.lineno}: "
+            f"{error.msg}."
+        ) from None
+    try:
+        articles = [article["paragraphs"] for article in content["data"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "Expected SQuAD's layout, data with paragraphs. Received: "
+            f"{path!r}, without {error}."
+        ) from None
+    for number, paragraphs in enumerate(articles, start=1):
+        for paragraph_number, paragraph in enumerate(paragraphs, start=1):
+            yield f"article {number}, paragraph {paragraph_number}", paragraph
+
+
+def _read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file in MRQA's layout, and where they are."""
+    for row, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            paragraph = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"Expected a JSON object in each row. Received: {path!r}, row "
+                f"{row}: {error.msg}."
+            ) from None
+        if "header" not in paragraph:
+            yield f"row {row}", paragraph
+
+
+def _tighten(
+    tokens: Sequence[int], start: int, end: int, answer: Sequence[int]
+) -> tuple[int, int]:
+    """The first place of the answer's own tokens within its words' tokens.
+
+    The words of an answer 1895 may be (1895-1943). If the tokens do not occur,
+    all those of the words are the answer.
+    """
+    length = len(answer)
+    for first in range(start, end + 2 - length):
+        if length and list(tokens[first : first + length]) == list(answer):
+            return first, first + length - 1
+    return start, end
+
+
+def _parts(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """Start and end of each window over so many tokens."""
+    parts: list[tuple[int, int]] = []
+    start = 0
+    while start < num_tokens:
+        end = min(start + room, num_tokens)
+        parts.append((start, end))
+        if end == num_tokens:
+            break
+        start += min(room, stride)
+    return parts
+
+
+def _window_with_most_context(
+    parts: Sequence[tuple[int, int]], num_tokens: int
+) -> np.ndarray:
+    """For each token the window with most context around it; <int>[tokens].
+
+    The context is the smaller one of those on both sides, plus 1/100 of the
+    window's length; of equals the first window counts. From BERT.
+    """
+    positions = np.arange(num_tokens)
+    best = np.full(num_tokens, -1)
+    best_scores = np.full(num_tokens, -np.inf)
+    for index, (start, end) in enumerate(parts):
+        inside = positions[start:end]
+        scores = np.minimum(inside - start, end - 1 - inside)
+        scores = scores + 0.01 * (end - start)
+        better = inside[scores > best_scores[start:end]]
+        best[better] = index
+        best_scores[better] = scores[better - start]
+    return best
+
+
+def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:
+    """Indices of the highest scores, the first of equals first."""
+    return np.argsort(-scores, kind="stable")[:num_best]
+
+
+def _join_word_pieces(tokens: Sequence[str]) -> str:
+    text = " ".join(tokens).replace(" ##", "").replace("##", "")
+    return " ".join(text.split())
+
+
+def original_spans(
+    token_texts: Sequence[str],
+    original_texts: Sequence[str],
+    tokenizer: tokenization.FullTokenizer,
+) -> list[str]:
+    """What normalised answers are in the passage's own spelling.
+
+    The normalised text of the words that hold the answer is aligned with those
+    words, character by character, white space aside. Where the numbers of
+    characters differ, or the answer is not found, the words as a whole are the
+    answer.
+
+    Args:
+      token_texts: Answers put together from tokens, e.g. "steve smith".
+      original_texts: The words that hold them, e.g. "Steve Smith's".
+      tokenizer: Normalises.
+
+    Returns:
+      E.g. "Steve Smith".
+    """
+    words = tokenization.split_into_words(
+        list(original_texts), tokenizer.do_lower_case, tokenizer.strip_accents
+    ).to_list()
+    spans = []
+    for token_text, original, of_text in zip(
+        token_texts, original_texts, words, strict=True
+    ):
+        normalised = " ".join(word.decode("utf-8") for word in of_text)
+        spans.append(_original_span(token_text, original, normalised))
+    return spans
+
+
+def _original_span(token_text: str, original: str, normalised: str) -> str:
+    start = normalised.find(token_text) if token_text else -1
+    places = [i for i, char in enumerate(original) if char != " "]
+    if start < 0 or len(places) != len(normalised.replace(" ", "")):
+        return original
+    num_before = len(normalised[:start].replace(" ", ""))
+    num_inside = len(token_text.replace(" ", ""))
+    return original[
+        places[num_before] : places[num_before + num_inside - 1] + 1
+    ]
