@@ -292,10 +292,11 @@ class OptimizerConfig:
         if self.warmup_proportion is not None:
             _require_fraction(self, "warmup_proportion")
 
-    def warmup_steps(self, num_train_steps: int) -> int:
+    def warmup_steps(self, num_train_steps: int) -> float:
+        """Length of the warm-up; the original does not round it."""
         if self.warmup_proportion is None:
             return self.num_warmup_steps
-        return int(num_train_steps * self.warmup_proportion)
+        return num_train_steps * self.warmup_proportion
 
 
 @gin.configurable
@@ -483,7 +484,7 @@ def differences(
     ours: dict, theirs: dict, prefix: str = ""
 ) -> Sequence[tuple[str, object, object]]:
     """Names and values in which two nested configurations differ."""
-    found = []
+    found: list[tuple[str, object, object]] = []
     for name in sorted(set(ours) | set(theirs)):
         a, b = ours.get(name), theirs.get(name)
         if isinstance(a, dict) and isinstance(b, dict):

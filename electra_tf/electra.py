@@ -67,10 +67,9 @@ class MaskedLmHead(encoder.Layer):
         self.config = config
         self.embeddings = embeddings
         self.input_size = input_size
-        self.dense = encoder.dense(
-            config.embedding_size, config.initializer_range, "dense"
-        )
-        self.layer_norm = encoder.LayerNorm(config.embedding_size)
+        width = typing.cast(int, config.embedding_size)
+        self.dense = encoder.dense(width, config.initializer_range, "dense")
+        self.layer_norm = encoder.LayerNorm(width)
 
     def build(self, input_shape=None):
         self.dense.build((None, self.input_size))
@@ -196,10 +195,10 @@ class PretrainingModel(keras.Model):
         self.special_ids = special_ids
         self.electra = encoder.Encoder(config.encoder, "electra")
         self.electra.build()
-        self.generator = None
-        self.generator_predictions = None
-        self.cloze_predictions = None
-        self.discriminator_predictions = None
+        self.generator: typing.Any = None
+        self.generator_predictions: typing.Any = None
+        self.cloze_predictions: typing.Any = None
+        self.discriminator_predictions: typing.Any = None
         if config.uniform_generator:
             pass
         elif config.two_tower_generator:

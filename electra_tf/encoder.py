@@ -11,6 +11,8 @@ the same masks on every run.
 Shapes: B batch, L length, D hidden, E embedding, H heads, V vocabulary.
 """
 
+import typing
+
 import keras
 import tensorflow as tf
 
@@ -119,7 +121,7 @@ class Embeddings(Layer):
     def __init__(self, config: configs.EncoderConfig, name="embeddings"):
         super().__init__(name=name)
         self.config = config
-        self.layer_norm = LayerNorm(config.embedding_size)
+        self.layer_norm = LayerNorm(typing.cast(int, config.embedding_size))
         self.dropout = Dropout(config.hidden_dropout_prob, stream=0)
 
     def build(self, input_shape=None):

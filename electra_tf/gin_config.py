@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import gin
 from absl import logging
+
 from electra_tf import configs
 
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)

@@ -30,7 +30,7 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         self,
         learning_rate: float,
         num_train_steps: int,
-        num_warmup_steps: int,
+        num_warmup_steps: float,
         lr_decay_power: float = 1.0,
     ):
         self.learning_rate = learning_rate

@@ -130,7 +130,7 @@ def _record_offsets(path: str) -> np.ndarray:
     """Offsets of a TFRecord file's records, <int64>[num_records]."""
     with tf.io.gfile.GFile(path, "rb") as f:
         size = f.size()
-        offsets = []
+        offsets: list[int] = []
         offset = 0
         while offset < size:
             f.seek(offset)

@@ -283,7 +283,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
           Metrics, "total_loss" among them.
         """
         iterator = iter(self.distribute(make_dataset, batch_size, 0))
-        total = None
+        total: typing.Any = None
         for _ in range(num_steps):
             sums = self._eval_step(next(iterator))
             total = (

@@ -3,6 +3,7 @@
 import dataclasses
 
 import gin
+
 from electra_tf import configs
 
 
