@@ -51,30 +51,24 @@ $(BUILD)/vocab.txt: $(BUILD)/corpus/manifest.json
 
 BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=64 --num-processes=2 --no-blanks-separate-docs
 
-$(BUILD)/train_tfrecords/manifest.json: $(BUILD)/vocab.txt
-	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords)
-
 $(BUILD)/heldout_tfrecords/manifest.json: $(BUILD)/vocab.txt
-	$(call timed,tfrecords_heldout,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)
+	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords && $(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)
 
 # --- 4. Pre-training, and evaluation on the held-out part ---------------------
 
-$(BUILD)/pretrain/eval_results.json: $(BUILD)/train_tfrecords/manifest.json $(BUILD)/heldout_tfrecords/manifest.json
+$(BUILD)/pretrain/eval_results.json: $(BUILD)/heldout_tfrecords/manifest.json
 	$(call timed,pretrain,$(PYTHON) -m electra_tf.run_pretraining --gin_file=gin/quickstart.gin)
 
 # --- 5. Fine-tuning: from the pre-trained weights, and from scratch -----------
 
 FINETUNE := $(PYTHON) -m electra_tf.run_finetuning --gin_file=gin/quickstart_finetuning.gin
 
-$(BUILD)/finetune_pretrained/results.json: $(BUILD)/pretrain/eval_results.json
-	$(call timed,finetune,$(FINETUNE))
-
 $(BUILD)/finetune_from_scratch/results.json: $(BUILD)/pretrain/eval_results.json
-	$(call timed,finetune_from_scratch,$(FINETUNE) --gin_param=FinetuningConfig.from_scratch=True --model_dir=$(BUILD)/finetune_from_scratch)
+	$(call timed,finetune,$(FINETUNE) && $(FINETUNE) --gin_param=FinetuningConfig.from_scratch=True --model_dir=$(BUILD)/finetune_from_scratch)
 
 # --- 6. Export, and one query from a program that knows only TensorFlow -------
 
-$(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_pretrained/results.json
+$(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_from_scratch/results.json
 	$(call timed,export,$(PYTHON) tools/export_saved_model.py --model_dir=$(BUILD)/finetune_pretrained --output=$(BUILD)/saved_model)
 
 $(BUILD)/query.txt: $(BUILD)/saved_model/1/saved_model.pb
@@ -83,7 +77,7 @@ $(BUILD)/query.txt: $(BUILD)/saved_model/1/saved_model.pb
 
 # --- 7. Report ----------------------------------------------------------------
 
-$(BUILD)/report.html: $(BUILD)/query.txt $(BUILD)/finetune_from_scratch/results.json
+$(BUILD)/report.html: $(BUILD)/query.txt
 	@echo "\$$ $(PYTHON) tools/write_report.py --build_dir=$(BUILD)"
 	@$(PYTHON) tools/write_report.py --build_dir=$(BUILD)
 

@@ -26,11 +26,11 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--output", required=True, help="directory of the versions"
     )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return command_line.run(_export, parser, argv)
 
 
 def _export(args) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from absl import logging
 
     logging.set_verbosity(logging.WARNING)

@@ -214,14 +214,13 @@ def _run_trial(
         engine,
         num_train_steps,
         f"fine-tuning trial {trial}/{config.num_trials}",
-        ("total_loss", f"{task.name}_accuracy"),
+        (f"{task.name}_loss", f"{task.name}_accuracy"),
     )
     result: dict = {"trial": trial, "seed": run.seed}
+    predict = make_predictor(model, task.name, config.data.eval_batch_size)
     for split in ("dev", "test"):
         if split in features:
-            outputs = predict(
-                model, task.name, features[split], config.data.eval_batch_size
-            )
+            outputs = predict(features[split])
             result[split] = task.scores(outputs)
             result[split]["predicted_labels"] = len(
                 np.unique(outputs["predictions"])
@@ -246,38 +245,39 @@ def _make_loss_function(model: FinetuningModel):
     return loss_function
 
 
-def predict(
-    model: FinetuningModel,
-    task_name: str,
-    features: Features,
-    batch_size: int,
-) -> dict[str, np.ndarray]:
-    """The head's outputs for every row, without dropout.
+def make_predictor(
+    model: FinetuningModel, task_name: str, batch_size: int
+) -> Callable[[Features], dict[str, np.ndarray]]:
+    """A function from N rows to the head's outputs for them, without dropout.
 
     Args:
       model: The fine-tuned model.
       task_name: Whose head.
-      features: N rows.
       batch_size: Rows of a step.
 
     Returns:
-      Name -> [N, ...], in the order of the rows.
+      A function of features; its result maps names to [N, ...], in the order
+      of the rows.
     """
 
     @tf.function(reduce_retracing=True)
     def step(batch):
         return model(batch)["task_outputs"][task_name]
 
-    collected: dict[str, list[np.ndarray]] = collections.defaultdict(list)
-    order = []
-    for rows, batch in batches.eval_batches(features, batch_size):
-        order.append(rows)
-        for name, values in step(batch).items():
-            collected[name].append(values.numpy())
-    back = np.argsort(np.concatenate(order))
-    return {
-        name: np.concatenate(parts)[back] for name, parts in collected.items()
-    }
+    def predict(features: Features) -> dict[str, np.ndarray]:
+        collected: dict[str, list[np.ndarray]] = collections.defaultdict(list)
+        order = []
+        for rows, batch in batches.eval_batches(features, batch_size):
+            order.append(rows)
+            for name, values in step(batch).items():
+                collected[name].append(values.numpy())
+        back = np.argsort(np.concatenate(order))
+        return {
+            name: np.concatenate(parts)[back]
+            for name, parts in collected.items()
+        }
+
+    return predict
 
 
 def _write_predictions(trial_dir, split, task, examples, outputs) -> None:

@@ -1,0 +1,434 @@
+"""Tests of configs.py."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from electra_tf import configs
+
+ENCODER = {
+    "vocab_size": 30522,
+    "hidden_size": 256,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+    "embedding_size": 128,
+}
+DATA = {"train_files": "*.tfrecord", "vocab_file": "vocab.txt"}
+FINETUNING_DATA = {
+    "task_name": "cola",
+    "train_file": "train.tsv",
+    "dev_file": "dev.tsv",
+    "vocab_file": "vocab.txt",
+}
+
+
+def encoder(**changes):
+    return configs.EncoderConfig(**(ENCODER | changes))
+
+
+def model(**changes):
+    required = {"encoder": encoder(), "max_seq_length": 128}
+    return configs.ElectraConfig(**(required | changes))
+
+
+def optimizer(**changes):
+    return configs.OptimizerConfig(**({"learning_rate": 5e-4} | changes))
+
+
+def data(**changes):
+    return configs.PretrainingDataConfig(**(DATA | changes))
+
+
+def run(**changes):
+    return configs.RunConfig(**({"model_dir": "model"} | changes))
+
+
+def finetuning_data(**changes):
+    return configs.FinetuningDataConfig(**(FINETUNING_DATA | changes))
+
+
+def pretraining(**changes):
+    parts = {
+        "model": model(),
+        "data": data(),
+        "optimizer": optimizer(),
+        "run": run(num_train_steps=10),
+    }
+    return configs.PretrainingConfig(**(parts | changes))
+
+
+def finetuning(**changes):
+    parts = {
+        "init_checkpoint": "model",
+        "data": finetuning_data(),
+        "optimizer": optimizer(),
+        "run": run(),
+    }
+    return configs.FinetuningConfig(**(parts | changes))
+
+
+def refusal(make, **changes):
+    with pytest.raises(configs.ConfigError) as caught:
+        make(**changes)
+    # gin adds lines of its own.
+    return str(caught.value).splitlines()[0]
+
+
+def test_a_config_error_is_a_value_error():
+    assert issubclass(configs.ConfigError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value", "expected"),
+    [
+        (encoder, "vocab_size", "128", "EncoderConfig.vocab_size must be int"),
+        (encoder, "hidden_size", 2.5, "EncoderConfig.hidden_size must be int"),
+        (encoder, "hidden_size", True, "EncoderConfig.hidden_size must be int"),
+        (
+            encoder,
+            "embedding_size",
+            "128",
+            "EncoderConfig.embedding_size must be int or NoneType",
+        ),
+        (model, "mask_prob", "0.15", "ElectraConfig.mask_prob must be float"),
+        (model, "mask_prob", True, "ElectraConfig.mask_prob must be float"),
+        (
+            model,
+            "encoder",
+            None,
+            "ElectraConfig.encoder must be EncoderConfig",
+        ),
+        (
+            model,
+            "disallow_correct",
+            1,
+            "ElectraConfig.disallow_correct must be bool",
+        ),
+        (
+            optimizer,
+            "warmup_proportion",
+            "0.1",
+            "OptimizerConfig.warmup_proportion must be float or NoneType",
+        ),
+        (
+            data,
+            "train_files",
+            ["a"],
+            "PretrainingDataConfig.train_files must be str",
+        ),
+        (run, "model_dir", 3, "RunConfig.model_dir must be str"),
+        (
+            pretraining,
+            "run",
+            "run",
+            "PretrainingConfig.run must be RunConfig",
+        ),
+        (
+            finetuning_data,
+            "do_lower_case",
+            "False",
+            "FinetuningDataConfig.do_lower_case must be bool",
+        ),
+        (
+            finetuning,
+            "num_trials",
+            "3",
+            "FinetuningConfig.num_trials must be int",
+        ),
+    ],
+)
+def test_refuses_a_type(make, name, value, expected):
+    assert refusal(make, **{name: value}) == f"{expected}. Received: {value!r}"
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (
+            encoder,
+            [
+                "vocab_size",
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+                "embedding_size",
+                "max_position_embeddings",
+                "type_vocab_size",
+                "initializer_range",
+            ],
+        ),
+        (
+            model,
+            [
+                "max_seq_length",
+                "generator_layers",
+                "generator_hidden_size",
+                "temperature",
+            ],
+        ),
+        (optimizer, ["learning_rate", "epsilon", "clip_norm"]),
+        (data, ["train_batch_size", "eval_batch_size", "num_eval_steps"]),
+        (
+            run,
+            ["save_checkpoints_steps", "steps_per_loop", "keep_checkpoint_max"],
+        ),
+        (
+            finetuning_data,
+            [
+                "max_seq_length",
+                "train_batch_size",
+                "eval_batch_size",
+                "num_train_epochs",
+            ],
+        ),
+        (finetuning, ["num_trials"]),
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_refuses_what_is_not_positive(make, names, value):
+    for name in names:
+        message = refusal(make, **{name: value})
+        assert f".{name} must be positive. Received: {name}={value}" in message
+
+
+def test_pre_training_needs_steps():
+    assert refusal(pretraining, run=run(num_train_steps=0)) == (
+        "RunConfig.num_train_steps must be positive. "
+        "Received: num_train_steps=0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (encoder, "hidden_dropout_prob"),
+        (encoder, "attention_probs_dropout_prob"),
+        (optimizer, "weight_decay_rate"),
+        (optimizer, "beta_1"),
+        (optimizer, "beta_2"),
+        (optimizer, "layerwise_lr_decay"),
+        (optimizer, "warmup_proportion"),
+    ],
+)
+@pytest.mark.parametrize("value", [-0.1, 1.0])
+def test_refuses_what_is_no_fraction(make, name, value):
+    assert refusal(make, **{name: value}).endswith(
+        f".{name} must be at least 0 and below 1. Received: {name}={value}"
+    )
+
+
+def test_refuses_heads_that_do_not_divide_the_width():
+    assert refusal(encoder, num_attention_heads=3) == (
+        "EncoderConfig.num_attention_heads must divide hidden_size. "
+        "Received: hidden_size=256, num_attention_heads=3"
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1])
+def test_refuses_a_share_of_masked_tokens(value):
+    assert refusal(model, mask_prob=value) == (
+        "ElectraConfig.mask_prob must be between 0 and 1. "
+        f"Received: mask_prob={value}"
+    )
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1])
+def test_refuses_a_share_of_mask_tokens(value):
+    assert refusal(model, masked_token_prob=value) == (
+        "ElectraConfig.masked_token_prob must be between 0 and 1. "
+        f"Received: masked_token_prob={value}"
+    )
+
+
+def test_all_masked_positions_may_become_mask_tokens():
+    assert model(masked_token_prob=1).masked_token_prob == 1.0
+
+
+def test_refuses_sequences_longer_than_the_positions():
+    assert refusal(model, max_seq_length=513) == (
+        "ElectraConfig.max_seq_length must not exceed "
+        "EncoderConfig.max_position_embeddings. Received: "
+        "max_seq_length=513, max_position_embeddings=512"
+    )
+
+
+def test_refuses_two_objectives():
+    assert refusal(
+        model, electra_objective=True, electric_objective=True
+    ) == (
+        "ElectraConfig takes one objective. Received: "
+        "electra_objective=True, electric_objective=True"
+    )
+
+
+def test_refuses_two_towers_without_electric():
+    assert refusal(model, two_tower_generator=True) == (
+        "ElectraConfig.two_tower_generator needs electric_objective. "
+        "Received: two_tower_generator=True, electric_objective=False"
+    )
+
+
+def test_electric_has_two_towers():
+    electric = model(electra_objective=False, electric_objective=True)
+    assert electric.two_tower_generator
+    assert electric.has_discriminator
+
+
+def test_a_masked_language_model_has_no_discriminator():
+    assert model().has_discriminator
+    assert not model(electra_objective=False).has_discriminator
+
+
+def test_refuses_negative_warm_up():
+    assert refusal(optimizer, num_warmup_steps=-1) == (
+        "OptimizerConfig.num_warmup_steps must be 0 or more. "
+        "Received: num_warmup_steps=-1"
+    )
+
+
+def test_refuses_data_without_files():
+    assert refusal(data, train_files="") == (
+        "PretrainingDataConfig.train_files must be a glob. "
+        "Received: train_files=''"
+    )
+    assert refusal(data, vocab_file="") == (
+        "PretrainingDataConfig.vocab_file must be a path. "
+        "Received: vocab_file=''"
+    )
+
+
+def test_refuses_a_run_without_directory():
+    assert refusal(run, model_dir="") == (
+        "RunConfig.model_dir must be a path. Received: model_dir=''"
+    )
+
+
+def test_refuses_an_unknown_strategy():
+    assert refusal(run, distribution_strategy="mirror") == (
+        "RunConfig.distribution_strategy must be one of one_device, mirrored, "
+        "multi_worker_mirrored, tpu. Received: distribution_strategy='mirror'"
+    )
+
+
+def test_refuses_an_unknown_policy():
+    assert refusal(run, dtype_policy="bfloat16") == (
+        "RunConfig.dtype_policy must be one of float32, mixed_bfloat16. "
+        "Received: dtype_policy='bfloat16'"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["task_name", "train_file", "dev_file", "vocab_file"]
+)
+def test_refuses_a_labelled_set_without(name):
+    assert refusal(finetuning_data, **{name: ""}) == (
+        f"FinetuningDataConfig.{name} must be given. Received: {name}=''"
+    )
+
+
+def test_takes_a_whole_float_for_an_int():
+    steps = run(num_train_steps=1e6).num_train_steps
+    assert steps == 1000000
+    assert isinstance(steps, int)
+
+
+def test_takes_an_int_for_a_float():
+    rate = optimizer(learning_rate=1).learning_rate
+    assert rate == 1.0
+    assert isinstance(rate, float)
+
+
+def test_embeddings_are_as_wide_as_the_layers_by_default():
+    assert encoder(embedding_size=None).embedding_size == 256
+
+
+def test_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        encoder().hidden_size = 128
+
+
+@pytest.mark.parametrize(
+    ("length", "mask_prob", "predictions"),
+    [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130)],
+)
+def test_max_predictions_per_seq(length, mask_prob, predictions):
+    config = model(max_seq_length=length, mask_prob=mask_prob)
+    assert config.max_predictions_per_seq == predictions
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "share", "layers", "expected"),
+    [
+        # Width, heads, feed-forward width, layers.
+        (256, 0.25, 1.0, (64, 1, 256, 12)),
+        (256, 1.0, 1.0, (256, 4, 1024, 12)),
+        (768, 0.33333, 1.0, (255, 3, 1020, 12)),
+        (1024, 0.25, 0.5, (256, 4, 1024, 6)),
+        (64, 0.25, 0.25, (16, 1, 64, 3)),
+    ],
+)
+def test_generator_sizes(hidden_size, share, layers, expected):
+    config = model(
+        encoder=encoder(hidden_size=hidden_size),
+        generator_hidden_size=share,
+        generator_layers=layers,
+    )
+    generator = config.generator
+    assert (
+        generator.hidden_size,
+        generator.num_attention_heads,
+        generator.intermediate_size,
+        generator.num_hidden_layers,
+    ) == expected
+    assert generator.embedding_size == 128
+    assert generator.vocab_size == 30522
+
+
+def test_embeddings_of_an_untied_generator_are_as_wide_as_it():
+    config = model(untied_generator_embeddings=True)
+    assert config.generator.embedding_size == 64
+
+
+def test_warm_up_steps():
+    assert optimizer(num_warmup_steps=7).warmup_steps(1000) == 7
+    assert optimizer(warmup_proportion=0.1).warmup_steps(1005) == 100
+    assert optimizer(warmup_proportion=0.0).warmup_steps(1005) == 0
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "epochs", "steps"),
+    [
+        (64, 3.0, 6),  # 2 full batches of 32 an epoch.
+        (65, 3.0, 9),  # 3 batches, the last one filled up.
+        (65, 0.5, 2),  # 1.5 batches round to 2.
+        (1, 0.1, 1),  # Never none.
+    ],
+)
+def test_fine_tuning_steps(num_examples, epochs, steps):
+    config = finetuning_data(train_batch_size=32, num_train_epochs=epochs)
+    assert config.num_train_steps(num_examples) == steps
+
+
+def test_differences():
+    ours = {"seed": 1, "run": {"tpu": "", "steps": 3}, "new": 0}
+    theirs = {"seed": 1, "run": {"tpu": "", "steps": 4}, "old": 5}
+    assert configs.differences(ours, theirs) == [
+        ("new", 0, None),
+        ("old", None, 5),
+        ("run.steps", 3, 4),
+    ]
+
+
+def test_imports_no_tensorflow():
+    code = (
+        "import sys; from electra_tf import configs; "
+        "print('tensorflow' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert result.stdout == "False\n"

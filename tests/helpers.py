@@ -1,0 +1,166 @@
+"""Small models, data and files for the tests."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+
+from electra_tf import configs
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# Ids 0 to 4, then words.
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [
+    f"w{chr(ord('a') + i)}" for i in range(15)
+]
+PAD, UNK, CLS, SEP, MASK = range(5)
+LENGTH = 12
+
+
+def encoder_config(**changes) -> configs.EncoderConfig:
+    """Two layers, 8 wide, over 20 tokens."""
+    values = {
+        "vocab_size": len(VOCAB),
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "embedding_size": 6,
+        "max_position_embeddings": LENGTH,
+    }
+    return configs.EncoderConfig(**(values | changes))
+
+
+def electra_config(encoder=None, **changes) -> configs.ElectraConfig:
+    """Examples of 12 tokens, of which 3 are masked (1 + 2 when short)."""
+    values = {
+        "encoder": encoder or encoder_config(),
+        "max_seq_length": LENGTH,
+        "mask_prob": 0.25,
+        "generator_hidden_size": 0.5,
+    }
+    return configs.ElectraConfig(**(values | changes))
+
+
+def run_config(model_dir, **changes) -> configs.RunConfig:
+    values = {
+        "model_dir": str(model_dir),
+        "num_train_steps": 8,
+        "steps_per_loop": 2,
+        "seed": 3,
+    }
+    return configs.RunConfig(**(values | changes))
+
+
+def row(number: int, length: int = LENGTH) -> dict[str, list[int]]:
+    """Example `number`: [CLS] words [SEP] [PAD]..., unlike all others."""
+    num_words = length - 2 - number % 3
+    words = [5 + (number // 15**i + i) % 15 for i in range(num_words)]
+    num_tokens = num_words + 2
+    padding = [0] * (length - num_tokens)
+    return {
+        "input_ids": [CLS, *words, SEP, *padding],
+        "input_mask": [1] * num_tokens + padding,
+        "segment_ids": [0] * length,
+    }
+
+
+def write_tfrecords(path, rows) -> str:
+    """Writes {feature name: ints} as TFRecords."""
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for features in rows:
+            example = tf.train.Example()
+            for name, values in features.items():
+                example.features.feature[name].int64_list.value.extend(values)
+            writer.write(example.SerializeToString())
+    return str(path)
+
+
+def write_vocab(folder) -> str:
+    path = pathlib.Path(folder) / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in VOCAB))
+    return str(path)
+
+
+def inputs(numbers) -> dict[str, np.ndarray]:
+    """A batch of `row`s, <int32>[B, L] each."""
+    rows = [row(number) for number in numbers]
+    return {
+        name: np.array([r[name] for r in rows], np.int32) for name in rows[0]
+    }
+
+
+def command(*args: str) -> list[str]:
+    """A Python command line."""
+    return [sys.executable, *map(str, args)]
+
+
+def environment(**changes) -> dict[str, str]:
+    """For a subprocess: this package importable, no GPU, few threads."""
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **changes,
+    }
+
+
+def execute(*args: str, **kwargs) -> subprocess.CompletedProcess:
+    """Runs a Python command to its end."""
+    return subprocess.run(
+        command(*args),
+        capture_output=True,
+        text=True,
+        **({"cwd": ROOT, "env": environment()} | kwargs),
+    )
+
+
+def start(*args: str, **kwargs) -> subprocess.Popen:
+    """Starts a Python command."""
+    return subprocess.Popen(
+        command(*args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **({"cwd": ROOT, "env": environment()} | kwargs),
+    )
+
+
+def read_json(path):
+    return json.loads(pathlib.Path(path).read_text())
+
+
+def write_pretrained(model_dir, encoder=None):
+    """A model directory as pre-training leaves it, and the model in it."""
+    import keras
+    import tensorflow as tf
+
+    from electra_tf import electra, run_record, training
+
+    keras.utils.set_random_seed(1)
+    config = configs.PretrainingConfig(
+        model=electra_config(encoder or encoder_config(initializer_range=0.5)),
+        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=run_config(model_dir),
+    )
+    model = electra.PretrainingModel(
+        config.model, electra.SpecialIds(CLS, SEP, MASK)
+    )
+    run_record.write(config, "", [])
+    tf.train.CheckpointManager(
+        training.checkpointed_variables(model), str(model_dir), 1
+    ).save()
+    return model
+
+
+def write_tsv(path, rows) -> str:
+    """Writes (text, label) rows under their header."""
+    lines = ["text\tlabel", *(f"{text}\t{label}" for text, label in rows)]
+    pathlib.Path(path).write_text("\n".join(lines) + "\n")
+    return str(path)

@@ -1,0 +1,342 @@
+"""Tests of pretraining_data.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import pretraining_data
+from tests import helpers
+
+NUM_ROWS = 10
+MASK_SLOTS = 3
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Examples 0 to 9 in three files, the second of which is empty."""
+    for name, numbers in (("a", range(4)), ("b", ()), ("c", range(4, 10))):
+        helpers.write_tfrecords(
+            tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    return tmp_path
+
+
+def open_data(folder, seed=3, **kwargs):
+    return pretraining_data.PretrainingData(
+        f"{folder}/*.tfrecord", helpers.electra_config(), seed, **kwargs
+    )
+
+
+def take(dataset, num_batches):
+    """Batches as flat dictionaries of numpy arrays."""
+    batches = []
+    for batch in dataset.take(num_batches).as_numpy_iterator():
+        noise = batch.pop("noise")
+        batches.append(batch | noise._asdict())
+    return batches
+
+
+NUMBERS = {tuple(helpers.row(n)["input_ids"]): n for n in range(NUM_ROWS)}
+
+
+def numbers(batches):
+    """The examples of each batch."""
+    return [
+        [NUMBERS[tuple(row.tolist())] for row in batch["input_ids"]]
+        for batch in batches
+    ]
+
+
+def assert_equal(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], name)
+
+
+def test_the_examples_of_these_tests_are_distinct():
+    assert len(NUMBERS) == NUM_ROWS
+
+
+def test_match_files(tmp_path):
+    for name in ("b.tfrecord", "a.tfrecord", "c.txt"):
+        (tmp_path / name).write_text("")
+    assert pretraining_data.match_files(
+        f"{tmp_path}/b*, {tmp_path}/a*"
+    ) == [f"{tmp_path}/a.tfrecord", f"{tmp_path}/b.tfrecord"]
+
+
+def test_reads_the_records_as_they_are(folder):
+    data = open_data(folder, shuffle=False)
+    assert len(data) == NUM_ROWS
+    (batch,) = take(data.dataset(NUM_ROWS), 1)
+    expected = helpers.inputs(range(NUM_ROWS))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(batch[name], values)
+        assert batch[name].dtype == np.int32
+    for name in ("positions", "mask", "sample"):
+        assert batch[name].shape == (NUM_ROWS, MASK_SLOTS)
+        assert batch[name].dtype == np.float32
+
+
+def test_the_order_of_an_epoch_is_a_permutation(folder):
+    batches = numbers(take(open_data(folder).dataset(NUM_ROWS), 4))
+    for batch in batches:
+        assert sorted(batch) == list(range(NUM_ROWS))
+    assert len({tuple(batch) for batch in batches}) == 4
+
+
+def test_an_epoch_may_end_within_a_batch(folder):
+    data = open_data(folder)
+    # 5 batches of 4 are 2 epochs of 10.
+    batches = numbers(take(data.dataset(4), 5))
+    assert sum(batches, []) == sum(numbers(take(data.dataset(10), 2)), [])
+
+
+def test_the_order_follows_from_the_seed(folder):
+    first, again, other = (
+        numbers(take(open_data(folder, seed).dataset(NUM_ROWS), 1))
+        for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_orders_are_random(folder):
+    orders = numbers(take(open_data(folder).dataset(NUM_ROWS), 300))
+    # 10! orders: two of 300 agree once in 80 tries.
+    assert len({tuple(order) for order in orders}) >= 299
+    for place in (0, 4, 9):
+        counts = np.bincount([order[place] for order in orders])
+        # 30 of each expected, with a deviation of 5.2.
+        assert 10 <= counts.min() <= counts.max() <= 50
+
+
+def test_without_shuffling_the_order_is_that_of_the_files(folder):
+    data = open_data(folder, shuffle=False)
+    assert numbers(take(data.dataset(5), 3)) == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [0, 1, 2, 3, 4],
+    ]
+
+
+def test_one_example_may_be_all(tmp_path):
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", [helpers.row(7)])
+    assert numbers(take(open_data(tmp_path).dataset(2), 1)) == [[7, 7]]
+
+
+def test_batch_k_does_not_depend_on_the_first_step(folder):
+    data = open_data(folder)
+    from_the_start = take(data.dataset(4), 7)
+    for first_step in (1, 2, 6):
+        (batch,) = take(open_data(folder).dataset(4, first_step), 1)
+        assert_equal(batch, from_the_start[first_step])
+
+
+def test_shards_of_two_replicas_are_the_whole_batch(folder):
+    data = open_data(folder)
+    whole = take(data.dataset(4), 6)
+    # Both on one worker, which yields the parts in turn; or one on each.
+    both = take(data.dataset(2, 0, pretraining_data.Shard(2, 0, 2)), 12)
+    first = take(data.dataset(2, 0, pretraining_data.Shard(2, 0, 1)), 6)
+    second = take(data.dataset(2, 0, pretraining_data.Shard(2, 1, 1)), 6)
+    for step, batch in enumerate(whole):
+        for parts in (
+            (both[2 * step], both[2 * step + 1]),
+            (first[step], second[step]),
+        ):
+            assert_equal(
+                {k: np.concatenate([part[k] for part in parts]) for k in batch},
+                batch,
+            )
+
+
+def test_shards_of_four_replicas_on_two_workers_resume(folder):
+    data = open_data(folder)
+    (whole,) = take(data.dataset(8, 5), 1)
+    parts = []
+    for first_part in (0, 2):
+        shard = pretraining_data.Shard(4, first_part, 2)
+        parts += take(data.dataset(2, 5, shard), 2)
+    assert_equal(
+        {k: np.concatenate([part[k] for part in parts]) for k in whole}, whole
+    )
+
+
+def test_noise_is_new_for_every_example_and_epoch(folder):
+    data = open_data(folder, shuffle=False)
+    first, second = take(data.dataset(NUM_ROWS), 2)
+    draws = np.concatenate(
+        [batch[k] for batch in (first, second) for k in ("positions", "mask")]
+        + [first["sample"], second["sample"]]
+    )
+    assert len(np.unique(draws)) == draws.size
+    assert 0 <= draws.min() < 0.1
+    assert 0.9 < draws.max() < 1
+
+
+def test_noise_follows_from_the_seed():
+    config = helpers.electra_config()
+    positions = tf.constant([5, 6], tf.int64)
+
+    def draw(seed, positions):
+        noise = pretraining_data.draw_noise(config, seed, positions)
+        return np.concatenate([part.numpy() for part in noise], axis=-1)
+
+    both = draw(3, positions)
+    np.testing.assert_array_equal(both[1:], draw(3, positions[1:]))
+    assert (both != draw(4, positions)).all()
+
+
+def test_distinct_positions_have_a_draw_for_every_token():
+    config = helpers.electra_config(distinct_positions=True)
+    noise = pretraining_data.draw_noise(
+        config, 3, tf.constant([5, 6], tf.int64)
+    )
+    assert noise.positions.shape == (2, helpers.LENGTH)
+    assert noise.mask.shape == noise.sample.shape == (2, MASK_SLOTS)
+
+
+def test_finds_a_record_in_its_file(folder):
+    records = open_data(folder).records
+    assert records.locate(0) == (f"{folder}/a.tfrecord", 0)
+    assert records.locate(3) == (f"{folder}/a.tfrecord", 3)
+    assert records.locate(4) == (f"{folder}/c.tfrecord", 0)
+    assert records.locate(9) == (f"{folder}/c.tfrecord", 5)
+
+
+def refusal(folder, config=None):
+    with pytest.raises(pretraining_data.DataError) as caught:
+        pretraining_data.PretrainingData(
+            f"{folder}/*.tfrecord", config or helpers.electra_config(), 3
+        )
+    return str(caught.value)
+
+
+def test_a_data_error_is_a_value_error():
+    assert issubclass(pretraining_data.DataError, ValueError)
+
+
+def test_refuses_a_glob_that_matches_nothing(tmp_path):
+    assert refusal(tmp_path) == (
+        f"Expected TFRecord files at {tmp_path}/*.tfrecord, found none. Build "
+        "them with: python tools/build_pretraining_dataset.py "
+        "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
+    )
+
+
+def test_refuses_empty_files(tmp_path):
+    for name in ("a", "b"):
+        helpers.write_tfrecords(tmp_path / f"{name}.tfrecord", [])
+    assert refusal(tmp_path) == (
+        "Expected examples in 2 TFRecord files, found none. The first file is "
+        f"{tmp_path}/a.tfrecord"
+    )
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 30])
+def test_refuses_a_file_that_is_cut_short(folder, lost_bytes):
+    path = folder / "c.tfrecord"
+    content = path.read_bytes()
+    path.write_bytes(content[:-lost_bytes])
+    start = len(content) // 6 * 5
+    assert refusal(folder) == (
+        f"Expected a whole TFRecord at byte {start} of {path} (record 5), "
+        "found the end of the file: it is cut short or not a TFRecord file"
+    )
+
+
+@pytest.mark.parametrize("text", ["text", "a longer text of several words\n"])
+def test_refuses_a_file_that_is_no_tfrecord(folder, text):
+    path = folder / "b.tfrecord"
+    path.write_text(text)
+    assert refusal(folder) == (
+        f"Expected a whole TFRecord at byte 0 of {path} (record 0), found the "
+        "end of the file: it is cut short or not a TFRecord file"
+    )
+
+
+@pytest.mark.parametrize("token", [20, -1])
+def test_refuses_ids_outside_the_vocabulary(folder, token):
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = token
+    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    assert refusal(folder) == (
+        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
+        f"received {token} in record 2 of {path}: was it built with another "
+        "vocabulary?"
+    )
+
+
+def test_refuses_examples_of_another_length(folder):
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [helpers.row(1, 16)])
+    assert refusal(folder) == (
+        "Expected 12 values of input_ids (ElectraConfig.max_seq_length), "
+        f"received 16 in record 0 of {path}"
+    )
+
+
+def test_refuses_features_of_different_lengths(folder):
+    row = helpers.row(1)
+    row["segment_ids"] = row["segment_ids"][:-1]
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
+    assert refusal(folder) == (
+        "Expected 12 values of segment_ids (ElectraConfig.max_seq_length), "
+        f"received 11 in record 0 of {path}"
+    )
+
+
+@pytest.mark.parametrize("missing", ["input_ids", "input_mask", "segment_ids"])
+def test_refuses_examples_without_a_feature(folder, missing):
+    row = helpers.row(1)
+    del row[missing]
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
+    assert refusal(folder) == (
+        f"Expected 12 values of {missing} (ElectraConfig.max_seq_length), "
+        f"received 0 in record 0 of {path}"
+    )
+
+
+def write_raw(path, content):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(content)
+
+
+def test_refuses_features_of_another_type(tmp_path):
+    example = tf.train.Example()
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        example.features.feature[name].float_list.value.extend([1.0] * 12)
+    write_raw(tmp_path / "a.tfrecord", example.SerializeToString())
+    message = refusal(tmp_path)
+    assert message.startswith(
+        "Expected examples with the features input_ids, input_mask, "
+        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+    )
+    assert "\n" not in message
+
+
+def test_refuses_records_that_are_no_examples(tmp_path):
+    write_raw(tmp_path / "a.tfrecord", b"\xff" * 20)
+    message = refusal(tmp_path)
+    assert message.startswith(
+        "Expected examples with the features input_ids, input_mask, "
+        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+    )
+    assert "\n" not in message
+
+
+def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
+    # The sample that is looked at before the run misses it.
+    monkeypatch.setattr(pretraining_data, "_NUM_CHECKED", 1)
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = 20
+    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    batches = open_data(folder, shuffle=False).dataset(2)
+    assert len(take(batches, 3)) == 3
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(batches, 4)
+    assert pretraining_data.data_error_message(caught.value) == (
+        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
+        f"received 20 in record 2 of {path}: was it built with another "
+        "vocabulary?"
+    )

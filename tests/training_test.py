@@ -1,0 +1,502 @@
+"""Tests of training.py."""
+
+import json
+import math
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import (
+    configs,
+    electra,
+    losses,
+    optimization,
+    pretraining,
+    pretraining_data,
+    training,
+)
+from tests import helpers
+
+SPECIAL = electra.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
+
+
+# A model of one weight, which trains in no time: loss (w - x)^2 / 2.
+
+
+class OneWeight(keras.Model):
+    def __init__(self):
+        super().__init__(name="one_weight")
+        self.w = self.add_weight(name="w", shape=(), initializer="zeros")
+        self.built = True
+
+
+def numbers_dataset(batch_size, first_step, shard):
+    """The example of step s is s."""
+    del batch_size, shard
+    return tf.data.Dataset.counter(first_step).map(
+        lambda step: {"x": tf.cast(step, tf.float32)}
+    )
+
+
+def square_loss(model):
+    def loss_function(features, dropout_seed, all_reduce_sum):
+        del dropout_seed, all_reduce_sum
+        loss = tf.square(model.w.value - features["x"]) / 2
+        return loss, {"x": losses.Sums(features["x"], tf.constant(1.0))}
+
+    return loss_function
+
+
+def one_weight_engine(run, loss_function=square_loss, dataset=numbers_dataset):
+    strategy = training.make_strategy(run)
+    with strategy.scope():
+        model = OneWeight()
+        optimizer = optimization.AdamWeightDecay(
+            configs.OptimizerConfig(0.1, num_warmup_steps=0), 100
+        )
+        optimizer.build(model.trainable_variables)
+        return training.Engine(
+            strategy, model, loss_function(model), optimizer, run, 1, dataset
+        )
+
+
+def read_log(run):
+    return training.read_metrics(os.path.join(run.model_dir, "metrics.jsonl"))
+
+
+def steps(run, split):
+    return [r["step"] for r in read_log(run) if r["split"] == split]
+
+
+def test_trains_to_the_last_step(tmp_path):
+    run = helpers.run_config(tmp_path, steps_per_loop=3)
+    engine = one_weight_engine(run)
+    training.train(engine, 8, "training", ("total_loss",))
+    assert int(engine.global_step) == 8
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-8")
+    log = read_log(run)
+    assert [record["step"] for record in log] == [3, 6, 8]
+    # Means over the steps since the last line: 0, 1, 2, then 3, 4, 5...
+    assert [record["x"] for record in log] == [1, 4, 6.5]
+    # 0.1 * (1 - step / 100), at steps 0, 1, 2 and so on.
+    assert [r["learning_rate"] for r in log] == pytest.approx(
+        [0.099, 0.096, 0.0935]
+    )
+    assert log[0]["gradient_norm"] > 0
+    assert log[0]["examples_per_second"] > 0
+    assert os.listdir(tmp_path / "train")
+
+
+def test_looks_soon_after_the_start(tmp_path):
+    run = helpers.run_config(tmp_path, steps_per_loop=20)
+    training.train(one_weight_engine(run), 45, "training", ("total_loss",))
+    assert steps(run, "train") == [5, 10, 15, 20, 40, 45]
+
+
+def test_evaluates_every_eval_steps(tmp_path, capsys):
+    run = helpers.run_config(tmp_path, steps_per_loop=4, eval_steps=3)
+    training.train(
+        one_weight_engine(run),
+        8,
+        "training",
+        ("total_loss",),
+        lambda: {"disc_auc": 0.5},
+    )
+    assert steps(run, "heldout") == [3, 6]
+    assert steps(run, "train") == [3, 4, 6, 8]
+    assert os.listdir(tmp_path / "eval")
+    assert "held-out at step 3: disc_auc 0.5" in capsys.readouterr().err
+
+
+def test_keeps_the_last_checkpoints(tmp_path):
+    run = helpers.run_config(
+        tmp_path, save_checkpoints_steps=2, keep_checkpoint_max=2
+    )
+    training.train(one_weight_engine(run), 8, "training", ("total_loss",))
+    found = sorted(p.stem for p in tmp_path.glob("*.index"))
+    assert found == ["model.ckpt-6", "model.ckpt-8"]
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    run = helpers.run_config(tmp_path)
+    first = one_weight_engine(run)
+    training.train(first, 8, "training", ("total_loss",))
+    log = read_log(run)
+    again = one_weight_engine(run)
+    training.train(again, 8, "training", ("total_loss",))
+    assert float(again.model.w) == float(first.model.w) != 0
+    assert read_log(run) == log
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+    def loss_function(model):
+        def nan_at_step_5(features, dropout_seed, all_reduce_sum):
+            x = tf.where(features["x"] < 5, features["x"], math.nan)
+            return square_loss(model)({"x": x}, dropout_seed, all_reduce_sum)
+
+        return nan_at_step_5
+
+    run = helpers.run_config(tmp_path, save_checkpoints_steps=2)
+    with pytest.raises(training.TrainingError) as caught:
+        training.train(
+            one_weight_engine(run, loss_function), 8, "training", ("x",)
+        )
+    assert str(caught.value) == (
+        "The loss became nan between steps 4 and 6; the last checkpoint is "
+        "from before. Try a lower OptimizerConfig.learning_rate or a longer "
+        "warm-up"
+    )
+    assert steps(run, "train") == [2, 4]
+    # What was saved is from before.
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
+
+
+class Crash(Exception):
+    pass
+
+
+def test_no_line_is_written_twice_after_a_crash(tmp_path):
+    run = helpers.run_config(
+        tmp_path, save_checkpoints_steps=2, eval_steps=2
+    )
+    crashes = iter([False, False, True])
+
+    def evaluate():
+        if next(crashes, False):
+            raise Crash
+        return {"disc_auc": 0.5}
+
+    args = (8, "training", ("total_loss",), evaluate)
+    with pytest.raises(Crash):
+        training.train(one_weight_engine(run), *args)
+    assert steps(run, "train") == [2, 4, 6]
+    first_lines = read_log(run)[:4]
+    training.train(one_weight_engine(run), *args)
+    assert steps(run, "train") == [2, 4, 6, 8]
+    assert steps(run, "heldout") == [2, 4, 6, 8]
+    # What was done is not done again.
+    assert read_log(run)[:4] == first_lines
+
+
+def test_a_line_that_was_cut_short_is_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2, "split": "train"}\n{"step": 4, "sp')
+    log = training.MetricsLog(str(tmp_path), 4)
+    log.write(6, "train", {"loss": 0.5})
+    assert training.read_metrics(str(path)) == [
+        {"step": 2, "split": "train"},
+        {"step": 6, "split": "train", "loss": 0.5},
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_and_saves(tmp_path, number, capsys):
+    run = helpers.run_config(tmp_path, eval_steps=4)
+    before = signal.getsignal(number)
+
+    def evaluate():
+        os.kill(os.getpid(), number)
+        return {}
+
+    engine = one_weight_engine(run)
+    with pytest.raises(training.Stopped) as caught:
+        training.train(engine, 8, "training", ("total_loss",), evaluate)
+    name = signal.Signals(number).name
+    assert str(caught.value) == (
+        f"{name} at step 4: saved in {tmp_path}; run again to go on"
+    )
+    assert f"{name}: saving and leaving" in capsys.readouterr().err
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_leaves_at_once(capsys):
+    with training.StopRequests() as requests:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert requests.signal_name == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_at_the_last_step_is_no_stop(tmp_path, capsys):
+    run = helpers.run_config(tmp_path, eval_steps=8)
+
+    def evaluate():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    engine = one_weight_engine(run)
+    training.train(engine, 8, "training", ("total_loss",), evaluate)
+    assert int(engine.global_step) == 8
+
+
+# ELECTRA.
+
+
+@pytest.fixture(scope="module")
+def data_pattern(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    helpers.write_tfrecords(
+        folder / "a.tfrecord", [helpers.row(n) for n in range(20)]
+    )
+    return f"{folder}/*.tfrecord"
+
+
+def electra_engine(run, data_pattern, batch_size=4, **changes):
+    training.set_policy(run)
+    config = helpers.electra_config(
+        helpers.encoder_config(num_hidden_layers=1, **changes)
+    )
+    data = pretraining_data.PretrainingData(data_pattern, config, run.seed)
+    strategy = training.make_strategy(run)
+    with strategy.scope():
+        model = electra.PretrainingModel(config, SPECIAL)
+        optimizer = optimization.AdamWeightDecay(
+            configs.OptimizerConfig(1e-2, num_warmup_steps=2),
+            run.num_train_steps,
+        )
+        optimizer.build(model.trainable_variables)
+        return training.Engine(
+            strategy,
+            model,
+            pretraining.make_loss_function(model),
+            optimizer,
+            run,
+            batch_size,
+            data.dataset,
+        )
+
+
+def state(engine):
+    """Every variable of a run, under its name."""
+    values = {v.path: v.numpy() for v in engine.model.variables}
+    values |= {k: v.numpy() for k, v in engine.optimizer.slots().items()}
+    values["iterations"] = engine.optimizer.iterations.numpy()
+    values["global_step"] = engine.global_step.numpy()
+    return values
+
+
+def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, data_pattern):
+    """Dropout on; every variable and every logged loss bit for bit."""
+    for folder in ("whole", "stopped"):
+        (tmp_path / folder).mkdir()
+    whole = electra_engine(
+        helpers.run_config(tmp_path / "whole", eval_steps=4), data_pattern
+    )
+    args = (8, "training", ("total_loss",))
+    training.train(whole, *args, evaluate=lambda: {})
+    run = helpers.run_config(tmp_path / "stopped", eval_steps=4)
+    stopped = electra_engine(run, data_pattern)
+
+    def evaluate():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    with pytest.raises(training.Stopped, match="SIGTERM at step 4"):
+        training.train(stopped, *args, evaluate=evaluate)
+    again = electra_engine(run, data_pattern)
+    training.train(again, *args, evaluate=lambda: {})
+    assert int(again.global_step) == 8
+    expected, found = state(whole), state(again)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, name)
+
+    def logged(run):
+        return [
+            {k: v for k, v in r.items() if k != "examples_per_second"}
+            for r in read_log(run)
+        ]
+
+    assert logged(run) == logged(whole.run)
+
+
+def test_every_variable_survives_a_checkpoint(tmp_path, data_pattern):
+    engine = electra_engine(helpers.run_config(tmp_path), data_pattern)
+
+    def checkpoint():
+        return training.checkpointed_variables(
+            engine.model, engine.optimizer, engine.global_step
+        )
+
+    variables = [v.value for v in engine.model.variables]
+    variables += [v.value for v in engine.optimizer.slots().values()]
+    variables += [engine.optimizer.iterations.value, engine.global_step]
+    for i, variable in enumerate(variables):
+        variable.assign(tf.fill(variable.shape, tf.cast(i + 1, variable.dtype)))
+    before = state(engine)
+    # Two slots a variable, nothing forgotten.
+    assert len(before) == 3 * len(engine.model.variables) + 2 == len(variables)
+    path = checkpoint().write(str(tmp_path / "checkpoint"))
+    for variable in variables:
+        variable.assign(variable + tf.ones([], variable.dtype))
+    for name, value in state(engine).items():
+        assert (value != before[name]).all(), name
+    checkpoint().read(path).assert_consumed()
+    after = state(engine)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, name)
+
+
+def test_restores_some_variables(tmp_path, data_pattern):
+    engine = electra_engine(helpers.run_config(tmp_path), data_pattern)
+    model = engine.model
+    path = training.checkpointed_variables(model).write(str(tmp_path / "all"))
+    before = {v.path: v.numpy() for v in model.variables}
+    for variable in model.variables:
+        variable.assign(variable + 1.0)
+    training.restore_variables(model.electra.variables, path, "the encoder")
+    encoder = {v.path for v in model.electra.variables}
+    for variable in model.variables:
+        expected = before[variable.path] + (variable.path not in encoder)
+        np.testing.assert_array_equal(variable.numpy(), expected, variable.path)
+
+
+def test_refuses_a_checkpoint_without_a_variable(tmp_path):
+    a = keras.Variable(1.0, name="a")
+    b = keras.Variable(2.0, name="b")
+    path = tf.train.Checkpoint(model={"a": a.value}).write(str(tmp_path / "a"))
+    with pytest.raises(
+        configs.ConfigError,
+        match=f"Expected all weights of the model in {path}: ",
+    ):
+        training.restore_variables([a, b], path, "the model")
+
+
+def test_refuses_a_checkpoint_of_other_shapes(tmp_path):
+    small = tf.Variable([1.0])
+    path = tf.train.Checkpoint(model={"a": small}).write(str(tmp_path / "a"))
+    large = keras.Variable([1.0, 2.0], name="a")
+    with pytest.raises(
+        configs.ConfigError,
+        match=f"Expected all weights of the model in {path}: ",
+    ):
+        training.restore_variables([large], path, "the model")
+
+
+def test_evaluation_equals_one_big_batch(tmp_path, data_pattern):
+    engine = electra_engine(helpers.run_config(tmp_path), data_pattern)
+    big = engine.evaluate_on(engine.train_dataset, 12, 1)
+    parts = engine.evaluate_on(engine.train_dataset, 4, 3)
+    # The total loss is a mean of means, the metrics are not.
+    del big["total_loss"], parts["total_loss"]
+    assert "disc_auc" in big
+    assert parts == pytest.approx(big, rel=1e-5)
+
+
+def test_evaluation_does_not_change_the_run(tmp_path, data_pattern):
+    engine = electra_engine(helpers.run_config(tmp_path), data_pattern)
+    before = state(engine)
+    first = engine.evaluate_on(engine.train_dataset, 4, 2)
+    assert engine.evaluate_on(engine.train_dataset, 4, 2) == first
+    for name, value in state(engine).items():
+        np.testing.assert_array_equal(value, before[name], name)
+
+
+# Losses of 5 steps and the final weights, on one device or on two.
+_REPLICAS = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+from electra_tf import training
+from tests import helpers, training_test
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+)
+strategies = {
+    1: tf.distribute.OneDeviceStrategy("CPU:0"),
+    2: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+}
+found = {}
+for count, strategy in strategies.items():
+    training.make_strategy = lambda run: strategy
+    engine = training_test.electra_engine(
+        helpers.run_config(sys.argv[1], num_train_steps=10),
+        sys.argv[2],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    assert strategy.num_replicas_in_sync == count
+    log = [engine.train(tf.constant(1)) for _ in range(5)]
+    heldout = engine.evaluate_on(engine.train_dataset, 4, 2)
+    try:
+        engine.distribute(engine.train_dataset, 3, 0)
+        refusal = None
+    except ValueError as error:
+        refusal = str(error)
+    weights = {
+        v.path: np.asarray(v.numpy()).tolist() for v in engine.model.variables
+    }
+    found[count] = [log, heldout, weights, refusal]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory, data_pattern):
+    """What one and two devices found; logical devices need a new process."""
+    result = helpers.execute(
+        "-c", _REPLICAS, tmp_path_factory.mktemp("model"), data_pattern
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_two_replicas_learn_what_one_does(replicas):
+    (log_1, _, weights_1, _), (log_2, _, weights_2, _) = (
+        replicas["1"],
+        replicas["2"],
+    )
+    assert len(log_1) == 5
+    for one, two in zip(log_1, log_2, strict=True):
+        assert two == pytest.approx(one, rel=1e-5)
+    assert weights_1.keys() == weights_2.keys()
+    for name, value in weights_1.items():
+        np.testing.assert_allclose(weights_2[name], value, atol=1e-5, err_msg=name)
+
+
+def test_two_replicas_evaluate_as_one_does(replicas):
+    assert replicas["2"][1] == pytest.approx(replicas["1"][1], rel=1e-5)
+
+
+def test_refuses_a_batch_that_replicas_cannot_share(replicas):
+    assert replicas["1"][3] is None
+    assert replicas["2"][3] == (
+        "The batch size must be a multiple of the number of replicas. "
+        "Received: batch_size=3, replicas=2"
+    )
+
+
+def test_refuses_a_strategy_that_cannot_be(tmp_path):
+    run = helpers.run_config(tmp_path, num_gpus=2)
+    with pytest.raises(
+        configs.ConfigError,
+        match="Cannot set up RunConfig.distribution_strategy='one_device' "
+        "with num_gpus=2: ",
+    ):
+        training.make_strategy(run)
+
+
+def test_the_policy_is_that_of_the_run(tmp_path):
+    run = helpers.run_config(tmp_path, dtype_policy="mixed_bfloat16")
+    try:
+        training.set_policy(run)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_the_initial_weights_follow_from_the_seed(tmp_path, data_pattern):
+    def kernel(seed):
+        run = helpers.run_config(tmp_path, seed=seed)
+        engine = electra_engine(run, data_pattern)
+        return engine.model.discriminator_predictions.dense.kernel.numpy()
+
+    np.testing.assert_array_equal(kernel(1), kernel(1))
+    assert (kernel(1) != kernel(2)).all()
