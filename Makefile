@@ -44,12 +44,11 @@ $(BUILD)/corpus/manifest.json: | $(INSTALLED)
 # --- 2. Vocabulary ------------------------------------------------------------
 
 $(BUILD)/vocab.txt: $(BUILD)/corpus/manifest.json
-	$(call timed,vocab,$(PYTHON) tools/build_vocab.py --corpus_dir=$(BUILD)/corpus/train --vocab_file=$(BUILD)/vocab.txt --vocab_size=8192)
+	$(call timed,vocab,$(PYTHON) tools/build_vocab.py --corpus_dir=$(BUILD)/corpus/train --vocab_file=$(BUILD)/vocab.txt --vocab_size=4096)
 
 # --- 3. TFRecords -------------------------------------------------------------
-# Docstrings are short: packed across documents, no example is half padding.
 
-BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=64 --num-processes=2 --no-blanks-separate-docs
+BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=128 --num-processes=2
 
 $(BUILD)/heldout_tfrecords/manifest.json: $(BUILD)/vocab.txt
 	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords && $(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)

@@ -203,7 +203,10 @@ def test_dropout_makes_a_difference():
         return float(model(data, draws, dropout_seed=seed)["total_loss"])
 
     assert loss(tf.constant([1, 2])) == loss(tf.constant([1, 2]))
-    assert len({loss(None), loss(tf.constant([1, 2])), loss(tf.constant([1, 3]))}) == 3
+    assert (
+        len({loss(None), loss(tf.constant([1, 2])), loss(tf.constant([1, 3]))})
+        == 3
+    )
 
 
 def test_bfloat16_keeps_losses_in_float32(mixed_bfloat16):
@@ -343,8 +346,9 @@ def test_masks_a_share_of_each_row():
         [1, 1, 1],
         [1, 1, 0],
     ]
-    ids, positions = helpers.inputs([0, 1, 2])["input_ids"], (
-        masked.masked_lm_positions.numpy()
+    ids, positions = (
+        helpers.inputs([0, 1, 2])["input_ids"],
+        (masked.masked_lm_positions.numpy()),
     )
     for row in range(3):
         used = positions[row][positions[row] > 0]

@@ -181,6 +181,49 @@ def test_layer_norm():
     )
 
 
+def gradients(function, *inputs):
+    """Of a sum that weighs every output differently."""
+    inputs = [tf.constant(x) for x in inputs]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = tf.reshape(function(*inputs), [-1])
+        total = tf.tensordot(outputs, tf.range(1.0, len(outputs) + 1.0), 1)
+    return tape.gradient(total, inputs)
+
+
+def test_gradient_of_gelu():
+    x = np.linspace(-3.0, 3.0, 25, dtype=np.float32)
+    (found,) = gradients(encoder.gelu, x)
+    (expected,) = gradients(lambda x: tf.nn.gelu(x, approximate=False), x)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_gradient_of_layer_norm():
+    rng = np.random.default_rng(0)
+    layer = encoder.LayerNorm(4)
+    layer.build()
+    gamma, beta = rng.normal(size=(2, 4)).astype(np.float32)
+    layer.gamma.assign(gamma)
+    layer.beta.assign(beta)
+    x = rng.normal(size=(3, 4)).astype(np.float32)
+
+    def reference(x, gamma, beta):
+        mean = tf.reduce_mean(x, -1, keepdims=True)
+        variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
+        return (x - mean) / tf.sqrt(variance) * gamma + beta
+
+    expected = gradients(reference, x, gamma, beta)
+    (of_x,) = gradients(layer, x)
+    np.testing.assert_allclose(of_x, expected[0], atol=1e-4)
+    weights = [layer.gamma.value, layer.beta.value]
+    with tf.GradientTape() as tape:
+        outputs = tf.reshape(layer(x), [-1])
+        total = tf.tensordot(outputs, tf.range(1.0, 13.0), 1)
+    of_gamma, of_beta = tape.gradient(total, weights)
+    np.testing.assert_allclose(of_gamma, expected[1], atol=1e-4)
+    np.testing.assert_allclose(of_beta, expected[2], atol=1e-4)
+
+
 def test_attention_bias():
     mask = tf.constant([[1, 1, 0]])
     no = -10000.0

@@ -1,5 +1,7 @@
 """Tests of gin_config.py and of the files in gin/."""
 
+import fnmatch
+import os
 import pathlib
 import subprocess
 import sys
@@ -113,6 +115,17 @@ def test_the_operative_config_parses_back(tmp_path, configurable, name):
     assert gin_config.load(configurable, [str(written)]) == config
 
 
+@pytest.mark.parametrize(
+    "name", ["small.gin", "base.gin", "large.gin", "quickstart.gin"]
+)
+def test_the_data_are_what_the_tool_writes(name):
+    # Beside its TFRecords, tools/build_pretraining_dataset.py writes a
+    # manifest, which is none.
+    pattern = os.path.basename(load(GIN / name).data.train_files)
+    written = ["pretrain_data.tfrecord-0-of-8", "manifest.json"]
+    assert fnmatch.filter(written, pattern) == written[:1]
+
+
 def test_a_later_file_overrides_an_earlier_one(gin_file, tmp_path):
     later = tmp_path / "later.gin"
     later.write_text("RunConfig.seed = 7\nRunConfig.num_train_steps = 20\n")
@@ -205,8 +218,7 @@ def test_names_file_and_line(gin_file, tmp_path):
     other = tmp_path / "other.gin"
     other.write_text("RunConfig.seed = 3\nRunConfig.sede = 4\n")
     assert refusal(gin_file, other) == (
-        f"RunConfig has no parameter sede ({other}, line 2). "
-        "Did you mean seed?"
+        f"RunConfig has no parameter sede ({other}, line 2). Did you mean seed?"
     )
 
 
@@ -275,9 +287,9 @@ def test_pretraining_gin_leaves_the_sizes_to_decide():
 
 
 def test_refuses_a_string_for_a_number(gin_file):
-    assert refusal(gin_file, params=["ElectraConfig.max_seq_length = '16'"]) == (
-        "ElectraConfig.max_seq_length must be int. Received: '16'"
-    )
+    assert refusal(
+        gin_file, params=["ElectraConfig.max_seq_length = '16'"]
+    ) == ("ElectraConfig.max_seq_length must be int. Received: '16'")
 
 
 def test_refuses_a_value_out_of_range(gin_file):

@@ -89,7 +89,9 @@ def test_discriminator_output():
     assert output.preds.numpy().tolist() == [[0, 1, 1], [0, 1, 0]]
     log_4 = math.log(4)
     first = LOG_2 + math.log(4 / 3) + log_4
-    np.testing.assert_allclose(output.per_example_loss, [first / 3, log_4], 1e-5)
+    np.testing.assert_allclose(
+        output.per_example_loss, [first / 3, log_4], 1e-5
+    )
     # Every token weighs the same, not every row.
     assert float(output.loss) == pytest.approx((first + log_4) / 4, rel=1e-5)
 

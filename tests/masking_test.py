@@ -232,7 +232,9 @@ def test_sample_frequencies():
 
 def test_gumbel_noise_grows_with_the_draw():
     tokens = masking.sample_with_gumbel_noise(
-        constant([[[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 0.0, 0.0]]], tf.float32),
+        constant(
+            [[[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [1.0, 0.0, 0.0]]], tf.float32
+        ),
         # Noise -log(-log(u)): 0.37, 2.25, -0.83.
         constant([[[0.5, 0.9, 0.1]] * 3], tf.float32),
     )

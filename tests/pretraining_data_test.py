@@ -60,9 +60,10 @@ def test_the_examples_of_these_tests_are_distinct():
 def test_match_files(tmp_path):
     for name in ("b.tfrecord", "a.tfrecord", "c.txt"):
         (tmp_path / name).write_text("")
-    assert pretraining_data.match_files(
-        f"{tmp_path}/b*, {tmp_path}/a*"
-    ) == [f"{tmp_path}/a.tfrecord", f"{tmp_path}/b.tfrecord"]
+    assert pretraining_data.match_files(f"{tmp_path}/b*, {tmp_path}/a*") == [
+        f"{tmp_path}/a.tfrecord",
+        f"{tmp_path}/b.tfrecord",
+    ]
 
 
 def test_reads_the_records_as_they_are(folder):

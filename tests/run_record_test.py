@@ -99,7 +99,9 @@ def test_refuses_a_directory_that_cannot_be_made(tmp_path):
         configs.ConfigError,
         match="Cannot make the model directory .*/file/model: Not a directory",
     ):
-        run_record.write(pretraining_config(tmp_path / "file" / "model"), "", [])
+        run_record.write(
+            pretraining_config(tmp_path / "file" / "model"), "", []
+        )
 
 
 def test_takes_a_new_or_empty_directory(tmp_path):

@@ -109,9 +109,7 @@ def test_every_epoch_is_trained(finished):
 
 def test_predictions_are_written(finished):
     config, results = finished
-    path = os.path.join(
-        config.run.model_dir, "trial_1", "dev_predictions.tsv"
-    )
+    path = os.path.join(config.run.model_dir, "trial_1", "dev_predictions.tsv")
     with open(path) as f:
         header, *rows = [line.rstrip("\n").split("\t") for line in f]
     assert header == ["label", "prediction", "no", "yes", "text"]
@@ -184,9 +182,7 @@ def test_begins_from_scratch_on_demand(pretrained, tmp_path, monkeypatch):
     assert (found[kernel.path] != kernel.numpy()).all()
 
 
-def test_layers_learn_at_rates_of_their_own(
-    pretrained, tmp_path, monkeypatch
-):
+def test_layers_learn_at_rates_of_their_own(pretrained, tmp_path, monkeypatch):
     scales = weights_at_the_start(
         make_config(pretrained, tmp_path / "model"), monkeypatch
     )["scales"]
@@ -210,13 +206,29 @@ def test_predictions_are_in_the_order_of_the_rows(pretrained):
         name: np.concatenate([row[name] for row in rows]) for name in rows[0]
     }
     features["letters_label_ids"] = np.array([0, 1, 0, 1, 0], np.int32)
-    outputs = finetune.predict(model, "letters", features, 2)
+    outputs = finetune.make_predictor(model, "letters", 2)(features)
     assert outputs["label_ids"].tolist() == [0, 1, 0, 1, 0]
     for i, row in enumerate(rows):
         alone = model(row)["task_outputs"]["letters"]["logits"]
         np.testing.assert_allclose(
             outputs["logits"][i : i + 1], alone, atol=1e-5
         )
+
+
+def test_predictions_of_text_with_odd_characters(tmp_path):
+    text = 'a "quoted" \\ one,\rand a carriage return'
+    task = text_tasks.ClassificationTask("letters", ["no", "yes"])
+    example = text_tasks.TextExample(0, text, None, "yes", ("dev.tsv", 2))
+    outputs = {
+        "logits": np.array([[0.0, np.log(3.0)]], np.float32),
+        "predictions": np.array([1]),
+    }
+    finetune._write_predictions(str(tmp_path), "dev", task, [example], outputs)
+    lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
+    assert lines[0] == "label\tprediction\tno\tyes\ttext"
+    assert lines[1].startswith(
+        'yes\tyes\t0.250000\t0.750000\ta "quoted" \\ one,'
+    )
 
 
 def test_format_results():

@@ -1,0 +1,147 @@
+"""The quickstart's commands, from a few texts to an answer."""
+
+import pytest
+
+from tests import helpers
+
+WORDS = ["red", "green", "blue", "black", "white", "pink", "gray", "gold"]
+NUM_SENTENCES = 120
+
+PRETRAINING = """
+include '{gin}/pretraining.gin'
+EncoderConfig.vocab_size = {vocab_size}
+EncoderConfig.max_position_embeddings = 16
+EncoderConfig.num_hidden_layers = 1
+EncoderConfig.hidden_size = 16
+EncoderConfig.intermediate_size = 32
+EncoderConfig.num_attention_heads = 2
+EncoderConfig.embedding_size = 8
+ElectraConfig.generator_hidden_size = 0.5
+ElectraConfig.max_seq_length = 16
+ElectraConfig.mask_prob = 0.15
+OptimizerConfig.learning_rate = 1e-3
+PretrainingDataConfig.train_files = 'tfrecords/*tfrecord*'
+PretrainingDataConfig.heldout_files = 'tfrecords/*-0-of-2'
+PretrainingDataConfig.vocab_file = 'vocab.txt'
+PretrainingDataConfig.train_batch_size = 4
+PretrainingDataConfig.eval_batch_size = 4
+RunConfig.num_train_steps = 10
+RunConfig.model_dir = 'pretrained'
+"""
+
+FINETUNING = """
+include '{gin}/finetuning.gin'
+FinetuningConfig.init_checkpoint = 'pretrained'
+FinetuningDataConfig.task_name = 'colour'
+FinetuningDataConfig.train_file = 'train.tsv'
+FinetuningDataConfig.dev_file = 'dev.tsv'
+FinetuningDataConfig.vocab_file = 'vocab.txt'
+FinetuningDataConfig.max_seq_length = 16
+FinetuningDataConfig.train_batch_size = 4
+FinetuningDataConfig.num_train_epochs = 1.0
+RunConfig.model_dir = 'finetuned'
+"""
+
+
+def sentence(number):
+    """Three words that follow from the number."""
+    return " ".join(WORDS[number // 8**i % 8] for i in range(3))
+
+
+def succeed(folder, *args):
+    result = helpers.execute(*args, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def tool(name):
+    return str(helpers.ROOT / "tools" / f"{name}.py")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus of three documents, and a labelled set."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    (folder / "corpus").mkdir()
+    lines = [sentence(n * 7) for n in range(NUM_SENTENCES)]
+    for i in range(3):
+        (folder / "corpus" / f"{i}.txt").write_text("\n".join(lines[i::3]))
+    rows = [(line, "red" if "red" in line else "none") for line in lines]
+    helpers.write_tsv(folder / "train.tsv", rows[:40])
+    helpers.write_tsv(folder / "dev.tsv", rows[40:60])
+    return folder
+
+
+def test_quickstart(folder):
+    gin = helpers.ROOT / "gin"
+    succeed(
+        folder,
+        tool("build_vocab"),
+        "--corpus_dir=corpus",
+        "--vocab_file=vocab.txt",
+        "--vocab_size=60",
+    )
+    vocab = (folder / "vocab.txt").read_text().split()
+    assert {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red"} <= set(vocab)
+
+    succeed(
+        folder,
+        tool("build_pretraining_dataset"),
+        "--corpus-dir=corpus",
+        "--vocab-file=vocab.txt",
+        "--output-dir=tfrecords",
+        "--max-seq-length=16",
+        "--num-out-files=2",
+    )
+    manifest = helpers.read_json(folder / "tfrecords" / "manifest.json")
+    assert manifest["totals"]["documents"] == 3
+    assert manifest["totals"]["tokens"] >= 3 * NUM_SENTENCES
+
+    (folder / "pretraining.gin").write_text(
+        PRETRAINING.format(gin=gin, vocab_size=len(vocab))
+    )
+    pretrained = succeed(
+        folder, "-m", "electra_tf.run_pretraining", "--gin_file=pretraining.gin"
+    )
+    assert pretrained.stdout.endswith("pre-trained model: pretrained\n")
+    lines = pretrained.stderr.splitlines()
+    assert lines
+    assert all(line.startswith("pre-training step ") for line in lines)
+    heldout = helpers.read_json(folder / "pretrained" / "eval_results.json")
+    assert heldout["step"] == 10
+    assert 0 < heldout["disc_auc"] < 1
+
+    (folder / "finetuning.gin").write_text(FINETUNING.format(gin=gin))
+    finetuned = succeed(
+        folder, "-m", "electra_tf.run_finetuning", "--gin_file=finetuning.gin"
+    )
+    assert finetuned.stdout.endswith("fine-tuned model: finetuned\n")
+    results = helpers.read_json(folder / "finetuned" / "results.json")
+    assert results["labels"] == ["none", "red"]
+    assert results["num_rows"] == {"train": 40, "dev": 20}
+    assert len(results["trials"]) == 1
+
+    exported = succeed(
+        folder,
+        tool("export_saved_model"),
+        "--model_dir=finetuned",
+        "--output=exported",
+    )
+    assert exported.stdout == "exported exported/1\n"
+
+    answer = succeed(
+        folder,
+        tool("query_saved_model"),
+        "--saved_model=exported/1",
+        "red green blue",
+        "pink gray gold",
+    )
+    lines = answer.stdout.splitlines()
+    assert len(lines) == 2
+    for line, text in zip(
+        lines, ("red green blue", "pink gray gold"), strict=True
+    ):
+        label, score, shown = line.split("  ")
+        assert label in ("none", "red")
+        assert 0.5 <= float(score) <= 1
+        assert shown == text

@@ -1,0 +1,237 @@
+"""Runs of run_pretraining that are killed or told to stop, and run again."""
+
+import json
+import os
+import signal
+import time
+import typing
+
+import pytest
+
+from tests import helpers
+
+NUM_TRAIN_STEPS = 40
+
+GIN = f"""
+PretrainingConfig.model = @ElectraConfig()
+PretrainingConfig.data = @PretrainingDataConfig()
+PretrainingConfig.optimizer = @OptimizerConfig()
+PretrainingConfig.run = @RunConfig()
+ElectraConfig.encoder = @EncoderConfig()
+ElectraConfig.max_seq_length = {helpers.LENGTH}
+ElectraConfig.mask_prob = 0.25
+ElectraConfig.generator_hidden_size = 0.5
+EncoderConfig.vocab_size = {len(helpers.VOCAB)}
+EncoderConfig.hidden_size = 8
+EncoderConfig.num_hidden_layers = 1
+EncoderConfig.num_attention_heads = 2
+EncoderConfig.intermediate_size = 16
+EncoderConfig.embedding_size = 6
+EncoderConfig.max_position_embeddings = {helpers.LENGTH}
+OptimizerConfig.learning_rate = 1e-2
+OptimizerConfig.num_warmup_steps = 5
+PretrainingDataConfig.train_files = 'train.tfrecord'
+PretrainingDataConfig.heldout_files = 'heldout.tfrecord'
+PretrainingDataConfig.vocab_file = 'vocab.txt'
+PretrainingDataConfig.train_batch_size = 4
+PretrainingDataConfig.eval_batch_size = 5
+RunConfig.num_train_steps = {NUM_TRAIN_STEPS}
+RunConfig.steps_per_loop = 1
+RunConfig.save_checkpoints_steps = 7
+RunConfig.keep_checkpoint_max = 20
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, vocabulary and gin file of a run; dropout is on."""
+    folder = tmp_path_factory.mktemp("resume")
+    for name, numbers in (("train", range(30)), ("heldout", range(30, 45))):
+        helpers.write_tfrecords(
+            folder / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    helpers.write_vocab(folder)
+    (folder / "run.gin").write_text(GIN)
+    return folder
+
+
+def start(folder, model_dir):
+    return helpers.start(
+        "-m",
+        "electra_tf.run_pretraining",
+        "--gin_file=run.gin",
+        f"--model_dir={model_dir}",
+        cwd=folder,
+    )
+
+
+def log_of(model_dir):
+    path = model_dir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def is_under_way(model_dir):
+    """Whether a run has done some steps and saved a checkpoint."""
+    log = log_of(model_dir)
+    return log and log[-1]["step"] >= 10 and list(model_dir.glob("*.index"))
+
+
+class Run(typing.NamedTuple):
+    """What became of a process."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    last_step: int
+
+
+def finish(process, model_dir):
+    stdout, stderr = process.communicate(timeout=300)
+    return Run(
+        process.returncode, stdout, stderr, log_of(model_dir)[-1]["step"]
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """Three runs at once: one undisturbed, the others begun twice."""
+    names = ("undisturbed", "killed", "stopped")
+    processes = {name: start(folder, name) for name in names}
+    waiting = {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
+    while waiting:
+        for name, number in list(waiting.items()):
+            assert processes[name].poll() is None, name
+            if is_under_way(folder / name):
+                os.kill(processes[name].pid, number)
+                del waiting[name]
+        time.sleep(0.01)
+    found = {}
+    for name in ("killed", "stopped"):
+        found[name] = finish(processes[name], folder / name)
+        processes[name] = start(folder, name)
+    for name in names:
+        again = "" if name == "undisturbed" else " again"
+        found[name + again] = finish(processes[name], folder / name)
+    return found
+
+
+def assert_same_run(model_dir, undisturbed):
+    """The same losses, step by step, and the same held-out results."""
+
+    def losses_of(model_dir):
+        return [
+            {k: v for k, v in record.items() if k != "examples_per_second"}
+            for record in log_of(model_dir)
+        ]
+
+    assert [r["step"] for r in log_of(undisturbed)] == list(
+        range(1, NUM_TRAIN_STEPS + 1)
+    )
+    assert losses_of(model_dir) == losses_of(undisturbed)
+    results = (model_dir / "eval_results.json").read_text()
+    assert results == (undisturbed / "eval_results.json").read_text()
+    assert json.loads(results)["step"] == NUM_TRAIN_STEPS
+
+
+def test_a_killed_run_ends_as_an_undisturbed_one(folder, runs):
+    assert runs["killed"].returncode == -signal.SIGKILL
+    assert 10 <= runs["killed"].last_step < NUM_TRAIN_STEPS
+    assert runs["killed again"].returncode == 0
+    assert_same_run(folder / "killed", folder / "undisturbed")
+    lines = (folder / "killed" / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+
+
+def test_a_stopped_run_ends_as_an_undisturbed_one(folder, runs):
+    stopped = runs["stopped"]
+    assert stopped.returncode == 75
+    assert 10 <= stopped.last_step < NUM_TRAIN_STEPS
+    assert stopped.stderr.splitlines()[-1] == (
+        f"SIGTERM at step {stopped.last_step}: saved in stopped; run again to "
+        "go on"
+    )
+    saved = folder / "stopped" / f"model.ckpt-{stopped.last_step}.index"
+    assert saved.exists()
+    assert runs["stopped again"].returncode == 0
+    assert_same_run(folder / "stopped", folder / "undisturbed")
+
+
+def test_prints_nothing_but_its_lines(runs):
+    run = runs["undisturbed"]
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0].startswith("0.0 M parameters, 30 examples of 12 tokens, ")
+    assert lines[1] == "held-out:"
+    assert lines[-1] == "pre-trained model: undisturbed"
+    for line in run.stderr.splitlines():
+        assert line.startswith("pre-training step "), line
+
+
+def test_another_run_in_the_directory_is_refused(folder, runs):
+    result = helpers.execute(
+        "-m",
+        "electra_tf.run_pretraining",
+        "--gin_file=run.gin",
+        "--gin_param=RunConfig.seed = 1",
+        "--model_dir=undisturbed",
+        cwd=folder,
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "run_pretraining: error: undisturbed holds another run's model. This "
+        "run differs in: run.seed=1 (was 42). Choose another --model_dir, or "
+        "the old values to continue that run\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
+        (["--gin_file=run.gin", "again"], "Unexpected argument 'again'"),
+        (
+            ["--gin_file=rum.gin"],
+            "Expected a gin file at rum.gin, found none",
+        ),
+        (
+            ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
+            "RunConfig has no parameter sede (--gin_param, line 1). Did you "
+            "mean seed?",
+        ),
+        (
+            ["--gin_file=run.gin"],
+            "The gin configuration must set RunConfig.model_dir",
+        ),
+    ],
+)
+def test_a_mistake_ends_with_one_line(folder, flags, expected):
+    result = helpers.execute(
+        "-m", "electra_tf.run_pretraining", *flags, cwd=folder
+    )
+    assert result.returncode == 1
+    assert result.stderr == f"run_pretraining: error: {expected}\n"
+
+
+def test_a_mistake_in_the_data_ends_with_one_line(folder):
+    rows = [helpers.row(n) for n in range(3)]
+    rows[1]["input_ids"][2] = len(helpers.VOCAB)
+    path = helpers.write_tfrecords(folder / "bad.tfrecord", rows)
+    result = helpers.execute(
+        "-m",
+        "electra_tf.run_pretraining",
+        "--gin_file=run.gin",
+        f"--gin_param=PretrainingDataConfig.train_files = '{path}'",
+        "--model_dir=bad",
+        cwd=folder,
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        "run_pretraining: error: Expected token ids from 0 to 19 "
+        f"(EncoderConfig.vocab_size - 1), received 20 in record 1 of {path}: "
+        "was it built with another vocabulary?"
+    )
+    assert "Traceback" not in result.stderr
+    assert not (folder / "bad").exists()
