@@ -347,7 +347,7 @@ class RunConfig:
         or 'tpu', as in `official.common.distribute_utils`.
       num_gpus: GPUs of this host to use; 0 for the CPU.
       tpu: Name or address of the TPU, for 'tpu'.
-      dtype_policy: 'float32', 'mixed_bfloat16' or 'mixed_float16'.
+      dtype_policy: 'float32' or 'mixed_bfloat16'.
       jit_compile: Compile the step with XLA.
     """
 

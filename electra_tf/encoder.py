@@ -113,7 +113,13 @@ class Dropout:
         if dropout_seed is None or not self.rate:
             return x
         seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
-        return tf.nn.experimental.stateless_dropout(x, self.rate, seed)
+        return tf.nn.experimental.stateless_dropout(
+            # One algorithm on all devices, compiled or not.
+            x,
+            self.rate,
+            seed,
+            rng_alg="philox",
+        )
 
 
 class Layer(keras.layers.Layer):
@@ -121,6 +127,10 @@ class Layer(keras.layers.Layer):
 
     def __init__(self, name: str):
         super().__init__(name=name, autocast=False)
+
+    def add_weight(self, **kwargs):
+        """A variable that stays float32 when it is read."""
+        return super().add_weight(autocast=False, **kwargs)
 
 
 class LayerNorm(Layer):

@@ -7,10 +7,12 @@ refused too, with a suggestion.
 
 import contextlib
 import difflib
+import importlib.util  # noqa: F401  (gin uses it without importing it)
 import inspect
 import os
 import re
 import textwrap
+import tokenize
 from collections.abc import Callable, Sequence
 
 import gin
@@ -46,19 +48,41 @@ def load(
             raise configs.ConfigError(
                 f"Expected a gin file at {path}, found none"
             )
-        gin.add_config_file_search_path(os.path.dirname(path) or ".")
+    param = ""
     try:
-        with _quiet_logging():
-            gin.parse_config_files_and_bindings(
-                list(gin_files), list(gin_params), finalize_config=False
-            )
+        with _include_folders(gin_files), _quiet_logging():
+            for path in gin_files:
+                gin.parse_config_file(os.path.abspath(path))
+            for param in gin_params:
+                gin.parse_config(param)
         config = configurable()
     except configs.ConfigError as error:
         raise configs.ConfigError(_first_line(error)) from None
-    except (ValueError, TypeError, SyntaxError, OSError, RuntimeError) as error:
-        raise configs.ConfigError(_explain(error)) from None
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        ImportError,
+        OSError,
+        RuntimeError,
+        tokenize.TokenError,
+    ) as error:
+        raise configs.ConfigError(_explain(error, param)) from None
     _refuse_unused_bindings()
     return config
+
+
+@contextlib.contextmanager
+def _include_folders(gin_files: Sequence[str]):
+    """Lets files include their neighbours, for the time of one load."""
+    prefixes = gin.config._LOCATION_PREFIXES  # gin can only add to them.
+    before = list(prefixes)
+    folders = [os.path.dirname(os.path.abspath(path)) for path in gin_files]
+    prefixes[:] = folders + before
+    try:
+        yield
+    finally:
+        prefixes[:] = before
 
 
 @contextlib.contextmanager
@@ -81,15 +105,15 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _location(error: Exception) -> str:
-    """(file, line) of gin's longer message."""
+def _location(error: Exception, param: str) -> str:
+    """(file, line) or (--gin_param=...), where gin's message says so."""
     found = re.search(
-        r"In (?:file \"(.*?)\"|bindings string) line (\d+)", str(error)
+        r"In (?:file \"(.*?)\"|bindings string),? line (\d+)", str(error)
     )
-    if not found:
-        return ""
-    where = found.group(1) or "--gin_param"
-    return f" ({where}, line {found.group(2)})"
+    if found and found.group(1):
+        path = found.group(1).removeprefix(os.getcwd() + os.sep)
+        return f" ({path}, line {found.group(2)})"
+    return f" (--gin_param={param})" if param else ""
 
 
 def _did_you_mean(name: str, candidates: Sequence[str]) -> str:
@@ -106,11 +130,11 @@ def _configurables() -> dict[str, list[str]]:
     }
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: Exception, param: str) -> str:
     """One line with a suggestion for what gin raises."""
     text = str(error)
     first = _first_line(error)
-    where = _location(error)
+    where = _location(error, param)
     known = _configurables()
     unknown = re.search(
         r"No configurable matching (?:reference )?'(.*?)'", text
@@ -146,6 +170,8 @@ def _explain(error: Exception) -> str:
         return "The gin configuration must set " + ", ".join(
             f"{owner_name}.{name}" for name in names
         )
+    if "malformed node" in text:
+        return f"Expected a value, with quotes if it is text{where}"
     return textwrap.shorten(f"{first}{where}", 400)
 
 
@@ -159,7 +185,13 @@ def _keys(config_str: str) -> list[str]:
 
 def _refuse_unused_bindings() -> None:
     """Raises on bindings, macros and scopes that nothing has read."""
-    used = set(_keys(gin.operative_config_str()))
+    used = set()
+    for key in _keys(gin.operative_config_str()):
+        # A binding of a scope is made of those of the scopes around it.
+        *scopes, name = key.split("/")
+        for i in range(len(scopes) + 1):
+            used.add("/".join([*scopes[i:], name]))
+            used.add("/".join([*scopes[: len(scopes) - i], name]))
     unused = [key for key in _keys(gin.config_str()) if key not in used]
     if unused:
         raise configs.ConfigError(

@@ -219,14 +219,18 @@ class PretrainingData:
         epochs, within = positions // size, positions % size
         if not self.shuffle or size == 1:
             return within
-        seeds = tf.stack(
-            [
-                tf.fill(tf.shape(epochs), tf.constant(self.seed, tf.int64)),
-                epochs,
-            ]
-            + [tf.zeros_like(epochs)],
-            axis=-1,
-        )
+
+        def epoch_key(epoch):
+            # The op below keeps few bits of a key of small numbers.
+            return tf.random.stateless_uniform(
+                [3],
+                tf.stack([tf.constant(self.seed, tf.int64), epoch]),
+                0,
+                2**31 - 1,
+                tf.int64,
+            )
+
+        seeds = tf.map_fn(epoch_key, epochs)
         # tf.random.experimental.index_shuffle pads a batch of seeds along the
         # wrong axis, so the op below it is called.
         return tf.raw_ops.RandomIndexShuffle(
@@ -304,8 +308,8 @@ class PretrainingData:
                     tf.constant(list(self.records.read(some))),
                     tf.constant(some, tf.int64),
                 )
-            except tf.errors.InvalidArgumentError as error:
-                raise DataError(self._explain(error, some)) from error
+            except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:
+                raise DataError(self._explain(e, some)) from e
             except tf.errors.UnknownError as error:
                 raise DataError(data_error_message(error)) from error
 

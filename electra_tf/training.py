@@ -4,6 +4,7 @@ The only user of tf.distribute and of dtype policies. Orbit drives the outer
 loop; pre-training and fine-tuning both run on it.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -106,10 +107,10 @@ def restore_variables(
     Raises:
       ConfigError: If one is missing there or has another shape.
     """
-    restored = tf.train.Checkpoint(
-        model={v.path: v.value for v in variables}
-    ).read(checkpoint)
     try:
+        restored = tf.train.Checkpoint(
+            model={v.path: v.value for v in variables}
+        ).read(checkpoint)
         restored.assert_existing_objects_matched()
     except (AssertionError, ValueError) as error:
         raise configs.ConfigError(
@@ -117,6 +118,18 @@ def restore_variables(
             f"{str(error).splitlines()[0]}"
         ) from None
     restored.expect_partial()
+
+
+@contextlib.contextmanager
+def _data_errors():
+    """Turns TensorFlow's wrapping of a DataError back into one."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "DataError: " not in str(error):
+            raise
+        message = pretraining_data.data_error_message(error)
+        raise pretraining_data.DataError(message) from None
 
 
 class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
@@ -200,7 +213,8 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
                     int(self.global_step.numpy()),
                 )
             )
-        sums = self._train_loop(self._iterator, num_steps)
+        with _data_errors():
+            sums = self._train_loop(self._iterator, num_steps)
         return losses.metrics_from_sums(sums)
 
     @tf.function(reduce_retracing=True)
@@ -285,7 +299,8 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         iterator = iter(self.distribute(make_dataset, batch_size, 0))
         total: typing.Any = None
         for _ in range(num_steps):
-            sums = self._eval_step(next(iterator))
+            with _data_errors():
+                sums = self._eval_step(next(iterator))
             total = (
                 sums
                 if total is None
@@ -468,11 +483,11 @@ class _Loop:
         the first figures show soon.
         """
         run = self.engine.run
-        if step == self._last[0] and step < run.steps_per_loop:
-            return min(5, run.steps_per_loop)
         steps = run.steps_per_loop - step % run.steps_per_loop
         if run.eval_steps:
             steps = min(steps, run.eval_steps - step % run.eval_steps)
+        if step == self._last[0] and step < run.steps_per_loop:
+            steps = min(steps, 5)
         return steps
 
     def look(self, metrics: dict) -> None:
@@ -485,9 +500,9 @@ class _Loop:
         if not math.isfinite(metrics["total_loss"]):
             raise TrainingError(
                 f"The loss became {metrics['total_loss']} between steps "
-                f"{self._last[0]} and {step}; the last checkpoint is from "
-                "before. Try a lower OptimizerConfig.learning_rate or a longer "
-                "warm-up"
+                f"{self._last[0]} and {step}; nothing was saved after step "
+                f"{self._last[0]}. Try a lower OptimizerConfig.learning_rate "
+                "or a longer warm-up"
             )
         self.log.write(step, "train", metrics)
         shown = {name: metrics[name] for name in self.live_metrics}

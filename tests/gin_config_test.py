@@ -193,8 +193,9 @@ def test_refuses_a_missing_include(tmp_path):
 
 def test_refuses_an_unknown_object(gin_file):
     assert refusal(gin_file, params=["ElektraConfig.mask_prob = 0.2"]) == (
-        "Unknown object ElektraConfig in the gin configuration (--gin_param, "
-        "line 1). Did you mean ElectraConfig?"
+        "Unknown object ElektraConfig in the gin configuration "
+        "(--gin_param=ElektraConfig.mask_prob = 0.2). "
+        "Did you mean ElectraConfig?"
     )
 
 
@@ -202,14 +203,16 @@ def test_refuses_an_unknown_reference(gin_file):
     assert refusal(
         gin_file, params=["PretrainingConfig.run = @RumConfig()"]
     ) == (
-        "Unknown object RumConfig in the gin configuration (--gin_param, "
-        "line 1). Did you mean RunConfig?"
+        "Unknown object RumConfig in the gin configuration "
+        "(--gin_param=PretrainingConfig.run = @RumConfig()). "
+        "Did you mean RunConfig?"
     )
 
 
 def test_refuses_an_unknown_parameter(gin_file):
     assert refusal(gin_file, params=["ElectraConfig.mask_porb = 0.2"]) == (
-        "ElectraConfig has no parameter mask_porb (--gin_param, line 1). "
+        "ElectraConfig has no parameter mask_porb "
+        "(--gin_param=ElectraConfig.mask_porb = 0.2). "
         "Did you mean mask_prob?"
     )
 

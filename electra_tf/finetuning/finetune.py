@@ -1,11 +1,11 @@
 """Fine-tuning: a pre-trained encoder and a labelled set -> a scored model."""
 
 import collections
-import csv
 import dataclasses
 import functools
 import json
 import os
+import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -284,18 +284,22 @@ def _write_predictions(trial_dir, split, task, examples, outputs) -> None:
     """One row per example: true label, predicted label, scores."""
     scores = tf.nn.softmax(outputs["logits"]).numpy()
     path = os.path.join(trial_dir, f"{split}_predictions.tsv")
-    with open(path, "w", encoding="utf-8", newline="") as f:
-        writer = csv.writer(
-            f, "excel-tab", quoting=csv.QUOTE_NONE, quotechar=None
-        )
-        writer.writerow(["label", "prediction", *task.labels, "text"])
+    with open(path, "w", encoding="utf-8", newline="\n") as f:
+
+        def write_row(*columns):
+            # Quotes mean nothing, as in GLUE's files; a line is a row.
+            cleaned = (re.sub(r"[\t\r\n]", " ", c) for c in columns)
+            f.write("\t".join(cleaned) + "\n")
+
+        write_row("label", "prediction", *task.labels, "text")
         for example, prediction, row in zip(
             examples, outputs["predictions"], scores, strict=True
         ):
-            writer.writerow(
-                [example.label, task.labels[prediction]]
-                + [f"{score:.6f}" for score in row]
-                + [example.text_a]
+            write_row(
+                example.label,
+                task.labels[prediction],
+                *(f"{score:.6f}" for score in row),
+                example.text_a,
             )
 
 

@@ -67,6 +67,12 @@ class TextClassifier(tf.Module):
         features = self.tokenizer.pack_inputs(
             [self.tokenizer.tokenize(text)], self.max_seq_length
         )
+        # A batch of 0 has no longest row: the model needs a first token.
+        padding = tf.maximum(0, 2 - tf.shape(features["input_ids"])[1])
+        features = {
+            name: tf.pad(values, [[0, 0], [0, padding]])
+            for name, values in features.items()
+        }
         scores = tf.nn.softmax(self._call_model(features))
         labels = tf.constant(self._labels)
         return {
