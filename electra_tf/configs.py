@@ -311,6 +311,11 @@ class PretrainingDataConfig:
       train_batch_size: Examples in one step, over all replicas.
       eval_batch_size: Examples in one evaluation step, over all replicas.
       num_eval_steps: Evaluation steps; fewer where the held-out files end.
+      biases_from_data: Start the output biases at the frequencies in the data:
+        the generator's at the log-probability of each token, the
+        discriminator's at the log-odds of masking. The first steps of a short
+        run then go into contexts rather than frequencies. The original starts
+        them at 0.
     """
 
     train_files: str
@@ -319,6 +324,7 @@ class PretrainingDataConfig:
     train_batch_size: int = 128
     eval_batch_size: int = 128
     num_eval_steps: int = 100
+    biases_from_data: bool = False
 
     def __post_init__(self):
         _check_types(self)

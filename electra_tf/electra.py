@@ -246,6 +246,22 @@ class PretrainingModel(keras.Model):
         )
         self.cloze_predictions.build()
 
+    def set_output_biases(self, token_frequencies) -> None:
+        """Starts the output biases at what is known before any context.
+
+        Args:
+          token_frequencies: <float32>[V], summing to 1.
+        """
+        for head in (self.generator_predictions, self.cloze_predictions):
+            if head is not None:
+                head.output_bias.assign(tf.math.log(token_frequencies))
+        # Electric's logits have the odds of masking added to them already.
+        if self.config.electra_objective:
+            mask_prob = self.config.mask_prob
+            self.discriminator_predictions.dense_1.bias.assign(
+                [math.log(mask_prob / (1 - mask_prob))]
+            )
+
     def call(
         self,
         features,

@@ -112,14 +112,17 @@ class Dropout:
         """
         if dropout_seed is None or not self.rate:
             return x
-        seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
-        return tf.nn.experimental.stateless_dropout(
-            # One algorithm on all devices, compiled or not.
-            x,
-            self.rate,
-            seed,
-            rng_alg="philox",
+        # Integers, since XLA makes other floats of the same bits.
+        bits = tf.random.stateless_uniform(
+            tf.shape(x),
+            dropout_seed + tf.constant([self.stream, 0], tf.int32),
+            minval=None,
+            maxval=None,
+            dtype=tf.int32,
+            alg="philox",
         )
+        is_kept = bits >= round(self.rate * 2**32) - 2**31
+        return tf.where(is_kept, x * (1.0 / (1.0 - self.rate)), 0.0)
 
 
 class Layer(keras.layers.Layer):

@@ -49,6 +49,8 @@ def pretrain(
     strategy = training.make_strategy(run)
     with strategy.scope():
         model = electra.PretrainingModel(config.model, special_ids)
+        if config.data.biases_from_data:
+            model.set_output_biases(train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )

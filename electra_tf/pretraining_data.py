@@ -213,6 +213,30 @@ class PretrainingData:
             .prefetch(tf.data.AUTOTUNE)
         )
 
+    def token_frequencies(self, num_records: int = 10_000) -> np.ndarray:
+        """Share of each token among those that may be masked, or nearly so.
+
+        Args:
+          num_records: How many records to count, spread over all.
+
+        Returns:
+          <float32>[V], at least one count each, summing to 1.
+        """
+        records = np.unique(
+            np.linspace(0, len(self) - 1, num_records).astype(np.int64)
+        )
+        features = self._parse(
+            tf.constant(list(self.records.read(records))),
+            tf.constant(records),
+        )
+        tokens = tf.boolean_mask(
+            features["input_ids"], features["input_mask"] > 0
+        )
+        counts = 1.0 + np.bincount(
+            tokens.numpy(), minlength=self.config.encoder.vocab_size
+        )
+        return (counts / counts.sum()).astype(np.float32)
+
     def _order(self, positions: tf.Tensor) -> tf.Tensor:
         """Positions in the stream -> record numbers, <int64>[B]."""
         size = len(self.records)
