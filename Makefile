@@ -22,6 +22,8 @@ define timed
   echo $$(( $$(date +%s) - start )) > $(BUILD)/seconds/$(1)
 endef
 
+.DELETE_ON_ERROR:
+
 .PHONY: quickstart
 quickstart: $(BUILD)/report.html
 	@echo "The quickstart is complete: open $(BUILD)/report.html (figures: $(BUILD)/summary.json)."
