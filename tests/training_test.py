@@ -146,8 +146,8 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
             one_weight_engine(run, loss_function), 8, "training", ("x",)
         )
     assert str(caught.value) == (
-        "The loss became nan between steps 4 and 6; the last checkpoint is "
-        "from before. Try a lower OptimizerConfig.learning_rate or a longer "
+        "The loss became nan between steps 4 and 6; nothing was saved after "
+        "step 4. Try a lower OptimizerConfig.learning_rate or a longer "
         "warm-up"
     )
     assert steps(run, "train") == [2, 4]

@@ -198,8 +198,8 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
         ),
         (
             ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
-            "RunConfig has no parameter sede (--gin_param, line 1). Did you "
-            "mean seed?",
+            "RunConfig has no parameter sede (--gin_param=RunConfig.sede = 1). "
+            "Did you mean seed?",
         ),
         (
             ["--gin_file=run.gin"],
