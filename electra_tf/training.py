@@ -120,6 +120,17 @@ def restore_variables(
     restored.expect_partial()
 
 
+def _make_all_reduce_sum(context: tf.distribute.ReplicaContext):
+    """Sums tensors over the replicas; does nothing where there is one."""
+
+    def all_reduce_sum(tensors):
+        if context.num_replicas_in_sync == 1:
+            return tensors
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+    return all_reduce_sum
+
+
 @contextlib.contextmanager
 def _data_errors():
     """Turns TensorFlow's wrapping of a DataError back into one."""
@@ -244,11 +255,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
 
-        def all_reduce_sum(tensors):
-            if num_replicas == 1:
-                return tensors
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
-
+        all_reduce_sum = _make_all_reduce_sum(context)
         seed = tf.random.experimental.stateless_fold_in(
             self._dropout_seed, tf.cast(step, tf.int32)
         )
@@ -317,11 +324,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
 
-        def all_reduce_sum(tensors):
-            if num_replicas == 1:
-                return tensors
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
-
+        all_reduce_sum = _make_all_reduce_sum(context)
         loss, sums = self.loss_function(features, None, all_reduce_sum)
         return sums | {
             "total_loss": losses.Sums(loss, tf.constant(1.0 / num_replicas))
