@@ -41,7 +41,7 @@ $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 # --- 1. Corpus: the prose of the docstrings that every installation has -------
 
 $(BUILD)/corpus/manifest.json: | $(INSTALLED)
-	$(call timed,corpus,$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(BUILD)/corpus)
+	$(call timed,corpus,$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(BUILD)/corpus --labelled_train_size=400)
 
 # --- 2. Vocabulary ------------------------------------------------------------
 
@@ -50,7 +50,7 @@ $(BUILD)/vocab.txt: $(BUILD)/corpus/manifest.json
 
 # --- 3. TFRecords -------------------------------------------------------------
 
-BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=128 --num-processes=2
+BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=64 --no-blanks-separate-docs --num-processes=2
 
 $(BUILD)/heldout_tfrecords/manifest.json: $(BUILD)/vocab.txt
 	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords && $(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)
