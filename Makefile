@@ -4,6 +4,7 @@
 #   make quickstart   set-up, then text -> pre-trained, fine-tuned, exported model
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
+#   make test-interop torch and transformers, then the comparison with them
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -84,9 +85,23 @@ $(BUILD)/report.html: $(BUILD)/query.txt
 
 # --- Development --------------------------------------------------------------
 
-.PHONY: test check format lint types clean
+# Packages of other libraries, to compare with.
+.PHONY: interop
+interop: $(VENV)/interop-installed
+
+.PHONY: test test-interop check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q
+
+INTEROP_INSTALLED := $(VENV)/interop-installed
+
+$(INTEROP_INSTALLED): requirements-interop.lock $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --constraint requirements.lock --requirement requirements-interop.lock
+	@touch $@
+
+# Files that pytest does not collect by itself: `make test` needs neither package.
+test-interop: $(INTEROP_INSTALLED)
+	$(PYTHON) -m pytest -q tests/interop/*_interop.py
 
 check: format lint types test
 

@@ -348,12 +348,25 @@ class RunConfig:
         TensorBoard, a request to stop.
       eval_steps: Steps between two held-out evaluations; 0 for one at the end.
       keep_checkpoint_max: Checkpoints kept.
+      keep_best_metric: Metric of the evaluations every `eval_steps` by which
+        the best checkpoint is kept in <model_dir>/best, too: the lowest of a
+        loss, the highest of anything else; '' for none.
+      async_checkpoints: Training goes on while a copy of the state is written;
+        the copy needs as much of the host's memory as the state.
       seed: Of the initial weights, the data order, masks, samples and dropout.
       distribution_strategy: 'one_device', 'mirrored', 'multi_worker_mirrored'
         or 'tpu', as in `official.common.distribute_utils`.
       num_gpus: GPUs of this host to use; 0 for the CPU.
+      cluster_resolver: Where 'multi_worker_mirrored' learns who its workers
+        are: 'tf_config' (the environment variable TF_CONFIG), 'slurm' or
+        'kubernetes'.
+      kubernetes_selector: Label that all pods of the run have.
       tpu: Name or address of the TPU, for 'tpu'.
-      dtype_policy: 'float32' or 'mixed_bfloat16'.
+      micro_batch_size: Examples that a replica works on at once, where its
+        part of a batch does not fit into memory; 0 for all of them. Gradients
+        add up over the micro-batches, to those of the whole batch.
+      dtype_policy: 'float32', 'mixed_bfloat16', or 'mixed_float16', whose
+        loss is scaled so that small gradients survive.
       jit_compile: Compile the step with XLA.
     """
 
@@ -363,10 +376,15 @@ class RunConfig:
     steps_per_loop: int = 20
     eval_steps: int = 0
     keep_checkpoint_max: int = 5
+    keep_best_metric: str = "total_loss"
+    async_checkpoints: bool = True
     seed: int = 42
     distribution_strategy: str = "one_device"
     num_gpus: int = 0
     tpu: str = ""
+    cluster_resolver: str = "tf_config"
+    kubernetes_selector: str = "job-name=electra-tf"
+    micro_batch_size: int = 0
     dtype_policy: str = "float32"
     jit_compile: bool = False
 
@@ -379,12 +397,19 @@ class RunConfig:
             "steps_per_loop",
             "keep_checkpoint_max",
         )
+        _require(
+            self, self.micro_batch_size >= 0, "micro_batch_size", "0 or more"
+        )
         for name, choices in (
             (
                 "distribution_strategy",
                 ("one_device", "mirrored", "multi_worker_mirrored", "tpu"),
             ),
-            ("dtype_policy", ("float32", "mixed_bfloat16")),
+            ("cluster_resolver", ("tf_config", "slurm", "kubernetes")),
+            (
+                "dtype_policy",
+                ("float32", "mixed_bfloat16", "mixed_float16"),
+            ),
         ):
             _require(
                 self,
@@ -397,16 +422,36 @@ class RunConfig:
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class PretrainingConfig:
-    """All that one pre-training run needs."""
+    """All that one pre-training run needs.
+
+    Attributes:
+      model: The two networks and their objective.
+      data: The TFRecords.
+      optimizer: Rates and schedule.
+      run: Where checkpoints go, and how long to train.
+      init_checkpoint: Weights to start from, of any format that
+        `checkpoint_conversion` reads; empty for random ones. A run that goes
+        on from a checkpoint of its own does not read it again.
+      keep_global_step: Go on at the step of `init_checkpoint`, with its
+        optimizer slots where it has them. Without, the step starts at 0 and
+        the learning rate warms up again.
+    """
 
     model: ElectraConfig
     data: PretrainingDataConfig
     optimizer: OptimizerConfig
     run: RunConfig
+    init_checkpoint: str = ""
+    keep_global_step: bool = False
 
     def __post_init__(self):
         _check_types(self)
         _require_positive(self.run, "num_train_steps")
+        if self.keep_global_step and not self.init_checkpoint:
+            raise ConfigError(
+                "PretrainingConfig.keep_global_step needs init_checkpoint. "
+                "Received: keep_global_step=True, init_checkpoint=''"
+            )
 
 
 @gin.configurable
@@ -419,7 +464,8 @@ class FinetuningDataConfig:
       train_file: TSV with a header line and the columns 'text' and 'label'.
       dev_file: Like `train_file`.
       test_file: Like `train_file`; empty for none.
-      vocab_file: The vocabulary of the pre-trained model.
+      vocab_file: The vocabulary of the pre-trained model; empty for the one
+        beside `init_checkpoint`.
       do_lower_case: Lower-case the text.
       strip_accents: Drop accents while lower-casing.
       max_seq_length: Longer texts are cut.
@@ -431,7 +477,7 @@ class FinetuningDataConfig:
     task_name: str
     train_file: str
     dev_file: str
-    vocab_file: str
+    vocab_file: str = ""
     test_file: str = ""
     do_lower_case: bool = True
     strip_accents: bool = True
@@ -449,7 +495,7 @@ class FinetuningDataConfig:
             "eval_batch_size",
             "num_train_epochs",
         )
-        for name in ("task_name", "train_file", "dev_file", "vocab_file"):
+        for name in ("task_name", "train_file", "dev_file"):
             _require(self, bool(getattr(self, name)), name, "given")
 
     def num_train_steps(self, num_examples: int) -> int:
@@ -465,7 +511,8 @@ class FinetuningConfig:
 
     Attributes:
       init_checkpoint: Model directory, or checkpoint in one, of a pre-training
-        run. The encoder's sizes are read there.
+        run, or a checkpoint of another format that `checkpoint_conversion`
+        reads. The encoder's sizes are read there.
       data: The labelled set.
       optimizer: Rates and schedule.
       run: Where the results go.

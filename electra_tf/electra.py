@@ -13,7 +13,7 @@ import typing
 import keras
 import tensorflow as tf
 
-from electra_tf import configs, encoder, losses, masking
+from electra_tf import configs, encoder, kernels, losses, masking
 
 
 class Noise(typing.NamedTuple):
@@ -91,7 +91,7 @@ class MaskedLmHead(encoder.Layer):
         """
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.input_size])
-        x = self.layer_norm(encoder.gelu(self.dense(x)))
+        x = self.layer_norm(kernels.gelu(self.dense(x)))
         table = tf.cast(self.embeddings.word_embeddings.value, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)
         logits += tf.cast(self.output_bias.value, x.dtype)
@@ -125,7 +125,7 @@ class DiscriminatorHead(encoder.Layer):
         """
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.config.hidden_size])
-        logits = self.dense_1(encoder.gelu(self.dense(x)))
+        logits = self.dense_1(kernels.gelu(self.dense(x)))
         return tf.reshape(logits, shape[:2])
 
 

@@ -11,79 +11,20 @@ the same masks on every run.
 Shapes: B batch, L length, D hidden, E embedding, H heads, V vocabulary.
 """
 
-import math
 import typing
 
 import keras
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, kernels
 
-# The original's BERT code has these two.
-LAYER_NORM_EPSILON = 1e-12
+# The original's BERT code has it.
 MASKED_ATTENTION_LOGIT = -10000.0
 
 
 def initializer(initializer_range: float) -> keras.initializers.Initializer:
     """Truncated normal, cut at two deviations."""
     return keras.initializers.TruncatedNormal(stddev=initializer_range)
-
-
-@tf.custom_gradient
-def gelu(x: tf.Tensor):
-    """x * Phi(x), with the error function (not its tanh approximation).
-
-    The gradient is written out: automatic differentiation goes through the
-    activations, the widest tensors of a layer, twice as often.
-
-    Args:
-      x: <float>[...].
-
-    Returns:
-      <float>[...].
-    """
-    phi = 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
-
-    def gradient(upstream):
-        density = tf.exp(-0.5 * tf.square(x)) * (2.0 * math.pi) ** -0.5
-        return upstream * (phi + x * density)
-
-    return x * phi, gradient
-
-
-@tf.custom_gradient
-def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor):
-    """Layer normalisation over the last axis, its gradient written out.
-
-    Args:
-      x: <float32>[..., D].
-      gamma: <float32>[D].
-      beta: <float32>[D].
-
-    Returns:
-      <float32>[..., D].
-    """
-    centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
-    scale = tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
-    normalized = centered * scale
-
-    def gradient(upstream):
-        width = tf.shape(x)[-1]
-        of_normalized = upstream * gamma
-        product = of_normalized * normalized
-        of_x = scale * (
-            of_normalized
-            - tf.reduce_mean(of_normalized, axis=-1, keepdims=True)
-            - normalized * tf.reduce_mean(product, axis=-1, keepdims=True)
-        )
-        of_gamma = tf.reduce_sum(
-            tf.reshape(upstream * normalized, [-1, width]), axis=0
-        )
-        of_beta = tf.reduce_sum(tf.reshape(upstream, [-1, width]), axis=0)
-        return of_x, of_gamma, of_beta
-
-    return normalized * gamma + beta, gradient
 
 
 class Dropout:
@@ -110,19 +51,17 @@ class Dropout:
         Returns:
           <float>[...].
         """
+        draws = self.draws(x, dropout_seed)
+        return x if draws is None else kernels.drop(x, *draws)
+
+    def draws(
+        self, x: tf.Tensor, dropout_seed: tf.Tensor | None
+    ) -> kernels.Draws | None:
+        """What is dropped of some activations; None for no dropout."""
         if dropout_seed is None or not self.rate:
-            return x
-        # Integers, since XLA makes other floats of the same bits.
-        bits = tf.random.stateless_uniform(
-            tf.shape(x),
-            dropout_seed + tf.constant([self.stream, 0], tf.int32),
-            minval=None,
-            maxval=None,
-            dtype=tf.int32,
-            alg="philox",
-        )
-        is_kept = bits >= round(self.rate * 2**32) - 2**31
-        return tf.where(is_kept, x * (1.0 / (1.0 - self.rate)), 0.0)
+            return None
+        seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
+        return kernels.draw(tf.shape(x), self.rate, seed)
 
 
 class Layer(keras.layers.Layer):
@@ -152,12 +91,14 @@ class LayerNorm(Layer):
         )
 
     def call(self, x):
-        normalized = layer_norm(
-            tf.cast(x, tf.float32),
+        return kernels.layer_norm(x, *self.weights_as_tensors())
+
+    def weights_as_tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gamma and beta, <float32>[D]."""
+        return (
             tf.convert_to_tensor(self.gamma.value),
             tf.convert_to_tensor(self.beta.value),
         )
-        return tf.cast(normalized, x.dtype)
 
 
 def dense(
@@ -262,16 +203,25 @@ class SelfAttention(Layer):
         length = tf.shape(attention_bias)[-1]
 
         def split_heads(projected):
+            if heads == 1:
+                return tf.reshape(projected, [-1, 1, length, width])
             split = tf.reshape(projected, [-1, length, heads, width])
             return tf.transpose(split, [0, 2, 1, 3])
 
         query = split_heads(self.query(x))
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
-        scores = tf.matmul(query, key, transpose_b=True) * (width**-0.5)
-        probs = tf.nn.softmax(tf.cast(scores, tf.float32) + attention_bias)
-        dropped = self.dropout(tf.cast(probs, x.dtype), dropout_seed)
-        context = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])
+        scores = tf.matmul(query, key, transpose_b=True)
+        draws = self.dropout.draws(scores, dropout_seed)
+        scaled = (scores, attention_bias, width**-0.5)
+        if draws is None:
+            probs = kernels.attention_probs(*scaled)
+            dropped = tf.cast(probs, x.dtype)
+        else:
+            dropped, probs = kernels.dropped_attention_probs(*scaled, draws)
+        context = tf.matmul(dropped, value)
+        if heads > 1:
+            context = tf.transpose(context, [0, 2, 1, 3])
         return tf.reshape(context, [-1, heads * width]), probs
 
 
@@ -294,8 +244,13 @@ class ResidualOutput(Layer):
         self.layer_norm.build()
 
     def call(self, x, residual, dropout_seed=None):
-        x = self.dropout(self.dense(x), dropout_seed)
-        return self.layer_norm(x + residual)
+        x = self.dense(x)
+        draws = self.dropout.draws(x, dropout_seed)
+        if draws is None:
+            return self.layer_norm(x + residual)
+        return kernels.add_and_normalize(
+            x, residual, *self.layer_norm.weights_as_tensors(), draws
+        )
 
 
 class Attention(Layer):
@@ -330,8 +285,8 @@ class Intermediate(Layer):
     def build(self, input_shape=None):
         self.dense.build((None, self.config.hidden_size))
 
-    def call(self, x):
-        return gelu(self.dense(x))
+    def call(self, x, is_training=False):
+        return kernels.gelu(self.dense(x), is_training)
 
 
 class TransformerLayer(Layer):
@@ -365,7 +320,8 @@ class TransformerLayer(Layer):
           <float>[B * L, D] and attention probabilities <float32>[B, H, L, L].
         """
         attended, probs = self.attention(x, attention_bias, dropout_seed)
-        wide = self.intermediate(attended)
+        is_training = dropout_seed is not None
+        wide = self.intermediate(attended, is_training=is_training)
         return self.residual_output(wide, attended, dropout_seed), probs
 
 

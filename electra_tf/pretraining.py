@@ -1,5 +1,6 @@
 """Pre-training: configuration -> a trained model and its held-out metrics."""
 
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from electra_tf import (
     pretraining_data,
     tokenization,
     training,
+    watch,
 )
+from electra_tf.checkpoint_conversion import continuing
 from electra_tf.command_line import write_atomically
 
 RESULTS_FILE = "eval_results.json"
@@ -24,7 +27,7 @@ _EVAL_SEED_OFFSET = 1_000_003
 
 def pretrain(
     config: configs.PretrainingConfig, before_training: Callable[[], None]
-) -> dict[str, float]:
+) -> dict[str, float] | None:
     """Trains a model, resuming where an earlier run stopped, and evaluates it.
 
     Args:
@@ -32,7 +35,8 @@ def pretrain(
       before_training: Called once all is checked and built, before step 1.
 
     Returns:
-      Held-out metrics under the original's names; empty without held-out data.
+      Held-out metrics under the original's names, empty without held-out data;
+      None for every worker but the chief.
 
     Raises:
       ValueError: If data, vocabulary and configuration do not fit together.
@@ -40,13 +44,15 @@ def pretrain(
       training.TrainingError: If the loss is not finite.
     """
     run = config.run
+    # First: workers can only meet before anything else has run.
+    strategy = training.make_strategy(run)
+    is_chief = training.is_chief(strategy)
     training.set_policy(run)
     special_ids = read_special_ids(config)
     train_data = pretraining_data.PretrainingData(
         config.data.train_files, config.model, run.seed
     )
     heldout_data, num_eval_steps = _heldout_data(config)
-    strategy = training.make_strategy(run)
     with strategy.scope():
         model = electra.PretrainingModel(config.model, special_ids)
         if config.data.biases_from_data:
@@ -64,8 +70,12 @@ def pretrain(
             config.data.train_batch_size,
             train_data.dataset,
         )
-    _describe(config, model, train_data)
-    before_training()
+        continuing.start_from_init_checkpoint(
+            config, model, optimizer, engine.global_step
+        )
+    if is_chief:
+        _describe(config, model, train_data)
+        before_training()
 
     def evaluate():
         return engine.evaluate_on(
@@ -80,10 +90,13 @@ def pretrain(
         if config.model.has_discriminator
         else ("total_loss", "masked_lm_accuracy"),
         evaluate if heldout_data else None,
+        functools.partial(watch.advice, config),
     )
-    if not heldout_data:
+    metrics = evaluate() if heldout_data else {}
+    if not is_chief:
+        return None
+    if not metrics:
         return {}
-    metrics = evaluate()
     write_atomically(
         os.path.join(run.model_dir, RESULTS_FILE),
         json.dumps({"step": run.num_train_steps} | metrics, indent=1) + "\n",

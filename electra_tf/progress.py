@@ -16,12 +16,16 @@ class Progress:
       description: Opens the line.
       total: Units in the whole job.
       unit: Name of what is counted.
+      is_shown: False writes nothing: another process does.
     """
 
-    def __init__(self, description: str, total: int, unit: str):
+    def __init__(
+        self, description: str, total: int, unit: str, is_shown: bool = True
+    ):
         self.description = description
         self.total = total
         self.unit = unit
+        self.is_shown = is_shown
         self._is_terminal = sys.stderr.isatty()
         self._written_at = float("-inf")
         self._line = ""
@@ -39,6 +43,8 @@ class Progress:
           done: Units done.
           metrics: Figures to show.
         """
+        if not self.is_shown:
+            return
         self._done = done
         now = time.monotonic()
         self._line = " | ".join(
@@ -63,6 +69,8 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Writes a line that stays."""
+        if not self.is_shown:
+            return
         start = "\r\x1b[K" if self._is_terminal else ""
         print(start + text, file=sys.stderr, flush=True)
 

@@ -13,6 +13,8 @@ def _run(config, before_training) -> None:
     from electra_tf import pretraining
 
     metrics = pretraining.pretrain(config, before_training)
+    if metrics is None:  # Another worker speaks for the run.
+        return
     if metrics:
         print("held-out:")
         print(pretraining.format_results(metrics))

@@ -30,9 +30,14 @@ _MAY_DIFFER = (
     "run.steps_per_loop",
     "run.eval_steps",
     "run.keep_checkpoint_max",
+    "run.keep_best_metric",
+    "run.async_checkpoints",
     "run.distribution_strategy",
     "run.num_gpus",
     "run.tpu",
+    "run.cluster_resolver",
+    "run.kubernetes_selector",
+    "run.micro_batch_size",
     "run.jit_compile",
     "data.eval_batch_size",
     "data.num_eval_steps",
@@ -61,7 +66,13 @@ def refuse_other_run(config) -> None:
         )
     if not os.path.isfile(os.path.join(model_dir, "checkpoint")):
         return  # Nothing was learned there.
-    theirs = read_config(model_dir)
+    theirs = _with_defaults(read_config(model_dir), config)
+    ours_class, their_class = type(config).__name__, theirs.get("class")
+    if their_class == "ConvertedCheckpoint":
+        raise configs.ConfigError(
+            f"{model_dir} holds a converted checkpoint: to start from it, name "
+            f"it as {ours_class}.init_checkpoint and choose another --model_dir"
+        )
     found = [
         f"{name}={a!r} (was {b!r})"
         for name, a, b in configs.differences(as_dict(config), theirs)
@@ -73,6 +84,19 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def _with_defaults(record: dict, config) -> dict:
+    """A record with the defaults of fields that came after it was written."""
+    record = dict(record)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            if isinstance(record.get(field.name), dict):
+                record[field.name] = _with_defaults(record[field.name], value)
+        elif field.default is not dataclasses.MISSING:
+            record.setdefault(field.name, field.default)
+    return record
 
 
 def write(config, operative_config: str, flags: list[str]) -> None:
@@ -134,18 +158,6 @@ def read_config(model_dir: str) -> dict:
         ) from None
     except (OSError, json.JSONDecodeError) as error:
         raise configs.ConfigError(f"Cannot read {path}: {error}") from None
-
-
-def read_encoder_config(model_dir: str) -> configs.EncoderConfig:
-    """Sizes of the encoder that a pre-training or fine-tuning run trained."""
-    config = read_config(model_dir)
-    encoder = config.get("encoder") or config.get("model", {}).get("encoder")
-    if not encoder:
-        raise configs.ConfigError(
-            f"Expected a {CONFIG_FILE} with an encoder at {model_dir}, found "
-            f"that of a {config.get('class', 'different program')}"
-        )
-    return configs.EncoderConfig(**encoder)
 
 
 def _versions() -> dict[str, str | None]:

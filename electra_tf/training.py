@@ -25,12 +25,17 @@ from electra_tf import (
     pretraining_data,
     progress,
 )
+from electra_tf.command_line import write_atomically
 
 # Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
 EXIT_STOPPED = 75
+# In a model directory: the checkpoint that was best on held-out examples.
+BEST_DIR = "best"
 
 # Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
-# of the loss <float32>[] and the sums that become metrics.
+# of the loss <float32>[] and the sums that become metrics. What the loss is
+# divided by goes through `all_reduce_sum`, <float32>[] in each call, and the
+# features' share of it is the sum over their examples.
 LossFunction = Callable[..., tuple[tf.Tensor, dict[str, losses.Sums]]]
 
 
@@ -47,22 +52,104 @@ MakeDataset = Callable[[int, int, pretraining_data.Shard], tf.data.Dataset]
 
 
 def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
-    """The distribution strategy that a run asks for."""
+    """The distribution strategy that a run asks for.
+
+    To be called before any operation runs: workers meet only at the start.
+
+    Raises:
+      ConfigError: If this machine, or the cluster, has no such thing.
+    """
     # Imported here: tf-models-official takes a while.
     from official.common import distribute_utils
 
     try:
+        if run.distribution_strategy == "multi_worker_mirrored":
+            return tf.distribute.MultiWorkerMirroredStrategy(
+                cluster_resolver=make_cluster_resolver(run)
+            )
         return distribute_utils.get_distribution_strategy(
             distribution_strategy=run.distribution_strategy,
             num_gpus=run.num_gpus,
             tpu_address=run.tpu,
         )
-    except (ValueError, tf.errors.OpError) as error:
+    except configs.ConfigError:
+        raise
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
         raise configs.ConfigError(
             "Cannot set up RunConfig.distribution_strategy="
             f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
             f"{str(error).splitlines()[0]}"
         ) from None
+
+
+def make_cluster_resolver(
+    run: configs.RunConfig,
+) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """What knows the addresses of all workers, and which of them this is.
+
+    Raises:
+      ConfigError: If the environment does not say so.
+    """
+    if run.cluster_resolver == "slurm":
+        _require_environment(run, "SLURM_PROCID", "start it with srun")
+        return tf.distribute.cluster_resolver.SlurmClusterResolver(
+            # Without a number it asks nvidia-smi.
+            gpus_per_node=None if run.num_gpus else 0,
+            gpus_per_task=run.num_gpus,
+            auto_set_gpu=bool(run.num_gpus),
+        )
+    if run.cluster_resolver == "kubernetes":
+        return _kubernetes_resolver(run)
+    _require_environment(
+        run,
+        "TF_CONFIG",
+        "see docs/scaling.md, or try it on this machine with "
+        "tools/launch_local_cluster.py",
+    )
+    return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+
+
+def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
+    if not os.environ.get(name):
+        raise configs.ConfigError(
+            f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
+            f"environment variable {name}: {hint}"
+        )
+
+
+def _kubernetes_resolver(run: configs.RunConfig):
+    """Pods of one label, which are on the network of their hosts."""
+    _require_environment(
+        run, "HOST_IP", "take it from status.hostIP, see docs/scaling.md"
+    )
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise configs.ConfigError(
+            "RunConfig.cluster_resolver='kubernetes' needs the package "
+            "kubernetes: pip install kubernetes"
+        ) from None
+    # The resolver by itself looks for the configuration of a user's machine.
+    config.load_incluster_config()
+    resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
+        {"worker": [run.kubernetes_selector]},
+        override_client=client.CoreV1Api(),
+    )
+    workers = resolver.cluster_spec().as_dict()["worker"]
+    hosts = [address.rsplit(":", 1)[0] for address in workers]
+    if os.environ["HOST_IP"] not in hosts:
+        raise configs.ConfigError(
+            f"Expected a pod with {run.kubernetes_selector} on the host "
+            f"{os.environ['HOST_IP']}, found pods on: {', '.join(hosts)}"
+        )
+    resolver.task_type = "worker"
+    resolver.task_id = hosts.index(os.environ["HOST_IP"])
+    return resolver
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes files and messages."""
+    return strategy.extended.should_checkpoint
 
 
 def set_policy(run: configs.RunConfig) -> None:
@@ -75,6 +162,7 @@ def checkpointed_variables(
     model: keras.Model,
     optimizer: optimization.AdamWeightDecay | None = None,
     global_step: tf.Variable | None = None,
+    loss_scale: optimization.LossScale | None = None,
 ) -> tf.train.Checkpoint:
     """A checkpoint with every variable under its path.
 
@@ -91,6 +179,8 @@ def checkpointed_variables(
         parts["iterations"] = optimizer.iterations.value
     if global_step is not None:
         parts["global_step"] = global_step
+    if loss_scale is not None:
+        parts["loss_scale"] = loss_scale.variables
     return tf.train.Checkpoint(**parts)
 
 
@@ -143,6 +233,14 @@ def _data_errors():
         raise pretraining_data.DataError(message) from None
 
 
+def _check_batch_size(batch_size: int, num_replicas: int) -> None:
+    if batch_size % num_replicas:
+        raise configs.ConfigError(
+            "The batch size must be a multiple of the number of replicas. "
+            f"Received: batch_size={batch_size}, replicas={num_replicas}"
+        )
+
+
 class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
     """Trains and evaluates one model.
 
@@ -176,12 +274,41 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.run = run
         self.batch_size = batch_size
         self.train_dataset = train_dataset
+        self.micro_batch_size = self._micro_batch_size()
         self.global_step = orbit.utils.create_global_step()
+        self.loss_scale: optimization.LossScale | None = None
+        if run.dtype_policy == "mixed_float16":
+            self.loss_scale = optimization.LossScale()
+            optimizer.skips_non_finite_updates = True
         self._iterator = None
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
-        self._compiled_step = tf.function(
-            self._replica_step, jit_compile=run.jit_compile or None
-        )
+        num_replicas = strategy.num_replicas_in_sync
+        # XLA gets what lies between two collectives: on CPUs it cannot hold
+        # one. A TPU compiles all of it by itself.
+        self._compiled_step: Callable = self._replica_step
+        self._compiled_gradients: Callable = self._gradients
+        if run.jit_compile and run.distribution_strategy != "tpu":
+            if num_replicas == 1:
+                self._compiled_step = tf.function(
+                    self._replica_step, jit_compile=True
+                )
+            else:
+                self._compiled_gradients = tf.function(
+                    self._gradients, jit_compile=True
+                )
+
+    def _micro_batch_size(self) -> int:
+        """Examples that a replica works on at once."""
+        _check_batch_size(self.batch_size, self.strategy.num_replicas_in_sync)
+        whole = self._batch_of_a_replica()
+        size = min(self.run.micro_batch_size or whole, whole)
+        if whole % size:
+            raise configs.ConfigError(
+                "RunConfig.micro_batch_size must divide the examples that a "
+                f"replica has of a batch. Received: micro_batch_size={size}, "
+                f"examples={whole}"
+            )
+        return size
 
     def distribute(
         self, make_dataset: MakeDataset, batch_size: int, first_step: int
@@ -192,11 +319,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
           ConfigError: If the batch cannot be shared out evenly.
         """
         num_replicas = self.strategy.num_replicas_in_sync
-        if batch_size % num_replicas:
-            raise configs.ConfigError(
-                "The batch size must be a multiple of the number of replicas. "
-                f"Received: batch_size={batch_size}, replicas={num_replicas}"
-            )
+        _check_batch_size(batch_size, num_replicas)
 
         def of_worker(context):
             local = num_replicas // context.num_input_pipelines
@@ -239,22 +362,27 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
 
     @tf.function(reduce_retracing=True)
     def _train_step(self, features):
+        scale = self.loss_scale.scale.read_value() if self.loss_scale else 1.0
         per_replica = self.strategy.run(
-            self._compiled_step, args=(features, self.global_step.read_value())
+            self._compiled_step,
+            args=(features, self.global_step.read_value(), scale),
         )
         self.global_step.assign_add(1)
-        return tf.nest.map_structure(self._sum_replicas, per_replica)
+        sums = tf.nest.map_structure(self._sum_replicas, per_replica)
+        if self.loss_scale:
+            # The norm of a step that was not taken has no weight.
+            self.loss_scale.update(sums["gradient_norm"].weight > 0)
+        return sums
 
     def _sum_replicas(self, per_replica):
         return self.strategy.reduce(
             tf.distribute.ReduceOp.SUM, per_replica, axis=None
         )
 
-    def _replica_step(self, features, step):
+    def _replica_step(self, features, step, scale):
         """Forward, backward and update on one replica's part of the batch."""
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
-
         all_reduce_sum = _make_all_reduce_sum(context)
         seed = tf.random.experimental.stateless_fold_in(
             self._dropout_seed, tf.cast(step, tf.int32)
@@ -263,28 +391,176 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
             seed = tf.random.experimental.stateless_fold_in(
                 seed, context.replica_id_in_sync_group
             )
+        totals, zeros = None, None
+        if num_replicas > 1 or self._num_micro_batches() > 1:
+            weights, zeros = self._sums_of_weights(features, seed)
+            totals = all_reduce_sum(weights) if weights else []
+        gradients, loss, sums = self._compiled_gradients(
+            features, seed, totals, zeros, scale
+        )
         variables = self.model.trainable_variables
-        with tf.GradientTape() as tape:
-            loss, sums = self.loss_function(features, seed, all_reduce_sum)
-        gradients = tape.gradient(loss, [v.value for v in variables])
         used = [
             v
             for v, g in zip(variables, gradients, strict=True)
             if g is not None
         ]
-        summed = all_reduce_sum(
-            [tf.convert_to_tensor(g) for g in gradients if g is not None]
-        )
-        learning_rate = self.optimizer.learning_rate
+        summed = all_reduce_sum([g for g in gradients if g is not None])
+        learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
+        if self.loss_scale:
+            summed = [g / scale for g in summed]
         norm = self.optimizer.apply_summed(summed, used)
-        share = 1.0 / num_replicas
+        share = tf.constant(1.0 / num_replicas)
+        norm_sums = losses.Sums(norm * share, share)
+        if self.loss_scale:
+            sums["loss_scale"] = losses.Sums(scale * share, share)
+            norm_sums = tf.nest.map_structure(
+                lambda x: tf.where(tf.math.is_finite(norm), x, 0.0), norm_sums
+            )
         return sums | {
-            "total_loss": losses.Sums(loss, tf.constant(share)),
-            "gradient_norm": losses.Sums(norm * share, tf.constant(share)),
-            "learning_rate": losses.Sums(
-                tf.cast(learning_rate, tf.float32) * share, tf.constant(share)
-            ),
+            "total_loss": losses.Sums(loss, share),
+            "gradient_norm": norm_sums,
+            "learning_rate": losses.Sums(learning_rate * share, share),
         }
+
+    def _sums_of_weights(self, features, seed):
+        """What the losses of a replica's part of the batch are divided by.
+
+        A loss function sums its weights by `all_reduce_sum`. These sums are
+        asked for here and nothing else, so TensorFlow leaves out of this pass
+        whatever they do not follow from: all but the masking.
+
+        Args:
+          features: Of the replica's part of the batch.
+          seed: <int32>[2], of dropout.
+
+        Returns:
+          The sums in the order of the calls, and what a loss function returns
+          beside the loss, all zero.
+        """
+        weights: list[tf.Tensor] = []
+
+        def note(tensor):
+            weights.append(tensor)
+            return tensor
+
+        _, sums = self.loss_function(features, seed, note)
+        return weights, tf.nest.map_structure(
+            lambda x: tf.zeros(x.shape, x.dtype), sums
+        )
+
+    def _gradients(self, features, seed, totals, zeros, scale):
+        """Gradients of a replica's part of the batch, cut into micro-batches.
+
+        Args:
+          features: Of the replica's part of the batch.
+          seed: <int32>[2], of dropout.
+          totals: What the losses are divided by: `_sums_of_weights` of all
+            replicas. None where the batch is in one piece.
+          zeros: See `_sums_of_weights`.
+          scale: <float32>[], of the loss; the gradients are that much larger.
+
+        Returns:
+          A <float32> gradient for each trainable variable, None where it does
+          not take part; the replica's share of the loss <float32>[]; the sums
+          of the loss function.
+        """
+        size, num_parts = self.micro_batch_size, self._num_micro_batches()
+        if num_parts == 1:
+            return self._gradients_of_part(features, seed, totals, scale)
+        parts = tf.nest.map_structure(
+            lambda x: tf.reshape(
+                x, tf.concat([[num_parts, size], tf.shape(x)[1:]], axis=0)
+            ),
+            features,
+        )
+        variables = self.model.trainable_variables
+        is_used = [False] * len(variables)
+
+        def add_part(index, gradients, loss, sums):
+            part_gradients, part_loss, part_sums = self._gradients_of_part(
+                tf.nest.map_structure(lambda x: x[index], parts),
+                tf.random.experimental.stateless_fold_in(seed, index),
+                totals,
+                scale,
+            )
+            is_used[:] = [g is not None for g in part_gradients]
+            gradients = [
+                total if g is None else total + g
+                for total, g in zip(gradients, part_gradients, strict=True)
+            ]
+            sums = tf.nest.map_structure(tf.add, sums, part_sums)
+            return index + 1, gradients, loss + part_loss, sums
+
+        _, gradients, loss, sums = tf.while_loop(
+            lambda index, *_: index < num_parts,
+            add_part,
+            [0, [tf.zeros(v.shape) for v in variables], 0.0, zeros],
+            parallel_iterations=1,
+            maximum_iterations=num_parts,
+        )
+        gradients = [
+            g if used else None
+            for g, used in zip(gradients, is_used, strict=True)
+        ]
+        return gradients, loss, sums
+
+    def _gradients_of_part(self, features, seed, totals, scale):
+        """Gradients of one micro-batch, see `_gradients`."""
+        variables = self.model.trainable_variables
+        total_of = losses.identity
+        if totals is not None:
+            remaining = iter(totals)
+            total_of = lambda _: next(remaining)  # noqa: E731
+        with tf.GradientTape() as tape:
+            loss, sums = self.loss_function(features, seed, total_of)
+            scaled = loss * scale if self.loss_scale else loss
+        gradients = tape.gradient(scaled, [v.value for v in variables])
+        gradients = [
+            None if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32)
+            for g in gradients
+        ]
+        return gradients, loss, sums
+
+    def _batch_of_a_replica(self) -> int:
+        return self.batch_size // self.strategy.num_replicas_in_sync
+
+    def _num_micro_batches(self) -> int:
+        return self._batch_of_a_replica() // self.micro_batch_size
+
+    def any_worker(self, request: bool) -> bool:
+        """Whether any worker asks for something; all ask at the same step."""
+        return self._sum_over_replicas(float(request)) > 0
+
+    def check_same_step(self) -> None:
+        """Refuses to train when the workers do not start from one step.
+
+        Raises:
+          ConfigError: If their global steps differ.
+        """
+        step = int(self.global_step.numpy())
+        mean = self._sum_over_replicas(float(step))
+        mean /= self.strategy.num_replicas_in_sync
+        if self._differs_anywhere(step, mean):
+            raise configs.ConfigError(
+                "Expected the same checkpoints for all workers, but this one "
+                f"starts from step {step} and the mean is {mean:g}: "
+                f"RunConfig.model_dir={self.run.model_dir} must be on a file "
+                "system that all workers share"
+            )
+
+    def _differs_anywhere(self, step: int, mean: float) -> bool:
+        # A worker that alone found the mean must not go on by itself.
+        return self._sum_over_replicas(float(step != mean)) > 0
+
+    def _sum_over_replicas(self, value: float) -> float:
+        """Sums a number of this worker over the replicas of all workers."""
+        if self.strategy.extended._in_multi_worker_mode():
+            return float(self._sum_over_workers(tf.constant(value)))
+        return value * self.strategy.num_replicas_in_sync
+
+    @tf.function
+    def _sum_over_workers(self, value):
+        return self._sum_replicas(self.strategy.run(tf.identity, args=(value,)))
 
     def evaluate(self, num_steps):
         """Not used: evaluations name their dataset, see `evaluate_on`."""
@@ -343,8 +619,26 @@ class MetricsLog:
     def __init__(self, model_dir: str, first_step: int):
         self.path = os.path.join(model_dir, "metrics.jsonl")
         kept = [r for r in read_metrics(self.path) if r["step"] <= first_step]
-        with open(self.path, "w", encoding="utf-8") as f:
-            f.writelines(json.dumps(record) + "\n" for record in kept)
+        write_atomically(
+            self.path, "".join(json.dumps(record) + "\n" for record in kept)
+        )
+
+    def is_best(self, step: int, metric: str, value: float) -> bool:
+        """Whether no evaluation before a step was as good.
+
+        Args:
+          step: Of the evaluation.
+          metric: Lower is better where its name ends in "loss".
+          value: What was found.
+        """
+        sign = -1 if metric.endswith("loss") else 1
+        return all(
+            sign * value > sign * record[metric]
+            for record in read_metrics(self.path)
+            if record["split"] == "heldout"
+            and record["step"] < step
+            and metric in record
+        )
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         record = {"step": step, "split": split} | metrics
@@ -401,6 +695,7 @@ def train(
     description: str,
     live_metrics: tuple[str, ...],
     evaluate: Callable[[], dict[str, float]] | None = None,
+    watch: Callable[[int, dict[str, float]], dict[str, str]] | None = None,
 ) -> None:
     """Trains to the last step, from the last checkpoint if there is one.
 
@@ -410,23 +705,28 @@ def train(
       description: Opens the live line.
       live_metrics: Metrics on the live line.
       evaluate: Called every `run.eval_steps` steps.
+      watch: Takes a step and its metrics; returns what the user should know
+        about them, each under a name by which it is said once.
 
     Raises:
+      ConfigError: If the workers do not share `run.model_dir`.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
       TrainingError: If the loss is not finite.
     """
     run = engine.run
-    manager = tf.train.CheckpointManager(
-        checkpointed_variables(
-            engine.model, engine.optimizer, engine.global_step
-        ),
-        run.model_dir,
-        max_to_keep=run.keep_checkpoint_max,
-        checkpoint_name="model.ckpt",
-        step_counter=engine.global_step,
-        checkpoint_interval=run.save_checkpoints_steps,
+    checkpoints = _Checkpoints(engine)
+    checkpoints.restore()
+    engine.check_same_step()
+    loop = _Loop(
+        engine,
+        checkpoints,
+        num_train_steps,
+        description,
+        live_metrics,
+        evaluate,
+        watch,
     )
-    loop = _Loop(engine, num_train_steps, description, live_metrics, evaluate)
+    summary_dir = os.path.join(run.model_dir, "train")
     with StopRequests() as loop.stop_requests, _QuietOrbit():
         controller = orbit.Controller(
             global_step=engine.global_step,
@@ -434,17 +734,91 @@ def train(
             strategy=engine.strategy,
             train_actions=[loop.look],
             steps_per_loop=loop.steps_to_next_look,
-            checkpoint_manager=manager,
-            summary_dir=os.path.join(run.model_dir, "train"),
+            summary_dir=summary_dir if is_chief(engine.strategy) else None,
         )
         loop.start()
         try:
             controller.train(num_train_steps)
-        except Stopped:
-            controller.save_checkpoint()
-            raise
+            checkpoints.save()
         finally:
+            checkpoints.finish()
             loop.progress.close()
+
+
+class _Checkpoints:
+    """Saves and restores a run; the chief alone writes.
+
+    Nothing of a checkpoint's name is there before all of it is written, and
+    the file "checkpoint" names the last whole one.
+
+    Args:
+      engine: What is saved.
+    """
+
+    def __init__(self, engine: Engine):
+        self.run = engine.run
+        self.is_chief = is_chief(engine.strategy)
+        self.strategy = engine.strategy
+        self.global_step = engine.global_step
+        self.checkpoint = checkpointed_variables(
+            engine.model,
+            engine.optimizer,
+            engine.global_step,
+            engine.loss_scale,
+        )
+        # The state is copied before `save` returns, and "checkpoint" names a
+        # checkpoint only once all of it is written, so what is restored is
+        # the same as without.
+        self._options = tf.train.CheckpointOptions(
+            experimental_enable_async_checkpoint=self.run.async_checkpoints
+        )
+        self._saved_step: int | None = None
+        if self.is_chief:
+            self._manager = tf.train.CheckpointManager(
+                self.checkpoint,
+                self.run.model_dir,
+                max_to_keep=self.run.keep_checkpoint_max,
+                checkpoint_name="model.ckpt",
+            )
+            self._best_manager = tf.train.CheckpointManager(
+                self.checkpoint,
+                os.path.join(self.run.model_dir, BEST_DIR),
+                max_to_keep=1,
+                checkpoint_name="model.ckpt",
+            )
+
+    def restore(self) -> None:
+        """Goes on from the last checkpoint, if there is one."""
+        path = tf.train.latest_checkpoint(self.run.model_dir)
+        if path:
+            with self.strategy.scope():
+                self.checkpoint.restore(path).assert_existing_objects_matched()
+            self._saved_step = int(self.global_step.numpy())
+
+    def save(self) -> None:
+        """Saves the state of the current step, once."""
+        step = int(self.global_step.numpy())
+        if self.is_chief and step != self._saved_step:
+            self._manager.save(checkpoint_number=step, options=self._options)
+            self._saved_step = step
+
+    def save_best(self, metrics: dict[str, float]) -> None:
+        """Saves the state beside the others, with the metrics it reached."""
+        if self.is_chief:
+            step = int(self.global_step.numpy())
+            self._best_manager.save(
+                checkpoint_number=step, options=self._options
+            )
+            self._best_manager.sync()
+            write_atomically(
+                os.path.join(self._best_manager.directory, "eval_results.json"),
+                json.dumps({"step": step} | metrics, indent=1) + "\n",
+            )
+
+    def finish(self) -> None:
+        """Waits for what is being written."""
+        if self.is_chief:
+            self._manager.sync()
 
 
 class _QuietOrbit:
@@ -464,37 +838,53 @@ class _Loop:
     """What happens between two inner loops of a run."""
 
     def __init__(
-        self, engine, num_train_steps, description, live_metrics, evaluate
+        self,
+        engine,
+        checkpoints,
+        num_train_steps,
+        description,
+        live_metrics,
+        evaluate,
+        watch,
     ):
         self.engine = engine
+        self.checkpoints = checkpoints
         self.num_train_steps = num_train_steps
         self.live_metrics = live_metrics
         self.evaluate = evaluate
+        self.watch = watch or (lambda step, metrics: {})
+        self.is_chief = is_chief(engine.strategy)
         self.stop_requests = StopRequests()
-        self.progress = progress.Progress(description, num_train_steps, "step")
+        self.progress = progress.Progress(
+            description, num_train_steps, "step", is_shown=self.is_chief
+        )
+        self._said: set[str] = set()
 
     def start(self):
         step = int(self.engine.global_step.numpy())
-        self.log = MetricsLog(self.engine.run.model_dir, step)
+        if self.is_chief:
+            self.log = MetricsLog(self.engine.run.model_dir, step)
         self.progress.start(step)
         self._last = (step, time.monotonic())
 
     def steps_to_next_look(self, step: int) -> int:
         """Steps until the next multiple of `steps_per_loop`.
 
-        Also stops for evaluations, and early in a run, so that a mistake and
-        the first figures show soon.
+        Also stops for evaluations and checkpoints, and early in a run, so
+        that a mistake and the first figures show soon. Follows from the step
+        alone: a run that goes on looks where it would have looked.
         """
         run = self.engine.run
-        steps = run.steps_per_loop - step % run.steps_per_loop
+        every = [run.steps_per_loop, run.save_checkpoints_steps]
         if run.eval_steps:
-            steps = min(steps, run.eval_steps - step % run.eval_steps)
-        if step == self._last[0] and step < run.steps_per_loop:
-            steps = min(steps, 5)
+            every.append(run.eval_steps)
+        steps = min(number - step % number for number in every)
+        if step < run.steps_per_loop:
+            steps = min(steps, 5 - step % 5)
         return steps
 
     def look(self, metrics: dict) -> None:
-        """Logs, evaluates, and stops the run where it must."""
+        """Logs, evaluates, saves, and stops the run where it must."""
         engine, run = self.engine, self.engine.run
         step = int(engine.global_step.numpy())
         now = time.monotonic()
@@ -507,24 +897,51 @@ class _Loop:
                 f"{self._last[0]}. Try a lower OptimizerConfig.learning_rate "
                 "or a longer warm-up"
             )
-        self.log.write(step, "train", metrics)
+        if engine.loss_scale:
+            metrics["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
         shown = {name: metrics[name] for name in self.live_metrics}
         shown["examples/s"] = metrics["examples_per_second"]
         self.progress.update(step, shown)
+        self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
-            evaluated = self.evaluate()
-            self.log.write(step, "heldout", evaluated)
-            write_summaries(run.model_dir, "eval", step, evaluated)
-            self.progress.note(
-                f"held-out at step {step}: "
-                + progress.format_metrics(evaluated)
-            )
-        if self.stop_requests.signal_name and step < self.num_train_steps:
+            self._evaluate(step)
+        stop = engine.any_worker(self.stop_requests.signal_name is not None)
+        is_last = step == self.num_train_steps
+        if stop or is_last or step % run.save_checkpoints_steps == 0:
+            self.checkpoints.save()
+        if stop and not is_last:
+            self.checkpoints.finish()
+            who = self.stop_requests.signal_name or "Another worker stopped"
             raise Stopped(
-                f"{self.stop_requests.signal_name} at step {step}: saved in "
-                f"{run.model_dir}; run again to go on"
+                f"{who} at step {step}: saved in {run.model_dir}; run again "
+                "to go on"
             )
         self._last = (step, time.monotonic())
+
+    def _evaluate(self, step: int) -> None:
+        """Evaluates, and keeps what is better than all before."""
+        run = self.engine.run
+        evaluated = self.evaluate()
+        if not self.is_chief:
+            return
+        best = run.keep_best_metric
+        if best in evaluated and self.log.is_best(step, best, evaluated[best]):
+            self.checkpoints.save_best(evaluated)
+        self._write(step, "heldout", evaluated)
+        write_summaries(run.model_dir, "eval", step, evaluated)
+        self.progress.note(
+            f"held-out at step {step}: " + progress.format_metrics(evaluated)
+        )
+
+    def _write(self, step: int, split: str, metrics: dict) -> None:
+        """Logs metrics, and says what the user should know about them."""
+        if not self.is_chief:
+            return
+        self.log.write(step, split, metrics)
+        for name, advice in self.watch(step, metrics).items():
+            if name not in self._said:
+                self._said.add(name)
+                self.progress.note(f"step {step}: {advice}")
 
 
 def write_summaries(

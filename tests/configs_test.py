@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from electra_tf import configs
+from tests import helpers
 
 ENCODER = {
     "vocab_size": 30522,
@@ -319,13 +320,24 @@ def test_refuses_an_unknown_policy():
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["task_name", "train_file", "dev_file", "vocab_file"]
-)
+@pytest.mark.parametrize("name", ["task_name", "train_file", "dev_file"])
 def test_refuses_a_labelled_set_without(name):
     assert refusal(finetuning_data, **{name: ""}) == (
         f"FinetuningDataConfig.{name} must be given. Received: {name}=''"
     )
+
+
+def test_a_step_to_keep_is_of_a_checkpoint():
+    with pytest.raises(
+        configs.ConfigError, match="keep_global_step needs init_checkpoint"
+    ):
+        configs.PretrainingConfig(
+            model=helpers.electra_config(),
+            data=configs.PretrainingDataConfig("*", "vocab.txt"),
+            optimizer=configs.OptimizerConfig(1e-3),
+            run=run(num_train_steps=1),
+            keep_global_step=True,
+        )
 
 
 def test_takes_a_whole_float_for_an_int():

@@ -131,6 +131,30 @@ def start(*args: str, **kwargs) -> subprocess.Popen:
     )
 
 
+def assert_same_checkpoint(model_dir, expected_dir):
+    """The last checkpoints of two runs hold the same, bit for bit."""
+    import tensorflow as tf
+
+    found, expected = (
+        tf.train.load_checkpoint(tf.train.latest_checkpoint(str(folder)))
+        for folder in (model_dir, expected_dir)
+    )
+    names = {
+        name
+        for name in expected.get_variable_to_dtype_map()
+        # The object graph and the number of saves are not learned.
+        if "/.ATTRIBUTES/VARIABLE_VALUE" in name and "save_counter" not in name
+    }
+    assert {"model/", "optimizer/"} <= {
+        name[: name.find("/") + 1] for name in names
+    }
+    assert names <= set(found.get_variable_to_dtype_map())
+    for name in names:
+        np.testing.assert_array_equal(
+            found.get_tensor(name), expected.get_tensor(name), name
+        )
+
+
 def read_json(path):
     return json.loads(pathlib.Path(path).read_text())
 

@@ -201,18 +201,6 @@ def test_another_run_may_begin_where_nothing_was_learned(trained):
     assert run_record.refuse_other_run(changed) is None
 
 
-def test_reads_the_encoder_back(trained):
-    read = run_record.read_encoder_config(trained.run.model_dir)
-    assert read == trained.model.encoder
-
-
-def test_reads_the_encoder_of_a_converted_model(tmp_path):
-    encoder = dataclasses.asdict(helpers.encoder_config())
-    (tmp_path / "config.json").write_text(json.dumps({"encoder": encoder}))
-    read = run_record.read_encoder_config(str(tmp_path))
-    assert read == helpers.encoder_config()
-
-
 def test_refuses_a_directory_without_config(tmp_path):
     with pytest.raises(configs.ConfigError) as caught:
         run_record.read_config(str(tmp_path))
@@ -230,11 +218,23 @@ def test_refuses_a_config_that_is_no_json(tmp_path):
         run_record.read_config(str(tmp_path))
 
 
-def test_refuses_a_config_without_encoder(tmp_path):
-    (tmp_path / "config.json").write_text('{"class": "FinetuningConfig"}')
-    with pytest.raises(configs.ConfigError) as caught:
-        run_record.read_encoder_config(str(tmp_path))
-    assert str(caught.value) == (
-        f"Expected a config.json with an encoder at {tmp_path}, found that of "
-        "a FinetuningConfig"
-    )
+def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
+    path = os.path.join(trained.run.model_dir, "config.json")
+    record = helpers.read_json(path)
+    del record["init_checkpoint"], record["data"]["biases_from_data"]
+    with open(path, "w") as f:
+        json.dump(record, f)
+    assert run_record.refuse_other_run(trained) is None
+    changed = dataclasses.replace(trained, init_checkpoint="released")
+    with pytest.raises(configs.ConfigError, match="init_checkpoint='released'"):
+        run_record.refuse_other_run(changed)
+
+
+def test_refuses_to_train_in_a_converted_directory(trained):
+    path = os.path.join(trained.run.model_dir, "config.json")
+    with open(path, "w") as f:
+        json.dump({"class": "ConvertedCheckpoint"}, f)
+    with pytest.raises(
+        configs.ConfigError, match="name it as PretrainingConfig.init_checkp"
+    ):
+        run_record.refuse_other_run(trained)

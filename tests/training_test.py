@@ -51,7 +51,9 @@ def square_loss(model):
     return loss_function
 
 
-def one_weight_engine(run, loss_function=square_loss, dataset=numbers_dataset):
+def one_weight_engine(
+    run, loss_function=square_loss, dataset=numbers_dataset, batch_size=1
+):
     strategy = training.make_strategy(run)
     with strategy.scope():
         model = OneWeight()
@@ -60,7 +62,13 @@ def one_weight_engine(run, loss_function=square_loss, dataset=numbers_dataset):
         )
         optimizer.build(model.trainable_variables)
         return training.Engine(
-            strategy, model, loss_function(model), optimizer, run, 1, dataset
+            strategy,
+            model,
+            loss_function(model),
+            optimizer,
+            run,
+            batch_size,
+            dataset,
         )
 
 
@@ -266,10 +274,11 @@ def data_pattern(tmp_path_factory):
     return f"{folder}/*.tfrecord"
 
 
-def electra_engine(run, data_pattern, batch_size=4, **changes):
+def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
     training.set_policy(run)
     config = helpers.electra_config(
-        helpers.encoder_config(num_hidden_layers=1, **changes)
+        helpers.encoder_config(num_hidden_layers=1, **changes),
+        **(objective or {}),
     )
     data = pretraining_data.PretrainingData(data_pattern, config, run.seed)
     strategy = training.make_strategy(run)
@@ -435,8 +444,9 @@ def test_refuses_a_checkpoint_of_other_shapes(tmp_path):
         training.restore_variables([large], path, "the model")
 
 
-# Losses of 5 steps and the final weights, on one device or on two.
-_REPLICAS = """
+# Metrics of 20 steps and the final weights, for batches of 32 cut in one piece,
+# in two for two devices, or in micro-batches.
+_CUTS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
@@ -447,69 +457,258 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * 2,
 )
-strategies = {
-    1: tf.distribute.OneDeviceStrategy("CPU:0"),
-    2: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+one = tf.distribute.OneDeviceStrategy("CPU:0")
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+cuts = {
+    "whole": (one, {}),
+    "2 x 16": (two, {}),
+    "4 x 8": (one, {"micro_batch_size": 8}),
+    "2 x 2 x 8, XLA": (two, {"micro_batch_size": 8, "jit_compile": True}),
 }
 found = {}
-for count, strategy in strategies.items():
+for name, (strategy, changes) in cuts.items():
     training.make_strategy = lambda run: strategy
     engine = training_test.electra_engine(
-        helpers.run_config(sys.argv[1], num_train_steps=10),
+        helpers.run_config(sys.argv[1], num_train_steps=20, **changes),
         sys.argv[2],
+        32,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    assert strategy.num_replicas_in_sync == count
-    log = [engine.train(tf.constant(1)) for _ in range(5)]
-    heldout = engine.evaluate_on(engine.train_dataset, 4, 2)
-    try:
-        engine.distribute(engine.train_dataset, 3, 0)
-        refusal = None
-    except ValueError as error:
-        refusal = str(error)
+    log = [engine.train(tf.constant(1)) for _ in range(20)]
     weights = {
         v.path: np.asarray(v.numpy()).tolist() for v in engine.model.variables
     }
-    found[count] = [log, heldout, weights, refusal]
+    found[name] = {"log": log, "weights": weights}
+    if not changes:
+        found[name]["heldout"] = engine.evaluate_on(engine.train_dataset, 4, 2)
+        try:
+            engine.distribute(engine.train_dataset, 3, 0)
+            found[name]["refusal"] = None
+        except ValueError as error:
+            found[name]["refusal"] = str(error)
 print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
-def replicas(tmp_path_factory, data_pattern):
-    """What one and two devices found; logical devices need a new process."""
+def cuts(tmp_path_factory, data_pattern):
+    """What was learned; logical devices need a new process."""
     result = helpers.execute(
-        "-c", _REPLICAS, tmp_path_factory.mktemp("model"), data_pattern
+        "-c", _CUTS, tmp_path_factory.mktemp("model"), data_pattern
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def test_two_replicas_learn_what_one_does(replicas):
-    (log_1, _, weights_1, _), (log_2, _, weights_2, _) = (
-        replicas["1"],
-        replicas["2"],
-    )
-    assert len(log_1) == 5
-    for one, two in zip(log_1, log_2, strict=True):
-        assert two == pytest.approx(one, rel=1e-5)
-    assert weights_1.keys() == weights_2.keys()
-    for name, value in weights_1.items():
+@pytest.mark.parametrize("cut", ["2 x 16", "4 x 8", "2 x 2 x 8, XLA"])
+def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
+    whole, found = cuts["whole"], cuts[cut]
+    assert len(whole["log"]) == 20
+    for expected, metrics in zip(whole["log"], found["log"], strict=True):
+        # The norm adds up what the losses cancel.
+        norm = expected.pop("gradient_norm")
+        assert metrics.pop("gradient_norm") == pytest.approx(norm, rel=1e-3)
+        assert metrics == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        expected["gradient_norm"] = norm
+    assert whole["weights"].keys() == found["weights"].keys()
+    for name, value in whole["weights"].items():
+        scale = max(1.0, np.abs(value).max())
         np.testing.assert_allclose(
-            weights_2[name], value, atol=1e-5, err_msg=name
+            found["weights"][name],
+            value,
+            rtol=0,
+            atol=1e-5 * scale,
+            err_msg=name,
         )
 
 
-def test_two_replicas_evaluate_as_one_does(replicas):
-    assert replicas["2"][1] == pytest.approx(replicas["1"][1], rel=1e-5)
+def test_two_replicas_evaluate_as_one_does(cuts):
+    assert cuts["2 x 16"]["heldout"] == pytest.approx(
+        cuts["whole"]["heldout"], rel=1e-4
+    )
 
 
-def test_refuses_a_batch_that_replicas_cannot_share(replicas):
-    assert replicas["1"][3] is None
-    assert replicas["2"][3] == (
+def test_refuses_a_batch_that_replicas_cannot_share(cuts):
+    assert cuts["whole"]["refusal"] is None
+    assert cuts["2 x 16"]["refusal"] == (
         "The batch size must be a multiple of the number of replicas. "
         "Received: batch_size=3, replicas=2"
+    )
+
+
+def test_refuses_micro_batches_that_do_not_fill_the_batch(
+    tmp_path, data_pattern
+):
+    run = helpers.run_config(tmp_path, micro_batch_size=3)
+    with pytest.raises(configs.ConfigError) as caught:
+        electra_engine(run, data_pattern, batch_size=4)
+    assert str(caught.value) == (
+        "RunConfig.micro_batch_size must divide the examples that a replica "
+        "has of a batch. Received: micro_batch_size=3, examples=4"
+    )
+
+
+def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
+    """As in fine-tuning: a loss without weights."""
+
+    def dataset(batch_size, first_step, shard):
+        del shard
+        return tf.data.Dataset.counter(first_step).map(
+            lambda step: {
+                "x": tf.cast(step, tf.float32)
+                + tf.range(batch_size, dtype=tf.float32)
+            }
+        )
+
+    def loss_function(model):
+        def loss(features, dropout_seed, all_reduce_sum):
+            error = tf.square(model.w.value - features["x"]) / 2
+            return tf.reduce_sum(error), {
+                "x": losses.Sums(
+                    tf.reduce_sum(features["x"]),
+                    tf.cast(tf.size(features["x"]), tf.float32),
+                )
+            }
+
+        return loss
+
+    def train(micro_batch_size):
+        run = helpers.run_config(tmp_path, micro_batch_size=micro_batch_size)
+        engine = one_weight_engine(run, loss_function, dataset, 6)
+        return engine.train(tf.constant(3)), float(engine.model.w)
+
+    metrics, w = train(0)
+    cut_metrics, cut_w = train(2)
+    # Steps 0 to 2 hold 0..5, 1..6 and 2..7.
+    assert metrics["x"] == cut_metrics["x"] == 3.5
+    assert cut_metrics == pytest.approx(metrics, rel=1e-6)
+    assert cut_w == pytest.approx(w, rel=1e-6)
+    assert w != 0
+
+
+def test_an_unused_weight_stays_as_it_is(tmp_path, data_pattern):
+    """No weight decay for what takes no part, micro-batches or not."""
+    run = helpers.run_config(tmp_path, micro_batch_size=2)
+    engine = electra_engine(run, data_pattern, batch_size=4)
+    model_loss = engine.loss_function
+
+    def without_generator(features, seed, all_reduce_sum):
+        loss, sums = model_loss(features, seed, all_reduce_sum)
+        del loss
+        w = engine.model.discriminator_predictions.dense.kernel.value
+        return tf.reduce_sum(tf.square(w)), sums
+
+    engine.loss_function = without_generator
+    before = state(engine)
+    engine.train(tf.constant(3))
+    changed = {
+        v.path
+        for v in engine.model.variables
+        if (v.numpy() != before[v.path]).any()
+    }
+    assert changed == {engine.model.discriminator_predictions.dense.kernel.path}
+
+
+# Precision and XLA.
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_low_precision_stays_near_float32(tmp_path, data_pattern, policy):
+    try:
+        logs = []
+        for dtype_policy in ("float32", policy):
+            run = helpers.run_config(tmp_path, dtype_policy=dtype_policy)
+            engine = electra_engine(
+                run,
+                data_pattern,
+                batch_size=8,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+            )
+            logs.append([engine.train(tf.constant(1)) for _ in range(4)])
+            for name, value in state(engine).items():
+                if value.dtype != np.int64:
+                    assert value.dtype == np.float32, name
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for exact, low in zip(*logs, strict=True):
+        # bfloat16 has 8 bits, float16 has 11.
+        assert low["total_loss"] == pytest.approx(exact["total_loss"], rel=3e-2)
+        assert low["gradient_norm"] == pytest.approx(
+            exact["gradient_norm"], rel=0.2
+        )
+    if policy == "mixed_float16":
+        assert logs[1][0]["loss_scale"] == 2.0**15
+
+
+def test_a_step_of_gradients_that_overflow_is_not_taken(tmp_path):
+    """In float16: nothing changes but the scale and the step."""
+
+    def loss_function(model):
+        def loss(features, dropout_seed, all_reduce_sum):
+            # Step 1 has a finite loss with a gradient that is not.
+            factor = tf.where(features["x"] == 1, 1e30, 1.0)
+            w = model.w.value - 1.0
+            return factor * tf.square(w) * 1e-4, {}
+
+        return loss
+
+    try:
+        run = helpers.run_config(
+            tmp_path, dtype_policy="mixed_float16", save_checkpoints_steps=2
+        )
+        engine = one_weight_engine(run, loss_function)
+        engine.train(tf.constant(1))
+        before = state(engine)
+        metrics = engine.train(tf.constant(1))
+        assert math.isfinite(metrics["total_loss"])
+        assert metrics["gradient_norm"] == 0
+        after = state(engine)
+        assert after.pop("global_step") == before.pop("global_step") + 1
+        assert after == before
+        assert float(engine.loss_scale.scale) == 2.0**14
+        training.train(engine, 8, "training", ("total_loss",))
+        assert read_log(run)[-1]["skipped_steps"] == 1
+        again = one_weight_engine(run, loss_function)
+        training.train(again, 8, "training", ("total_loss",))
+        assert float(again.loss_scale.scale) == 2.0**14
+        assert int(again.loss_scale.skipped) == 1
+        assert int(again.optimizer.iterations) == 7
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+OBJECTIVES = {
+    "electra": {},
+    "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
+    "mlm": {"electra_objective": False},
+    "electric": {"electra_objective": False, "electric_objective": True},
+    "uniform": {"uniform_generator": True},
+    "distinct, disallowed": {
+        "distinct_positions": True,
+        "disallow_correct": True,
+    },
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
+    """The whole step, as a TPU would; with micro-batches too."""
+    run = helpers.run_config(
+        tmp_path,
+        jit_compile=True,
+        micro_batch_size=2 * (objective == "electra"),
+    )
+    engine = electra_engine(run, data_pattern, objective=OBJECTIVES[objective])
+    before = state(engine)
+    metrics = engine.train(tf.constant(3))
+    assert math.isfinite(metrics["total_loss"])
+    # The rate of the first step is 0.
+    assert any(
+        (v != before[k]).any()
+        for k, v in state(engine).items()
+        if k.endswith("kernel")
     )
 
 

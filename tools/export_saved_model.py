@@ -21,7 +21,10 @@ def main(argv=None) -> int:
         prog="export_saved_model", description=__doc__
     )
     parser.add_argument(
-        "--model-dir", required=True, help="directory of a fine-tuning run"
+        "--model-dir",
+        required=True,
+        help="directory of a fine-tuning run, or a fine-tuned checkpoint of "
+        "another format",
     )
     parser.add_argument(
         "--output", required=True, help="directory of the versions"

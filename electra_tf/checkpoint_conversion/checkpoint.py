@@ -5,7 +5,13 @@ paths of the variables here: a format's file holds one table from those names
 to its own. Nothing here knows a format.
 """
 
+import collections
 import dataclasses
+import json
+import os
+import re
+import typing
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -16,12 +22,27 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be read or written; the message is for users."""
 
 
+class LoadReport(typing.NamedTuple):
+    """What became of the tensors of a checkpoint.
+
+    Attributes:
+      used: Variables that were loaded.
+      unused: Tensors without a variable, such as optimizer slots.
+      missing: Variables without a tensor; they keep their values.
+    """
+
+    used: tuple[str, ...]
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
     """A fine-tuned head.
 
     Attributes:
-      kind: "classification", "regression", "tagging" or "question_answering".
+      kind: "classification", "regression", "tagging" or "question_answering";
+        "multi_label_classification" travels, but cannot be run here.
       task_name: Scope of its variables: task_specific/<task_name>/...
       labels: Names of the classes, in the order of the logits; None where the
         checkpoint does not say.
@@ -69,17 +90,126 @@ class Checkpoint:
       head: The fine-tuned head, if there is one.
       optimizer: Name of the original's slot, such as
         "electra/embeddings/word_embeddings/adam_m" -> values; empty without.
+        They may be read from disk only when they are asked for.
       global_step: Steps trained; None where the checkpoint does not say.
       vocabulary: None where there is no vocabulary beside the checkpoint.
       unused: Names, as the format has them, of tensors that have no place
         here.
+      max_seq_length: Of the training; None where the checkpoint does not say.
+      assumed: Fields of `configs.EncoderConfig` that nothing beside the
+        tensors says, so that they have their defaults (heads 64 wide).
+      notes: Remarks for the user, such as a setting that does not travel.
     """
 
     tensors: dict[str, np.ndarray]
     discriminator: configs.EncoderConfig | None = None
     generator: configs.EncoderConfig | None = None
     head: TaskHead | None = None
-    optimizer: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    optimizer: Mapping[str, np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
     global_step: int | None = None
     vocabulary: Vocabulary | None = None
     unused: tuple[str, ...] = ()
+    max_seq_length: int | None = None
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def encoder_only(self) -> "Checkpoint":
+        """The discriminator's encoder and the vocabulary, and nothing else.
+
+        Raises:
+          CheckpointError: If there is no discriminator.
+        """
+        if self.discriminator is None:
+            raise CheckpointError(
+                "Expected a checkpoint with a discriminator. Received: a "
+                "generator only"
+            )
+        return dataclasses.replace(
+            self,
+            tensors={
+                name: tensor
+                for name, tensor in self.tensors.items()
+                if name.startswith("electra/")
+            },
+            generator=None,
+            head=None,
+            optimizer={},
+            global_step=None,
+        )
+
+    def check_vocabulary(self, source: str) -> None:
+        """Compares the vocabulary with the embedding tables.
+
+        Args:
+          source: Named in the error.
+
+        Raises:
+          CheckpointError: If their sizes differ.
+        """
+        config = self.discriminator or self.generator
+        if self.vocabulary is None or config is None:
+            return
+        received = len(self.vocabulary.tokens)
+        if received != config.vocab_size:
+            raise CheckpointError(
+                f"{source}: expected a vocabulary with {config.vocab_size} "
+                "entries, as many as the embedding table has rows. Received: "
+                f"{received} entries"
+            )
+
+
+def summarize(names: Iterable[str], most: int = 8) -> str:
+    """Names of tensors in a few words, such as "electra (39), generator (34)".
+
+    Args:
+      names: Of tensors and optimizer slots.
+      most: Parts to name.
+
+    Returns:
+      How many there are of each part.
+    """
+    parts = collections.Counter(
+        "optimizer slots"
+        if name.endswith(("/adam_m", "/adam_v"))
+        else re.sub(r"^(task_specific/[^/]+|[^/.]+).*", r"\1", name)
+        for name in names
+    )
+    shown = [f"{part} ({count})" for part, count in sorted(parts.items())]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "")
+
+
+def read_json(path: str | os.PathLike) -> dict:
+    """Reads a JSON object.
+
+    Raises:
+      CheckpointError: If the file cannot be read or holds something else.
+    """
+    refuse_lfs_pointer(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"Cannot read {path}: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"Cannot read {path}: it holds no JSON object")
+    return content
+
+
+def refuse_lfs_pointer(path: str | os.PathLike) -> None:
+    """Refuses what Git leaves in place of a large file that was not fetched.
+
+    Raises:
+      CheckpointError: If the file is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(40)
+    except OSError:
+        return  # Whoever reads it has a better message.
+    if start.startswith(b"version https://git-lfs.github.com/spec"):
+        raise CheckpointError(
+            f"Expected weights in {path}. Received: a Git LFS pointer; fetch "
+            "the file with: git lfs pull"
+        )

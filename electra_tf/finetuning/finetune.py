@@ -7,6 +7,8 @@ import json
 import os
 import re
 import statistics
+import tempfile
+import typing
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,10 +17,11 @@ import tensorflow as tf
 from electra_tf import (
     configs,
     optimization,
-    run_record,
     tokenization,
     training,
 )
+from electra_tf.checkpoint_conversion import reading, vocabulary
+from electra_tf.checkpoint_conversion.checkpoint import Checkpoint, Vocabulary
 from electra_tf.command_line import write_atomically
 from electra_tf.finetuning import batches, text_tasks
 from electra_tf.finetuning.features import Features
@@ -48,14 +51,18 @@ def finetune(
       training.TrainingError: If the loss is not finite.
     """
     data = config.data
+    if config.run.distribution_strategy == "multi_worker_mirrored":
+        raise configs.ConfigError(
+            "Fine-tuning runs on one machine: RunConfig.distribution_strategy "
+            "must be one_device, mirrored or tpu. Received: "
+            "distribution_strategy='multi_worker_mirrored'"
+        )
     training.set_policy(config.run)
-    encoder_config = run_record.read_encoder_config(
-        model_dir_of(config.init_checkpoint)
+    checkpoint = read_encoder(config.init_checkpoint)
+    encoder_config = typing.cast(
+        configs.EncoderConfig, checkpoint.discriminator
     )
-    checkpoint = find_checkpoint(config.init_checkpoint)
-    tokenizer = tokenization.FullTokenizer(
-        data.vocab_file, data.do_lower_case, data.strip_accents
-    )
+    tokenizer = _make_tokenizer(config, checkpoint)
     _check_sizes(config, encoder_config, tokenizer)
     files = {"train": data.train_file, "dev": data.dev_file}
     if data.test_file:
@@ -67,7 +74,7 @@ def finetune(
         for split in files
     }
     before_training()
-    _write_model_files(config, encoder_config, task)
+    _write_model_files(config, encoder_config, task, tokenizer)
     trials = []
     for trial in range(1, config.num_trials + 1):
         trials.append(
@@ -89,28 +96,48 @@ def finetune(
     return results
 
 
-def model_dir_of(init_checkpoint: str) -> str:
-    """The model directory that a checkpoint, or itself, is in."""
-    if tf.io.gfile.isdir(init_checkpoint):
-        return init_checkpoint
-    return os.path.dirname(init_checkpoint)
-
-
-def find_checkpoint(init_checkpoint: str) -> str:
-    """Prefix of a model directory's last checkpoint, or the given prefix.
+def read_encoder(init_checkpoint: str) -> Checkpoint:
+    """The encoder of a checkpoint of any format.
 
     Raises:
-      ConfigError: If there is no checkpoint.
+      ValueError: If there is none, or it cannot be read.
     """
-    prefix: str | None = init_checkpoint
-    if tf.io.gfile.isdir(init_checkpoint):
-        prefix = tf.train.latest_checkpoint(init_checkpoint)
-    if not prefix or not tf.io.gfile.exists(prefix + ".index"):
+    checkpoint = reading.read_checkpoint(init_checkpoint)
+    if checkpoint.discriminator is None:
         raise configs.ConfigError(
-            f"Expected a checkpoint at {init_checkpoint}, found none: run "
-            "python -m electra_tf.run_pretraining first"
+            "FinetuningConfig.init_checkpoint must be a checkpoint with a "
+            f"discriminator. Received: {init_checkpoint}, with a generator only"
         )
-    return prefix
+    return checkpoint.encoder_only()
+
+
+def _make_tokenizer(
+    config: configs.FinetuningConfig, checkpoint: Checkpoint
+) -> tokenization.FullTokenizer:
+    """Of the given vocabulary, or of the one beside the checkpoint."""
+    data, found = config.data, checkpoint.vocabulary
+    if data.vocab_file:
+        return tokenization.FullTokenizer(
+            data.vocab_file, data.do_lower_case, data.strip_accents
+        )
+    if found is None:
+        raise configs.ConfigError(
+            "FinetuningDataConfig.vocab_file must be given, as there is no "
+            f"vocabulary beside {config.init_checkpoint}"
+        )
+    if found.do_lower_case not in (None, data.do_lower_case):
+        raise configs.ConfigError(
+            "FinetuningDataConfig.do_lower_case must be "
+            f"{found.do_lower_case}, as for {config.init_checkpoint}. "
+            f"Received: do_lower_case={data.do_lower_case}"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary.write(found, folder)
+        return tokenization.FullTokenizer(
+            os.path.join(folder, vocabulary.VOCAB_FILE),
+            data.do_lower_case,
+            data.strip_accents,
+        )
 
 
 def _check_sizes(config, encoder_config, tokenizer) -> None:
@@ -130,8 +157,16 @@ def _check_sizes(config, encoder_config, tokenizer) -> None:
         )
 
 
-def _write_model_files(config, encoder_config, task) -> None:
+def _write_model_files(config, encoder_config, task, tokenizer) -> None:
     """What exporting needs to know, beside config.json."""
+    vocabulary.write(
+        Vocabulary(
+            tuple(tokenizer.vocab),
+            tokenizer.do_lower_case,
+            tokenizer.strip_accents,
+        ),
+        config.run.model_dir,
+    )
     write_atomically(
         os.path.join(config.run.model_dir, "model.json"),
         json.dumps(
@@ -158,7 +193,7 @@ def _run_trial(
     config: configs.FinetuningConfig,
     trial: int,
     encoder_config: configs.EncoderConfig,
-    checkpoint: str,
+    checkpoint: Checkpoint,
     task: text_tasks.ClassificationTask,
     examples: dict[str, Sequence],
     features: dict[str, Features],
@@ -182,8 +217,11 @@ def _run_trial(
     with strategy.scope():
         model = build_model(encoder_config, task)
         if not config.from_scratch:
-            training.restore_variables(
-                model.electra.variables, checkpoint, "the encoder"
+            reading.assign_all(
+                checkpoint,
+                model.electra.variables,
+                config.init_checkpoint,
+                "the encoder",
             )
         optimizer = optimization.AdamWeightDecay(
             config.optimizer,

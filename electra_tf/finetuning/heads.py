@@ -12,7 +12,7 @@ import re
 import keras
 import tensorflow as tf
 
-from electra_tf import encoder, losses
+from electra_tf import encoder, kernels, losses
 from electra_tf.finetuning import qa_config
 
 # On the first token's vector, before the last layer; from the original.
@@ -69,20 +69,49 @@ def _weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> losses.Sums:
 
 
 class _PooledHead(Head):
-    """A dense layer on the first token's vector."""
+    """A dense layer on the first token's vector.
 
-    def __init__(self, task_name: str, hidden_size: int, num_outputs: int):
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_outputs: Width of the dense layer.
+      hidden_activation: "gelu" puts a layer of the encoder's width before it,
+        named "hidden", as Hugging Face's heads have one; None for none, as in
+        the original.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_outputs: int,
+        hidden_activation: str | None = None,
+    ):
         super().__init__(task_name, hidden_size)
+        if hidden_activation not in (None, "gelu"):
+            raise ValueError(
+                "Expected the hidden_activation 'gelu' or None. Received: "
+                f"{hidden_activation!r}."
+            )
+        self.hidden: keras.layers.Dense | None = None
+        if hidden_activation:
+            self.hidden = encoder.dense(hidden_size, None, "hidden")
+            self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=1)
         self.dense = encoder.dense(num_outputs, None, "dense")
         self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=0)
 
     def build(self, input_shape=None):
+        if self.hidden is not None:
+            self.hidden.build((None, self.hidden_size))
         self.dense.build((None, self.hidden_size))
 
     def project(self, encoder_outputs, dropout_seed=None) -> tf.Tensor:
         """The dense layer's output <float32>[B, outputs]."""
-        pooled = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
-        return tf.cast(self.dense(pooled), tf.float32)
+        x = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
+        if self.hidden is not None:
+            x = kernels.gelu(self.hidden(x))
+            x = self.hidden_dropout(x, dropout_seed)
+        return tf.cast(self.dense(x), tf.float32)
 
 
 class ClassificationHead(_PooledHead):
@@ -92,10 +121,17 @@ class ClassificationHead(_PooledHead):
       task_name: See `Head`.
       hidden_size: See `Head`.
       num_labels: Number of classes.
+      hidden_activation: See `_PooledHead`.
     """
 
-    def __init__(self, task_name: str, hidden_size: int, num_labels: int):
-        super().__init__(task_name, hidden_size, num_labels)
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_labels: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
         self.num_labels = num_labels
 
     def call(
@@ -142,10 +178,16 @@ class RegressionHead(_PooledHead):
     Args:
       task_name: See `Head`.
       hidden_size: See `Head`.
+      hidden_activation: See `_PooledHead`.
     """
 
-    def __init__(self, task_name: str, hidden_size: int):
-        super().__init__(task_name, hidden_size, 1)
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, 1, hidden_activation)
 
     def call(
         self,
@@ -395,7 +437,7 @@ class QuestionAnsweringHead(Head):
         from_start = tf.einsum("bkd,dh->bkh", start_vectors, kernel[:width])
         from_end = tf.einsum("bld,dh->blh", hidden, kernel[width:]) + bias
         both = from_start[:, :, tf.newaxis] + from_end[:, tf.newaxis]
-        return _logit(self.end, encoder.gelu(both))
+        return _logit(self.end, kernels.gelu(both))
 
     def _answerable_logit(self, hidden, start_logits) -> tf.Tensor:
         """The logit <float32>[B] of there being no answer."""
@@ -406,7 +448,7 @@ class QuestionAnsweringHead(Head):
             start_probs = tf.cast(tf.nn.softmax(start_logits), hidden.dtype)
             expected_start = tf.einsum("bl,bld->bd", start_probs, hidden)
             x = tf.concat([x, expected_start], axis=-1)
-            x = encoder.gelu(self.answerable_hidden(x))
+            x = kernels.gelu(self.answerable_hidden(x))
         return _logit(self.answerable, x)
 
     def _answers_and_loss(self, outputs, features):

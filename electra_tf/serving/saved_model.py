@@ -10,13 +10,15 @@ Shapes: B batch, L length, C labels.
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf import configs, run_record, tokenization, training
+from electra_tf import configs, tokenization
+from electra_tf.checkpoint_conversion import reading, task_heads, vocabulary
 from electra_tf.command_line import write_atomically
-from electra_tf.finetuning import finetune, text_tasks
+from electra_tf.finetuning import finetune
 from electra_tf.finetuning.model import FinetuningModel
 
 
@@ -81,68 +83,74 @@ class TextClassifier(tf.Module):
         }
 
 
-def load_classifier(model_dir: str) -> tuple[TextClassifier, dict]:
-    """Rebuilds what a fine-tuning run trained.
+def load_classifier(
+    model_dir: str, vocab_dir: str
+) -> tuple[TextClassifier, dict]:
+    """Rebuilds a model that was fine-tuned to classify texts.
 
     Args:
-      model_dir: Of the run; its trial that was best on dev is taken.
+      model_dir: Of a fine-tuning run, whose trial that was best on dev is
+        taken, or a fine-tuned checkpoint of any format.
+      vocab_dir: An empty folder for the vocabulary, which must be there until
+        the classifier is saved.
 
     Returns:
       The classifier, and what is known of it: task, labels, maximum length,
       scores.
 
     Raises:
-      ConfigError: If there is no finished fine-tuning run.
+      ValueError: If there is no such model, or no vocabulary with it.
     """
-    config = run_record.read_config(model_dir)
-    if config.get("class") != "FinetuningConfig":
+    checkpoint = reading.read_checkpoint(model_dir)
+    head, config = checkpoint.head, checkpoint.discriminator
+    if head is None or config is None or head.kind != "classification":
         raise configs.ConfigError(
-            "Expected the model directory of a fine-tuning run. Received: "
-            f"{model_dir}, of a {config.get('class')}"
+            "Expected a model that was fine-tuned to classify texts. Received: "
+            f"{model_dir}, with "
+            + (f"a head for {head.kind}" if head else "no fine-tuned head")
         )
-    results = _read_json(model_dir, finetune.RESULTS_FILE)
-    about = _read_json(model_dir, "model.json")
-    trial = results["best_on_dev"]
-    data = config["data"]
-    task = text_tasks.ClassificationTask(about["task_name"], about["labels"])
-    model = finetune.build_model(
-        configs.EncoderConfig(**about["encoder"]), task
-    )
-    trial_dir = os.path.join(model_dir, f"trial_{trial}")
-    training.restore_variables(
-        model.variables, finetune.find_checkpoint(trial_dir), "the model"
-    )
-    tokenizer = tokenization.FullTokenizer(
-        data["vocab_file"], data["do_lower_case"], data["strip_accents"]
-    )
+    found = checkpoint.vocabulary
+    if found is None or found.do_lower_case is None:
+        raise configs.ConfigError(
+            f"Expected {model_dir} to say its vocabulary and whether text is "
+            "lower-cased: convert it with tools/convert_checkpoint.py "
+            "--vocab-file --do-lower-case"
+        )
+    vocabulary.write(found, vocab_dir)
+    vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
+    model = FinetuningModel(config, [task_heads.make_head(head, config)])
+    reading.assign_all(checkpoint, model.variables, model_dir, "the model")
+    labels = list(head.labels or map(str, range(head.num_outputs or 0)))
+    strip_accents = vocabulary.strips_accents(found)
+    max_seq_length = checkpoint.max_seq_length or config.max_position_embeddings
     classifier = TextClassifier(
         model,
-        task.name,
-        tokenizer,
-        task.labels,
-        data["max_seq_length"],
-        data["vocab_file"],
+        head.task_name,
+        tokenization.FullTokenizer(
+            vocab_file, found.do_lower_case, strip_accents
+        ),
+        labels,
+        max_seq_length,
+        vocab_file,
     )
-    metadata = {
-        "task": task.name,
-        "labels": task.labels,
-        "max_seq_length": data["max_seq_length"],
-        "do_lower_case": data["do_lower_case"],
-        "strip_accents": data["strip_accents"],
-        "scores": results["trials"][trial - 1],
+    return classifier, {
+        "task": head.task_name,
+        "labels": labels,
+        "max_seq_length": max_seq_length,
+        "do_lower_case": found.do_lower_case,
+        "strip_accents": strip_accents,
+        "scores": _scores(model_dir),
     }
-    return classifier, metadata
 
 
-def _read_json(model_dir: str, name: str) -> dict:
-    path = os.path.join(model_dir, name)
+def _scores(model_dir: str) -> dict | None:
+    """Of a fine-tuning run's best trial; None for other checkpoints."""
+    path = os.path.join(model_dir, finetune.RESULTS_FILE)
     if not os.path.isfile(path):
-        raise configs.ConfigError(
-            f"Expected a finished fine-tuning run with {name} in {model_dir}: "
-            "run python -m electra_tf.run_finetuning first"
-        )
+        return None
     with open(path, encoding="utf-8") as f:
-        return json.load(f)
+        results = json.load(f)
+    return results["trials"][results["best_on_dev"] - 1]
 
 
 def export(model_dir: str, output_dir: str) -> str:
@@ -152,16 +160,21 @@ def export(model_dir: str, output_dir: str) -> str:
     then renamed.
 
     Args:
-      model_dir: Of a fine-tuning run.
+      model_dir: See `load_classifier`.
       output_dir: Holds the versions 1, 2, ...
 
     Returns:
       Path of the new version.
 
     Raises:
-      ConfigError: If there is no finished fine-tuning run.
+      ValueError: If there is no finished fine-tuning run.
     """
-    classifier, metadata = load_classifier(model_dir)
+    with tempfile.TemporaryDirectory() as vocab_dir:
+        classifier, metadata = load_classifier(model_dir, vocab_dir)
+        return _save(classifier, metadata, output_dir)
+
+
+def _save(classifier: TextClassifier, metadata: dict, output_dir: str) -> str:
     os.makedirs(output_dir, exist_ok=True)
     versions = [int(name) for name in os.listdir(output_dir) if name.isdigit()]
     path = os.path.join(output_dir, str(max(versions, default=0) + 1))

@@ -1,7 +1,6 @@
 """Tests of finetuning/finetune.py."""
 
 import dataclasses
-import json
 import os
 
 import numpy as np
@@ -253,7 +252,7 @@ def test_format_results():
 
 
 def refusal(config):
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(ValueError) as caught:
         run(config)
     assert not os.path.exists(config.run.model_dir)
     return str(caught.value)
@@ -283,34 +282,28 @@ def test_refuses_texts_longer_than_the_positions(pretrained, tmp_path):
 
 def test_refuses_a_model_that_was_not_trained(pretrained, tmp_path):
     folder = tmp_path / "empty"
-    folder.mkdir()
-    encoder = dataclasses.asdict(helpers.encoder_config())
-    (folder / "config.json").write_text(json.dumps({"encoder": encoder}))
+    helpers.write_pretrained(folder)
+    os.remove(folder / "checkpoint")
     config = make_config(
         pretrained, tmp_path / "model", init_checkpoint=str(folder)
     )
     assert refusal(config) == (
-        f"Expected a checkpoint at {folder}, found none: run python -m "
-        "electra_tf.run_pretraining first"
+        f"Expected a checkpoint in {folder}, found none: has the model been "
+        "trained?"
     )
 
 
-def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path):
-    prefix = str(pretrained / "model" / "ckpt-7")
-    config = make_config(pretrained, tmp_path / "model", init_checkpoint=prefix)
-    assert refusal(config).startswith(f"Expected a checkpoint at {prefix}, ")
+@pytest.mark.parametrize("name", ["model/ckpt-7", "nothing"])
+def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path, name):
+    path = str(pretrained / name)
+    config = make_config(pretrained, tmp_path / "model", init_checkpoint=path)
+    assert refusal(config).endswith(f"Received: {path}, does not exist")
 
 
-def test_refuses_a_directory_that_is_no_model(pretrained, tmp_path):
-    folder = tmp_path / "nothing"
-    config = make_config(
-        pretrained, tmp_path / "model", init_checkpoint=str(folder)
+def test_takes_a_checkpoint_by_its_prefix(pretrained):
+    by_name, by_folder = (
+        finetune.read_encoder(str(pretrained / path))
+        for path in ("model/ckpt-1", "model")
     )
-    assert "Expected a model directory with config.json" in refusal(config)
-
-
-def test_finds_a_checkpoint_by_its_prefix(pretrained):
-    prefix = finetune.find_checkpoint(str(pretrained / "model"))
-    assert prefix == str(pretrained / "model" / "ckpt-1")
-    assert finetune.find_checkpoint(prefix) == prefix
-    assert finetune.model_dir_of(prefix) == str(pretrained / "model")
+    assert by_name.discriminator == by_folder.discriminator
+    assert set(by_name.tensors) == set(by_folder.tensors)

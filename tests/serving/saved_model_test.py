@@ -219,7 +219,7 @@ def test_nothing_is_left_of_an_export_that_fails(
 
 
 def refusal(model_dir, output):
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(ValueError) as caught:
         saved_model.export(str(model_dir), str(output))
     assert not os.path.exists(output)
     return str(caught.value)
@@ -228,8 +228,8 @@ def refusal(model_dir, output):
 def test_refuses_a_pretrained_model(tmp_path):
     helpers.write_pretrained(tmp_path / "model")
     assert refusal(tmp_path / "model", tmp_path / "exported") == (
-        "Expected the model directory of a fine-tuning run. Received: "
-        f"{tmp_path / 'model'}, of a PretrainingConfig"
+        "Expected a model that was fine-tuned to classify texts. Received: "
+        f"{tmp_path / 'model'}, with no fine-tuned head"
     )
 
 
@@ -244,6 +244,6 @@ def test_refuses_an_unfinished_run(tmp_path, name):
 
 
 def test_refuses_a_directory_that_is_no_model(tmp_path):
-    assert "Expected a model directory with config.json" in refusal(
-        tmp_path / "model", tmp_path / "exported"
-    )
+    message = refusal(tmp_path / "model", tmp_path / "exported")
+    assert message.startswith("Expected a checkpoint: ")
+    assert message.endswith("does not exist")

@@ -1,0 +1,137 @@
+"""Pre-training that starts from a checkpoint of any format."""
+
+import tensorflow as tf
+
+from electra_tf import configs, electra, optimization, tokenization
+from electra_tf.checkpoint_conversion import reading, sizes
+from electra_tf.checkpoint_conversion.checkpoint import (
+    Checkpoint,
+    summarize,
+)
+
+
+def start_from_init_checkpoint(
+    config: configs.PretrainingConfig,
+    model: electra.PretrainingModel,
+    optimizer: optimization.AdamWeightDecay,
+    global_step: tf.Variable,
+) -> None:
+    """Loads `config.init_checkpoint`, and says what it loaded.
+
+    Does nothing without one, and where the run has a checkpoint of its own. To
+    be called in the strategy's scope.
+
+    Args:
+      config: Of the run.
+      model: Its variables are assigned.
+      optimizer: Its slots and step are assigned with `keep_global_step`.
+      global_step: Of the run.
+
+    Raises:
+      ValueError: If the checkpoint cannot be read or does not fit.
+    """
+    path = config.init_checkpoint
+    if not path or tf.train.latest_checkpoint(config.run.model_dir):
+        return
+    checkpoint = reading.read_checkpoint(path)
+    _refuse_other_sizes(config.model, checkpoint, path)
+    report = reading.assign(checkpoint, model.variables, path)
+    if not report.used:
+        raise configs.ConfigError(
+            "PretrainingConfig.init_checkpoint must have variables of the "
+            f"model. Received: {path}, with {summarize(report.unused)}"
+        )
+    lines = [f"started from {path}: {reading.TITLES[reading.recognise(path)]}"]
+    lines.append(f"  used     {len(report.used)}: {summarize(report.used)}")
+    for what, names in (("unused", report.unused), ("missing", report.missing)):
+        listed = f": {summarize(names)}" if names else ""
+        lines.append(f"  {what:8} {len(names)}{listed}")
+    if config.keep_global_step:
+        lines.append(_keep_step(config, checkpoint, optimizer, global_step))
+    else:
+        trained = checkpoint.global_step
+        lines.append(
+            "  step     0"
+            + (f" (the checkpoint's: {trained})" if trained else "")
+            + ", the learning rate warms up again"
+        )
+    note = _compare_vocabulary(config, checkpoint)
+    print("\n".join([*lines, *note]))
+
+
+def _keep_step(config, checkpoint, optimizer, global_step) -> str:
+    """Sets the step, and the optimizer's slots as far as there are any."""
+    step = checkpoint.global_step
+    if step is None:
+        raise configs.ConfigError(
+            "PretrainingConfig.keep_global_step needs a checkpoint that says "
+            f"its step. Received: {config.init_checkpoint}, which does not"
+        )
+    if step >= config.run.num_train_steps:
+        raise configs.ConfigError(
+            "RunConfig.num_train_steps must exceed the step of "
+            f"{config.init_checkpoint}, {step}, with keep_global_step. "
+            f"Received: num_train_steps={config.run.num_train_steps}"
+        )
+    global_step.assign(step)
+    optimizer.iterations.assign(step)
+    slots = optimizer.slots()
+    found = [name for name in slots if name in checkpoint.optimizer]
+    for name in found:
+        slots[name].assign(checkpoint.optimizer[name])
+    return f"  step     {step}, {len(found)} of {len(slots)} optimizer slots"
+
+
+def _refuse_other_sizes(
+    model: configs.ElectraConfig, checkpoint: Checkpoint, path: str
+) -> None:
+    """One line that names every size in which the two differ."""
+    ignore = [n for n in checkpoint.assumed if n == "num_attention_heads"]
+    found = []
+    if checkpoint.discriminator is not None:
+        found += [
+            f"EncoderConfig.{name}={ours} (there {theirs})"
+            for name, ours, theirs in sizes.differences(
+                model.encoder, checkpoint.discriminator, ignore
+            )
+        ]
+    if checkpoint.generator is not None and model.untied_generator:
+        shares = {
+            "hidden_size": "generator_hidden_size",
+            "num_hidden_layers": "generator_layers",
+        }
+        for name, ours, theirs in sizes.differences(
+            model.generator, checkpoint.generator, ignore
+        ):
+            text = f"the generator's {name}={ours} (there {theirs}"
+            whole = getattr(checkpoint.discriminator, name, None)
+            if name in shares and whole:
+                text += f": ElectraConfig.{shares[name]}={theirs / whole:.4g}"
+            found.append(f"{text})")
+        own = "generator/embeddings/word_embeddings" in checkpoint.tensors
+        if own and not model.untied_generator_embeddings:
+            found.append(
+                "ElectraConfig.untied_generator_embeddings=False (there True)"
+            )
+    if found:
+        raise configs.ConfigError(
+            f"The model must have the sizes of init_checkpoint {path}. "
+            f"Received: {', '.join(found)}"
+        )
+
+
+def _compare_vocabulary(config, checkpoint) -> list[str]:
+    """A remark where a token has another id there."""
+    if checkpoint.vocabulary is None:
+        return []
+    tokens = tokenization.load_vocab(config.data.vocab_file)
+    pairs = zip(tokens, checkpoint.vocabulary.tokens, strict=False)
+    other = [i for i, (ours, theirs) in enumerate(pairs) if ours != theirs]
+    if not other:
+        return []
+    first = other[0]
+    return [
+        f"  note     {len(other)} tokens of {config.data.vocab_file} are "
+        f"others there, such as {tokens[first]!r} for "
+        f"{checkpoint.vocabulary.tokens[first]!r} with the id {first}"
+    ]

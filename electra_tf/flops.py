@@ -1,0 +1,271 @@
+"""Floating-point operations of a model: the paper's count, and a machine's.
+
+Two counts of one model, for two questions. `Transformer` counts as the released
+code of arXiv:2003.10555 counts for its tables: every operation on a number, a
+training step for twice its forward pass, words looked up by one-hot matrix
+products. `of_training_example` counts what keeps a machine busy, as the share
+of its matrix product rate (MFU) is usually stated: matrix products alone, three
+times the forward pass, nothing for look-ups.
+
+Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
+"""
+
+import dataclasses
+
+from electra_tf import configs
+
+# Operations for one number.
+DROPOUT = 4  # Draw, compare, mask, scale.
+LAYER_NORM = 5  # Mean, square and sum for the variance, scale, shift.
+GELU = 8
+SOFTMAX = 5  # Maximum, subtract, exponential, sum, divide.
+TARGET_LOG_PROBABILITY = 2
+
+# Training steps cost as much as this many forward passes.
+FORWARD_PASSES_OF_A_STEP = 2
+
+# Share of the tokens that the output softmax of a masked language model
+# scores: 80 of 512 or 20 of 128.
+MASKED_FRACTION = 0.15625
+
+
+@dataclasses.dataclass(frozen=True)
+class Transformer:
+    """Sizes of one transformer, and the operations of its parts.
+
+    Every method counts one forward pass over one example.
+
+    Attributes:
+      hidden_size: Width of the layers.
+      num_hidden_layers: Transformer layers.
+      max_seq_length: Tokens of the example.
+      vocab_size: Entries in the vocabulary.
+      embedding_size: Width of the embedding tables; None for `hidden_size`.
+      intermediate_size: Width of the feed-forward layer; None for 4 times
+        `hidden_size`.
+      num_attention_heads: None for heads of 64 dimensions.
+      head_size: None for `hidden_size` divided by the heads.
+      output_fraction: Share of the tokens that the output softmax scores.
+      sparse_embed_lookup: Look words up instead of multiplying by one-hot
+        vectors, which costs nothing.
+      is_decoder: Every layer attends twice: to itself and to an encoder.
+      corrected: Count the two terms in full that the original counts in part.
+    """
+
+    hidden_size: int
+    num_hidden_layers: int
+    max_seq_length: int = 512
+    vocab_size: int = 30522
+    embedding_size: int | None = None
+    intermediate_size: int | None = None
+    num_attention_heads: int | None = None
+    head_size: int | None = None
+    output_fraction: float = MASKED_FRACTION
+    sparse_embed_lookup: bool = False
+    is_decoder: bool = False
+    corrected: bool = False
+
+    @property
+    def embedding_width(self) -> int:
+        return self.embedding_size or self.hidden_size
+
+    @property
+    def feed_forward_width(self) -> int:
+        return self.intermediate_size or 4 * self.hidden_size
+
+    @property
+    def heads(self) -> int:
+        return self.num_attention_heads or max(self.hidden_size // 64, 1)
+
+    @property
+    def attention_width(self) -> int:
+        """All heads together."""
+        if self.head_size is None:
+            return self.hidden_size
+        return self.heads * self.head_size
+
+    def attention_flops(self) -> int:
+        """One attention: projections, scores, averages, output."""
+        hidden, wide = self.hidden_size, self.attention_width
+        averaged = wide if self.corrected else hidden
+        normalized = hidden if self.corrected else 1
+        projections = 3 * _dense(hidden, wide)
+        scores = 2 * wide * self.max_seq_length
+        # Scaling, softmax and dropout of a row of scores, for every head.
+        probabilities = (1 + SOFTMAX + DROPOUT) * self.max_seq_length
+        averages = 2 * averaged * self.max_seq_length
+        output = _dense(averaged, hidden) + _residual(hidden, normalized)
+        return self.max_seq_length * (
+            projections
+            + scores
+            + probabilities * self.heads
+            + averages
+            + output
+        )
+
+    def feed_forward_flops(self) -> int:
+        """One feed-forward block."""
+        hidden, wide = self.hidden_size, self.feed_forward_width
+        up = _dense(hidden, wide) + GELU * wide
+        down = _dense(wide, hidden) + _residual(hidden, hidden)
+        return self.max_seq_length * (up + down)
+
+    def block_flops(self) -> int:
+        """One transformer layer."""
+        attentions = 2 if self.is_decoder else 1
+        return attentions * self.attention_flops() + self.feed_forward_flops()
+
+    def embedding_flops_input(self) -> int:
+        """Look-ups, their sum and its normalisation, projection."""
+        width = self.embedding_width
+        words = 0 if self.sparse_embed_lookup else 2 * width * self.vocab_size
+        segments = 2 * width * 2
+        positions = 2 * width * self.max_seq_length
+        sums = 2 * width
+        flops = words + segments + positions + sums
+        flops += (LAYER_NORM + DROPOUT) * width
+        if width != self.hidden_size:
+            flops += _dense(width, self.hidden_size)
+        return self.max_seq_length * flops
+
+    def embedding_flops_output(self) -> float:
+        """The masked language model's head on its share of the tokens."""
+        width = self.embedding_width
+        transform = _dense(self.hidden_size, width)
+        transform += (GELU + LAYER_NORM) * width
+        logits = 2 * width * self.vocab_size
+        softmax = (SOFTMAX + TARGET_LOG_PROBABILITY) * self.vocab_size
+        # Multiplied in this order: the result is exact for whole shares.
+        scored_tokens = self.output_fraction * self.max_seq_length
+        return scored_tokens * (transform + logits + softmax)
+
+    def binary_classification_flops(self) -> int:
+        """The discriminator's head on every token."""
+        hidden = self.hidden_size
+        transform = _dense(hidden, hidden) + GELU * hidden
+        return self.max_seq_length * (transform + 2 * hidden)
+
+    def encoder_flops(self) -> int:
+        """Embeddings and all layers, without a head."""
+        blocks = self.num_hidden_layers * self.block_flops()
+        return blocks + self.embedding_flops_input()
+
+    def infer_flops(self) -> int:
+        """A pass with a classification head, for one example."""
+        return self.encoder_flops() + self.binary_classification_flops()
+
+    def train_flops(
+        self, batch_size: int, train_steps: float, discriminator: bool = False
+    ) -> float:
+        """Pre-training as a masked language model, or as a discriminator.
+
+        Args:
+          batch_size: Examples in one step.
+          train_steps: Steps.
+          discriminator: Whether every token gets a binary verdict instead of
+            some tokens a softmax.
+
+        Returns:
+          Operations of the whole training.
+        """
+        head = (
+            self.binary_classification_flops()
+            if discriminator
+            else self.embedding_flops_output()
+        )
+        step = FORWARD_PASSES_OF_A_STEP * batch_size
+        return step * train_steps * (self.encoder_flops() + head)
+
+
+def _dense(inputs: int, outputs: int) -> int:
+    """One vector through a dense layer with its bias."""
+    return 2 * inputs * outputs + outputs
+
+
+def _residual(width: int, normalized: int) -> int:
+    """Dropout, residual connection, LayerNorm of `normalized` numbers."""
+    return DROPOUT * width + width + LAYER_NORM * normalized
+
+
+def electra_train_flops(
+    discriminator: Transformer,
+    generator_hidden_size: int,
+    generator_layers: int,
+    batch_size: int,
+    train_steps: float,
+    tied_embeddings: bool = True,
+) -> float:
+    """Pre-training of a discriminator together with its generator.
+
+    Args:
+      discriminator: Sizes of the discriminator.
+      generator_hidden_size: Width of the generator's layers.
+      generator_layers: Transformer layers of the generator.
+      batch_size: Examples in one step.
+      train_steps: Steps.
+      tied_embeddings: Whether the generator shares the embedding tables;
+        otherwise its own are as wide as its layers.
+
+    Returns:
+      Operations of the whole training.
+    """
+    generator = dataclasses.replace(
+        discriminator,
+        hidden_size=generator_hidden_size,
+        num_hidden_layers=generator_layers,
+        embedding_size=(
+            discriminator.embedding_width if tied_embeddings else None
+        ),
+        intermediate_size=None,
+        num_attention_heads=None,
+    )
+    return generator.train_flops(
+        batch_size, train_steps
+    ) + discriminator.train_flops(batch_size, train_steps, discriminator=True)
+
+
+def of_training_example(config: configs.ElectraConfig) -> int:
+    """Matrix products of one example in one training step.
+
+    The backward pass has two matrix products of the same size for each of the
+    forward pass. Padded positions are counted, since they are computed.
+
+    Args:
+      config: Sizes and objective.
+
+    Returns:
+      Operations, one for each multiplication and each addition.
+    """
+    return 3 * of_forward_pass(config)
+
+
+def of_forward_pass(config: configs.ElectraConfig) -> int:
+    """Matrix products of one example, forward through both networks."""
+    total = 0
+    if config.has_discriminator:
+        total += _encoder(config.encoder, config.max_seq_length)
+        hidden = config.encoder.hidden_size
+        total += config.max_seq_length * 2 * hidden * (hidden + 1)
+    if config.uniform_generator:
+        return total
+    if config.two_tower_generator:
+        generator, towers = config.generator, 2
+        scored = config.max_seq_length
+    else:
+        is_separate = config.has_discriminator and config.untied_generator
+        generator = config.generator if is_separate else config.encoder
+        towers, scored = 1, config.max_predictions_per_seq
+    total += towers * _encoder(generator, config.max_seq_length)
+    width = generator.embedding_size or generator.hidden_size
+    head = 2 * towers * generator.hidden_size * width
+    return total + scored * (head + 2 * width * generator.vocab_size)
+
+
+def _encoder(config: configs.EncoderConfig, length: int) -> int:
+    """Matrix products of one encoder without a head."""
+    hidden, wide = config.hidden_size, config.intermediate_size
+    attention = 4 * 2 * hidden * hidden + 2 * 2 * hidden * length
+    per_token = config.num_hidden_layers * (attention + 2 * 2 * hidden * wide)
+    if config.embedding_size != hidden:
+        per_token += 2 * (config.embedding_size or hidden) * hidden
+    return length * per_token

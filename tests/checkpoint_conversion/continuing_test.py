@@ -1,0 +1,288 @@
+"""Tests of runs that start from a checkpoint of another format."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import (
+    configs,
+    electra,
+    optimization,
+    pretraining,
+    run_record,
+)
+from electra_tf.checkpoint_conversion import (
+    continuing,
+    electra_tf_format,
+    huggingface,
+    original,
+    reading,
+)
+from electra_tf.finetuning import finetune
+from electra_tf.serving import saved_model
+from tests import helpers
+from tests.checkpoint_conversion import models
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, a vocabulary, and one checkpoint in three formats."""
+    folder = tmp_path_factory.mktemp("continuing")
+    helpers.write_tfrecords(
+        folder / "train.tfrecord", [helpers.row(n) for n in range(30)]
+    )
+    helpers.write_vocab(folder)
+    checkpoint = models.pretrained(slots=True)
+    original.write(checkpoint, str(folder / "original"))
+    electra_tf_format.write(checkpoint, str(folder / "electra_tf"))
+    huggingface.write(checkpoint, str(folder / "huggingface"))
+    return folder
+
+
+def make_config(folder, model_dir, init="original", run=None, **changes):
+    config = configs.PretrainingConfig(
+        model=helpers.electra_config(),
+        data=configs.PretrainingDataConfig(
+            str(folder / "*.tfrecord"),
+            str(folder / "vocab.txt"),
+            train_batch_size=4,
+        ),
+        optimizer=configs.OptimizerConfig(1e-3, num_warmup_steps=4),
+        run=helpers.run_config(
+            model_dir, **({"num_train_steps": 1} | (run or {}))
+        ),
+        init_checkpoint=str(folder / init),
+    )
+    return dataclasses.replace(config, **changes)
+
+
+def start(config):
+    """What a run starts with: its model, optimizer and step."""
+    keras.utils.set_random_seed(1)
+    model = electra.PretrainingModel(
+        config.model, pretraining.read_special_ids(config)
+    )
+    optimizer = optimization.AdamWeightDecay(
+        config.optimizer, config.run.num_train_steps
+    )
+    optimizer.build(model.trainable_variables)
+    step = tf.Variable(0, dtype=tf.int64)
+    continuing.start_from_init_checkpoint(config, model, optimizer, step)
+    return model, optimizer, step
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
+def test_every_format_is_taken(folder, tmp_path, init, capsys):
+    model, optimizer, step = start(make_config(folder, tmp_path, init))
+    tensors = models.pretrained().tensors
+    for variable in model.variables:
+        np.testing.assert_array_equal(variable.numpy(), tensors[variable.path])
+    assert (int(step), int(optimizer.iterations)) == (0, 0)
+    assert not any(np.any(slot) for slot in optimizer.slots().values())
+    out = capsys.readouterr().out
+    assert f"started from {folder / init}: " in out
+    assert "used     82: discriminator_predictions (4), electra (39), " in out
+    assert "missing  0" in out
+    trained = "" if init == "huggingface" else " (the checkpoint's: 7)"
+    assert f"step     0{trained}, the learning rate warms up again" in out
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf"])
+def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
+    config = make_config(
+        folder,
+        tmp_path,
+        init,
+        keep_global_step=True,
+        run={"num_train_steps": 8},
+    )
+    _, optimizer, step = start(config)
+    assert (int(step), int(optimizer.iterations)) == (7, 7)
+    assert float(optimizer.learning_rate) == pytest.approx(1e-3 / 8)
+    expected = models.pretrained(slots=True).optimizer
+    for name, slot in optimizer.slots().items():
+        np.testing.assert_array_equal(slot.numpy(), expected[name])
+    assert "step     7, 164 of 164 optimizer slots" in capsys.readouterr().out
+
+
+def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
+    path = "huggingface/discriminator"
+    model, *_ = start(make_config(folder, tmp_path, path))
+    before, *_ = start(make_config(folder, tmp_path, init_checkpoint=""))
+    tensors = models.pretrained().tensors
+    for ours, random in zip(model.variables, before.variables, strict=True):
+        expected = random.numpy()
+        if ours.path.startswith(("electra/", "discriminator_")):
+            expected = tensors[ours.path]
+        np.testing.assert_array_equal(ours.numpy(), expected)
+    out = capsys.readouterr().out
+    assert "used     43: discriminator_predictions (4), electra (39)" in out
+    assert "missing  39: generator (34), generator_predictions (5)" in out
+
+
+def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
+    def train(num_train_steps):
+        config = make_config(
+            folder, tmp_path / "model", run={"num_train_steps": num_train_steps}
+        )
+        run_record.refuse_other_run(config)
+        pretraining.pretrain(config, lambda: run_record.write(config, "", []))
+        return reading.read_checkpoint(config.run.model_dir)
+
+    # The first update under warm-up has rate 0, so the weights are as read.
+    models.assert_same_tensors(
+        models.pretrained(),
+        dataclasses.replace(train(1), optimizer={}),
+    )
+    assert "started from" in capsys.readouterr().out
+    # The same run, killed and started again, for one more step.
+    config = helpers.read_json(tmp_path / "model" / "config.json")
+    config["run"]["num_train_steps"] = 2
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    assert train(2).global_step == 2
+    assert "started from" not in capsys.readouterr().out
+
+
+def refusal(config):
+    with pytest.raises(ValueError) as caught:
+        start(config)
+    return str(caught.value)
+
+
+def test_names_every_size_that_differs(folder, tmp_path):
+    encoder = helpers.encoder_config(num_hidden_layers=3, intermediate_size=32)
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        model=helpers.electra_config(
+            encoder, generator_hidden_size=1.0, generator_layers=2 / 3
+        ),
+    )
+    assert refusal(config) == (
+        "The model must have the sizes of init_checkpoint "
+        f"{folder / 'original'}. Received: EncoderConfig.num_hidden_layers=3 "
+        "(there 2), EncoderConfig.intermediate_size=32 (there 16), the "
+        "generator's hidden_size=8 (there 4: "
+        "ElectraConfig.generator_hidden_size=0.5), the generator's "
+        "intermediate_size=32 (there 16)"
+    )
+
+
+def test_refuses_untied_embeddings(folder, tmp_path):
+    untied = models.pretrained(untied=True)
+    original.write(untied, str(tmp_path / "untied"))
+    config = make_config(folder, tmp_path / "model", tmp_path / "untied")
+    assert (
+        "ElectraConfig.untied_generator_embeddings=False (there True)"
+        in refusal(config)
+    )
+
+
+def test_refuses_to_keep_a_step_that_is_not_there(folder, tmp_path):
+    config = make_config(
+        folder, tmp_path / "model", "huggingface", keep_global_step=True
+    )
+    assert refusal(config).startswith(
+        "PretrainingConfig.keep_global_step needs a checkpoint that says its "
+    )
+    config = make_config(folder, tmp_path / "model", keep_global_step=True)
+    assert refusal(config) == (
+        "RunConfig.num_train_steps must exceed the step of "
+        f"{folder / 'original'}, 7, with keep_global_step. Received: "
+        "num_train_steps=1"
+    )
+
+
+def test_another_vocabulary_of_the_same_size_is_noted(folder, tmp_path, capsys):
+    tokens = [*helpers.VOCAB[:-1], "other"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    config = make_config(folder, tmp_path / "model")
+    data = dataclasses.replace(
+        config.data, vocab_file=str(tmp_path / "vocab.txt")
+    )
+    start(dataclasses.replace(config, data=data))
+    assert (
+        "are others there, such as 'other' for 'wo' with the id 19"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
+def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
+    rows = [("wa wb", "yes"), ("wc wd we", "no")] * 2
+    for split in ("train", "dev"):
+        helpers.write_tsv(tmp_path / f"{split}.tsv", rows)
+    config = configs.FinetuningConfig(
+        init_checkpoint=str(folder / init),
+        data=configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=str(tmp_path / "train.tsv"),
+            dev_file=str(tmp_path / "dev.tsv"),
+            max_seq_length=8,
+            train_batch_size=4,
+            num_train_epochs=1.0,
+        ),
+        optimizer=configs.OptimizerConfig(1e-2, num_warmup_steps=9),
+        run=helpers.run_config(tmp_path / "model"),
+    )
+    finetune.finetune(config, lambda: run_record.write(config, "", []))
+    read = reading.read_checkpoint(tmp_path / "model")
+    name = "electra/embeddings/word_embeddings"
+    np.testing.assert_array_equal(
+        read.tensors[name], models.pretrained().tensors[name]
+    )
+    assert read.vocabulary.tokens == tuple(helpers.VOCAB)
+    # What was fine-tuned here travels, and is exported from there too.
+    huggingface.write(read, str(tmp_path / "hf"))
+    path = saved_model.export(str(tmp_path / "hf"), str(tmp_path / "served"))
+    metadata = helpers.read_json(f"{path}/assets.extra/metadata.json")
+    assert metadata["labels"] == ["no", "yes"]
+    assert metadata["max_seq_length"] == helpers.LENGTH
+
+
+def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
+    helpers.write_tsv(tmp_path / "train.tsv", [("wa", "yes"), ("wb", "no")])
+    config = configs.FinetuningConfig(
+        init_checkpoint=str(tmp_path / "init"),
+        data=configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=str(tmp_path / "train.tsv"),
+            dev_file=str(tmp_path / "train.tsv"),
+        ),
+        optimizer=configs.OptimizerConfig(1e-2),
+        run=helpers.run_config(tmp_path / "model"),
+    )
+    for vocabulary, message in (
+        (None, "vocab_file must be given, as there is no vocabulary beside"),
+        (
+            dataclasses.replace(models.VOCABULARY, do_lower_case=False),
+            "FinetuningDataConfig.do_lower_case must be False, as for ",
+        ),
+    ):
+        original.write(
+            models.pretrained(vocabulary=vocabulary), str(tmp_path / "init")
+        )
+        with pytest.raises(configs.ConfigError, match=message):
+            finetune.finetune(config, lambda: pytest.fail("it trains"))
+
+
+def test_finetuning_refuses_a_generator(folder):
+    with pytest.raises(configs.ConfigError, match="with a generator only"):
+        finetune.read_encoder(str(folder / "huggingface" / "generator"))
+
+
+def test_export_refuses_what_cannot_classify(folder, tmp_path):
+    original.write(models.finetuned("tagging", 5), str(tmp_path / "tagging"))
+    with pytest.raises(configs.ConfigError, match="with a head for tagging"):
+        saved_model.export(str(tmp_path / "tagging"), str(tmp_path / "out"))
+    original.write(
+        models.finetuned(vocabulary=None), str(tmp_path / "no_vocabulary")
+    )
+    with pytest.raises(configs.ConfigError, match="to say its vocabulary"):
+        saved_model.export(
+            str(tmp_path / "no_vocabulary"), str(tmp_path / "out")
+        )

@@ -1,0 +1,134 @@
+"""Tests of electra_tf/checkpoint_conversion/electra_tf_format.py."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import training
+from electra_tf.checkpoint_conversion import (
+    electra_tf_format,
+    original,
+    reading,
+)
+from electra_tf.checkpoint_conversion.checkpoint import CheckpointError
+from tests import helpers
+from tests.checkpoint_conversion import models
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        models.pretrained(slots=True, max_seq_length=12),
+        models.pretrained(untied=True),
+        models.finetuned(),
+        models.finetuned("tagging", 5),
+        models.finetuned("question_answering"),
+        models.finetuned(assumed=("num_attention_heads",)),
+    ],
+    ids=lambda c: c.head.kind if c.head else "pretrained",
+)
+def test_what_is_written_is_read_bit_by_bit(tmp_path, checkpoint):
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    assert reading.recognise(tmp_path) == "electra_tf"
+    assert not original.recognise(str(tmp_path))
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    for field in dataclasses.fields(checkpoint):
+        if field.name not in ("tensors", "optimizer"):
+            ours = getattr(checkpoint, field.name)
+            assert getattr(read, field.name) == ours, field.name
+
+
+def test_training_restores_it(tmp_path):
+    checkpoint = models.pretrained()
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    model = helpers.write_pretrained(tmp_path / "other")
+    training.restore_variables(
+        model.variables, str(tmp_path / "model.ckpt-0"), "the model"
+    )
+    for variable in model.variables:
+        np.testing.assert_array_equal(
+            variable.numpy(), checkpoint.tensors[variable.path]
+        )
+
+
+def test_reads_what_pretraining_leaves(tmp_path):
+    model = helpers.write_pretrained(tmp_path / "model")
+    for path in ("model", "model/ckpt-1", "model/ckpt-1.index"):
+        read = reading.read_checkpoint(tmp_path / path)
+        assert read.discriminator == model.config.encoder
+        assert read.generator == model.config.generator
+        assert sorted(read.tensors) == sorted(v.path for v in model.variables)
+        for variable in model.variables:
+            np.testing.assert_array_equal(
+                variable.numpy(), read.tensors[variable.path]
+            )
+    assert read.max_seq_length == helpers.LENGTH
+
+
+@pytest.mark.parametrize("part", ["best", "trial_2", "trial_2/best"])
+def test_reads_the_parts_of_a_run(tmp_path, part):
+    model = helpers.write_pretrained(tmp_path)
+    folder = tmp_path / part
+    tf.train.CheckpointManager(
+        training.checkpointed_variables(model), str(folder), 1
+    ).save()
+    for path in (tmp_path / "ckpt-1.index", tmp_path / "checkpoint"):
+        path.unlink()
+    for path in (folder, folder / "ckpt-1"):
+        assert reading.recognise(path) == "electra_tf"
+        read = reading.read_checkpoint(path)
+        assert read.discriminator == model.config.encoder
+    other = tmp_path / "other"
+    folder.rename(other)
+    assert not electra_tf_format.recognise(str(other))
+
+
+def test_a_path_with_a_dot_comes_back(tmp_path):
+    checkpoint = models.finetuned()
+    tensors = {
+        name.replace("letters", "a.b"): tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    checkpoint = dataclasses.replace(
+        checkpoint,
+        tensors=tensors,
+        head=dataclasses.replace(checkpoint.head, task_name="a.b"),
+    )
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    models.assert_same_tensors(
+        checkpoint, electra_tf_format.read(str(tmp_path))
+    )
+
+
+def test_refuses_a_directory_without_a_checkpoint(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    os.remove(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match="has the model been trained?"):
+        electra_tf_format.read(str(tmp_path))
+    with pytest.raises(CheckpointError, match="Expected a model directory"):
+        electra_tf_format.read(str(tmp_path / "nothing"))
+
+
+def test_refuses_a_checkpoint_of_other_objects(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / "ckpt-1"))
+    with pytest.raises(
+        CheckpointError, match="Expected a checkpoint of electra_tf at"
+    ):
+        electra_tf_format.read(str(tmp_path))
+
+
+def test_refuses_the_config_of_another_version(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    record = helpers.read_json(tmp_path / "config.json")
+    record["model"]["encoder"]["width"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(
+        CheckpointError, match="Expected the config.json of this version in "
+    ):
+        electra_tf_format.read(str(tmp_path))

@@ -1,0 +1,182 @@
+"""Two processes on loopback: killed, stopped, and compared with one."""
+
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import helpers
+from tests.end_to_end import resume_test
+from tools import launch_local_cluster
+
+NUM_KILLS = resume_test.NUM_KILLS
+NUM_TRAIN_STEPS = 20 * NUM_KILLS
+FLAGS = (
+    "-m",
+    "electra_tf.run_pretraining",
+    "--gin_file=run.gin",
+)
+ON_TWO = "RunConfig.distribution_strategy = 'multi_worker_mirrored'"
+GIN = (
+    resume_test.GIN
+    + f"""
+EncoderConfig.hidden_dropout_prob = 0.0
+EncoderConfig.attention_probs_dropout_prob = 0.0
+PretrainingDataConfig.train_batch_size = 32
+PretrainingDataConfig.eval_batch_size = 8
+RunConfig.num_train_steps = {NUM_TRAIN_STEPS}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    for name, numbers in (("train", range(50)), ("heldout", range(50, 66))):
+        helpers.write_tfrecords(
+            folder / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    helpers.write_vocab(folder)
+    (folder / "run.gin").write_text(GIN)
+    return folder
+
+
+def start_workers(folder, model_dir):
+    """Two processes, as the launcher starts them."""
+    ports = launch_local_cluster.free_ports(2)
+    return [
+        helpers.start(
+            *FLAGS,
+            f"--model_dir={model_dir}",
+            f"--gin_param={ON_TWO}",
+            cwd=folder,
+            env=helpers.environment(
+                TF_CONFIG=launch_local_cluster.tf_config(ports, index)
+            ),
+        )
+        for index in range(2)
+    ]
+
+
+def finish(processes):
+    """Exit codes, outputs and errors."""
+    ends = [process.communicate(timeout=300) for process in processes]
+    return [
+        (process.returncode, *end)
+        for process, end in zip(processes, ends, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """Undisturbed runs in one and two processes, and one that is not left
+    alone: killed and begun again, told to stop, and finished."""
+    one = helpers.start(*FLAGS, "--model_dir=one", cwd=folder)
+    undisturbed = helpers.start(
+        helpers.ROOT / "tools" / "launch_local_cluster.py",
+        "--num_workers=2",
+        "--",
+        *helpers.command(*FLAGS),
+        f"--gin_param={ON_TWO}",
+        f"--model_dir={folder}/undisturbed",
+        cwd=folder,
+    )
+    moments = random.Random(NUM_KILLS)
+    disturbed = start_workers(folder, "disturbed")
+    for _ in range(NUM_KILLS):
+        resume_test.wait_for_a_moment(
+            folder / "disturbed", disturbed[0], moments
+        )
+        for process in moments.sample(disturbed, 2):
+            process.kill()
+            time.sleep(moments.uniform(0, 0.1))
+        finish(disturbed)
+        disturbed = start_workers(folder, "disturbed")
+    resume_test.wait_for_a_moment(folder / "disturbed", disturbed[0], moments)
+    # The launcher passes it on to all; one is enough.
+    disturbed[1].send_signal(signal.SIGTERM)
+    stopped = finish(disturbed)
+    return {
+        "stopped": stopped,
+        "again": finish(start_workers(folder, "disturbed")),
+        "one": finish([one])[0],
+        "undisturbed": finish([undisturbed])[0],
+    }
+
+
+def weights(model_dir):
+    reader = tf.train.load_checkpoint(
+        tf.train.latest_checkpoint(str(model_dir))
+    )
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_dtype_map()
+        if name.startswith(("model/", "optimizer/"))
+    }
+
+
+def test_two_processes_learn_what_one_does(folder, runs):
+    assert runs["one"][0] == 0, runs["one"][2]
+    assert runs["undisturbed"][0] == 0, runs["undisturbed"][2]
+    one, two = (
+        resume_test.log_of(folder / name) for name in ("one", "undisturbed")
+    )
+    assert len(one) > NUM_TRAIN_STEPS
+    for a, b in zip(one, two, strict=True):
+        assert (a["step"], a["split"]) == (b["step"], b["split"])
+        for name in a:
+            if name.endswith("loss"):
+                assert b[name] == pytest.approx(a[name], rel=1e-5), name
+    expected, found = (
+        weights(folder / name) for name in ("one", "undisturbed")
+    )
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        scale = max(1.0, np.abs(value).max())
+        np.testing.assert_allclose(
+            found[name], value, rtol=0, atol=1e-5 * scale, err_msg=name
+        )
+
+
+def test_two_killed_processes_end_as_undisturbed_ones(folder, runs):
+    """Bit for bit, on the last checkpoint of both."""
+    for code, _, stderr in runs["again"]:
+        assert code == 0, stderr
+    resume_test.assert_same_run(
+        folder / "disturbed", folder / "undisturbed", NUM_TRAIN_STEPS
+    )
+
+
+def test_a_signal_to_one_process_stops_both_at_one_step(runs):
+    chief, other = runs["stopped"]
+    assert chief[0] == other[0] == 75
+    *_, line = chief[2].splitlines()
+    assert line.startswith("Another worker stopped at step ")
+    assert other[2].splitlines()[-1] == line.replace(
+        "Another worker stopped", "SIGTERM"
+    )
+
+
+def test_the_chief_alone_speaks_and_writes(folder, runs):
+    _, stdout, stderr = runs["undisturbed"]
+    lines = stdout.splitlines()
+    assert "[0] pre-trained model: " + str(folder / "undisturbed") in lines
+    assert [x for x in lines if x.startswith("[1] ")] == []
+    assert "[0] pre-training step " in stderr
+    assert "[1] pre-training step " not in stderr
+    assert len(list((folder / "undisturbed" / "train").iterdir())) == 1
+
+
+def test_needs_to_know_the_cluster(folder):
+    result = helpers.execute(
+        *FLAGS, "--model_dir=nowhere", f"--gin_param={ON_TWO}", cwd=folder
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
+        "run_pretraining: error: RunConfig.cluster_resolver='tf_config' needs "
+        "the environment variable TF_CONFIG: see docs/scaling.md, or try it on "
+        "this machine with tools/launch_local_cluster.py"
+    )

@@ -1,0 +1,324 @@
+"""Against transformers itself: `make test-interop` runs these.
+
+They need torch and transformers, which the ordinary tests do without; their
+names keep them out of `make test`.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from electra_tf import tokenization
+from electra_tf.checkpoint_conversion import (
+    electra_tf_format,
+    huggingface,
+    original,
+    reading,
+    verify,
+)
+from electra_tf.checkpoint_conversion.checkpoint import (
+    CheckpointError,
+    Vocabulary,
+)
+from tests import helpers
+from tests.checkpoint_conversion import models
+from tools import convert_checkpoint
+
+CLASSES = [
+    ("ElectraModel", {}),
+    ("ElectraForPreTraining", {}),
+    ("ElectraForMaskedLM", {}),
+    ("ElectraForSequenceClassification", {"num_labels": 3}),
+    ("ElectraForSequenceClassification", {"num_labels": 1}),
+    ("ElectraForTokenClassification", {"num_labels": 5}),
+    ("ElectraForQuestionAnswering", {}),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+
+def make_model(name, has_projection, seed=0, **settings):
+    """A small model of transformers with large random weights."""
+    torch.manual_seed(seed)
+    config = transformers.ElectraConfig(
+        vocab_size=50,
+        embedding_size=24 if has_projection else 32,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=40,
+        type_vocab_size=2,
+        hidden_dropout_prob=0.2,
+        attention_probs_dropout_prob=0.3,
+        initializer_range=0.05,
+        **settings,
+    )
+    model = getattr(transformers, name)(config)
+    for parameter_name, parameter in model.named_parameters():
+        mean = 1.0 if parameter_name.endswith("LayerNorm.weight") else 0.0
+        torch.nn.init.normal_(parameter, mean, 0.3)
+    return model
+
+
+def assert_parity(checkpoint, path) -> set[str]:
+    """Compares ours with transformers; returns the outputs compared."""
+    config = checkpoint.discriminator or checkpoint.generator
+    inputs = verify.random_inputs(config)
+    found = verify.compare(
+        verify.forward(checkpoint, inputs),
+        huggingface.forward(str(path), inputs),
+        inputs["input_mask"],
+    )
+    for difference in found:
+        share = difference.largest / difference.magnitude
+        print(f"{path.name}: {difference.output} {share:.1e}")
+        assert difference.fits, difference
+    return {difference.output for difference in found}
+
+
+@pytest.mark.parametrize("has_projection", [True, False])
+@pytest.mark.parametrize(("name", "settings"), CLASSES)
+def test_there_and_back(tmp_path, name, settings, has_projection):
+    theirs = make_model(name, has_projection, **settings)
+    theirs.save_pretrained(tmp_path / "theirs")
+    read = reading.read_checkpoint(tmp_path / "theirs")
+    assert (read.unused, read.assumed) == ((), ())
+    outputs = assert_parity(read, tmp_path / "theirs")
+    assert len(outputs) == (1 if name == "ElectraModel" else 2) + (
+        name == "ElectraForQuestionAnswering"
+    )
+    config = read.discriminator or read.generator
+    assert config.hidden_dropout_prob == 0.2
+    assert config.attention_probs_dropout_prob == 0.3
+    assert config.initializer_range == 0.05
+    writers = [huggingface, electra_tf_format]
+    if read.generator is None:
+        writers.append(original)  # Its generators have heads 64 wide.
+    for writer in writers:
+        folder = tmp_path / writer.__name__.rpartition(".")[2]
+        writer.write(read, str(folder))
+        again = reading.read_checkpoint(folder)
+        models.assert_same_tensors(read, again)
+        assert again.head == read.head
+        assert again.discriminator == read.discriminator
+        assert again.generator == read.generator
+    assert_parity(read, tmp_path / "huggingface")
+    ours = getattr(transformers, name).from_pretrained(tmp_path / "huggingface")
+    expected, found = theirs.state_dict(), ours.state_dict()
+    assert expected.keys() == found.keys()
+    for key, value in expected.items():
+        assert torch.equal(value, found[key]), key
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_outputs"),
+    [
+        ("classification", 3),
+        ("classification", 6),  # More than half the hidden channels.
+        ("regression", 1),
+        ("tagging", 5),
+        ("question_answering", 0),
+    ],
+)
+def test_a_head_of_ours_computes_the_same_there(tmp_path, kind, num_outputs):
+    checkpoint = models.finetuned(kind, num_outputs)
+    huggingface.write(checkpoint, str(tmp_path))
+    assert len(assert_parity(checkpoint, tmp_path)) >= 2
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    if kind in ("classification", "tagging"):
+        assert config.id2label[1] == "label 1"
+        assert config.num_labels == num_outputs
+
+
+@pytest.mark.parametrize("untied", [True, False])
+def test_a_pair_computes_the_same_there(tmp_path, untied):
+    checkpoint = models.pretrained(untied)
+    huggingface.write(checkpoint, str(tmp_path / "pair"))
+    assert assert_parity(checkpoint, tmp_path / "pair") == {
+        "sequence_output",
+        "discriminator_logits",
+        "generator_sequence_output",
+        "generator_logits",
+    }
+
+
+def test_a_pair_that_shares_embeddings_is_recognised(tmp_path):
+    generator = make_model("ElectraForMaskedLM", True, seed=1)
+    discriminator = make_model("ElectraForPreTraining", True, seed=2)
+    table = discriminator.electra.embeddings
+    generator.electra.embeddings.load_state_dict(table.state_dict())
+    for name, model in (
+        ("generator", generator),
+        ("discriminator", discriminator),
+    ):
+        model.save_pretrained(tmp_path / "pair" / name)
+    read = reading.read_checkpoint(tmp_path / "pair")
+    assert "generator/embeddings/word_embeddings" not in read.tensors
+    assert len(assert_parity(read, tmp_path / "pair")) == 4
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_a_pickled_file_is_read(tmp_path, sharded):
+    model = make_model("ElectraForPreTraining", True)
+    model.save_pretrained(tmp_path)
+    expected = reading.read_checkpoint(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    state = model.state_dict()
+    if sharded:
+        names = sorted(state)
+        weight_map = {}
+        for part, keys in (("a.bin", names[::2]), ("b.bin", names[1::2])):
+            torch.save({key: state[key] for key in keys}, tmp_path / part)
+            weight_map |= dict.fromkeys(keys, part)
+        huggingface.write_atomically(
+            str(tmp_path / "pytorch_model.bin.index.json"),
+            '{"weight_map": ' + str(weight_map).replace("'", '"') + "}",
+        )
+    else:
+        torch.save(state, tmp_path / "pytorch_model.bin")
+    models.assert_same_tensors(expected, reading.read_checkpoint(tmp_path))
+
+
+class _Malicious:
+    """Unpickling this makes a file, where code is run."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def test_code_in_a_pickled_file_is_not_run(tmp_path):
+    make_model("ElectraForPreTraining", True).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(
+        {"x": _Malicious(str(tmp_path / "made"))},
+        tmp_path / "pytorch_model.bin",
+    )
+    with pytest.raises(CheckpointError, match="code in it is never run"):
+        reading.read_checkpoint(tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
+def test_bfloat16_is_read(tmp_path):
+    model = make_model("ElectraForPreTraining", True)
+    model.to(torch.bfloat16).save_pretrained(tmp_path)
+    read = reading.read_checkpoint(tmp_path)
+    assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
+    assert len(assert_parity(read, tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["Bert", "Roberta"])
+def test_refuses_another_architecture(tmp_path, name):
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    model = getattr(transformers, f"{name}ForMaskedLM")(config)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=f"a model of the type {name.lower()}"
+    ):
+        reading.read_checkpoint(tmp_path)
+
+
+def test_a_head_for_multiple_choice_is_reported(tmp_path):
+    make_model("ElectraForMultipleChoice", True).save_pretrained(tmp_path)
+    read = reading.read_checkpoint(tmp_path)
+    assert read.head is None
+    assert set(read.unused) == {
+        "classifier.bias",
+        "classifier.weight",
+        "sequence_summary.summary.bias",
+        "sequence_summary.summary.weight",
+    }
+
+
+UNCASED = [*helpers.VOCAB[:5], "un", "##able", "cafe", "a", ",", "!", "\u4eac"]
+CASED = [*helpers.VOCAB[:5], "un", "##able", "Caf\xe9", "A", ",", "!", "\u4eac"]
+TEXTS = [
+    "Unable, A caf\xe9!",
+    "unable \u4eac\u4eacA",
+    "",
+    "caf\xe9 Caf\xe9 zzz",
+]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "do_lower_case", "strip_accents"),
+    [
+        (UNCASED, True, True),
+        (UNCASED, True, False),
+        (CASED, False, False),
+        (CASED, False, True),  # Without lower-casing, accents are kept.
+    ],
+)
+def test_their_tokenizer_agrees(tmp_path, tokens, do_lower_case, strip_accents):
+    config = helpers.encoder_config(vocab_size=len(tokens))
+    checkpoint = models.finetuned()
+    tensors = dict(checkpoint.tensors)
+    table = tensors["electra/embeddings/word_embeddings"]
+    tensors["electra/embeddings/word_embeddings"] = table[: len(tokens)]
+    huggingface.write(
+        dataclasses.replace(
+            checkpoint,
+            tensors=tensors,
+            discriminator=config,
+            vocabulary=Vocabulary(tuple(tokens), do_lower_case, strip_accents),
+        ),
+        str(tmp_path),
+    )
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = tokenization.FullTokenizer(
+        tmp_path / "vocab.txt", do_lower_case, strip_accents
+    )
+    packed = ours.pack_inputs([ours.tokenize(TEXTS)], helpers.LENGTH)
+    found = theirs(TEXTS, padding=True, return_tensors="np")
+    for name, their_name in (
+        ("input_ids", "input_ids"),
+        ("input_mask", "attention_mask"),
+        ("segment_ids", "token_type_ids"),
+    ):
+        np.testing.assert_array_equal(packed[name], found[their_name])
+    assert theirs.model_max_length == helpers.LENGTH
+    assert theirs.mask_token_id == 4
+
+
+def test_the_command_prints_parity(tmp_path, capsys):
+    make_model(
+        "ElectraForSequenceClassification", True, num_labels=3
+    ).save_pretrained(tmp_path / "theirs")
+    code = convert_checkpoint.main(
+        [
+            f"--input={tmp_path / 'theirs'}",
+            f"--output={tmp_path / 'ours'}",
+            "--output-format=electra_tf",
+        ]
+    )
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert "parity of the input with huggingface itself" in out
+    assert "head           classification 'classification', 3 outputs" in out
+    code = convert_checkpoint.main(
+        [
+            f"--input={tmp_path / 'ours'}",
+            f"--output={tmp_path / 'back'}",
+            "--output-format=huggingface",
+        ]
+    )
+    assert code == 0
+    assert (
+        "parity of the output with huggingface its" in capsys.readouterr().out
+    )
