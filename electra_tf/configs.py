@@ -343,6 +343,8 @@ class RunConfig:
     Attributes:
       model_dir: Where checkpoints and logs go.
       num_train_steps: Optimizer steps. Fine-tuning counts epochs instead.
+      stop_at_step: Last step of this run where it is not `num_train_steps`, the
+        length of the schedule: to go on later, with other data maybe.
       save_checkpoints_steps: Steps between two checkpoints.
       steps_per_loop: Steps between two looks at the run: the live line,
         TensorBoard, a request to stop.
@@ -372,6 +374,7 @@ class RunConfig:
 
     model_dir: str
     num_train_steps: int = 0
+    stop_at_step: int = 0
     save_checkpoints_steps: int = 1000
     steps_per_loop: int = 20
     eval_steps: int = 0
@@ -397,9 +400,8 @@ class RunConfig:
             "steps_per_loop",
             "keep_checkpoint_max",
         )
-        _require(
-            self, self.micro_batch_size >= 0, "micro_batch_size", "0 or more"
-        )
+        for name in ("stop_at_step", "micro_batch_size"):
+            _require(self, getattr(self, name) >= 0, name, "0 or more")
         for name, choices in (
             (
                 "distribution_strategy",

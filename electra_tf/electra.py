@@ -464,7 +464,9 @@ class PretrainingModel(keras.Model):
         """
         config = self.config
         unmasked = masking.unmask(inputs)
-        logits = tf.stop_gradient(mlm_logits) / config.temperature
+        logits = tf.stop_gradient(mlm_logits)
+        if config.temperature != 1.0:
+            logits /= config.temperature
         if config.disallow_correct:
             logits = masking.disallow(logits, inputs.masked_lm_ids)
         if sample_uniform.shape.rank == 3:

@@ -82,8 +82,15 @@ def drop(x: tf.Tensor, bits: tf.Tensor, rate: float) -> tf.Tensor:
     return tf.where(is_kept, x * scale, tf.zeros([], x.dtype))
 
 
-def _one_pass(function: Callable) -> Callable:
-    """Compiles a function, for graphs that train."""
+def one_pass(function: Callable) -> Callable:
+    """Compiles a pure function of tensors, for graphs that train.
+
+    Args:
+      function: Takes and returns tensors; other arguments are constants.
+
+    Returns:
+      The function, with an argument `is_training` that says whether to compile.
+    """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
@@ -113,7 +120,7 @@ def gelu(x: tf.Tensor, is_training: bool = False) -> tf.Tensor:
     return differentiable(x)
 
 
-@_one_pass
+@one_pass
 def _gelu_and_slope(x):
     phi = 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
     density = tf.exp(-0.5 * tf.square(x)) * (2.0 * math.pi) ** -0.5
@@ -183,12 +190,12 @@ def add_and_normalize(
     return differentiable(x, residual, gamma, beta)
 
 
-@_one_pass
+@one_pass
 def _drop_add_normalize(x, residual, gamma, beta, bits, rate):
     return _normalize(drop(x, bits, rate) + residual, gamma, beta)
 
 
-@_one_pass
+@one_pass
 def _drop_add_normalize_gradient(
     upstream, normalized, scale, gamma, bits, rate
 ):
@@ -278,13 +285,13 @@ def dropped_attention_probs(
     return dropped, tf.stop_gradient(looked_at[0])
 
 
-@_one_pass
+@one_pass
 def _softmax_drop(scores, bias, scale, bits, rate):
     probs = attention_probs(scores, bias, scale)
     return drop(tf.cast(probs, scores.dtype), bits, rate), probs
 
 
-@_one_pass
+@one_pass
 def _softmax_drop_gradient(upstream, probs, scale, bits, rate):
     of_probs = tf.cast(drop(upstream, bits, rate), tf.float32)
     inner = tf.reduce_sum(of_probs * probs, axis=-1, keepdims=True)

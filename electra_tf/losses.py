@@ -79,15 +79,49 @@ def masked_lm_output(
       The output, its loss in nats per masked token.
     """
     logits = tf.cast(logits, tf.float32)
-    per_example_loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        token_ids, logits
-    )
+    per_example_loss = _cross_entropy(logits, token_ids)
     return MaskedLmOutput(
         logits=logits,
         preds=tf.argmax(logits, axis=-1, output_type=tf.int32),
         per_example_loss=per_example_loss,
         loss=weighted_mean(per_example_loss, weights, all_reduce_sum),
     )
+
+
+def _cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+    """-log softmax(logits)[token], its gradient written out.
+
+    TensorFlow's operation goes through the vocabulary twice as often. What is
+    exponentiated here is what `masking.sample` exponentiates, so a graph has it
+    once.
+
+    Args:
+      logits: <float32>[B, N, V].
+      token_ids: <int32>[B, N].
+
+    Returns:
+      <float32>[B, N].
+    """
+
+    @tf.custom_gradient
+    def differentiable(logits):
+        largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+        exps = tf.exp(logits - largest)
+        total = tf.reduce_sum(exps, axis=-1)
+        of_token = tf.gather(logits, token_ids, axis=-1, batch_dims=2)
+
+        def gradient(upstream):
+            of_exps = exps * (upstream / total)[..., tf.newaxis]
+            rows, slots = tf.meshgrid(
+                *(tf.range(size) for size in tf.unstack(tf.shape(token_ids))),
+                indexing="ij",
+            )
+            tokens = tf.stack([rows, slots, token_ids], axis=-1)
+            return tf.tensor_scatter_nd_sub(of_exps, tokens, upstream)
+
+        return tf.math.log(total) + largest[..., 0] - of_token, gradient
+
+    return differentiable(logits)
 
 
 class DiscriminatorOutput(typing.NamedTuple):

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, kernels
 
 # Variables whose name matches one of these are not decayed (the original's
 # exclude_from_weight_decay).
 NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
+
+# Variables of this many numbers are updated in one pass over memory; compiling
+# that for each of the small shapes would take longer than it saves.
+_LARGE = 50_000
 
 
 class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -284,20 +288,31 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             # Clipping by a norm that is not finite makes every entry NaN.
             return tf.where(tf.math.is_nan(gradient), old, new)
 
-        # TensorFlow's fused kernel computes 1 - beta_2 in float32, 1.3e-5 off
-        # the original's 0.001, which shows after a few steps.
-        m.assign(
-            unless_skipped(
-                m, config.beta_1 * m + (1.0 - config.beta_1) * gradient
-            )
+        is_decayed = not NOT_DECAYED.search(path)
+        updated = _adam(
+            tf.convert_to_tensor(variable),
+            tf.convert_to_tensor(m),
+            tf.convert_to_tensor(v),
+            gradient,
+            rate,
+            config.beta_1,
+            config.beta_2,
+            config.epsilon,
+            config.weight_decay_rate if is_decayed else 0.0,
+            is_training=variable.shape.num_elements() >= _LARGE,
         )
-        v.assign(
-            unless_skipped(
-                v,
-                config.beta_2 * v + (1.0 - config.beta_2) * tf.square(gradient),
-            )
-        )
-        update = m / (tf.sqrt(v) + config.epsilon)
-        if config.weight_decay_rate and not NOT_DECAYED.search(path):
-            update += config.weight_decay_rate * variable
-        variable.assign_sub(unless_skipped(0.0, rate * update))
+        for target, value in zip((variable, m, v), updated, strict=True):
+            target.assign(unless_skipped(target, value))
+
+
+@kernels.one_pass
+def _adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, decay):
+    """A variable and its moments after an update."""
+    # TensorFlow's fused kernel computes 1 - beta_2 in float32, 1.3e-5 off the
+    # original's 0.001, which shows after a few steps.
+    m = beta_1 * m + (1.0 - beta_1) * gradient
+    v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
+    update = m / (tf.sqrt(v) + epsilon)
+    if decay:
+        update += decay * variable
+    return variable - rate * update, m, v

@@ -10,6 +10,7 @@ import tensorflow as tf
 from electra_tf import (
     configs,
     electra,
+    flops,
     optimization,
     pretraining_data,
     tokenization,
@@ -69,6 +70,7 @@ def pretrain(
             run,
             config.data.train_batch_size,
             train_data.dataset,
+            flops.of_training_example(config.model),
         )
         continuing.start_from_init_checkpoint(
             config, model, optimizer, engine.global_step
@@ -82,9 +84,12 @@ def pretrain(
             heldout_data.dataset, config.data.eval_batch_size, num_eval_steps
         )
 
+    last_step = min(
+        run.stop_at_step or run.num_train_steps, run.num_train_steps
+    )
     training.train(
         engine,
-        run.num_train_steps,
+        last_step,
         "pre-training",
         _LIVE_METRICS
         if config.model.has_discriminator
@@ -99,11 +104,9 @@ def pretrain(
         return {}
     write_atomically(
         os.path.join(run.model_dir, RESULTS_FILE),
-        json.dumps({"step": run.num_train_steps} | metrics, indent=1) + "\n",
+        json.dumps({"step": last_step} | metrics, indent=1) + "\n",
     )
-    training.write_summaries(
-        run.model_dir, "eval", run.num_train_steps, metrics
-    )
+    training.write_summaries(run.model_dir, "eval", last_step, metrics)
     return metrics
 
 

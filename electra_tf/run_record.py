@@ -26,6 +26,7 @@ _PACKAGES = (
 # is learned.
 _MAY_DIFFER = (
     "run.model_dir",
+    "run.stop_at_step",
     "run.save_checkpoints_steps",
     "run.steps_per_loop",
     "run.eval_steps",

@@ -32,6 +32,9 @@ EXIT_STOPPED = 75
 # In a model directory: the checkpoint that was best on held-out examples.
 BEST_DIR = "best"
 
+# Metrics that say how fast a run is, which no two runs have in common.
+SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
+
 # Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
 # of the loss <float32>[] and the sums that become metrics. What the loss is
 # divided by goes through `all_reduce_sum`, <float32>[] in each call, and the
@@ -92,11 +95,17 @@ def make_cluster_resolver(
     """
     if run.cluster_resolver == "slurm":
         _require_environment(run, "SLURM_PROCID", "start it with srun")
-        return tf.distribute.cluster_resolver.SlurmClusterResolver(
-            # Without a number it asks nvidia-smi.
-            gpus_per_node=None if run.num_gpus else 0,
-            gpus_per_task=run.num_gpus,
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            # Without GPUs it fails: let it think that each task has one.
+            gpus_per_node=run.num_gpus or 1_000,
+            gpus_per_task=None if run.num_gpus else 1,
             auto_set_gpu=bool(run.num_gpus),
+        )
+        cluster = resolver.cluster_spec()  # Sets its task_id.
+        return _fixed_resolver(
+            cluster,
+            resolver.task_id,
+            resolver.num_accelerators()["GPU"] if run.num_gpus else 0,
         )
     if run.cluster_resolver == "kubernetes":
         return _kubernetes_resolver(run)
@@ -135,16 +144,59 @@ def _kubernetes_resolver(run: configs.RunConfig):
         {"worker": [run.kubernetes_selector]},
         override_client=client.CoreV1Api(),
     )
-    workers = resolver.cluster_spec().as_dict()["worker"]
+    cluster = resolver.cluster_spec()
+    workers = cluster.as_dict()["worker"]
     hosts = [address.rsplit(":", 1)[0] for address in workers]
     if os.environ["HOST_IP"] not in hosts:
         raise configs.ConfigError(
             f"Expected a pod with {run.kubernetes_selector} on the host "
             f"{os.environ['HOST_IP']}, found pods on: {', '.join(hosts)}"
         )
-    resolver.task_type = "worker"
-    resolver.task_id = hosts.index(os.environ["HOST_IP"])
-    return resolver
+    return _fixed_resolver(
+        cluster, hosts.index(os.environ["HOST_IP"]), run.num_gpus
+    )
+
+
+def _fixed_resolver(cluster, task_id: int, num_gpus: int):
+    """Answers what another resolver found out, without looking again."""
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster,
+        task_type="worker",
+        task_id=task_id,
+        num_accelerators={"GPU": num_gpus},
+        rpc_layer="grpc",
+    )
+
+
+def measure_matmul_rate(strategy: tf.distribute.Strategy) -> float:
+    """What the devices of a run reach on large matrix products alone.
+
+    Args:
+      strategy: Of the run.
+
+    Returns:
+      Floating-point operations in a second, of all replicas together, in the
+      dtype that the run computes in.
+    """
+    dtype = keras.config.dtype_policy().compute_dtype
+    device = strategy.extended.worker_devices[0]
+    size, repetitions = (1024, 2) if "CPU" in device else (8192, 8)
+
+    def products():
+        x = tf.fill([size, size], tf.cast(1 / size, dtype))
+        for _ in range(repetitions):
+            x = tf.matmul(x, x)
+        return x[0, 0]
+
+    run = tf.function(lambda: strategy.run(products), autograph=False)
+    fastest = float("inf")
+    for _ in range(4):
+        start = time.perf_counter()
+        for result in strategy.experimental_local_results(run()):
+            result.numpy()
+        fastest = min(fastest, time.perf_counter() - start)
+    flops = strategy.num_replicas_in_sync * repetitions * 2 * size**3
+    return flops / fastest
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -233,6 +285,21 @@ def _data_errors():
         raise pretraining_data.DataError(message) from None
 
 
+@contextlib.contextmanager
+def _lost_workers(model_dir: str):
+    """Says in one line that another worker of the cluster has gone."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "Collective ops is aborted" not in str(error):
+            raise
+        raise TrainingError(
+            "Another worker has gone, and a cluster cannot train without it. "
+            "Start all workers again to go on from the last checkpoint in "
+            f"{model_dir}"
+        ) from None
+
+
 def _check_batch_size(batch_size: int, num_replicas: int) -> None:
     if batch_size % num_replicas:
         raise configs.ConfigError(
@@ -255,6 +322,8 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
       run: Seeds, steps, directory.
       batch_size: Examples of a step, over all replicas.
       train_dataset: See `MakeDataset`.
+      flops_per_example: Matrix products of one example in one step, to tell
+        how busy the devices are; 0 where nobody asks.
     """
 
     def __init__(
@@ -266,6 +335,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         run: configs.RunConfig,
         batch_size: int,
         train_dataset: MakeDataset,
+        flops_per_example: int = 0,
     ):
         self.strategy = strategy
         self.model = model
@@ -274,6 +344,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.run = run
         self.batch_size = batch_size
         self.train_dataset = train_dataset
+        self.flops_per_example = flops_per_example
         self.micro_batch_size = self._micro_batch_size()
         self.global_step = orbit.utils.create_global_step()
         self.loss_scale: optimization.LossScale | None = None
@@ -711,8 +782,23 @@ def train(
     Raises:
       ConfigError: If the workers do not share `run.model_dir`.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
-      TrainingError: If the loss is not finite.
+      TrainingError: If the loss is not finite, or a worker has gone.
     """
+    with _lost_workers(engine.run.model_dir):
+        _train(
+            engine,
+            num_train_steps,
+            description,
+            live_metrics,
+            evaluate,
+            watch,
+        )
+
+
+def _train(
+    engine, num_train_steps, description, live_metrics, evaluate, watch
+) -> None:
+    """See `train`."""
     run = engine.run
     checkpoints = _Checkpoints(engine)
     checkpoints.restore()
@@ -864,6 +950,9 @@ class _Loop:
         step = int(self.engine.global_step.numpy())
         if self.is_chief:
             self.log = MetricsLog(self.engine.run.model_dir, step)
+        self.matmul_rate = 0.0
+        if self.engine.flops_per_example:
+            self.matmul_rate = measure_matmul_rate(self.engine.strategy)
         self.progress.start(step)
         self._last = (step, time.monotonic())
 
@@ -889,7 +978,12 @@ class _Loop:
         step = int(engine.global_step.numpy())
         now = time.monotonic()
         steps, seconds = step - self._last[0], now - self._last[1]
-        metrics["examples_per_second"] = engine.batch_size * steps / seconds
+        speed = engine.batch_size * steps / seconds
+        metrics["examples_per_second"] = speed
+        if self.matmul_rate:
+            flops = speed * engine.flops_per_example
+            metrics["gflop_per_second"] = flops / 1e9
+            metrics["mfu"] = flops / self.matmul_rate
         if not math.isfinite(metrics["total_loss"]):
             raise TrainingError(
                 f"The loss became {metrics['total_loss']} between steps "

@@ -313,10 +313,24 @@ def test_refuses_an_unknown_strategy():
     )
 
 
+def test_refuses_an_unknown_cluster_resolver():
+    assert refusal(run, cluster_resolver="pbs") == (
+        "RunConfig.cluster_resolver must be one of tf_config, slurm, "
+        "kubernetes. Received: cluster_resolver='pbs'"
+    )
+
+
+@pytest.mark.parametrize("name", ["stop_at_step", "micro_batch_size"])
+def test_refuses_a_negative(name):
+    assert refusal(run, **{name: -1}) == (
+        f"RunConfig.{name} must be 0 or more. Received: {name}=-1"
+    )
+
+
 def test_refuses_an_unknown_policy():
     assert refusal(run, dtype_policy="bfloat16") == (
-        "RunConfig.dtype_policy must be one of float32, mixed_bfloat16. "
-        "Received: dtype_policy='bfloat16'"
+        "RunConfig.dtype_policy must be one of float32, mixed_bfloat16, "
+        "mixed_float16. Received: dtype_policy='bfloat16'"
     )
 
 

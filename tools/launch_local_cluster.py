@@ -161,9 +161,15 @@ def main(argv=None) -> int:
                 "python -m electra_tf.run_pretraining --gin_file=run.gin"
             )
         cluster = Cluster(args.num_workers, command)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: cluster.signal(number))
-        codes.append(cluster.wait())
+        previous = {
+            number: signal.signal(number, lambda n, _: cluster.signal(n))
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            codes.append(cluster.wait())
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
     return command_line.run(launch, parser, argv[:split]) or codes[0]
 

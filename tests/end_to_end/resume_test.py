@@ -9,6 +9,7 @@ import typing
 
 import pytest
 
+from electra_tf.training import SPEED_METRICS
 from tests import helpers
 
 # Moments at which a run is killed; more of them where it is to be tried hard.
@@ -84,12 +85,12 @@ def is_under_way(model_dir):
 
 
 def wait_for_a_moment(model_dir, process, moments):
-    """Waits until a run goes on, and then for up to a second."""
+    """Waits until a run goes on, and then for up to three seconds."""
     line = last_line(model_dir)
     while last_line(model_dir) == line:
         assert process.poll() is None
         time.sleep(0.01)
-    time.sleep(moments.uniform(0, 1))
+    time.sleep(moments.uniform(0, 3 if NUM_KILLS > 1 else 0.5))
 
 
 def last_line(model_dir):
@@ -148,7 +149,7 @@ def assert_same_run(model_dir, undisturbed, num_steps=NUM_TRAIN_STEPS):
 
     def losses_of(model_dir):
         return [
-            {k: v for k, v in record.items() if k != "examples_per_second"}
+            {k: v for k, v in record.items() if k not in SPEED_METRICS}
             for record in log_of(model_dir)
         ]
 
@@ -165,7 +166,7 @@ def assert_same_run(model_dir, undisturbed, num_steps=NUM_TRAIN_STEPS):
 
 def test_a_killed_run_ends_as_an_undisturbed_one(folder, runs):
     assert runs["killed"].returncode == -signal.SIGKILL
-    assert 10 <= runs["killed"].last_step < NUM_TRAIN_STEPS
+    assert runs["killed"].last_step < NUM_TRAIN_STEPS
     assert runs["killed again"].returncode == 0
     assert_same_run(folder / "killed", folder / "undisturbed")
     lines = (folder / "killed" / "runs.jsonl").read_text().splitlines()
@@ -198,6 +199,15 @@ def test_prints_nothing_but_its_lines(runs):
     for line in run.stderr.splitlines():
         if not line.startswith(said):
             assert line.startswith(("pre-training step ", "held-out at "))
+
+
+def test_the_log_says_how_busy_the_machine_is(folder, runs):
+    for record in log_of(folder / "undisturbed"):
+        if record["split"] == "train":
+            assert 0 < record["mfu"] < 1
+            # 4.5 kFLOP a token or so: a very small model.
+            flops = 1e9 * record["gflop_per_second"]
+            assert 1e5 < flops / record["examples_per_second"] < 1e6
 
 
 def test_checkpoints_come_at_round_steps(folder, runs):

@@ -300,6 +300,21 @@ def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path, name):
     assert refusal(config).endswith(f"Received: {path}, does not exist")
 
 
+def test_refuses_more_than_one_machine(pretrained, tmp_path):
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        run=helpers.run_config(
+            tmp_path / "model", distribution_strategy="multi_worker_mirrored"
+        ),
+    )
+    assert refusal(config) == (
+        "Fine-tuning runs on one machine: RunConfig.distribution_strategy must "
+        "be one_device, mirrored or tpu. Received: "
+        "distribution_strategy='multi_worker_mirrored'"
+    )
+
+
 def test_takes_a_checkpoint_by_its_prefix(pretrained):
     by_name, by_folder = (
         finetune.read_encoder(str(pretrained / path))

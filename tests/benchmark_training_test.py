@@ -1,0 +1,105 @@
+"""Tests of tools/benchmark_training.py, at sizes that show no speed."""
+
+import json
+
+import pytest
+
+from tests import helpers
+from tools import benchmark_training
+
+TOOL = "tools/benchmark_training.py"
+
+
+def test_interleaving():
+    calls = []
+
+    def contestant(name, seconds):
+        def call(num_steps):
+            calls.append((name, num_steps))
+            return seconds * num_steps
+
+        return call
+
+    found = benchmark_training.interleave(
+        (contestant("a", 1.0), contestant("b", 2.0)),
+        3,
+        2,
+        lambda: calls.append("between"),
+    )
+    assert found == [[1.0, 1.0], [2.0, 2.0]]
+    assert calls == [
+        "between",
+        ("a", 3),
+        ("b", 3),
+        "between",
+        ("b", 3),
+        ("a", 3),
+        "between",
+    ]
+
+
+def test_spread():
+    assert benchmark_training.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {
+        "median": 3.0,
+        "lower": 2.0,
+        "upper": 4.0,
+    }
+    assert benchmark_training.spread([2.0])["upper"] == 2.0
+
+
+def test_targets():
+    result = {
+        "speed": {"ratio": 1.4, "mfu": 0.5},
+        "recompilation": {"traces_after_warm_up": 0},
+    }
+    assert benchmark_training.judge(result) == {
+        "speed.ratio": True,
+        "speed.mfu": False,
+        "recompilation.traces_after_warm_up": True,
+    }
+
+
+def test_a_noisy_machine_is_said_so():
+    quiet = {"others": 0.01, "steal": 0.0, "spread": 0.02}
+    assert benchmark_training.warnings(quiet) == []
+    assert benchmark_training.warnings(quiet | {"others": 0.5}) == [
+        "other processes took 50% of the machine"
+    ]
+
+
+def test_other_processes_are_seen():
+    shares = benchmark_training.Machine().shares()
+    assert set(shares) == {"others", "steal"}
+    assert all(0 <= share <= 1 for share in shares.values())
+
+
+@pytest.mark.parametrize(
+    "sections", ["speed,recompilation,input,around,memory", "mirrored"]
+)
+def test_every_section_measures(sections, tmp_path):
+    output = tmp_path / "benchmark.json"
+    result = helpers.execute(
+        TOOL,
+        "--tiny",
+        "--batch-size=4",
+        "--max-seq-length=16",
+        "--num-rounds=2",
+        "--num-steps=2",
+        "--num-input-steps=2",
+        "--num-memory-steps=20",
+        f"--sections={sections}",
+        f"--output={output}",
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr
+    found = json.loads(output.read_text())
+    for section in sections.split(","):
+        assert found[section]
+        assert section in result.stderr
+    if "recompilation" in found:
+        assert found["recompilation"]["traces_after_warm_up"] == 0
+
+
+def test_an_unknown_section_is_refused(capsys):
+    assert benchmark_training.main(["--sections=speed,sped"]) == 1
+    assert capsys.readouterr().err.endswith("Received: sped\n")

@@ -1,0 +1,120 @@
+"""Tests of kernels.py: compiled and plain, forward and backward, agree."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import kernels
+
+RNG = np.random.default_rng(0)
+SEED = tf.constant([1, 2])
+
+
+def normal(*shape):
+    return tf.constant(RNG.normal(size=shape), tf.float32)
+
+
+def outputs_and_gradients(function, *args):
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        output = function(*args)
+        # Not a plain sum, whose gradient layer normalisation makes 0.
+        total = tf.reduce_sum(output * tf.cos(tf.cast(output, tf.float32)))
+    return [output, *tape.gradient(total, args)]
+
+
+def drop_add_normalize(x, residual, gamma, beta):
+    draws = kernels.draw(tf.shape(x), 0.25, SEED)
+    return kernels.add_and_normalize(x, residual, gamma, beta, draws)
+
+
+def plain_drop_add_normalize(x, residual, gamma, beta):
+    bits, rate = kernels.draw(tf.shape(x), 0.25, SEED)
+    x = kernels.drop(x, bits, rate) + residual
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
+    return (x - mean) / tf.sqrt(variance) * gamma + beta
+
+
+BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
+
+
+def attend(scores):
+    draws = kernels.draw(tf.shape(scores), 0.25, SEED)
+    return kernels.dropped_attention_probs(scores, BIAS, 0.5, draws)[0]
+
+
+def plain_attend(scores):
+    bits, rate = kernels.draw(tf.shape(scores), 0.25, SEED)
+    return kernels.drop(tf.nn.softmax(scores * 0.5 + BIAS), bits, rate)
+
+
+def gelu(x):
+    return kernels.gelu(x, is_training=True)
+
+
+def plain_gelu(x):
+    return tf.nn.gelu(x, approximate=False)
+
+
+@pytest.mark.parametrize(
+    ("function", "plain", "shapes"),
+    [
+        (gelu, plain_gelu, [(5, 7)]),
+        (
+            drop_add_normalize,
+            plain_drop_add_normalize,
+            [(6, 8), (6, 8), (8,), (8,)],
+        ),
+        (attend, plain_attend, [(2, 3, 4, 4)]),
+    ],
+)
+def test_forward_and_backward(function, plain, shapes):
+    args = [normal(*shape) for shape in shapes]
+    expected = outputs_and_gradients(plain, *args)
+    eager = outputs_and_gradients(function, *args)
+    in_parts = tf.function(outputs_and_gradients)(function, *args)
+    whole = tf.function(outputs_and_gradients, jit_compile=True)(
+        function, *args
+    )
+    for found in (eager, in_parts, whole):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_only_graphs_that_train_are_compiled():
+    def calls(is_training):
+        concrete = tf.function(
+            lambda x: kernels.gelu(x, is_training)
+        ).get_concrete_function(tf.TensorSpec([2, 2]))
+        types = [op.type for op in concrete.graph.get_operations()]
+        return [name for name in types if "Call" in name]
+
+    assert calls(True)
+    assert not calls(False)
+
+
+def test_probabilities_that_are_looked_at_have_no_dropout():
+    scores = normal(1, 1, 4, 4)
+    draws = kernels.draw(tf.shape(scores), 0.5, SEED)
+    _, probs = kernels.dropped_attention_probs(scores, BIAS, 1.0, draws)
+    np.testing.assert_allclose(
+        tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 2, 2)])
+def test_draws_have_the_shape_of_the_activations(shape):
+    bits, rate = kernels.draw(tf.constant(shape), 0.1, SEED)
+    assert bits.shape == shape
+    assert bits.dtype == tf.int16
+    assert rate == 0.1
+
+
+def test_the_share_that_is_dropped():
+    bits, rate = kernels.draw(tf.constant([100_000]), 0.1, SEED)
+    dropped = kernels.drop(tf.ones([100_000]), bits, rate).numpy()
+    # Four deviations of a share: 4 * sqrt(0.09 / 1e5) = 0.004.
+    assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.004)
+    # 6554 of 65536 values are dropped.
+    assert dropped.max() == np.float32(1 / (1 - 6554 / 65536))

@@ -1,0 +1,98 @@
+"""Tests of tools/launch_local_cluster.py, with workers that only print."""
+
+import json
+import signal
+import sys
+
+import pytest
+
+from tests import helpers
+from tools import launch_local_cluster
+
+TOOL = helpers.ROOT / "tools" / "launch_local_cluster.py"
+
+
+def execute(code, *flags):
+    return helpers.execute(TOOL, *flags, "--", sys.executable, "-c", code)
+
+
+def test_every_worker_knows_the_cluster():
+    result = execute(
+        "import os; print(os.environ['TF_CONFIG'])", "--num_workers=3"
+    )
+    assert result.returncode == 0, result.stderr
+    found = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+    assert found.keys() == {"[0]", "[1]", "[2]"}
+    clusters = set()
+    for index in range(3):
+        config = json.loads(found[f"[{index}]"])
+        assert config["task"] == {"type": "worker", "index": index}
+        clusters.add(tuple(config["cluster"]["worker"]))
+    (workers,) = clusters
+    assert len(set(workers)) == 3
+    assert all(worker.startswith("localhost:") for worker in workers)
+
+
+def test_flags_after_the_dashes_are_the_commands():
+    code = "import sys; print(sys.argv[1:])"
+    result = helpers.execute(
+        TOOL, "--num-workers=1", "--", sys.executable, "-c", code, "--a_b", "--"
+    )
+    assert result.stdout == "[0] ['--a_b', '--']\n"
+
+
+WAITS = """
+import json, os, signal, sys, time
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: sys.exit(75))
+print("ready", flush=True)
+{then}
+time.sleep(60)
+"""
+
+
+def test_an_error_stops_the_others(monkeypatch, capfd):
+    monkeypatch.setattr(launch_local_cluster, "_GRACE_SECONDS", 0.5)
+    code = WAITS.format(then="if index: sys.exit(3)")
+    result = launch_local_cluster.main(
+        ["--num_workers=2", "--", sys.executable, "-c", code]
+    )
+    assert result == 3
+    assert sorted(capfd.readouterr().out.splitlines()) == [
+        "[0] ready",
+        "[1] ready",
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_all(number):
+    code = WAITS.format(then="")
+    process = helpers.start(
+        TOOL, "--num_workers=2", "--", sys.executable, "-c", code
+    )
+    for _ in range(2):
+        assert process.stdout.readline().endswith("ready\n")
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 75
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--num_workers=2"], "Expected a command after --, such as: "),
+        (["--num_workers=1", "--", "no-such"], "Cannot run 'no-such': "),
+    ],
+)
+def test_a_mistake_ends_with_one_line(args, expected):
+    result = helpers.execute(TOOL, *args)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"launch_local_cluster: error: {expected}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_help():
+    result = helpers.execute(TOOL, "--help")
+    assert result.returncode == 0
+    assert "--num-workers" in result.stdout
