@@ -598,7 +598,7 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("A worker ended before its time")
+            raise ValueError("A worker process ended: see its message above")
         return float(line)
 
     def __call__(self, num_steps: int) -> float:

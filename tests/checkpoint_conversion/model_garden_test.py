@@ -12,7 +12,7 @@ from official.nlp.data import sentence_prediction_dataloader
 from official.nlp.modeling import models, networks
 from official.nlp.tasks import sentence_prediction
 
-from electra_tf import encoder
+from electra_tf import encoder, kernels
 from electra_tf.checkpoint_conversion import checkpoint, model_garden
 from tests import helpers
 
@@ -187,7 +187,9 @@ def test_a_task_loads_it(tmp_path, monkeypatch):
     model = task.build_model()
     task.initialize(model)
     network = model.checkpoint_items["encoder"]
-    monkeypatch.setattr(encoder, "gelu", lambda x: tf.nn.gelu(x, True))
+    monkeypatch.setattr(
+        kernels, "gelu", lambda x, is_training=False: tf.nn.gelu(x, True)
+    )
     expected = ours(written.discriminator, written.tensors)
     assert_close(call(network), expected)
     received = model_garden.forward(

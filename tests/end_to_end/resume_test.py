@@ -9,6 +9,7 @@ import typing
 
 import pytest
 
+from electra_tf import flops
 from electra_tf.training import SPEED_METRICS
 from tests import helpers
 
@@ -202,12 +203,15 @@ def test_prints_nothing_but_its_lines(runs):
 
 
 def test_the_log_says_how_busy_the_machine_is(folder, runs):
+    encoder = helpers.encoder_config(num_hidden_layers=1)
+    per_example = flops.of_training_example(helpers.electra_config(encoder))
     for record in log_of(folder / "undisturbed"):
         if record["split"] == "train":
             assert 0 < record["mfu"] < 1
-            # 4.5 kFLOP a token or so: a very small model.
-            flops = 1e9 * record["gflop_per_second"]
-            assert 1e5 < flops / record["examples_per_second"] < 1e6
+            per_second = 1e9 * record["gflop_per_second"]
+            assert per_second == pytest.approx(
+                record["examples_per_second"] * per_example
+            )
 
 
 def test_checkpoints_come_at_round_steps(folder, runs):
