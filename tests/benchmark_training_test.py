@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests import helpers
 from tools import benchmark_training
 
@@ -73,10 +71,9 @@ def test_other_processes_are_seen():
     assert all(0 <= share <= 1 for share in shares.values())
 
 
-@pytest.mark.parametrize(
-    "sections", ["speed,recompilation,input,around,memory", "mirrored"]
-)
-def test_every_section_measures(sections, tmp_path):
+def test_sections_measure(tmp_path):
+    # The other sections take minutes, most of them for starting processes.
+    sections = "speed,recompilation,input"
     output = tmp_path / "benchmark.json"
     result = helpers.execute(
         TOOL,
@@ -86,7 +83,6 @@ def test_every_section_measures(sections, tmp_path):
         "--num-rounds=2",
         "--num-steps=2",
         "--num-input-steps=2",
-        "--num-memory-steps=20",
         f"--sections={sections}",
         f"--output={output}",
         timeout=600,
@@ -96,8 +92,7 @@ def test_every_section_measures(sections, tmp_path):
     for section in sections.split(","):
         assert found[section]
         assert section in result.stderr
-    if "recompilation" in found:
-        assert found["recompilation"]["traces_after_warm_up"] == 0
+    assert found["recompilation"]["traces_after_warm_up"] == 0
 
 
 def test_an_unknown_section_is_refused(capsys):
