@@ -35,7 +35,9 @@ def _check_types(config) -> None:
         if isinstance(value, bool) and bool not in options:
             fits = False
         if not fits:
-            expected = " or ".join(o.__name__ for o in options)
+            expected = " or ".join(
+                "None" if o is type(None) else o.__name__ for o in options
+            )
             raise ConfigError(
                 f"{type(config).__name__}.{field.name} must be {expected}. "
                 f"Received: {value!r}"
@@ -79,6 +81,10 @@ class EncoderConfig:
       hidden_dropout_prob: Dropout after dense layers and embeddings.
       attention_probs_dropout_prob: Dropout of the attention probabilities.
       initializer_range: Deviation of the truncated normal initializer.
+      hidden_act: 'gelu', with the error function as in the original, or
+        'gelu_new', its tanh approximation, which KerasHub and the Model Garden
+        compute. For the feed-forward layers and the discriminator's head; the
+        generator's head has 'gelu', as in Hugging Face's models.
     """
 
     vocab_size: int
@@ -92,9 +98,16 @@ class EncoderConfig:
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     initializer_range: float = 0.02
+    hidden_act: str = "gelu"
 
     def __post_init__(self):
         _check_types(self)
+        _require(
+            self,
+            self.hidden_act in ("gelu", "gelu_new"),
+            "hidden_act",
+            "'gelu' or 'gelu_new'",
+        )
         if self.embedding_size is None:
             object.__setattr__(self, "embedding_size", self.hidden_size)
         _require_positive(
@@ -145,6 +158,10 @@ class ElectraConfig:
       untied_generator: False shares all weights of the two networks.
       untied_generator_embeddings: True gives the generator embedding tables
         of its own.
+      disentangled_embeddings: Gradient-disentangled embedding sharing
+        (DeBERTaV3, arXiv:2111.09543, section 3.2): the generator's word
+        embeddings learn from its own loss only, and the discriminator adds a
+        difference of its own to them.
       uniform_generator: Replacements are drawn uniformly from the vocabulary.
       two_tower_generator: A left-to-right and a right-to-left tower instead of
         a masked language model; needs `electric_objective`.
@@ -154,6 +171,10 @@ class ElectraConfig:
         rest keep their token. The released code has 0.85, the paper 1.0.
       distinct_positions: Draw masked positions without replacement. The
         released code draws with replacement, so about 7 % of them coincide.
+      whole_word_masking: Draw whole words instead of tokens, without
+        replacement, up to the same number of predictions: see
+        `masking.draw_whole_words`. `masked_token_prob` then still decides
+        token by token, and `distinct_positions` changes nothing.
     """
 
     encoder: EncoderConfig
@@ -167,12 +188,14 @@ class ElectraConfig:
     generator_hidden_size: float = 0.25
     untied_generator: bool = True
     untied_generator_embeddings: bool = False
+    disentangled_embeddings: bool = False
     uniform_generator: bool = False
     two_tower_generator: bool = False
     disallow_correct: bool = False
     temperature: float = 1.0
     masked_token_prob: float = 0.85
     distinct_positions: bool = False
+    whole_word_masking: bool = False
 
     def __post_init__(self):
         _check_types(self)
@@ -198,6 +221,21 @@ class ElectraConfig:
                 "max_position_embeddings="
                 f"{self.encoder.max_position_embeddings}"
             )
+        if self.disentangled_embeddings and not (
+            self.electra_objective
+            and self.untied_generator
+            and not self.untied_generator_embeddings
+            and not self.uniform_generator
+        ):
+            raise ConfigError(
+                "ElectraConfig.disentangled_embeddings needs a discriminator "
+                "and a generator that share their embeddings and nothing else. "
+                f"Received: electra_objective={self.electra_objective}, "
+                f"untied_generator={self.untied_generator}, "
+                "untied_generator_embeddings="
+                f"{self.untied_generator_embeddings}, "
+                f"uniform_generator={self.uniform_generator}"
+            )
         if self.electra_objective and self.electric_objective:
             raise ConfigError(
                 "ElectraConfig takes one objective. Received: "
@@ -216,6 +254,13 @@ class ElectraConfig:
     def max_predictions_per_seq(self) -> int:
         """Slots for masked positions; the original's 0.005 included."""
         return int((self.mask_prob + 0.005) * self.max_seq_length)
+
+    @property
+    def num_position_draws(self) -> int:
+        """Random draws that decide which positions of an example are masked."""
+        if self.distinct_positions or self.whole_word_masking:
+            return self.max_seq_length
+        return self.max_predictions_per_seq
 
     @property
     def has_discriminator(self) -> bool:
@@ -252,6 +297,8 @@ class OptimizerConfig:
 
     Attributes:
       learning_rate: Peak rate.
+      optimizer: 'adam', or 'lamb' for large batches (arXiv:1904.00962), whose
+        steps are in proportion to the norm of what they change.
       num_warmup_steps: Steps of linear warm-up. Ignored in fine-tuning, which
         has `warmup_proportion`.
       warmup_proportion: Warm-up as a share of the training steps; None for
@@ -269,6 +316,7 @@ class OptimizerConfig:
     """
 
     learning_rate: float
+    optimizer: str = "adam"
     num_warmup_steps: int = 10000
     warmup_proportion: float | None = None
     lr_decay_power: float = 1.0
@@ -283,6 +331,12 @@ class OptimizerConfig:
     def __post_init__(self):
         _check_types(self)
         _require_positive(self, "learning_rate", "epsilon", "clip_norm")
+        _require(
+            self,
+            self.optimizer in ("adam", "lamb"),
+            "optimizer",
+            "'adam' or 'lamb'",
+        )
         _require_fraction(
             self, "weight_decay_rate", "beta_1", "beta_2", "layerwise_lr_decay"
         )
@@ -316,6 +370,11 @@ class PretrainingDataConfig:
         discriminator's at the log-odds of masking. The first steps of a short
         run then go into contexts rather than frequencies. The original starts
         them at 0.
+      data_service_address: tf.data services that read and prepare the training
+        batches, where this host's CPUs do not keep up: 'grpc://host:port', or
+        several separated by commas, of one worker each, as
+        tools/serve_data.py starts them. The batches and their order are the
+        same. Empty for this process.
     """
 
     train_files: str
@@ -325,6 +384,7 @@ class PretrainingDataConfig:
     eval_batch_size: int = 128
     num_eval_steps: int = 100
     biases_from_data: bool = False
+    data_service_address: str = ""
 
     def __post_init__(self):
         _check_types(self)
@@ -333,6 +393,15 @@ class PretrainingDataConfig:
         )
         _require(self, bool(self.train_files), "train_files", "a glob")
         _require(self, bool(self.vocab_file), "vocab_file", "a path")
+        _require(
+            self,
+            all(
+                not address or address.strip().startswith("grpc://")
+                for address in self.data_service_address.split(",")
+            ),
+            "data_service_address",
+            "grpc://host:port, several separated by commas, or ''",
+        )
 
 
 @gin.configurable
@@ -370,6 +439,9 @@ class RunConfig:
       dtype_policy: 'float32', 'mixed_bfloat16', or 'mixed_float16', whose
         loss is scaled so that small gradients survive.
       jit_compile: Compile the step with XLA.
+      num_intra_op_threads: Threads of a CPU that share one operation; 0 for
+        all cores. A very small model is faster with 1: other operations, not
+        halves of the same, then keep the other cores busy.
     """
 
     model_dir: str
@@ -390,6 +462,7 @@ class RunConfig:
     micro_batch_size: int = 0
     dtype_policy: str = "float32"
     jit_compile: bool = False
+    num_intra_op_threads: int = 0
 
     def __post_init__(self):
         _check_types(self)
@@ -400,7 +473,14 @@ class RunConfig:
             "steps_per_loop",
             "keep_checkpoint_max",
         )
-        for name in ("stop_at_step", "micro_batch_size"):
+        for name in (
+            "stop_at_step",
+            "micro_batch_size",
+            "eval_steps",
+            "num_gpus",
+            "seed",
+            "num_intra_op_threads",
+        ):
             _require(self, getattr(self, name) >= 0, name, "0 or more")
         for name, choices in (
             (
@@ -468,8 +548,9 @@ class FinetuningDataConfig:
       test_file: Like `train_file`; empty for none.
       vocab_file: The vocabulary of the pre-trained model; empty for the one
         beside `init_checkpoint`.
-      do_lower_case: Lower-case the text.
-      strip_accents: Drop accents while lower-casing.
+      do_lower_case: Lower-case the text. None for what the vocabulary was made
+        for, if that is written beside it, otherwise yes.
+      strip_accents: Drop accents while lower-casing; None likewise.
       max_seq_length: Longer texts are cut.
       train_batch_size: Examples in one step.
       eval_batch_size: Examples in one evaluation step.
@@ -481,8 +562,8 @@ class FinetuningDataConfig:
     dev_file: str
     vocab_file: str = ""
     test_file: str = ""
-    do_lower_case: bool = True
-    strip_accents: bool = True
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
     max_seq_length: int = 128
     train_batch_size: int = 32
     eval_batch_size: int = 32

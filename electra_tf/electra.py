@@ -11,6 +11,7 @@ import math
 import typing
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, encoder, kernels, losses, masking
@@ -20,8 +21,8 @@ class Noise(typing.NamedTuple):
     """The uniform draws of one batch, all <float32> in [0, 1).
 
     Attributes:
-      positions: [B, N] ([B, L] for distinct positions), which positions are
-        masked.
+      positions: [B, N] ([B, L] for distinct positions and for whole words),
+        which positions are masked.
       mask: [B, N], which of them become [MASK].
       sample: [B, N], the generator's samples; or [B, N, V], drawn the
         original's way with Gumbel noise.
@@ -125,7 +126,10 @@ class DiscriminatorHead(encoder.Layer):
         """
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.config.hidden_size])
-        logits = self.dense_1(kernels.gelu(self.dense(x)))
+        activated = kernels.gelu(
+            self.dense(x), hidden_act=self.config.hidden_act
+        )
+        logits = self.dense_1(activated)
         return tf.reshape(logits, shape[:2])
 
 
@@ -187,13 +191,25 @@ class PretrainingModel(keras.Model):
     Args:
       config: Sizes, objective and masking.
       special_ids: Ids of [CLS], [SEP] and [MASK].
+      continues_a_word: <bool>[V], see `masking.continues_a_word`; needed to
+        mask whole words.
     """
 
-    def __init__(self, config: configs.ElectraConfig, special_ids: SpecialIds):
+    def __init__(
+        self,
+        config: configs.ElectraConfig,
+        special_ids: SpecialIds,
+        continues_a_word: np.ndarray | None = None,
+    ):
         super().__init__(name="pretraining_model", autocast=False)
+        self.continues_a_word = continues_a_word
         self.config = config
         self.special_ids = special_ids
-        self.electra = encoder.Encoder(config.encoder, "electra")
+        self.electra = encoder.Encoder(
+            config.encoder,
+            "electra",
+            is_disentangled=config.disentangled_embeddings,
+        )
         self.electra.build()
         self.generator: typing.Any = None
         self.generator_predictions: typing.Any = None
@@ -357,10 +373,41 @@ class PretrainingModel(keras.Model):
         candidate = masking.is_candidate(
             inputs.input_ids, inputs.input_mask, tuple(self.special_ids)
         )
+        if config.whole_word_masking:
+            return self._mask_whole_words(inputs, candidate, noise)
         positions = masking.draw_positions(
             candidate, noise.positions, config.distinct_positions
         )[:, : config.max_predictions_per_seq]
         return self.mask_positions(inputs, positions, noise.mask)
+
+    def _mask_whole_words(
+        self, inputs: masking.Inputs, candidate: tf.Tensor, noise: Noise
+    ) -> masking.Inputs:
+        """Draws words of the <bool>[B, L] candidates and masks them."""
+        config = self.config
+        if self.continues_a_word is None:
+            raise ValueError(
+                "Expected continues_a_word for whole_word_masking=True. "
+                "Received: None"
+            )
+        positions, num_drawn = masking.draw_whole_words(
+            candidate,
+            tf.gather(tf.constant(self.continues_a_word), inputs.input_ids),
+            noise.positions,
+            masking.number_of_predictions(
+                inputs.input_mask,
+                config.mask_prob,
+                config.max_predictions_per_seq,
+            ),
+        )
+        return masking.mask(
+            inputs,
+            positions[:, : config.max_predictions_per_seq],
+            noise.mask,
+            num_drawn,
+            self.special_ids.mask,
+            config.masked_token_prob,
+        )
 
     def mask_positions(
         self,

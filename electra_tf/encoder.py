@@ -117,25 +117,43 @@ def dense(
 
 
 class Embeddings(Layer):
-    """Sum of word, segment and position embeddings, normalised."""
+    """Sum of word, segment and position embeddings, normalised.
 
-    def __init__(self, config: configs.EncoderConfig, name="embeddings"):
+    Args:
+      config: Sizes.
+      is_disentangled: The owner's words are those that it shares, which do not
+        learn from it, plus a difference (arXiv:2111.09543, section 3.2).
+      name: Scope of the variables.
+    """
+
+    def __init__(
+        self,
+        config: configs.EncoderConfig,
+        is_disentangled: bool = False,
+        name="embeddings",
+    ):
         super().__init__(name=name)
         self.config = config
+        self.is_disentangled = is_disentangled
         self.layer_norm = LayerNorm(typing.cast(int, config.embedding_size))
         self.dropout = Dropout(config.hidden_dropout_prob, stream=0)
 
     def build(self, input_shape=None):
         config = self.config
 
-        def table(name, rows):
+        def table(name, rows, first_values=None):
             return self.add_weight(
                 name=name,
                 shape=(rows, config.embedding_size),
-                initializer=initializer(config.initializer_range),
+                initializer=first_values
+                or initializer(config.initializer_range),
             )
 
         self.word_embeddings = table("word_embeddings", config.vocab_size)
+        if self.is_disentangled:
+            self.word_embeddings_delta = table(
+                "word_embeddings_delta", config.vocab_size, "zeros"
+            )
         self.token_type_embeddings = table(
             "token_type_embeddings", config.type_vocab_size
         )
@@ -144,20 +162,26 @@ class Embeddings(Layer):
         )
         self.layer_norm.build()
 
-    def call(self, input_ids, segment_ids, dropout_seed=None):
+    def call(self, input_ids, segment_ids, dropout_seed=None, is_shared=False):
         """Looks up and adds the three embeddings.
 
         Args:
           input_ids: <int32>[B, L].
           segment_ids: <int32>[B, L].
           dropout_seed: <int32>[2], or None.
+          is_shared: Whether another encoder than the owner asks.
 
         Returns:
           <float>[B, L, E].
         """
         length = tf.shape(input_ids)[1]
+        words = self._look_up(self.word_embeddings, input_ids)
+        if self.is_disentangled and not is_shared:
+            words = tf.stop_gradient(words) + self._look_up(
+                self.word_embeddings_delta, input_ids
+            )
         embeddings = (
-            self._look_up(self.word_embeddings, input_ids)
+            words
             + self._look_up(self.token_type_embeddings, segment_ids)
             + self._cast(self.position_embeddings.value[:length])
         )
@@ -286,7 +310,7 @@ class Intermediate(Layer):
         self.dense.build((None, self.config.hidden_size))
 
     def call(self, x, is_training=False):
-        return kernels.gelu(self.dense(x), is_training)
+        return kernels.gelu(self.dense(x), is_training, self.config.hidden_act)
 
 
 class TransformerLayer(Layer):
@@ -376,6 +400,7 @@ class Encoder(Layer):
       name: Scope of its variables: "electra" or "generator" in the original.
       embeddings: Embeddings of another encoder to share; None for its own.
       direction: See `attention_bias`.
+      is_disentangled: Of embeddings of its own, see `Embeddings`.
     """
 
     def __init__(
@@ -384,12 +409,13 @@ class Encoder(Layer):
         name: str = "electra",
         embeddings: Embeddings | None = None,
         direction: str = "both",
+        is_disentangled: bool = False,
     ):
         super().__init__(name=name)
         self.config = config
         self.direction = direction
         self.shares_embeddings = embeddings is not None
-        self.embeddings = embeddings or Embeddings(config)
+        self.embeddings = embeddings or Embeddings(config, is_disentangled)
         self.embeddings_project = None
         if config.embedding_size != config.hidden_size:
             # Glorot, unlike every other layer of the encoder: the original
@@ -430,7 +456,12 @@ class Encoder(Layer):
           "all_encoder_layers" (a list of <float>[B, L, D]) and
           "attention_probs" (a list of <float32>[B, H, L, L]).
         """
-        x = self.embeddings(input_ids, segment_ids, dropout_seed)
+        x = self.embeddings(
+            input_ids,
+            segment_ids,
+            dropout_seed,
+            is_shared=self.shares_embeddings,
+        )
         x = tf.reshape(x, [-1, self.config.embedding_size])
         if self.embeddings_project is not None:
             x = self.embeddings_project(x)

@@ -101,20 +101,25 @@ def one_pass(function: Callable) -> Callable:
     return call
 
 
-def gelu(x: tf.Tensor, is_training: bool = False) -> tf.Tensor:
-    """x * Phi(x), with the error function (not its tanh approximation).
+def gelu(
+    x: tf.Tensor, is_training: bool = False, hidden_act: str = "gelu"
+) -> tf.Tensor:
+    """x * Phi(x).
 
     Args:
       x: <float>[...].
       is_training: Compile this.
+      hidden_act: "gelu" for Phi by the error function, "gelu_new" for its tanh
+        approximation (arXiv:1606.08415, section 2).
 
     Returns:
       <float>[...].
     """
+    with_slope = {"gelu": _gelu_and_slope, "gelu_new": _gelu_new_and_slope}
 
     @tf.custom_gradient
     def differentiable(x):
-        y, slope = _gelu_and_slope(x, is_training=is_training)
+        y, slope = with_slope[hidden_act](x, is_training=is_training)
         return y, lambda upstream: upstream * slope
 
     return differentiable(x)
@@ -125,6 +130,15 @@ def _gelu_and_slope(x):
     phi = 0.5 * (1.0 + tf.math.erf(x * 0.5**0.5))
     density = tf.exp(-0.5 * tf.square(x)) * (2.0 * math.pi) ** -0.5
     return x * phi, phi + x * density
+
+
+@one_pass
+def _gelu_new_and_slope(x):
+    scale, cubic = (2.0 / math.pi) ** 0.5, 0.044715
+    tanh = tf.tanh(scale * (x + cubic * x * tf.square(x)))
+    phi = 0.5 * (1.0 + tanh)
+    inner_slope = scale * (1.0 + 3.0 * cubic * tf.square(x))
+    return x * phi, phi + 0.5 * x * (1.0 - tf.square(tanh)) * inner_slope
 
 
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:

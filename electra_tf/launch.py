@@ -44,7 +44,7 @@ def launch(
         logging.set_verbosity(logging.WARNING)
         try:
             config, before_training = _configure(configurable, argv)
-            _quiet_tensorflow(config.run)
+            _set_environment(config.run)
             run(config, before_training)
         except (ValueError, OSError) as error:
             return _fail(command, error)
@@ -58,11 +58,15 @@ def launch(
     app.run(main)
 
 
-def _quiet_tensorflow(run: configs.RunConfig) -> None:
-    """Hides what TensorFlow's C++ prints on import.
+def _set_environment(run: configs.RunConfig) -> None:
+    """Sets what TensorFlow's C++ reads when it is imported.
 
-    Without a GPU that includes an error about CUDA, which is none.
+    It prints less. Without a GPU that includes an error about CUDA, which is
+    none.
     """
+    if run.num_intra_op_threads:
+        threads = str(run.num_intra_op_threads)
+        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     uses_cpu = not run.num_gpus and run.distribution_strategy != "tpu"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
 

@@ -7,7 +7,9 @@ Shapes: B batch, L length, N slots for predictions, V vocabulary, D hidden.
 """
 
 import typing
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 # The original's pretrain_helpers guard both logarithms of the Gumbel noise.
@@ -102,6 +104,110 @@ def draw_positions(
     rank = tf.cast(uniform * tf.cast(count, tf.float32), tf.int32)
     rank = tf.clip_by_value(rank, 0, tf.maximum(count - 1, 0))
     return tf.gather(order, rank, batch_dims=1)
+
+
+def continues_a_word(vocab: Sequence[str]) -> np.ndarray:
+    """Which entries of a WordPiece vocabulary continue a word: "##" ones.
+
+    Args:
+      vocab: The tokens in the order of their ids.
+
+    Returns:
+      <bool>[V].
+    """
+    return np.array([token.startswith("##") for token in vocab], bool)
+
+
+def draw_whole_words(
+    candidate: tf.Tensor,
+    is_continuation: tf.Tensor,
+    uniform: tf.Tensor,
+    num_predictions: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Positions of words drawn uniformly, without replacement.
+
+    The rule of BERT's later release: the words of a row come in random order,
+    and each is taken whole, or passed over if it would exceed the row's number
+    of predictions. So a row may have a few predictions less than it asked for,
+    and none if every word is longer. A continuation after a token that is no
+    candidate is a word of its own.
+
+    Args:
+      candidate: <bool>[B, L].
+      is_continuation: <bool>[B, L], tokens that belong to the word of the
+        token before them.
+      uniform: <float32>[B, L] in [0, 1), of which a word uses that of its
+        first token.
+      num_predictions: <int32>[B], positions wanted.
+
+    Returns:
+      <int32>[B, L]: all positions, the drawn ones first and in order; and
+      <int32>[B], how many were drawn.
+    """
+    batch_size, length = tf.unstack(tf.shape(candidate))
+    follows = tf.pad(candidate[:, :-1], [[0, 0], [1, 0]])
+    is_first = candidate & ~(is_continuation & follows)
+    # Positions before the first word count as its tokens, but are none.
+    word = tf.maximum(tf.cumsum(tf.cast(is_first, tf.int32), axis=-1) - 1, 0)
+    rows = length * tf.range(batch_size)[:, tf.newaxis]
+
+    def sum_per_word(values, words):
+        total = tf.math.unsorted_segment_sum(
+            tf.reshape(tf.cast(values, tf.int32), [-1]),
+            tf.reshape(rows + words, [-1]),
+            batch_size * length,
+        )
+        return tf.reshape(total, [batch_size, length])
+
+    # First tokens in random order, then the positions that are none.
+    order = draw_positions(is_first, uniform, distinct=True)
+    word_in_order = tf.gather(word, order, batch_dims=1)
+    sizes = tf.gather(
+        sum_per_word(candidate, word), word_in_order, batch_dims=1
+    )
+    is_word = tf.gather(is_first, order, batch_dims=1)
+    taken = _take_while_room(sizes, is_word, num_predictions)
+    is_drawn = candidate & (
+        tf.gather(sum_per_word(taken, word_in_order), word, batch_dims=1) > 0
+    )
+    positions = tf.argsort(tf.cast(~is_drawn, tf.int32), axis=-1, stable=True)
+    return positions, tf.reduce_sum(tf.cast(is_drawn, tf.int32), axis=-1)
+
+
+def _take_while_room(
+    sizes: tf.Tensor, is_open: tf.Tensor, room: tf.Tensor
+) -> tf.Tensor:
+    """Takes each item in turn that does not exceed the room left.
+
+    Not item by item: a round takes all items up to the first that exceeds the
+    room. The room has then become smaller than that one, so it and all items
+    of its size are out, and a few rounds do.
+
+    Args:
+      sizes: <int32>[B, L], 1 or more.
+      is_open: <bool>[B, L], items that may be taken.
+      room: <int32>[B].
+
+    Returns:
+      <bool>[B, L].
+    """
+
+    def is_any_open(is_open, room, taken):
+        return tf.reduce_any(is_open)
+
+    def take(is_open, room, taken):
+        open_sizes = tf.where(is_open, sizes, 0)
+        fits = tf.cumsum(open_sizes, axis=-1) <= room[:, tf.newaxis]
+        is_taken = is_open & fits
+        room -= tf.reduce_sum(tf.where(is_taken, sizes, 0), axis=-1)
+        is_open &= ~fits & (sizes <= room[:, tf.newaxis])
+        return is_open, room, taken | is_taken
+
+    is_open &= sizes <= room[:, tf.newaxis]
+    _, _, taken = tf.while_loop(
+        is_any_open, take, (is_open, room, tf.zeros_like(is_open))
+    )
+    return taken
 
 
 def mask(

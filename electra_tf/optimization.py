@@ -289,18 +289,22 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return tf.where(tf.math.is_nan(gradient), old, new)
 
         is_decayed = not NOT_DECAYED.search(path)
-        updated = _adam(
-            tf.convert_to_tensor(variable),
-            tf.convert_to_tensor(m),
-            tf.convert_to_tensor(v),
-            gradient,
-            rate,
-            config.beta_1,
-            config.beta_2,
-            config.epsilon,
-            config.weight_decay_rate if is_decayed else 0.0,
-            is_training=variable.shape.num_elements() >= _LARGE,
-        )
+        state = [tf.convert_to_tensor(x) for x in (variable, m, v)]
+        if config.optimizer == "lamb":
+            updated = _lamb(
+                *state, gradient, rate, self.iterations + 1, is_decayed, config
+            )
+        else:
+            updated = _adam(
+                *state,
+                gradient,
+                rate,
+                config.beta_1,
+                config.beta_2,
+                config.epsilon,
+                config.weight_decay_rate if is_decayed else 0.0,
+                is_training=variable.shape.num_elements() >= _LARGE,
+            )
         for target, value in zip((variable, m, v), updated, strict=True):
             target.assign(unless_skipped(target, value))
 
@@ -315,4 +319,23 @@ def _adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, decay):
     update = m / (tf.sqrt(v) + epsilon)
     if decay:
         update += decay * variable
+    return variable - rate * update, m, v
+
+
+def _lamb(variable, m, v, gradient, rate, step, is_adapted, config):
+    """Algorithm 2 of arXiv:1904.00962; LayerNorm and biases are not adapted."""
+    # Not compiled: XLA adds up the squares of a norm one after the other.
+    m = config.beta_1 * m + (1.0 - config.beta_1) * gradient
+    v = config.beta_2 * v + (1.0 - config.beta_2) * tf.square(gradient)
+    step = tf.cast(step, tf.float32)
+    update = (m / (1.0 - config.beta_1**step)) / (
+        tf.sqrt(v / (1.0 - config.beta_2**step)) + config.epsilon
+    )
+    if is_adapted:
+        update += config.weight_decay_rate * variable
+        length, step_length = tf.norm(variable), tf.norm(update)
+        is_known = (length > 0.0) & (step_length > 0.0)
+        update *= tf.where(
+            is_known, tf.math.divide_no_nan(length, step_length), 1.0
+        )
     return variable - rate * update, m, v

@@ -11,6 +11,7 @@ from electra_tf import (
     configs,
     electra,
     flops,
+    masking,
     optimization,
     pretraining_data,
     tokenization,
@@ -51,11 +52,18 @@ def pretrain(
     training.set_policy(run)
     special_ids = read_special_ids(config)
     train_data = pretraining_data.PretrainingData(
-        config.data.train_files, config.model, run.seed
+        config.data.train_files,
+        config.model,
+        run.seed,
+        service=config.data.data_service_address,
     )
     heldout_data, num_eval_steps = _heldout_data(config)
     with strategy.scope():
-        model = electra.PretrainingModel(config.model, special_ids)
+        model = electra.PretrainingModel(
+            config.model,
+            special_ids,
+            masking.continues_a_word(_read_vocab(config)),
+        )
         if config.data.biases_from_data:
             model.set_output_biases(train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
@@ -116,6 +124,14 @@ def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
     Raises:
       ValueError: If the vocabulary is missing, damaged or of another size.
     """
+    vocab = _read_vocab(config)
+    return electra.SpecialIds(
+        *(vocab.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
+    )
+
+
+def _read_vocab(config: configs.PretrainingConfig) -> list[str]:
+    """The run's vocabulary, of the model's size."""
     if not tf.io.gfile.exists(config.data.vocab_file):
         raise configs.ConfigError(
             f"Expected a vocabulary at {config.data.vocab_file}, found none. "
@@ -130,9 +146,7 @@ def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
             f"Received: vocab_size={config.model.encoder.vocab_size}, but "
             f"{config.data.vocab_file} has {len(vocab)} entries"
         )
-    return electra.SpecialIds(
-        *(vocab.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
-    )
+    return vocab
 
 
 def make_loss_function(model: electra.PretrainingModel):

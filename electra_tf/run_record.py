@@ -40,6 +40,7 @@ _MAY_DIFFER = (
     "run.kubernetes_selector",
     "run.micro_batch_size",
     "run.jit_compile",
+    "run.num_intra_op_threads",
     "data.eval_batch_size",
     "data.num_eval_steps",
     "data.heldout_files",

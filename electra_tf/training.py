@@ -32,6 +32,9 @@ EXIT_STOPPED = 75
 # In a model directory: the checkpoint that was best on held-out examples.
 BEST_DIR = "best"
 
+# The file that C++ writes its messages to.
+_STDERR = 2
+
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
 
@@ -182,17 +185,21 @@ def measure_matmul_rate(strategy: tf.distribute.Strategy) -> float:
     device = strategy.extended.worker_devices[0]
     size, repetitions = (1024, 2) if "CPU" in device else (8192, 8)
 
-    def products():
-        x = tf.fill([size, size], tf.cast(1 / size, dtype))
+    def products(value):
+        x = tf.fill([size, size], tf.cast(value, dtype))
         for _ in range(repetitions):
             x = tf.matmul(x, x)
         return x[0, 0]
 
-    run = tf.function(lambda: strategy.run(products), autograph=False)
+    # The value is an argument: products of constants are computed only once.
+    run = tf.function(
+        lambda value: strategy.run(products, args=(value,)), autograph=False
+    )
     fastest = float("inf")
     for _ in range(4):
         start = time.perf_counter()
-        for result in strategy.experimental_local_results(run()):
+        value = tf.constant(1 / size)
+        for result in strategy.experimental_local_results(run(value)):
             result.numpy()
         fastest = min(fastest, time.perf_counter() - start)
     flops = strategy.num_replicas_in_sync * repetitions * 2 * size**3
@@ -800,6 +807,8 @@ def _train(
 ) -> None:
     """See `train`."""
     run = engine.run
+    if run.distribution_strategy != "tpu":
+        _hush_compiler()
     checkpoints = _Checkpoints(engine)
     checkpoints.restore()
     engine.check_same_step()
@@ -829,6 +838,22 @@ def _train(
         finally:
             checkpoints.finish()
             loop.progress.close()
+
+
+def _hush_compiler() -> None:
+    """Has XLA say now, to nobody, what it says once in a process.
+
+    It says that it compiled something, and no setting of TensorFlow's stops it.
+    """
+    sys.stderr.flush()
+    stderr = os.dup(_STDERR)
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), _STDERR)
+            tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
+    finally:
+        os.dup2(stderr, _STDERR)
+        os.close(stderr)
 
 
 class _Checkpoints:

@@ -92,7 +92,7 @@ def test_a_config_error_is_a_value_error():
             encoder,
             "embedding_size",
             "128",
-            "EncoderConfig.embedding_size must be int or NoneType",
+            "EncoderConfig.embedding_size must be int or None",
         ),
         (model, "mask_prob", "0.15", "ElectraConfig.mask_prob must be float"),
         (model, "mask_prob", True, "ElectraConfig.mask_prob must be float"),
@@ -112,7 +112,7 @@ def test_a_config_error_is_a_value_error():
             optimizer,
             "warmup_proportion",
             "0.1",
-            "OptimizerConfig.warmup_proportion must be float or NoneType",
+            "OptimizerConfig.warmup_proportion must be float or None",
         ),
         (
             data,
@@ -131,7 +131,7 @@ def test_a_config_error_is_a_value_error():
             finetuning_data,
             "do_lower_case",
             "False",
-            "FinetuningDataConfig.do_lower_case must be bool",
+            "FinetuningDataConfig.do_lower_case must be bool or None",
         ),
         (
             finetuning,

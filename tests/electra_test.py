@@ -20,6 +20,7 @@ OBJECTIVES = {
     "uniform": {"uniform_generator": True},
     "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
     "untied_embeddings": {"untied_generator_embeddings": True},
+    "disentangled": {"disentangled_embeddings": True},
     "distinct": {"distinct_positions": True, "disallow_correct": True},
     "electric": {"electra_objective": False, "electric_objective": True},
 }
@@ -79,7 +80,7 @@ def noise(config, batch_size, seed=0):
         return tf.constant(uniform, tf.float32)
 
     return electra.Noise(
-        draw(LENGTH if config.distinct_positions else num_slots),
+        draw(config.num_position_draws),
         draw(num_slots),
         draw(num_slots),
     )
@@ -387,6 +388,45 @@ def test_distinct_positions_are_distinct():
         assert len(set(positions.tolist())) == 3
 
 
+# Words wa to we have the continuations wf to wo after them.
+CONTINUES = np.arange(len(helpers.VOCAB)) >= 10
+
+
+def test_masks_whole_words():
+    keras.utils.set_random_seed(0)
+    config = helpers.electra_config(
+        ONE_LAYER,
+        whole_word_masking=True,
+        masked_token_prob=1.0,
+        mask_prob=0.5,
+    )
+    model = electra.PretrainingModel(config, SPECIAL, CONTINUES)
+    #       [CLS] wa ##  wb wc ##  ##  [SEP]
+    ids = tf.constant([[2, 5, 10, 6, 7, 12, 13, 3] + [0] * 4])
+    data = {
+        "input_ids": ids,
+        "input_mask": tf.cast(ids > 0, tf.int32),
+        "segment_ids": tf.zeros_like(ids),
+    }
+    inputs = masking.Inputs(**data)
+    masked = {
+        tuple(
+            np.flatnonzero(
+                model._mask(inputs, draws).input_ids[0] == helpers.MASK
+            )
+        )
+        for draws in (noise(config, 1, seed) for seed in range(30))
+    }
+    # Four of eight tokens, as whole words: two and one, or three and one.
+    assert masked == {(1, 2, 3), (3, 4, 5, 6)}
+
+
+def test_whole_words_need_the_vocabulary():
+    model = build(whole_word_masking=True)
+    with pytest.raises(ValueError, match="Expected continues_a_word"):
+        model(features(), noise(model.config, 3))
+
+
 def test_distinct_positions_do_not_outnumber_the_candidates():
     model = build(distinct_positions=True, mask_prob=0.5)
     # Four tokens of which two are words; 6 slots, 2 of them wanted.
@@ -449,3 +489,50 @@ def test_generator_and_discriminator_drop_out_apart():
     unchanged = outputs["fake_data"].is_fake_tokens.numpy() == 0
     difference = np.abs(generator - discriminator).max(-1)
     assert (difference[unchanged] > 0).mean() > 0.5
+
+
+# Gradient-disentangled embeddings.
+
+
+def test_disentangled_words_are_the_generators_plus_a_difference():
+    model = build(**OBJECTIVES["disentangled"])
+    shared = build()
+    delta = model.electra.embeddings.word_embeddings_delta
+    assert not np.any(delta.numpy())
+    drawn = noise(model.config, 3)
+    # With no difference yet, the losses are those of shared embeddings.
+    for variable in shared.variables:
+        (same,) = (v for v in model.variables if v.path == variable.path)
+        same.assign(variable)
+    assert float(model(features(), drawn)["total_loss"]) == pytest.approx(
+        float(shared(features(), drawn)["total_loss"]), rel=1e-6
+    )
+    delta.assign(tf.random.stateless_normal(delta.shape, [1, 2]))
+    before = shared(features(), drawn)
+    after = model(features(), drawn)
+    np.testing.assert_array_equal(
+        after["mlm_output"].logits, before["mlm_output"].logits
+    )
+    assert (
+        np.abs(after["disc_output"].logits - before["disc_output"].logits).max()
+        > 1e-3
+    )
+
+
+def test_disentangled_words_learn_from_the_generator_alone():
+    model = build(**OBJECTIVES["disentangled"])
+    embeddings = model.electra.embeddings
+    drawn = noise(model.config, 3)
+    with tf.GradientTape(persistent=True) as tape:
+        outputs = model(features(), drawn)
+    tables = [
+        embeddings.word_embeddings.value,
+        embeddings.word_embeddings_delta.value,
+    ]
+    of_generator = tape.gradient(outputs["mlm_output"].loss, tables)
+    of_discriminator = tape.gradient(outputs["disc_output"].loss, tables)
+    assert of_generator[1] is None
+    assert np.any(tf.convert_to_tensor(of_generator[0]).numpy())
+    assert np.any(tf.convert_to_tensor(of_discriminator[1]).numpy())
+    words = of_discriminator[0]
+    assert words is None or not np.any(tf.convert_to_tensor(words).numpy())

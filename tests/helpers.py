@@ -159,7 +159,7 @@ def read_json(path):
     return json.loads(pathlib.Path(path).read_text())
 
 
-def write_pretrained(model_dir, encoder=None):
+def write_pretrained(model_dir, encoder=None, **changes):
     """A model directory as pre-training leaves it, and the model in it."""
     import keras
     import tensorflow as tf
@@ -168,7 +168,9 @@ def write_pretrained(model_dir, encoder=None):
 
     keras.utils.set_random_seed(1)
     config = configs.PretrainingConfig(
-        model=electra_config(encoder or encoder_config(initializer_range=0.5)),
+        model=electra_config(
+            encoder or encoder_config(initializer_range=0.5), **changes
+        ),
         data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
         optimizer=configs.OptimizerConfig(1e-3),
         run=run_config(model_dir),

@@ -76,6 +76,124 @@ def test_distinct_positions_have_candidates_first():
     assert positions.numpy().tolist() == [[2, 4, 1, 3, 0]]
 
 
+def test_continues_a_word():
+    vocab = ["[PAD]", "##", "play", "##ing", "#"]
+    assert masking.continues_a_word(vocab).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def draw_whole_words(candidate, continuation, uniform, wanted):
+    """The positions drawn in each row."""
+    positions, num_drawn = masking.draw_whole_words(
+        constant(np.array(candidate, bool), tf.bool),
+        constant(np.array(continuation, bool), tf.bool),
+        constant(uniform, tf.float32),
+        constant(wanted),
+    )
+    for row in positions.numpy():
+        assert sorted(row) == list(range(len(row)))
+    return [
+        row[:number].tolist()
+        for row, number in zip(
+            positions.numpy(), num_drawn.numpy(), strict=True
+        )
+    ]
+
+
+#          [CLS] a ##a ##a b c ##c [SEP] ##d e [SEP] [PAD]
+CANDIDATE = [0, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0]
+CONTINUES = [0, 0, 1, 1, 0, 0, 1, 0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words_in_order", "wanted", "expected"),
+    [
+        ("abcde", 8, [1, 2, 3, 4, 5, 6, 8, 9]),
+        ("abcde", 3, [1, 2, 3]),
+        # c would be the fifth and sixth of five; ##d fits.
+        ("abcde", 5, [1, 2, 3, 4, 8]),
+        # a has three tokens, c has two: both are passed over.
+        ("bacde", 2, [4, 8]),
+        ("acbde", 1, [4]),
+        ("edcba", 4, [5, 6, 8, 9]),
+    ],
+)
+def test_draw_whole_words(words_in_order, wanted, expected):
+    uniform = [0.0] * 12  # Only the draw of a word's first token counts.
+    for word, position in zip("abcde", (1, 4, 5, 8, 9), strict=True):
+        uniform[position] = (1 + words_in_order.index(word)) / 10
+    drawn = draw_whole_words([CANDIDATE], [CONTINUES], [uniform], [wanted])
+    assert drawn == [expected]
+
+
+def test_draw_whole_words_of_rows_without_a_fitting_word():
+    drawn = draw_whole_words(
+        [[False] * 4, [True] * 4, [True] * 4],
+        [[False] * 4, [True] * 4, [False, True, True, False]],
+        [[0.1, 0.2, 0.3, 0.4]] * 3,
+        [2, 2, 2],
+    )
+    # Nothing to mask; one word of four; one of three and one of one token.
+    assert drawn == [[], [], [3]]
+
+
+def greedily(candidate, continues, uniform, wanted):
+    """The rule, word by word."""
+    words = []
+    for i, is_candidate in enumerate(candidate):
+        if is_candidate and continues[i] and i and candidate[i - 1]:
+            words[-1].append(i)
+        elif is_candidate:
+            words.append([i])
+    drawn = []
+    for word in sorted(words, key=lambda word: uniform[word[0]]):
+        if len(drawn) + len(word) <= wanted:
+            drawn += word
+    return sorted(drawn)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_draw_whole_words_of_random_rows(jit_compile):
+    rng = np.random.default_rng(0)
+    shape = (200, 40)
+    candidate = rng.random(shape) < 0.9
+    continues = rng.random(shape) < rng.random((200, 1))
+    uniform = rng.random(shape).astype(np.float32)
+    wanted = rng.integers(0, 20, 200).astype(np.int32)
+    positions, num_drawn = tf.function(
+        masking.draw_whole_words, jit_compile=jit_compile
+    )(candidate, continues, uniform, wanted)
+    for i in range(200):
+        expected = greedily(candidate[i], continues[i], uniform[i], wanted[i])
+        assert num_drawn[i] == len(expected)
+        assert positions[i, : len(expected)].numpy().tolist() == expected
+
+
+def test_whole_words_are_drawn_in_equal_shares():
+    # Six words of 1, 2, 1, 2, 1 and 2 tokens, and room for three tokens.
+    continues = [[False, False, True] * 3] * 20_000
+    uniform = np.random.default_rng(0).random((20_000, 9))
+    positions, num_drawn = masking.draw_whole_words(
+        tf.ones([20_000, 9], tf.bool),
+        constant(continues, tf.bool),
+        constant(uniform, tf.float32),
+        tf.fill([20_000], 3),
+    )
+    assert (num_drawn.numpy() == 3).all()
+    counts = np.bincount(positions.numpy()[:, :3].flat) / 20_000
+    # By symmetry, short words are alike, and so are long ones; the standard
+    # error of a share is below 0.004.
+    for kind in (counts[0::3], counts[1::3], counts[2::3]):
+        np.testing.assert_allclose(kind, kind.mean(), atol=0.015)
+    assert counts.sum() == pytest.approx(3)
+    np.testing.assert_array_equal(counts[1::3], counts[2::3])
+
+
 def test_mask():
     inputs = masking.Inputs(
         input_ids=constant([[CLS, 11, 12, 13, SEP], [CLS, 21, 22, SEP, 0]]),

@@ -205,3 +205,54 @@ def test_layerwise_scale_refuses_an_unknown_variable():
         ValueError, match="No layer-wise learning rate for variable head/kernel"
     ):
         optimization.layerwise_scale("head/kernel", 12, 0.8)
+
+
+# LAMB.
+
+
+def test_lamb_is_that_of_keras_where_nothing_decays():
+    values = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
+    ours, theirs = variable(values), variable(values)
+    settings = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
+    optimizer = make(
+        [ours],
+        num_train_steps=10**9,
+        optimizer="lamb",
+        weight_decay_rate=0.0,
+        clip_norm=1e9,
+        **settings,
+    )
+    library = keras.optimizers.Lamb(learning_rate=0.1, **settings)
+    for seed in range(5):
+        gradient = np.random.default_rng(seed).normal(size=(2, 2))
+        optimizer.apply_summed(constants(gradient), [ours])
+        library.apply(constants(gradient), [theirs])
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_a_lamb_update_by_hand():
+    kernel = variable([3.0, 4.0])
+    bias = variable([3.0, 4.0], name="bias")
+    optimizer = make([kernel, bias], optimizer="lamb", clip_norm=100.0)
+    gradient = [0.6, 0.0]
+    optimizer.apply_summed(constants(gradient, gradient), [kernel, bias])
+    # m and v without bias are the gradient and its square: 0.6 / 0.7, and 0.25
+    # of the weights decays: a step [0.857 + 0.75, 1], brought to the length 5.
+    step = np.array([0.6 / 0.7 + 0.75, 1.0])
+    step *= 5.0 / np.linalg.norm(step)
+    np.testing.assert_allclose(
+        kernel.numpy(), np.array([3.0, 4.0]) - 0.1 * step, rtol=1e-6
+    )
+    # Biases neither decay nor are they adapted.
+    np.testing.assert_allclose(
+        bias.numpy(), [3.0 - 0.1 * 0.6 / 0.7, 4.0], rtol=1e-6
+    )
+
+
+def test_lamb_leaves_a_weight_of_zeros_its_step():
+    kernel = variable([0.0, 0.0])
+    optimizer = make([kernel], optimizer="lamb")
+    optimizer.apply_summed(constants([0.6, 0.0]), [kernel])
+    np.testing.assert_allclose(
+        kernel.numpy(), [-0.1 * 0.6 / 0.7, 0.0], rtol=1e-6
+    )

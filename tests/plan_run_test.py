@@ -31,6 +31,7 @@ def config(**changes):
         {"uniform_generator": True},
         {"untied_generator": False, "generator_hidden_size": 1.0},
         {"untied_generator_embeddings": True},
+        {"disentangled_embeddings": True},
         {"electra_objective": False, "electric_objective": True},
     ],
 )

@@ -176,26 +176,55 @@ def test_noise_is_new_for_every_example_and_epoch(folder):
     assert 0.9 < draws.max() < 1
 
 
-def test_noise_follows_from_the_seed():
-    config = helpers.electra_config()
-    positions = tf.constant([5, 6], tf.int64)
-
-    def draw(seed, positions):
-        noise = pretraining_data.draw_noise(config, seed, positions)
-        return np.concatenate([part.numpy() for part in noise], axis=-1)
-
-    both = draw(3, positions)
-    np.testing.assert_array_equal(both[1:], draw(3, positions[1:]))
-    assert (both != draw(4, positions)).all()
+@pytest.mark.parametrize("seed", [0, 42, -3, 2**40 + 1])
+def test_rows_of_draws_are_those_of_stateless_uniform(seed):
+    numbers = [0, 1, 7, 2**31, 2**33 + 5, 10**12]
+    rows = pretraining_data.uniform_rows(seed, np.array(numbers), 11)
+    for number, row in zip(numbers, rows, strict=True):
+        expected = tf.random.stateless_uniform(
+            [11], tf.constant([seed, number], tf.int64)
+        )
+        np.testing.assert_array_equal(row, expected)
 
 
-def test_distinct_positions_have_a_draw_for_every_token():
-    config = helpers.electra_config(distinct_positions=True)
-    noise = pretraining_data.draw_noise(
-        config, 3, tf.constant([5, 6], tf.int64)
+def test_order_of_a_batch_in_many_epochs(folder):
+    data = open_data(folder)
+    # 25 examples are two epochs of 10 and a half.
+    (batch,) = numbers(take(data.dataset(25), 1))
+    singles = sum(numbers(take(data.dataset(5), 5)), [])
+    assert batch == singles
+
+
+def test_records_of_any_size(tmp_path):
+    rng = np.random.default_rng(0)
+    contents = [rng.bytes(size) for size in (0, 1, 4083, 4084, 5000, 20_000)]
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for content in contents:
+            writer.write(content)
+    records = pretraining_data.Records([str(tmp_path / "a.tfrecord")])
+    order = np.array([5, 0, 3, 3, 1, 2, 4])
+    assert records.read(order).tolist() == [contents[i] for i in order]
+
+
+def test_noise_follows_from_the_seed(folder):
+    first, other = (
+        take(open_data(folder, seed).dataset(4), 1)[0] for seed in (3, 4)
     )
-    assert noise.positions.shape == (2, helpers.LENGTH)
-    assert noise.mask.shape == noise.sample.shape == (2, MASK_SLOTS)
+    (second_half,) = take(
+        open_data(folder).dataset(2, 0, pretraining_data.Shard(2, 1, 1)), 1
+    )
+    for name in ("positions", "mask", "sample"):
+        np.testing.assert_array_equal(second_half[name], first[name][2:])
+        assert (first[name] != other[name]).all()
+
+
+@pytest.mark.parametrize("option", ["distinct_positions", "whole_word_masking"])
+def test_a_draw_for_every_token(folder, option):
+    config = helpers.electra_config(**{option: True})
+    data = pretraining_data.PretrainingData(f"{folder}/*.tfrecord", config, 3)
+    (batch,) = take(data.dataset(2), 1)
+    assert batch["positions"].shape == (2, helpers.LENGTH)
+    assert batch["mask"].shape == batch["sample"].shape == (2, MASK_SLOTS)
 
 
 def test_finds_a_record_in_its_file(folder):
@@ -341,3 +370,74 @@ def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
         f"received 20 in record 2 of {path}: was it built with another "
         "vocabulary?"
     )
+
+
+@pytest.fixture(scope="module")
+def services():
+    """Two tf.data services with a worker each, in this process."""
+    servers = []
+    addresses = []
+    for _ in range(2):
+        dispatcher = tf.data.experimental.service.DispatchServer()
+        address = dispatcher.target.split("://")[1]
+        worker = tf.data.experimental.service.WorkerServer(
+            tf.data.experimental.service.WorkerConfig(address)
+        )
+        servers += [dispatcher, worker]
+        addresses.append(dispatcher.target)
+    yield ", ".join(addresses)
+    del servers
+
+
+def test_services_yield_the_same_batches_in_the_same_order(folder, services):
+    here = take(open_data(folder).dataset(4, 1), 5)
+    there = take(open_data(folder, service=services).dataset(4, 1), 5)
+    for ours, theirs in zip(here, there, strict=True):
+        assert_equal(ours, theirs)
+
+
+def test_services_yield_the_parts_of_a_worker(folder, services):
+    shard = pretraining_data.Shard(4, 2, 2)
+    here = take(open_data(folder).dataset(2, 5, shard), 3)
+    there = take(open_data(folder, service=services).dataset(2, 5, shard), 3)
+    for ours, theirs in zip(here, there, strict=True):
+        assert_equal(ours, theirs)
+
+
+def test_services_need_no_python(folder):
+    batches = open_data(folder)._batches_in_graph(
+        4, 0, 1, pretraining_data.WHOLE
+    )
+    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor)
+    assert b"TFRecordDatasetV2" in graph.numpy()
+    assert b"PyFunc" not in graph.numpy()
+
+
+def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
+    monkeypatch.setattr(pretraining_data, "_NUM_CHECKED", 1)
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = 20
+    helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    data = open_data(folder, shuffle=False, service=services)
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(data.dataset(2), 4)
+    assert pretraining_data.data_error_message(caught.value) == (
+        "Expected examples of 12 tokens with ids below 20, received others: "
+        "tools/check_data.py shows them"
+    )
+
+
+def test_refuses_batches_in_another_order(folder, services, monkeypatch):
+    in_order = pretraining_data.PretrainingData._batches_in_graph
+
+    def begin_anew(self, batch_size, start, step, shard):
+        return in_order(self, batch_size, 0, step, shard)
+
+    monkeypatch.setattr(
+        pretraining_data.PretrainingData, "_batches_in_graph", begin_anew
+    )
+    data = open_data(folder, service=services)
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(data.dataset(2, 3), 1)
+    message = pretraining_data.data_error_message(caught.value)
+    assert "Expected batch 3 of the data services, received 0" in message

@@ -267,6 +267,8 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
             f"differ, such as {unequal[0]}; no output was left"
         )
     names = set(read_again.tensors) | set(read_again.optimizer)
+    # What the output's format computes: it may have one GELU only.
+    as_written = verify.with_activation_of(checkpoint, read_again)
     del read_again
     # Models are garbage in cycles, and each is as large as the checkpoint.
     gc.collect()
@@ -277,10 +279,10 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
     if config is None:
         return kept
     inputs = verify.random_inputs(config)
-    ours_outputs = None
-    for path, name in (
-        (args.input, input_format),
-        (temporary, args.output_format),
+    of_input = None
+    for path, name, computed in (
+        (args.input, input_format, checkpoint),
+        (temporary, args.output_format, as_written),
     ):
         module = reading.format_module(name)
         if not hasattr(module, "forward"):
@@ -294,13 +296,24 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
             )
             continue
         gc.collect()
-        if ours_outputs is None:
-            ours_outputs = verify.forward(checkpoint, inputs)
+        if of_input is None:
+            of_input = verify.forward(checkpoint, inputs)
+            gc.collect()
+        ours_outputs = of_input
+        if computed.activations != checkpoint.activations:
+            ours_outputs = verify.forward(computed, inputs)
             gc.collect()
         found = verify.compare(
             ours_outputs, theirs_outputs, inputs["input_mask"]
         )
         _print_parity("input" if path == args.input else "output", name, found)
+        if computed.activations != checkpoint.activations:
+            _print_change(
+                name,
+                computed,
+                checkpoint,
+                verify.compare(of_input, theirs_outputs, inputs["input_mask"]),
+            )
         wrong = [d for d in found if not d.fits]
         if wrong:
             raise checkpoint_lib.CheckpointError(
@@ -320,6 +333,16 @@ def _print_parity(side: str, name: str, differences) -> None:
             f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
             f"{share:.1e}"
         )
+
+
+def _print_change(name: str, computed, checkpoint, differences) -> None:
+    """Says what another activation makes of the outputs."""
+    share = max(d.largest / (d.magnitude or 1.0) for d in differences)
+    print(
+        f"  of the input, they differ by {share:.1e}: {name} computes "
+        f"{'/'.join(computed.activations)}, the input "
+        f"{'/'.join(checkpoint.activations)}"
+    )
 
 
 def _report(args, source, checkpoint, writer, kept: set[str] | None) -> None:

@@ -141,6 +141,8 @@ def num_parameters(config: configs.ElectraConfig) -> int:
     if config.has_discriminator:
         hidden = encoder.hidden_size
         total += hidden * hidden + hidden + hidden + 1
+    if config.disentangled_embeddings:
+        total += encoder.vocab_size * (encoder.embedding_size or 0)
     if config.uniform_generator:
         return total
     generator, towers = config.generator, 1

@@ -115,6 +115,12 @@ class Checkpoint:
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """The `hidden_act` of its networks, each once."""
+        both = (self.discriminator, self.generator)
+        return tuple(dict.fromkeys(c.hidden_act for c in both if c is not None))
+
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.
 

@@ -1,9 +1,11 @@
 """Pre-training that starts from a checkpoint of any format."""
 
+import dataclasses
+
 import tensorflow as tf
 
 from electra_tf import configs, electra, optimization, tokenization
-from electra_tf.checkpoint_conversion import reading, sizes
+from electra_tf.checkpoint_conversion import disentangled, reading, sizes
 from electra_tf.checkpoint_conversion.checkpoint import (
     Checkpoint,
     summarize,
@@ -35,6 +37,10 @@ def start_from_init_checkpoint(
         return
     checkpoint = reading.read_checkpoint(path)
     _refuse_other_sizes(config.model, checkpoint, path)
+    if config.model.disentangled_embeddings:
+        checkpoint = dataclasses.replace(
+            checkpoint, tensors=disentangled.unfold(checkpoint.tensors)
+        )
     report = reading.assign(checkpoint, model.variables, path)
     if not report.used:
         raise configs.ConfigError(
@@ -56,7 +62,14 @@ def start_from_init_checkpoint(
             + ", the learning rate warms up again"
         )
     note = _compare_vocabulary(config, checkpoint)
-    print("\n".join([*lines, *note]))
+    ours = config.model.encoder.hidden_act
+    if checkpoint.activations and checkpoint.activations != (ours,):
+        note.append(
+            f"  note     EncoderConfig.hidden_act={ours} (there "
+            f"{'/'.join(checkpoint.activations)})"
+        )
+    if tf.distribute.get_strategy().extended.should_checkpoint:  # The chief.
+        print("\n".join([*lines, *note]))
 
 
 def _keep_step(config, checkpoint, optimizer, global_step) -> str:
@@ -109,7 +122,10 @@ def _refuse_other_sizes(
                 text += f": ElectraConfig.{shares[name]}={theirs / whole:.4g}"
             found.append(f"{text})")
         own = "generator/embeddings/word_embeddings" in checkpoint.tensors
-        if own and not model.untied_generator_embeddings:
+        may_be_own = (
+            model.untied_generator_embeddings or model.disentangled_embeddings
+        )
+        if own and not may_be_own:
             found.append(
                 "ElectraConfig.untied_generator_embeddings=False (there True)"
             )

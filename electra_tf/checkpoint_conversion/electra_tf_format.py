@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from electra_tf import configs, run_record
 from electra_tf.checkpoint_conversion import (
+    disentangled,
     original,
     tensor_files,
     vocabulary,
@@ -67,6 +68,15 @@ def read(path: str) -> Checkpoint:
     record = read_json(os.path.join(model_dir, run_record.CONFIG_FILE))
     prefix = _prefix(path, model_dir, record)
     tensors, optimizer, step = _read_variables(prefix)
+    notes: tuple[str, ...] = ()
+    if disentangled.DELTA in tensors:
+        tensors = disentangled.fold(tensors)
+        notes = (
+            "the discriminator's word embeddings are the sum of its two "
+            "tables; the generator has its own, and the optimizer's slots stay "
+            "behind",
+        )
+        optimizer = {}
     encoders = _read_encoders(record, model_dir)
     sizes = sizes_lib.read_sizes(
         tensors,
@@ -91,6 +101,7 @@ def read(path: str) -> Checkpoint:
         vocabulary=_read_vocabulary(record, model_dir),
         max_seq_length=_max_seq_length(record),
         assumed=assumed,
+        notes=notes,
     )
 
 

@@ -46,6 +46,13 @@ _WEIGHTS_FILES = (
 )
 SUBDIRECTORIES = ("generator", "discriminator")
 
+# Their hidden_act -> ours.
+_HIDDEN_ACTS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+}
+
 # The original's LayerNorm has this and no other.
 _LAYER_NORM_EPS = 1e-12
 _HEAD_DROPOUT_PROB = 0.1
@@ -227,6 +234,8 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         found.append(
             "no tokenizer is written, for want of a vocabulary (--vocab-file)"
         )
+    else:
+        found += vocabulary.case_notes(checkpoint.vocabulary)
     return tuple(found)
 
 
@@ -388,8 +397,14 @@ def _read_config(folder: str) -> dict:
             f"Expected an ELECTRA in {folder}. Received: a model of the type "
             f"{model_type}"
         )
+    received = config.setdefault("hidden_act", "gelu")
+    if received not in _HIDDEN_ACTS:
+        raise CheckpointError(
+            f"{path}: hidden_act must be one of {', '.join(_HIDDEN_ACTS)}. "
+            f"Received: {received!r}"
+        )
+    config["hidden_act"] = _HIDDEN_ACTS[received]
     for name, expected, default in (
-        ("hidden_act", "gelu", "gelu"),
         ("layer_norm_eps", _LAYER_NORM_EPS, _LAYER_NORM_EPS),
         ("position_embedding_type", "absolute", "absolute"),
         ("is_decoder", False, False),
@@ -797,7 +812,6 @@ def _config(
         "architectures": [architecture],
         "model_type": "electra",
         **dataclasses.asdict(config),
-        "hidden_act": "gelu",
         "layer_norm_eps": _LAYER_NORM_EPS,
         "position_embedding_type": "absolute",
         "classifier_dropout": _HEAD_DROPOUT_PROB,
@@ -1057,12 +1071,8 @@ def _write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
     """vocab.txt and what makes AutoTokenizer agree with ours."""
-    if vocab.do_lower_case is None:
-        raise CheckpointError(
-            "Nothing beside the checkpoint says whether its vocabulary is of "
-            "lower-cased text, which transformers must know: add "
-            "--do-lower-case=true or --do-lower-case=false"
-        )
+    lower = vocabulary.lower_cases(vocab)
+    vocab = dataclasses.replace(vocab, do_lower_case=lower)
     write_atomically(
         os.path.join(folder, vocabulary.VOCAB_FILE),
         "".join(f"{token}\n" for token in vocab.tokens),
@@ -1073,7 +1083,7 @@ def _write_tokenizer(
     }
     settings = {
         "tokenizer_class": "ElectraTokenizer",
-        "do_lower_case": vocab.do_lower_case,
+        "do_lower_case": lower,
         "strip_accents": vocabulary.strips_accents(vocab),
         "tokenize_chinese_chars": True,
         "model_max_length": max_position_embeddings,

@@ -4,9 +4,9 @@ A preset is a folder with config.json, model.weights.h5, tokenizer.json and
 assets/tokenizer/vocabulary.txt. KerasHub has the encoder only: heads, and the
 generator beside a discriminator, stay behind. Three things differ there:
 
-- The feed-forward layers have GELU's tanh approximation, the original has the
-  error function, and no setting changes that: `use_exact_gelu` does, on a
-  loaded backbone.
+- The feed-forward layers have GELU's tanh approximation, and no setting changes
+  that. So what is read has the `hidden_act` "gelu_new". The original has the
+  error function; `use_exact_gelu` gives it to a loaded backbone.
 - A layer `pooled_dense` follows on the first token's vector, which the original
   has not got. It is written as the identity, so that `pooled_output` is the
   tanh of that vector, and never read.
@@ -33,7 +33,11 @@ from electra_tf.checkpoint_conversion.checkpoint import (
     read_json,
     refuse_lfs_pointer,
 )
-from electra_tf.checkpoint_conversion.vocabulary import strips_accents
+from electra_tf.checkpoint_conversion.vocabulary import (
+    case_notes,
+    lower_cases,
+    strips_accents,
+)
 
 # Name of the original within its scope -> path of the variable in KerasHub.
 TABLES = {
@@ -81,10 +85,13 @@ TASK_WEIGHTS_FILE = "task.weights.h5"
 # encoder; every other one is taken for a discriminator's.
 GENERATOR = "generator"
 
+# The only one that KerasHub has.
+HIDDEN_ACT = "gelu_new"
 GELU_NOTE = (
-    "KerasHub computes GELU by its tanh approximation, the original and "
-    "electra_tf with the error function: outputs differ from about the fourth "
-    "digit on"
+    "KerasHub computes GELU by its tanh approximation, this model with the "
+    "error function: outputs differ from about the fourth digit on; "
+    "electra_tf.checkpoint_conversion.kerashub.use_exact_gelu(backbone) makes "
+    "them equal"
 )
 
 # Syllables, and the letters that decomposing makes of them.
@@ -138,7 +145,6 @@ def read(path: str | os.PathLike) -> Checkpoint:
         vocabulary=_read_vocabulary(path),
         unused=tuple(unused),
         assumed=("initializer_range",),
-        notes=(GELU_NOTE,),
     )
     checkpoint.check_vocabulary(path)
     return checkpoint
@@ -206,9 +212,8 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
       One line for the user each.
     """
     _, config = _encoder(checkpoint)
-    found = [
-        GELU_NOTE + "; electra_tf.checkpoint_conversion.kerashub.use_exact_gelu"
-        "(backbone) makes them equal",
+    found = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
+    found += [
         "pooled_dense of KerasHub, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector",
     ]
@@ -222,15 +227,7 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     if vocabulary is None:
         found.append("no tokenizer is written, for want of a vocabulary")
         return tuple(found)
-    if vocabulary.do_lower_case is None:
-        found.append(
-            "nothing says whether text is lower-cased: "
-            + (
-                "lowercase=True, as the vocabulary has no capitals"
-                if lower_cases(vocabulary)
-                else "lowercase=False, as the vocabulary has capitals"
-            )
-        )
+    found += case_notes(vocabulary)
     if _strips_accents(vocabulary) and any(
         _HANGUL.search(token) for token in vocabulary.tokens
     ):
@@ -243,17 +240,13 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def forward(
-    path: str | os.PathLike,
-    inputs: dict[str, np.ndarray],
-    exact_gelu: bool = True,
+    path: str | os.PathLike, inputs: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """KerasHub's own forward pass on a preset, without dropout.
 
     Args:
       path: Its folder.
       inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
-      exact_gelu: Whether the original's GELU takes the place of KerasHub's;
-        False for the preset as KerasHub loads it.
 
     Returns:
       {"sequence_output": <float32>[B, L, D]}, or "generator_sequence_output"
@@ -264,8 +257,6 @@ def forward(
       CheckpointError: If the preset cannot be loaded.
     """
     backbone = _load(os.fspath(path))
-    if exact_gelu:
-        use_exact_gelu(backbone)
     outputs = backbone(
         {
             "token_ids": inputs["input_ids"],
@@ -313,18 +304,6 @@ def kerashub_name(name: str) -> str:
         index, layer = match.groups()
         return f"transformer_layer_{index}/{TRANSFORMER_LAYERS[layer]}/{weight}"
     return f"{LAYERS[layer]}/{weight}"
-
-
-def lower_cases(vocabulary: Vocabulary) -> bool:
-    """Whether text is lower-cased: if nothing says so, without capitals."""
-    if vocabulary.do_lower_case is not None:
-        return vocabulary.do_lower_case
-    return not any(
-        token != token.lower()
-        for token in vocabulary.tokens
-        # [CLS] and the like.
-        if not (token.startswith("[") and token.endswith("]"))
-    )
 
 
 def _strips_accents(vocabulary: Vocabulary) -> bool:
@@ -439,7 +418,9 @@ def _encoder_config(backbone, path: str) -> configs.EncoderConfig:
     settings = {ours: getattr(backbone, SIZES[ours]) for ours in SIZES}
     try:
         return configs.EncoderConfig(
-            **settings, attention_probs_dropout_prob=backbone.dropout
+            **settings,
+            attention_probs_dropout_prob=backbone.dropout,
+            hidden_act=HIDDEN_ACT,
         )
     except configs.ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from None

@@ -9,9 +9,9 @@ reading nor writing needs tf-models-official.
 
 ELECTRA's discriminator fits in. Two things differ there:
 
-- `hidden_activation: gelu` of a task is GELU's tanh approximation, the original
-  has the error function. An encoder built with `inner_activation="gelu"` has
-  the latter.
+- `hidden_activation: gelu` of a task is GELU's tanh approximation, so what is
+  read has the `hidden_act` "gelu_new". The original has the error function, as
+  an encoder has that is built with `inner_activation="gelu"`.
 - A pooler follows on the first token's vector, which the original has not got.
   It is written as the identity, so that `pooled_output` is the tanh of that
   vector, and never read.
@@ -89,10 +89,12 @@ PARAMS_PATH = ("task", "model", "encoder")
 ENCODERS = ("encoder", "model")
 POOLER = "_pooler_layer"
 
+# The only GELU that its tasks have.
+HIDDEN_ACT = "gelu_new"
 GELU_NOTE = (
-    "tasks of the Model Garden compute GELU by its tanh approximation, the "
-    "original and electra_tf with the error function: outputs differ from "
-    "about the fourth digit on"
+    "tasks of the Model Garden compute GELU by its tanh approximation, this "
+    "model with the error function: outputs differ from about the fourth "
+    'digit on; an encoder built with inner_activation="gelu" makes them equal'
 )
 
 _GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -205,7 +207,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
         if name == "encoder/layer_0/attention/self/query/bias":
             num_heads = tensor.shape[0]
         tensors[f"electra/{name}"] = _without_heads(name, tensor)
-    known = _read_params(os.path.join(folder, PARAMS_FILE))
+    known: dict[str, float | str] = {"hidden_act": HIDDEN_ACT}
+    known |= _read_params(os.path.join(folder, PARAMS_FILE))
     if num_heads is not None:
         known["num_attention_heads"] = num_heads
     config, _, assumed = sizes.read_sizes(tensors, prefix, {"electra": known})
@@ -221,7 +224,6 @@ def read(path: str | os.PathLike) -> Checkpoint:
             )
         ),
         assumed=assumed,
-        notes=(GELU_NOTE,),
     )
     checkpoint.check_vocabulary(prefix)
     return checkpoint
@@ -293,9 +295,10 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     Returns:
       One line for the user each.
     """
-    found = [
-        GELU_NOTE + '; an encoder built with inner_activation="gelu" makes '
-        "them equal",
+    config = checkpoint.discriminator
+    is_same = config is None or config.hidden_act == HIDDEN_ACT
+    found = [] if is_same else [GELU_NOTE]
+    found += [
         "the Model Garden's pooler, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector",
     ]
@@ -324,17 +327,13 @@ def params(config: configs.EncoderConfig) -> dict:
 
 
 def forward(
-    path: str | os.PathLike,
-    inputs: dict[str, np.ndarray],
-    exact_gelu: bool = True,
+    path: str | os.PathLike, inputs: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The Model Garden's own forward pass on a checkpoint, without dropout.
 
     Args:
       path: See `recognise`.
       inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
-      exact_gelu: Whether the encoder is built with the original's GELU; False
-        for that of the Model Garden's tasks.
 
     Returns:
       {"sequence_output": <float32>[B, L, D]}. The Model Garden's pooled output
@@ -356,9 +355,7 @@ def forward(
         max_sequence_length=config.max_position_embeddings,
         type_vocab_size=config.type_vocab_size,
         inner_dim=config.intermediate_size,
-        inner_activation=(
-            "gelu" if exact_gelu else tf_utils.get_activation("gelu")
-        ),
+        inner_activation=tf_utils.get_activation("gelu"),
         embedding_width=config.embedding_size,
         dict_outputs=True,
     )

@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import re
+import typing
 from collections.abc import Iterable, Mapping
 
 import keras
@@ -99,7 +100,7 @@ def encoder_config_from_original(config: dict) -> configs.EncoderConfig:
             "model_hparam_overrides may only ask for hidden_act='gelu'. "
             f"Received: hidden_act={activation!r}"
         )
-    sizes = MODEL_SIZES[model_size] | {
+    sizes: dict[str, typing.Any] = MODEL_SIZES[model_size] | {
         "vocab_size": config.get("vocab_size", DEFAULT_VOCAB_SIZE),
         "embedding_size": config.get(
             "embedding_size",
@@ -343,16 +344,36 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         )
 
 
+def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What the original would compute otherwise.
+
+    Args:
+      checkpoint: To be written.
+
+    Returns:
+      One line for the user each.
+    """
+    if "gelu_new" not in checkpoint.activations:
+        return ()
+    return (
+        "the original computes GELU with the error function, this model by its "
+        "tanh approximation: outputs differ from about the fourth digit on",
+    )
+
+
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     """Its settings cannot say these sizes, so it would compute other things."""
     config = checkpoint.generator
     if config is None:
         return
     heads = max(1, config.hidden_size // sizes_lib.HEAD_WIDTH)
-    for name, expected in (
-        ("num_attention_heads", heads),
-        ("intermediate_size", 4 * config.hidden_size),
-    ):
+    expectations = {
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * config.hidden_size,
+    }
+    if "generator/embeddings/word_embeddings" in checkpoint.tensors:
+        expectations["embedding_size"] = config.hidden_size
+    for name, expected in expectations.items():
         received = getattr(config, name)
         if received != expected:
             raise CheckpointError(

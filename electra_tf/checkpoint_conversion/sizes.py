@@ -27,6 +27,7 @@ NOT_IN_TENSORS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "initializer_range",
+    "hidden_act",
 )
 
 # First parts of the names that an ELECTRA has.
@@ -89,7 +90,10 @@ def read_sizes(
     assumed: set[str] = set()
     for scope in ("electra", "generator"):
         if f"{scope}/encoder/layer_0/intermediate/dense/kernel" in tensors:
-            settings = dict((known or {}).get(scope, {}))
+            # The original has no other, and formats that have one say so.
+            settings = {"hidden_act": "gelu"} | dict(
+                (known or {}).get(scope, {})
+            )
             assumed |= set(NOT_IN_TENSORS) - set(settings)
             found[scope] = encoder_config(tensors, scope, source, settings)
     if not found and not any(name.startswith("generator_") for name in tensors):

@@ -244,6 +244,30 @@ def compare(
     return found
 
 
+def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
+    """A checkpoint that computes with another one's activation.
+
+    Args:
+      checkpoint: The weights.
+      other: Has the `hidden_act`, in whichever networks it holds.
+
+    Returns:
+      The first with the `hidden_act` of the second.
+    """
+    if not other.activations:
+        return checkpoint
+    (hidden_act,) = other.activations
+
+    def changed(config):
+        return config and dataclasses.replace(config, hidden_act=hidden_act)
+
+    return dataclasses.replace(
+        checkpoint,
+        discriminator=changed(checkpoint.discriminator),
+        generator=changed(checkpoint.generator),
+    )
+
+
 def unequal_tensors(
     written: Checkpoint, read_again: Checkpoint
 ) -> tuple[list[str], list[str]]:

@@ -72,3 +72,27 @@ def strips_accents(vocabulary: Vocabulary) -> bool:
     if vocabulary.strip_accents is None:
         return bool(vocabulary.do_lower_case)
     return bool(vocabulary.do_lower_case and vocabulary.strip_accents)
+
+
+def lower_cases(vocabulary: Vocabulary) -> bool:
+    """Whether text is lower-cased: if nothing says so, without capitals."""
+    if vocabulary.do_lower_case is not None:
+        return vocabulary.do_lower_case
+    return not any(
+        token != token.lower()
+        for token in vocabulary.tokens
+        # [CLS] and the like.
+        if not (token.startswith("[") and token.endswith("]"))
+    )
+
+
+def case_notes(vocabulary: Vocabulary) -> list[str]:
+    """What `lower_cases` had to take from the tokens, if anything."""
+    if vocabulary.do_lower_case is not None:
+        return []
+    lower = lower_cases(vocabulary)
+    return [
+        f"nothing says whether text is lower-cased: taken as {lower}, since "
+        f"the vocabulary has {'no ' if lower else ''}capitals "
+        "(--do-lower-case)"
+    ]

@@ -124,6 +124,76 @@ def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
     assert "missing  39: generator (34), generator_predictions (5)" in out
 
 
+@pytest.mark.parametrize("is_theirs", [True, False])
+def test_disentangled_embeddings_start_from_both_kinds(
+    folder, tmp_path, is_theirs
+):
+    """From a run with such embeddings, and from one table for both networks."""
+    theirs = helpers.write_pretrained(
+        tmp_path / "theirs",
+        helpers.encoder_config(),
+        disentangled_embeddings=is_theirs,
+    )
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        tmp_path / "theirs",
+        model=helpers.electra_config(disentangled_embeddings=True),
+    )
+    model, _, _ = start(config)
+    expected = {v.path: v.numpy() for v in theirs.variables}
+    for variable in model.variables:
+        if variable.path.endswith("delta") and not is_theirs:
+            assert not np.any(variable.numpy())
+        else:
+            np.testing.assert_allclose(
+                variable.numpy(), expected[variable.path], atol=1e-6
+            )
+
+
+def test_two_lengths_in_one_schedule(folder, tmp_path, capsys):
+    """Short sequences first; the rest of the schedule with longer ones."""
+    short = helpers.LENGTH - 4
+    (tmp_path / "short").mkdir()
+    helpers.write_tfrecords(
+        tmp_path / "short" / "train.tfrecord",
+        [helpers.row(n, short) for n in range(30)],
+    )
+    both = {"num_train_steps": 4}
+    first = make_config(
+        folder,
+        tmp_path / "first",
+        run=both | {"stop_at_step": 3},
+        model=helpers.electra_config(max_seq_length=short),
+        init_checkpoint="",
+    )
+    first = dataclasses.replace(
+        first,
+        data=dataclasses.replace(
+            first.data, train_files=str(tmp_path / "short" / "*")
+        ),
+    )
+    second = make_config(
+        folder,
+        tmp_path / "second",
+        tmp_path / "first",
+        run=both,
+        keep_global_step=True,
+    )
+    for config in (first, second):
+        pretraining.pretrain(
+            config, lambda config=config: run_record.write(config, "", [])
+        )
+    assert "step     3, 164 of 164 optimizer slots" in capsys.readouterr().out
+    log = [
+        json.loads(line)
+        for line in (tmp_path / "second" / "metrics.jsonl").open()
+    ]
+    assert [entry["step"] for entry in log] == [4]
+    # The rate of the fourth of four steps, of which four warm up.
+    assert log[0]["learning_rate"] == pytest.approx(1e-3 / 4 * 3 / 4)
+
+
 def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
     def train(num_train_steps):
         config = make_config(
@@ -252,6 +322,7 @@ def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
             task_name="letters",
             train_file=str(tmp_path / "train.tsv"),
             dev_file=str(tmp_path / "train.tsv"),
+            do_lower_case=True,
         ),
         optimizer=configs.OptimizerConfig(1e-2),
         run=helpers.run_config(tmp_path / "model"),

@@ -334,7 +334,7 @@ def test_refuses_a_pointer_in_place_of_a_file(finetuned, name):
         ({"model_type": "bert"}, "Received: a model of the type bert"),
         ({"model_type": "roberta"}, "Received: a model of the type roberta"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12, as in the"),
-        ({"hidden_act": "relu"}, "hidden_act must be 'gelu', .*'relu'"),
+        ({"hidden_act": "relu"}, "hidden_act must be one of gelu, .*'relu'"),
         (
             {"position_embedding_type": "relative_key"},
             "position_embedding_type must be 'absolute'",
@@ -446,12 +446,18 @@ def test_ideographs_that_are_no_words_are_reported(finetuned):
     assert "tokenize_chinese_chars=False does not travel" in note
 
 
-def test_refuses_a_vocabulary_whose_case_is_not_known(tmp_path):
-    vocabulary = Vocabulary(tuple(helpers.VOCAB))
-    with pytest.raises(CheckpointError, match="add --do-lower-case=true or "):
-        huggingface.write(
-            models.finetuned(vocabulary=vocabulary), str(tmp_path)
-        )
+@pytest.mark.parametrize("lower", [True, False])
+def test_case_follows_from_the_vocabulary_where_nothing_says_it(
+    tmp_path, lower
+):
+    tokens = [*helpers.VOCAB[:-1], "ab" if lower else "Ab"]
+    written = models.finetuned(vocabulary=Vocabulary(tuple(tokens)))
+    huggingface.write(written, str(tmp_path))
+    settings = helpers.read_json(tmp_path / "tokenizer_config.json")
+    assert settings["do_lower_case"] is lower
+    assert settings["strip_accents"] is lower
+    note = huggingface.notes(written)[-1]
+    assert f"lower-cased: taken as {lower}, since the vocabulary has" in note
 
 
 def test_refuses_a_head_that_transformers_lacks(tmp_path):

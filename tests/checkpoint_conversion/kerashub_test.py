@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, encoder, kernels, tokenization
+from electra_tf import configs, encoder, tokenization
 from electra_tf.checkpoint_conversion import checkpoint, kerashub
 from tests import helpers
 
@@ -52,7 +52,8 @@ def random_tensors(config, scope="electra", seed=0):
 
 
 def random_checkpoint(tokens=None, **changes):
-    config = helpers.encoder_config(**changes)
+    """Weights with KerasHub's GELU."""
+    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
     return checkpoint.Checkpoint(
         random_tensors(config),
         discriminator=config,
@@ -117,18 +118,31 @@ def test_kerashub_computes_what_we_wrote(tmp_path, embedding_size):
     assert_close(received, ours(written.discriminator, written.tensors))
 
 
-def test_the_gelu_of_kerashub_is_an_approximation(tmp_path, monkeypatch):
-    """All of the difference is the GELU: with tanh here too, it is gone."""
-    written = random_checkpoint()
+def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
+    written = random_checkpoint(hidden_act="gelu")
     kerashub.write(written, tmp_path)
-    received = kerashub.forward(tmp_path, INPUTS, exact_gelu=False)
-    received = received["sequence_output"]
+    received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
     exact = ours(written.discriminator, written.tensors)
     assert np.abs(received - exact).max() > 1e-5 * np.abs(exact).max()
-    monkeypatch.setattr(
-        kernels, "gelu", lambda x, is_training=False: tf.nn.gelu(x, True)
+    assert kerashub.read(tmp_path).discriminator.hidden_act == "gelu_new"
+    assert any("GELU" in note for note in kerashub.notes(written))
+
+
+def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
+    written = random_checkpoint(hidden_act="gelu")
+    kerashub.write(written, tmp_path)
+    backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
+    kerashub.use_exact_gelu(backbone)
+    received = backbone(
+        {
+            "token_ids": INPUTS["input_ids"],
+            "padding_mask": INPUTS["input_mask"],
+            "segment_ids": INPUTS["segment_ids"],
+        }
+    )["sequence_output"]
+    assert_close(
+        np.asarray(received), ours(written.discriminator, written.tensors)
     )
-    assert_close(received, ours(written.discriminator, written.tensors))
 
 
 @pytest.mark.parametrize("embedding_dim", [6, 8])
@@ -137,6 +151,7 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
     backbone.save_to_preset(str(tmp_path))
     read = kerashub.read(tmp_path)
     assert read.discriminator == helpers.encoder_config(
+        hidden_act="gelu_new",
         embedding_size=embedding_dim,
         hidden_dropout_prob=0.2,
         attention_probs_dropout_prob=0.2,

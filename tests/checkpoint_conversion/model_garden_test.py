@@ -12,7 +12,7 @@ from official.nlp.data import sentence_prediction_dataloader
 from official.nlp.modeling import models, networks
 from official.nlp.tasks import sentence_prediction
 
-from electra_tf import encoder, kernels
+from electra_tf import encoder
 from electra_tf.checkpoint_conversion import checkpoint, model_garden
 from tests import helpers
 
@@ -23,8 +23,8 @@ CLASSES = [networks.BertEncoder, networks.BertEncoderV2]
 
 
 def random_checkpoint(tokens=None, **changes):
-    """Weights that are large enough to matter."""
-    config = helpers.encoder_config(**changes)
+    """Weights that are large enough to matter, with the Garden's GELU."""
+    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
     built = encoder.Encoder(config)
     built.build()
     rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def ours(config, tensors):
 
 
 def library_encoder(cls=networks.BertEncoder, **changes):
-    """A random encoder of the Model Garden's making, with the exact GELU."""
+    """A random encoder of the Model Garden's making."""
     values = {
         "vocab_size": len(helpers.VOCAB),
         "hidden_size": 8,
@@ -62,7 +62,6 @@ def library_encoder(cls=networks.BertEncoder, **changes):
         "max_sequence_length": helpers.LENGTH,
         "type_vocab_size": 2,
         "inner_dim": 16,
-        "inner_activation": "gelu",
         "embedding_width": 6,
     }
     if cls is networks.BertEncoder:
@@ -126,7 +125,7 @@ def test_we_compute_what_the_model_garden_wrote(tmp_path, cls, embedding_width):
     tf.train.Checkpoint(encoder=built).save(str(tmp_path / "ckpt"))
     read = model_garden.read(tmp_path)
     assert read.discriminator == helpers.encoder_config(
-        embedding_size=embedding_width
+        embedding_size=embedding_width, hidden_act="gelu_new"
     )
     assert read.assumed == (
         "hidden_dropout_prob",
@@ -172,7 +171,7 @@ def test_round_trip_is_bitwise(tmp_path):
         np.testing.assert_array_equal(read.tensors[name], tensor, name)
 
 
-def test_a_task_loads_it(tmp_path, monkeypatch):
+def test_a_task_loads_it(tmp_path):
     """params.yaml and init_checkpoint are all that a task needs."""
     written = random_checkpoint(attention_probs_dropout_prob=0.3)
     model_garden.write(written, tmp_path / "first")
@@ -187,18 +186,24 @@ def test_a_task_loads_it(tmp_path, monkeypatch):
     model = task.build_model()
     task.initialize(model)
     network = model.checkpoint_items["encoder"]
-    monkeypatch.setattr(
-        kernels, "gelu", lambda x, is_training=False: tf.nn.gelu(x, True)
-    )
     expected = ours(written.discriminator, written.tensors)
     assert_close(call(network), expected)
-    received = model_garden.forward(
-        tmp_path / "moved", INPUTS, exact_gelu=False
-    )
+    received = model_garden.forward(tmp_path / "moved", INPUTS)
     assert_close(received["sequence_output"], expected)
     settings = config.model.encoder.get()
     assert isinstance(settings, encoders.BertEncoderConfig)
     assert settings.attention_dropout_rate == 0.3
+
+
+def test_an_encoder_with_the_exact_gelu(tmp_path):
+    """What the note advises for weights trained with the error function."""
+    written = random_checkpoint(hidden_act="gelu")
+    model_garden.write(written, tmp_path)
+    (note,) = (n for n in model_garden.notes(written) if "GELU" in n)
+    assert 'inner_activation="gelu"' in note
+    exact = library_encoder(inner_activation="gelu")
+    tf.train.Checkpoint(encoder=exact).read(str(tmp_path / "bert_model.ckpt"))
+    assert_close(call(exact), ours(written.discriminator, written.tensors))
 
 
 def test_the_pooler_is_the_identity(folder):

@@ -1,0 +1,61 @@
+"""Gradient-disentangled embeddings, as one table for each network and back.
+
+While such a model is trained, `word_embeddings` are the generator's, and the
+discriminator's are the sum of these and `word_embeddings_delta`
+(arXiv:2111.09543, section 3.2). No other format knows that, so a checkpoint is
+read with a table for the discriminator and a copy for the generator.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+TABLES = (
+    "embeddings/word_embeddings",
+    "embeddings/token_type_embeddings",
+    "embeddings/position_embeddings",
+    "embeddings/LayerNorm/beta",
+    "embeddings/LayerNorm/gamma",
+)
+WORDS = "electra/embeddings/word_embeddings"
+DELTA = f"{WORDS}_delta"
+
+
+def fold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Gives each network tables of its own, where they are disentangled.
+
+    Args:
+      tensors: Name -> weights, as a run keeps them.
+
+    Returns:
+      Name -> weights, without a delta.
+    """
+    folded = dict(tensors)
+    delta = folded.pop(DELTA, None)
+    if delta is None:
+        return folded
+    for name in TABLES:
+        folded[f"generator/{name}"] = folded[f"electra/{name}"]
+    folded[WORDS] = folded[WORDS] + delta
+    return folded
+
+
+def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of `fold`, up to the rounding of one subtraction.
+
+    Args:
+      tensors: Name -> weights, with tables for one network or for both.
+
+    Returns:
+      Name -> weights, with a delta where both networks have a table of one
+      shape. A table for one stands for both, whose difference is 0.
+    """
+    unfolded = dict(tensors)
+    words = unfolded.get(f"generator/{TABLES[0]}")
+    if words is None or words.shape != unfolded[WORDS].shape:
+        return unfolded
+    unfolded[DELTA] = unfolded[WORDS] - words
+    unfolded[WORDS] = words
+    for name in TABLES:
+        del unfolded[f"generator/{name}"]
+    return unfolded
