@@ -179,7 +179,7 @@ def test_round_trip_is_bitwise(tmp_path, embedding_size):
 
 
 def test_a_generator_stays_one(tmp_path):
-    config = helpers.encoder_config(hidden_size=4)
+    config = helpers.encoder_config(hidden_size=4, hidden_act="gelu_new")
     written = checkpoint.Checkpoint(
         random_tensors(config, "generator"), generator=config
     )
@@ -328,8 +328,8 @@ def test_notes():
     assert "no tokenizer" in found_notes()
     uncased = checkpoint.Vocabulary(tuple(UNCASED))
     cased = checkpoint.Vocabulary(tuple(CASED))
-    assert "lowercase=True" in found_notes(uncased)
-    assert "lowercase=False" in found_notes(cased)
+    assert "lower-cased: taken as True" in found_notes(uncased)
+    assert "lower-cased: taken as False" in found_notes(cased)
     assert "Hangul" not in found_notes(cased)
     korean = checkpoint.Vocabulary(("\u1112", "##\u1161"), True, True)
     assert "Hangul" in found_notes(korean)
