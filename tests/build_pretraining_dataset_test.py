@@ -1,16 +1,19 @@
 """Tests of tools/build_pretraining_dataset.py."""
 
+import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
-import subprocess
-import sys
+import random
+import re
 
 import pytest
 import tensorflow as tf
 
 from electra_tf import corpus
+from tests import helpers
 from tools import build_pretraining_dataset as tool
 
 SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
@@ -34,6 +37,7 @@ def flags_for(folder):
         f"--output-dir={folder / 'out'}",
         "--max_seq_length=8",
         "--num-out-files=2",
+        "--no-preflight",
     ]
 
 
@@ -45,10 +49,10 @@ def manifest_of(folder):
     return json.loads((folder / "out" / "manifest.json").read_text())
 
 
-def rows_of(folder, num_shards=2):
+def rows_of(folder, num_shards=2, out="out"):
     spec = {"input_ids": tf.io.FixedLenFeature([8], tf.int64)}
     shards = [
-        str(folder / "out" / f"pretrain_data.tfrecord-{i}-of-{num_shards}")
+        str(folder / out / f"pretrain_data.tfrecord-{i}-of-{num_shards}")
         for i in range(num_shards)
     ]
     return [
@@ -92,6 +96,10 @@ def test_manifest(folder):
         "strip_accents": True,
         "seed": 0,
         "num_out_files": 2,
+        "text_field": "text",
+        "dedup": "",
+        "dedup_threshold": 0.0,
+        "heldout_fraction": 0.0,
     }
     assert manifest["vocabulary"]["entries"] == 8
     assert [entry["name"] for entry in manifest["inputs"]] == [
@@ -153,40 +161,136 @@ def test_blank_lines_may_be_skipped(folder, flag):
     assert tokens_of(rows_of(folder)) == [[5, 6, 6, 5, 5], [6, 6, 6]]
 
 
-def test_two_processes_write_the_same_bytes(folder, monkeypatch):
-    for i in range(6):
-        (folder / "corpus" / f"{i}.txt").write_text("a b a b\nb b\n" * 200)
-    flags = ["--max-seq-length=16", "--num-out-files=3"]
-    assert run(folder, *flags) == 0
-    repository = os.path.dirname(os.path.dirname(tool.__file__))
-    # One part for each file, so that there is work for two.
-    program = (
-        "import sys; from tools import build_pretraining_dataset as tool; "
-        "tool.PART_BYTES = 1; sys.exit(tool.main(sys.argv[1:]))"
+# TensorFlow is imported once, and every run forks from that.
+RUNS = """
+import os, random, resource, signal, sys, time
+import tensorflow, tensorflow_text
+from tools import build_pretraining_dataset as tool
+
+tool.PART_BYTES = 1
+common, root = sys.argv[1:-1], sys.argv[-1]
+
+
+def start(out, *flags, limit=None, pause=0.0):
+    pid = os.fork()
+    if pid:
+        return pid
+    # With its workers, as a killed container goes.
+    os.setpgid(0, 0)
+    if limit:
+        # What exceeds the limit fails as writing to a full disk does.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+        sys.stderr = open(f"{root}/{out}.log", "w")
+
+    def build(worker, part, build=tool.Worker.build):
+        build(worker, part)
+        time.sleep(pause)
+
+    tool.Worker.build = build
+    code = tool.main([*common, *flags, f"--output-dir={root}/{out}"])
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def finished(out):
+    folder = f"{root}/{out}/unfinished_build"
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sum(n.startswith("part-") and n.endswith(".json") for n in names)
+
+
+shares = ("--dedup", "--heldout-fraction=0.2")
+for n in (1, 2):
+    pid = start(f"processes-{n}", f"--num-processes={n}", *shares)
+    assert os.waitpid(pid, 0)[1] == 0
+
+rng = random.Random(0)
+for kill in range(3):
+    before = finished("killed")
+    flag = f"--num-processes={1 + kill % 2}"
+    pid = start("killed", flag, *shares, pause=0.1)
+    # At a random moment after a first new part.
+    while finished("killed") <= before:
+        time.sleep(0.005)
+    time.sleep(rng.random() * 0.2)
+    os.killpg(pid, signal.SIGKILL)
+    assert os.waitpid(pid, 0)[1]
+    print(before, finished("killed"))
+assert os.waitpid(start("killed", "--num-processes=4", *shares), 0)[1] == 0
+
+for out, limit in (("full", 500_000), ("fuller", 20_000)):
+    pid = start(out, "--num-out-files=1", limit=limit)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same data set built in several ways; the program's two outputs."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "vocab.txt").write_text(SPECIAL + "a\nb\nA\n")
+    (folder / "corpus").mkdir()
+    rng = random.Random(0)
+    for i in range(16):
+        lines = [
+            " ".join(rng.choices("ab", k=rng.randrange(12)))
+            for _ in range(1500)
+        ]
+        if i % 3:
+            (folder / "corpus" / f"{i}.txt").write_text("\n".join(lines))
+        else:
+            (folder / "corpus" / f"{i}.txt.gz").write_bytes(
+                gzip.compress("\n".join(lines).encode())
+            )
+    result = helpers.execute(
+        "-c",
+        RUNS,
+        f"--corpus-dir={folder / 'corpus'}",
+        f"--vocab-file={folder / 'vocab.txt'}",
+        "--max-seq-length=16",
+        "--num-out-files=3",
+        str(folder),
     )
-    other = folder / "other"
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            program,
-            *flags_for(folder),
-            *flags,
-            f"--output-dir={other}",
-            "--num-processes=2",
-        ],
-        env=os.environ | {"PYTHONPATH": repository},
-        check=True,
+    assert result.returncode == 0, result.stderr
+    return folder, result
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("other", ["processes-2", "killed"])
+def test_the_same_bytes(runs, other):
+    folder, _ = runs
+    for suffix in ("", "_heldout"):
+        expected = bytes_of(folder / f"processes-1{suffix}")
+        assert len(expected) == (5 if not suffix else 2)
+        assert bytes_of(folder / f"{other}{suffix}") == expected
+
+
+def test_killed_runs_go_on_where_they_were(runs):
+    _, result = runs
+    kills = [line.split() for line in result.stdout.splitlines()]
+    num_finished = [(int(before), int(after)) for before, after in kills]
+    assert len(num_finished) == 3
+    # What a run finished, the next one found.
+    for (_, after), (before, _) in itertools.pairwise(num_finished):
+        assert 0 < before == after
+    found = num_finished[-1][1]
+    assert f"{found} of 16 parts are finished" in result.stderr
+
+
+@pytest.mark.parametrize(("out", "num_parts"), [("full", 16), ("fuller", 0)])
+def test_a_full_disk_is_named_and_finished_parts_stay(runs, out, num_parts):
+    folder, _ = runs
+    lines = (folder / f"{out}.log").read_text().splitlines()
+    assert re.fullmatch(
+        "build_pretraining_dataset: error: Cannot write '.*': File too large.",
+        lines[-1],
     )
-    theirs = json.loads((other / "manifest.json").read_text())
-    assert theirs["inputs"] == manifest_of(folder)["inputs"]
-    assert theirs["totals"]["examples"] > 100
-    # The order of parts differs with PART_BYTES; the examples do not.
-    monkeypatch.setattr(tool, "PART_BYTES", 1)
-    assert run(folder, *flags, f"--output-dir={folder / 'same'}") == 0
-    for shard in theirs["shards"]:
-        ours = (folder / "same" / shard["name"]).read_bytes()
-        assert (other / shard["name"]).read_bytes() == ours
+    stays = f"{num_parts} finished part(s) stay in" in lines[-2]
+    assert stays == bool(num_parts)
+    left = [p.name for p in (folder / out).glob("unfinished_build/*.json")]
+    assert len(left) == num_parts
 
 
 def test_the_seed_decides_the_bytes(folder):
@@ -262,24 +366,11 @@ def test_refuses_a_foreign_manifest(folder, capsys):
     (folder / "out").mkdir()
     (folder / "out" / "manifest.json").write_text("[]")
     assert run(folder) == 1
-    assert "Expected a manifest of version 1" in error_of(capsys)
-
-
-def test_begins_an_interrupted_run_anew(folder):
-    unfinished = folder / "out" / "unfinished_build"
-    unfinished.mkdir(parents=True)
-    (unfinished / "part-0.tmp").write_text("half")
-    (unfinished / "plan.json").write_text('["pretrain_data.tfrecord-0-of-9"]')
-    (folder / "out" / "pretrain_data.tfrecord-0-of-9").write_text("old")
-    assert run(folder) == 0
-    assert sorted(os.listdir(folder / "out")) == [
-        "manifest.json",
-        "pretrain_data.tfrecord-0-of-2",
-        "pretrain_data.tfrecord-1-of-2",
-    ]
+    assert "Expected a manifest of version 2" in error_of(capsys)
 
 
 def test_refuses_two_runs_at_once(folder, capsys):
+    (folder / "out").mkdir()
     with tool.unfinished_folder(str(folder / "out")):
         assert run(folder) == 1
     assert "Another run is building" in error_of(capsys)
@@ -289,6 +380,185 @@ def test_refuses_a_file_as_output(folder, capsys):
     (folder / "out").write_text("")
     assert run(folder) == 1
     assert "which is a file" in error_of(capsys)
+
+
+def test_a_run_killed_while_publishing_is_finished(folder, monkeypatch):
+    assert run(folder) == 0
+    expected = bytes_of(folder / "out")
+    moves = []
+    real_replace = os.replace
+
+    def replace(source, target):
+        moves.append(target)
+        if len(moves) == 2:
+            raise KeyboardInterrupt
+        real_replace(source, target)
+
+    other = f"--output-dir={folder / 'other'}"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            tool,
+            "move_outputs",
+            lambda *args, move=tool.move_outputs: (
+                patch.setattr(os, "replace", replace),
+                move(*args),
+            ),
+        )
+        assert run(folder, other) == 130
+    left = os.listdir(folder / "other")
+    assert sorted(left) == ["pretrain_data.tfrecord-0-of-2", "unfinished_build"]
+    assert run(folder, other) == 0
+    assert bytes_of(folder / "other") == expected
+
+
+def rows_in(out, num_shards=1):
+    return [
+        [i for i in row if i > 4]
+        for row in rows_of(out.parent, num_shards, out.name)
+    ]
+
+
+def test_repeated_documents_are_dropped_and_listed(folder):
+    for path in (folder / "corpus").rglob("*.txt"):
+        path.unlink()
+    rng = random.Random(0)
+    words = [chr(97 + i) + chr(97 + j) for i in range(20) for j in range(20)]
+    document = [*rng.choices(words, k=100), "a"]
+    near = [*document[:50], "b", *document[51:]]
+    for name, lines in {
+        "1.txt": ["b b b", "", " ".join(document), "", "B  b b"],
+        "2.txt": ["b", "b b", "", " ".join(near), "", "b b"],
+    }.items():
+        (folder / "corpus" / name).write_text("\n".join(lines))
+    out = folder / "out"
+    assert run(folder, "--dedup", "--num-out-files=1") == 0
+    listed = (out / "dropped_documents.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in listed]
+    similarity = found[2].pop("similarity")
+    assert 0.8 <= similarity < 1
+    assert found == [
+        {
+            "file": "1.txt",
+            "document": 3,
+            "reason": "exact",
+            "similarity": 1.0,
+            "kept_file": "1.txt",
+            "kept_document": 1,
+            "begins": "B  b b",
+        },
+        {
+            "file": "2.txt",
+            "document": 1,
+            "reason": "exact",
+            "similarity": 1.0,
+            "kept_file": "1.txt",
+            "kept_document": 1,
+            "begins": "b b b",
+        },
+        {
+            "file": "2.txt",
+            "document": 2,
+            "reason": "near",
+            "kept_file": "1.txt",
+            "kept_document": 2,
+            "begins": " ".join(near)[:80],
+        },
+    ]
+    manifest = manifest_of(folder)
+    assert manifest["totals"]["documents"] == 3
+    assert manifest["totals"]["dropped_documents"] == 3
+    dropped = [entry["dropped_documents"] for entry in manifest["inputs"]]
+    assert dropped == [1, 2]
+    # Only exact ones.
+    other = folder / "exact"
+    flags = ("--dedup=exact", "--num-out-files=1", f"--output-dir={other}")
+    assert run(folder, *flags) == 0
+    listed = (other / "dropped_documents.jsonl").read_text().splitlines()
+    assert [json.loads(line)["document"] for line in listed] == [3, 1]
+
+
+def test_held_out_documents_are_in_the_other_set_only(folder):
+    for path in (folder / "corpus").rglob("*.txt"):
+        path.unlink()
+    # Documents of their own number of words, each in two files.
+    texts = ["a " * n for n in range(1, 7)] + ["b " * n for n in range(1, 7)]
+    for name in ("1", "2"):
+        (folder / "corpus" / name).write_text("\n\n".join(texts))
+    flags = ("--heldout-fraction=0.4", "--num-out-files=2")
+    assert run(folder, *flags) == 0
+    training = rows_in(folder / "out", 2)
+    heldout = rows_in(folder / "out_heldout", 1)
+    documents = [[5 if "a" in t else 6] * len(t.split()) for t in texts]
+    assert sorted(training + heldout) == sorted(documents * 2)
+    assert 0 < len(heldout) < len(training)
+    assert not [row for row in heldout if row in training]
+    manifest = json.loads(
+        (folder / "out_heldout" / "manifest.json").read_text()
+    )
+    assert manifest["share"] == "heldout"
+    assert manifest["totals"]["examples"] == len(heldout)
+    # Whatever the seed.
+    other = f"--output-dir={folder / 'other'}"
+    assert run(folder, *flags, other, "--seed=1") == 0
+    assert sorted(rows_in(folder / "other_heldout", 1)) == sorted(heldout)
+    # A finished build knows both.
+    assert run(folder, *flags) == 0
+    (folder / "out_heldout" / "manifest.json").unlink()
+    assert run(folder, *flags) == 1
+
+
+def test_refuses_to_hold_out_nothing(folder, capsys):
+    assert run(folder, "--heldout-fraction=0.0001") == 1
+    assert "holds something out. Received: 0.0001 of 3" in error_of(capsys)
+    assert not (folder / "out").exists()
+
+
+def test_finished_parts_stay_when_an_input_is_damaged(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr(tool, "PART_BYTES", 1)
+    (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    assert run(folder) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert "line 2 of" in lines[-1]
+    assert "2 finished part(s) stay in" in lines[-2]
+    (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n')
+    assert run(folder) == 0
+    assert "2 of 3 parts are finished" in capsys.readouterr().err
+    assert manifest_of(folder)["totals"]["documents"] == 4
+    # As if there had never been damage.
+    assert run(folder, f"--output-dir={folder / 'same'}") == 0
+    assert bytes_of(folder / "same") == bytes_of(folder / "out")
+
+
+def test_damaged_places_are_left_out_on_demand(folder, monkeypatch, capsys):
+    monkeypatch.setattr(tool, "MAX_NAMED_BAD_INPUTS", 2)
+    (folder / "corpus" / "gone.txt").symlink_to(folder / "nowhere")
+    (folder / "corpus" / "x.txt").write_bytes(b"a\n\xff\n\xff\n\xff\nb\n")
+    assert run(folder, "--on-bad-input=skip") == 0
+    lines = capsys.readouterr().err.splitlines()
+    named = [line for line in lines if "left out: " in line]
+    assert len(named) == 3
+    assert "gone.txt': No such file" in named[0]
+    assert "x.txt', whose byte 2 is 0xff" in named[1]
+    assert "left out 4 damaged place(s)" in lines[-1]
+    assert [5, 6] in tokens_of(rows_of(folder))
+    inputs = {entry["name"]: entry for entry in manifest_of(folder)["inputs"]}
+    assert inputs["x.txt"]["bad_inputs"] == 3
+    assert inputs["one.txt"]["bad_inputs"] == 0
+
+
+def test_a_part_with_damage_left_out_is_not_taken_for_whole(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr(tool, "PART_BYTES", 1)
+    (folder / "corpus" / "x.txt").write_bytes(b"a\n\xff\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(tool, "merge", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(folder, "--on-bad-input=skip")
+    assert run(folder) == 1
+    assert "whose byte 2 is 0xff" in error_of(capsys)
 
 
 @pytest.mark.parametrize("name", ["none", "vocab.txt"])
@@ -382,10 +652,33 @@ def test_progress_on_a_terminal_is_one_line(monkeypatch):
     stream = Terminal()
     monkeypatch.setattr(tool.ProgressLine, "TERMINAL_SECONDS", 0)
     progress = tool.ProgressLine(200, stream)
-    progress.add((50, 1, 20, 3, 24))
-    progress.add((50, 1, 20, 3, 24))
+    progress.set((50, 1, 20, 3, 24))
+    progress.set((100, 2, 40, 6, 48))
     progress.finish()
     drawn = stream.getvalue()
     assert drawn.count("\n") == 1
     assert " 25%  1 documents  3 examples  20 tokens" in drawn
     assert " 50%  2 documents  6 examples  40 tokens" in drawn
+
+
+def test_preflight(folder):
+    # In a process of its own, as TensorFlow must not have run before a fork.
+    (folder / "corpus" / "one.txt").write_text("a \u2603\n\na \u2603 a\n")
+    finished = helpers.execute(
+        tool.__file__,
+        *flags_for(folder)[:-1],
+        "--num-processes=2",
+        "--preflight-only",
+    )
+    assert finished.returncode == 0
+    assert "examples:" in finished.stderr
+    assert "most often '\u2603' (2)" in finished.stderr
+    assert "warning: 25.0% of the words are [UNK]" in finished.stderr
+    assert not (folder / "out").exists()
+
+
+def test_preflight_refuses_what_breaks_a_run(folder, capsys):
+    gin_file = helpers.ROOT / "gin" / "quickstart.gin"
+    assert run(folder, "--preflight", f"--gin-file={gin_file}") == 1
+    assert "2 problem(s) would break a run" in error_of(capsys)
+    assert not (folder / "out").exists()

@@ -70,6 +70,24 @@ def test_bert_layout(text_file, capsys):
     assert f"the text gave {len(vocab)} of 20000" in capsys.readouterr().err
 
 
+def test_hangul(text_file, capsys):
+    text_file.write_text(
+        "\ud55c\uad6d\uc5b4 \ud55c\uad6d\n" * 3, encoding="utf-8"
+    )
+    assert run(text_file, "--vocab-size=30", "--no-strip-accents") == 0
+    assert "\ud55c\uad6d" in vocab_of(text_file)
+    assert "Hangul" not in capsys.readouterr().err
+    assert run(text_file, f"--vocab-file={text_file.parents[1] / 'v'}") == 0
+    assert "100% of the words are Hangul" in capsys.readouterr().err
+
+
+def test_other_kinds_of_files(text_file):
+    row = json.dumps({"body": TEXT * 3})
+    text_file.rename(text_file.with_suffix(".jsonl")).write_text(row + "\n")
+    assert run(text_file, "--vocab-size=40", "--text-field=body") == 0
+    assert {"low", "lower", "naive"} <= set(vocab_of(text_file))
+
+
 def test_num_unused(text_file):
     assert run(text_file, "--vocab-size", "60", "--num-unused", "2") == 0
     assert vocab_of(text_file)[:4] == [

@@ -1,18 +1,19 @@
 """Tests of electra_tf/pretraining_examples.py."""
 
+import hashlib
 import random
 import types
 
 import pytest
 import tensorflow as tf
 
-from electra_tf import corpus
+from electra_tf import corpus, tokenization
 from electra_tf import pretraining_examples as examples
 from electra_tf.pretraining_examples import Example
 
 # [PAD] 0, [CLS] 1, [SEP] 2.
 TOKENIZER = types.SimpleNamespace(
-    pad_token_id=0, cls_token_id=1, sep_token_id=2
+    pad_token_id=0, cls_token_id=1, sep_token_id=2, do_lower_case=True
 )
 
 
@@ -39,6 +40,10 @@ def builder(max_length, *draws):
 def words_to_ids(lines):
     """Stands for a tokenizer: a number is its own id."""
     return [[int(word) for word in line.split()] for line in lines]
+
+
+def words_to_varints(lines):
+    return [[*map(examples.varint, ids)] for ids in words_to_ids(lines)]
 
 
 def test_sentences_are_gathered_until_the_length_is_reached():
@@ -136,16 +141,34 @@ def examples_of(tmp_path, text, **kwargs):
 
 
 def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
-    tally = examples._Tally(None)
-    made = examples_of(tmp_path, "\n11 12\n \t\n\n21\n22", report=tally.add)
+    made = examples_of(tmp_path, "\n11 12\n \t\n\n21\n22")
     assert [[i for i in row if i > 2] for row in made] == [[11, 12], [21, 22]]
-    assert tally.total == examples.Progress(
+
+
+def test_a_part_is_counted(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n11 12\n \t\n\n21\n22", encoding="utf-8")
+    reports = []
+    (record,) = examples.write_part(
+        corpus.list_files(str(tmp_path)),
+        str(tmp_path / "part"),
+        TOKENIZER,
+        words_to_varints,
+        16,
+        seed=0,
+        report=reports.append,
+    )
+    assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert record.counts == examples.Progress(
         num_bytes=16,
         num_documents=2,
         num_tokens=4,
         num_examples=2,
-        num_example_tokens=sum(map(len, made)),
+        # One or two segments, which is drawn.
+        num_example_tokens=record.counts.num_example_tokens,
     )
+    assert 4 + 2 * 2 <= record.counts.num_example_tokens <= 4 + 2 * 3
+    assert examples.add_up(*reports) == record.counts
 
 
 def test_blank_lines_may_be_skipped(tmp_path):
@@ -157,7 +180,7 @@ def test_lines_end_at_line_feeds_only(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes("a\u2028b\x0bc\r\n\x1f\u3000\nd".encode())
     ((lines, num_bytes),) = corpus.read_lines(str(path))
-    assert lines == ["a\u2028b\x0bc", "", "d"]
+    assert lines == ["a\u2028b\x0bc", "", "d", ""]
     assert num_bytes == path.stat().st_size
 
 
@@ -169,7 +192,9 @@ def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
     assert [batch.lines for batch in batches] == [
         ["ab", "cdefgh"],
         ["", "i", "j"],
+        [""],
     ]
+    assert sum(batch.num_bytes for batch in batches) == path.stat().st_size
 
 
 def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
@@ -178,6 +203,83 @@ def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
     path.write_bytes(b"abc\ndef\xff\n")
     with pytest.raises(ValueError, match=r"text\.txt', whose byte 7 is 0xff"):
         list(corpus.read_lines(str(path)))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*tokenization.SPECIAL_TOKENS, *VOCAB]))
+    tokenizer = tokenization.FullTokenizer(path, lower, lower)
+    whole = tokenizer.tokenize(tf.constant(NASTY_LINES)).to_list()
+    remembering = examples.CachingLineTokenizer(tokenizer)
+    for _ in range(2):
+        assert remembering(NASTY_LINES) == whole
+    varints = examples.CachingLineTokenizer(tokenizer, as_varints=True)
+    assert varints(NASTY_LINES) == [
+        [*map(examples.varint, ids)] for ids in whole
+    ]
+    # Too little room for what one call needs.
+    monkeypatch.setattr(examples.CachingLineTokenizer, "MAX_ENTRIES", 3)
+    forgetful = examples.CachingLineTokenizer(tokenizer)
+    for line, ids in zip(NASTY_LINES * 2, whole * 2, strict=True):
+        assert forgetful([line, "a b"])[0] == ids
+    assert forgetful([]) == []
+
+
+VOCAB = ["a", "b", "A", "##a", "##b", "σ", "ς", "##σ", "##ς", "é", "e", "中"]
+VOCAB += [".", ",", "'", "-", "_", "[", "]", "MASK", "mask", "1", "##1", "한"]
+NASTY_LINES = [
+    "",
+    "a",
+    "ab  ba   AB",
+    "a.b,'a-_b' [MASK] 1.1",
+    "ΑΣ Σ. aΣ'b aΣ. bΣ\u00ad ΣΑΣ",
+    "e\u0301é É \u0301a a \u0301",
+    "中a中b 中",
+    "a\tb\x0bc a\x1fb\x7f \x00 a\u200bb \ufeffa",
+    "a\u00a0b\u3000a\u2028b a\u0085b",
+    "a" * 201 + " " + "b" * 200 + "." + "a" * 33,
+    "한국어 \u1112\u1161\u11ab ﬁ ß İ",
+]
+
+
+@pytest.mark.parametrize("length", [5, 128, 512])
+def test_examples_are_serialized_as_protocol_buffers_are(length):
+    rng = random.Random(0)
+    for num_ids in {1, 3, length}:
+        example = Example(
+            [
+                rng.choice([0, 1, 127, 128, 16383, 16384, 2**21])
+                for _ in range(num_ids)
+            ],
+            [1] * length,
+            [0] * length,
+        )
+        proto = tf.train.Example()
+        for name, values in zip(examples.FEATURE_NAMES, example, strict=True):
+            proto.features.feature[name].int64_list.value.extend(values)
+        assert examples.serialize_example(example) == proto.SerializeToString(
+            deterministic=True
+        )
+    empty = Example([], [], [])
+    features = tf.train.Example.FromString(examples.serialize_example(empty))
+    assert set(features.features.feature) == set(examples.FEATURE_NAMES)
+
+
+def test_varints_may_be_negative():
+    proto = tf.train.Int64List(value=[-1, -300])
+    packed = examples.varint(-1) + examples.varint(-300)
+    assert proto.SerializeToString().endswith(packed)
+
+
+@pytest.mark.parametrize("segments", [([7, 300], []), ([7], [300, 20000, 7])])
+def test_segments_are_serialized_as_examples_are(segments):
+    build, _ = builder(9)
+    expected = examples.serialize_example(
+        build.pack(examples.Segments(*segments))
+    )
+    as_varints = ([*map(examples.varint, ids)] for ids in segments)
+    assert build.serialize(examples.Segments(*as_varints)) == expected
 
 
 EXAMPLE = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
@@ -219,7 +321,7 @@ def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
     def part_of(*files):
         part = str(tmp_path / "part")
         records = examples.write_part(
-            files, part, TOKENIZER, words_to_ids, 16, seed=3
+            files, part, TOKENIZER, words_to_varints, 16, seed=3
         )
         with open(part, "rb") as reader:
             return reader.read(), records

@@ -853,7 +853,6 @@ def test_the_matmul_rate_is_that_of_products_that_are_computed(tmp_path):
     assert 1e8 < found < 20 * 2 * 2 * 1024**3 / seconds
 
 
-
 def test_says_once_what_the_watch_finds(tmp_path, capsys):
     run = helpers.run_config(tmp_path, steps_per_loop=2)
     seen = []

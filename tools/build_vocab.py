@@ -31,6 +31,8 @@ from electra_tf import command_line, corpus
 BERT_NUM_UNUSED = 99
 BERT_LAYOUT_MIN_SIZE = 20_000
 
+_MANY_HANGUL_WORDS = 0.01
+
 # Words of one string handed to the trainer; it works string by string.
 _WORDS_PER_STRING = 1000
 
@@ -42,10 +44,12 @@ def make_parser() -> command_line.ArgumentParser:
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--corpus-dir", help="Folder of UTF-8 text files, subfolders included."
+        "--corpus-dir",
+        help="Folder of files, subfolders included, of any kind that "
+        "tools/build_pretraining_dataset.py reads.",
     )
     source.add_argument(
-        "--input", nargs="+", metavar="FILE", help="UTF-8 text files."
+        "--input", nargs="+", metavar="FILE", help="Such files."
     )
     parser.add_argument(
         "--vocab-file", required=True, help="The vocabulary to write."
@@ -86,6 +90,12 @@ def make_parser() -> command_line.ArgumentParser:
         "--num-unused",
         type=_num_unused,
         help="Number of [unused] entries (default: see above).",
+    )
+    parser.add_argument(
+        "--text-field",
+        default="text",
+        help="Field of .jsonl and column of .parquet that holds a document "
+        "(default text).",
     )
     return parser
 
@@ -135,12 +145,19 @@ def build_vocab(args: argparse.Namespace) -> None:
 
     from electra_tf import tokenization
 
-    word_counts = count_words(paths, args.do_lower_case, args.strip_accents)
+    word_counts = count_words(
+        paths,
+        args.do_lower_case,
+        args.strip_accents,
+        corpus.Reading(text_field=args.text_field),
+    )
     if not word_counts:
         raise ValueError(
             f"Expected text to learn from. Received: {len(paths)} file(s) "
             "without a word."
         )
+    if args.do_lower_case and args.strip_accents:
+        warn_of_decomposed_hangul(word_counts)
     vocab = learn_vocab(
         word_counts,
         args.vocab_size,
@@ -173,6 +190,24 @@ def say(message: str) -> None:
     print(f"build_vocab: {message}", file=sys.stderr)
 
 
+def warn_of_decomposed_hangul(
+    word_counts: collections.Counter[str],
+) -> None:
+    """Tells those with Korean text what stripping accents does to it."""
+    num_words = sum(
+        count
+        for word, count in word_counts.items()
+        if any("\u1100" <= char <= "\u11ff" for char in word)
+    )
+    share = num_words / sum(word_counts.values())
+    if share > _MANY_HANGUL_WORDS:
+        say(
+            f"warning: {share:.0%} of the words are Hangul, which stripping "
+            "accents takes apart into its letters; --no-strip-accents learns "
+            "syllables"
+        )
+
+
 def open_or_refuse(path: str):
     """Opens a file for reading.
 
@@ -195,12 +230,15 @@ def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
 
 
 def count_words(
-    paths: Iterable[str], do_lower_case: bool, strip_accents: bool
+    paths: Iterable[str],
+    do_lower_case: bool,
+    strip_accents: bool,
+    reading: corpus.Reading,
 ) -> collections.Counter[str]:
     """Counts the words of some files as the tokenizer sees them.
 
     Raises:
-      ValueError: If a file cannot be read or is not UTF-8.
+      ValueError: If a file cannot be read or is damaged.
     """
     import tensorflow as tf
 
@@ -216,7 +254,7 @@ def count_words(
 
     totals: collections.Counter[bytes] = collections.Counter()
     for path in paths:
-        for lines, _ in corpus.read_lines(path):
+        for lines, _ in corpus.read_lines(path, reading=reading):
             unique, counts = count(tf.constant(lines, tf.string))
             for word, number in zip(
                 unique.numpy().tolist(), counts.numpy().tolist(), strict=True

@@ -115,29 +115,61 @@ def _make_tokenizer(
     config: configs.FinetuningConfig, checkpoint: Checkpoint
 ) -> tokenization.FullTokenizer:
     """Of the given vocabulary, or of the one beside the checkpoint."""
-    data, found = config.data, checkpoint.vocabulary
-    if data.vocab_file:
+    vocab_file, found = config.data.vocab_file, checkpoint.vocabulary
+    if vocab_file:
         return tokenization.FullTokenizer(
-            data.vocab_file, data.do_lower_case, data.strip_accents
+            vocab_file,
+            *_text_settings(
+                config.data, tokenization.load_settings(vocab_file), vocab_file
+            ),
         )
     if found is None:
         raise configs.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {config.init_checkpoint}"
         )
-    if found.do_lower_case not in (None, data.do_lower_case):
-        raise configs.ConfigError(
-            "FinetuningDataConfig.do_lower_case must be "
-            f"{found.do_lower_case}, as for {config.init_checkpoint}. "
-            f"Received: do_lower_case={data.do_lower_case}"
-        )
+    made_for = {}
+    if found.do_lower_case is not None:
+        made_for = {
+            "do_lower_case": found.do_lower_case,
+            "strip_accents": vocabulary.strips_accents(found),
+        }
+    settings = _text_settings(config.data, made_for, config.init_checkpoint)
     with tempfile.TemporaryDirectory() as folder:
         vocabulary.write(found, folder)
         return tokenization.FullTokenizer(
-            os.path.join(folder, vocabulary.VOCAB_FILE),
-            data.do_lower_case,
-            data.strip_accents,
+            os.path.join(folder, vocabulary.VOCAB_FILE), *settings
         )
+
+
+def _text_settings(
+    data: configs.FinetuningDataConfig, made_for: dict[str, bool], source: str
+) -> tuple[bool, bool]:
+    """Whether text is lower-cased, and whether it loses its accents.
+
+    Args:
+      data: May say so.
+      made_for: What the vocabulary was made for, where that is known.
+      source: Where the vocabulary comes from.
+
+    Raises:
+      ConfigError: If the two differ.
+    """
+    settings: dict[str, bool] = {}
+    for name in ("do_lower_case", "strip_accents"):
+        wanted = getattr(data, name)
+        known = made_for.get(name)
+        # Without lower-casing, accents are kept whatever is said of them.
+        counts = settings.get("do_lower_case", True)
+        if counts and known is not None and wanted not in (None, known):
+            raise configs.ConfigError(
+                f"FinetuningDataConfig.{name} must be {known}, as for "
+                f"{source}. Received: {name}={wanted}"
+            )
+        settings[name] = next(
+            value for value in (wanted, known, True) if value is not None
+        )
+    return settings["do_lower_case"], settings["strip_accents"]
 
 
 def _check_sizes(config, encoder_config, tokenizer) -> None:

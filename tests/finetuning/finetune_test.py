@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -268,6 +269,37 @@ def test_refuses_another_vocabulary(pretrained, tmp_path):
         f"Expected the vocabulary of {config.init_checkpoint} with 20 entries. "
         f"Received: {path} with 19"
     )
+
+
+def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
+    path = helpers.write_vocab(tmp_path)
+    checkpoint = finetune.read_encoder(str(pretrained / "model"))
+
+    def settings(**data):
+        config = make_config(
+            pretrained, tmp_path / "model", data={"vocab_file": path} | data
+        )
+        tokenizer = finetune._make_tokenizer(config, checkpoint)
+        return tokenizer.do_lower_case, tokenizer.strip_accents
+
+    assert settings() == (True, True)
+    assert settings(do_lower_case=False) == (False, True)
+    made_for = pathlib.Path(f"{path}.json")
+    made_for.write_text('{"do_lower_case": false, "strip_accents": false}')
+    assert settings() == (False, False)
+    # Without lower-casing, it does not matter.
+    assert settings(strip_accents=True) == (False, True)
+    with pytest.raises(configs.ConfigError) as caught:
+        settings(do_lower_case=True)
+    assert str(caught.value) == (
+        f"FinetuningDataConfig.do_lower_case must be False, as for {path}. "
+        "Received: do_lower_case=True"
+    )
+    made_for.write_text('{"do_lower_case": true, "strip_accents": false}')
+    assert settings() == (True, False)
+    with pytest.raises(configs.ConfigError) as caught:
+        settings(strip_accents=True)
+    assert "strip_accents must be False" in str(caught.value)
 
 
 def test_refuses_texts_longer_than_the_positions(pretrained, tmp_path):

@@ -28,6 +28,8 @@ def write_finetuned(folder, **changes):
             train_file="train.tsv",
             dev_file="dev.tsv",
             vocab_file=helpers.write_vocab(folder),
+            do_lower_case=True,
+            strip_accents=True,
             max_seq_length=8,
         ),
         optimizer=configs.OptimizerConfig(1e-3),

@@ -1,0 +1,106 @@
+"""Checks finished TFRecords before a run does.
+
+  python3 tools/check_data.py --data='tfrecords/*tfrecord*' \\
+      --vocab-file=vocab.txt --gin-file=gin/small.gin
+
+Every record is read: checksums, features, lengths, ids, mask, segments, [CLS]
+and [SEP], duplicates, [UNK] and padding; some examples are shown as text. With
+--gin-file, sizes are compared with that run's, and its epochs are counted;
+--data and --vocab-file are then taken from it.
+
+The exit code is 1 if something would end a run or train it on nonsense, and 0
+if there is nothing but warnings.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from electra_tf import command_line
+
+
+def make_parser() -> command_line.ArgumentParser:
+    """The flags."""
+    parser = command_line.ArgumentParser(prog="check_data", description=__doc__)
+    parser.add_argument(
+        "--data",
+        help="Glob of TFRecord files, globs separated by commas, or a folder "
+        "that the builder wrote (default: the run's train_files).",
+    )
+    parser.add_argument(
+        "--vocab-file",
+        help="Vocabulary, one token a line (default: the run's).",
+    )
+    parser.add_argument(
+        "--gin-file",
+        action="append",
+        default=[],
+        help="Configuration of the run that the data are for.",
+    )
+    parser.add_argument(
+        "--gin-param",
+        action="append",
+        default=[],
+        help="Binding that overrides the files.",
+    )
+    parser.add_argument(
+        "--num-samples",
+        type=command_line.positive_int,
+        default=3,
+        help="Examples to show (default 3).",
+    )
+    return parser
+
+
+def check_data(args: argparse.Namespace) -> None:
+    """Prints the report.
+
+    Args:
+      args: As `make_parser` makes them.
+
+    Raises:
+      ValueError: If the data would break a run, or on a mistake in the flags.
+    """
+    config = None
+    if args.gin_file:
+        from electra_tf import configs, gin_config
+
+        config = gin_config.load(
+            configs.PretrainingConfig, args.gin_file, args.gin_param
+        )
+    elif args.gin_param:
+        raise ValueError("Expected --gin-file with --gin-param, received none.")
+    pattern = args.data or (config and config.data.train_files)
+    vocab_file = args.vocab_file or (config and config.data.vocab_file)
+    if not pattern or not vocab_file:
+        raise ValueError(
+            "Expected --data and --vocab-file, or --gin-file to take them "
+            "from. Received neither."
+        )
+    if os.path.isdir(pattern):
+        pattern = os.path.join(pattern, "*tfrecord*")
+
+    from electra_tf import data_report, pretraining_data, tokenization
+
+    report = data_report.report_on_records(
+        pretraining_data.match_files(pattern),
+        tokenization.load_vocab(vocab_file),
+        data_report.run_of_config(config) if config else None,
+        args.num_samples,
+    )
+    report.print(sys.stdout)
+    if report.errors:
+        raise ValueError(
+            f"{len(report.errors)} problem(s) would break a run over {pattern}."
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return command_line.run(check_data, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    # Reading needs no GPU, and TensorFlow would take all of its memory.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Prepares training batches for runs on other hosts: a tf.data service.
+
+  python3 tools/serve_data.py --port=5050
+
+A run on a host whose CPUs do not keep up takes its batches from here with
+--gin_param="PretrainingDataConfig.data_service_address='grpc://HOST:5050'", or
+from several hosts in turn, their addresses separated by commas. It sends what
+to read and how, so nothing need be configured here; but the TFRecords must be
+found under the same paths, and TensorFlow must be of the same version.
+
+Whoever reaches the port can have this process read files: keep it inside a
+network that you trust.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from electra_tf import command_line
+
+
+def make_parser() -> command_line.ArgumentParser:
+    """The flags."""
+    parser = command_line.ArgumentParser(prog="serve_data", description=__doc__)
+    parser.add_argument(
+        "--port",
+        type=command_line.positive_int,
+        default=5050,
+        help="Where runs reach this service (default 5050).",
+    )
+    parser.add_argument(
+        "--worker-address",
+        help="Name of this host and port by which runs reach its worker, such "
+        "as host:5051 (default: localhost and a free port, which is right if "
+        "the runs are on this host).",
+    )
+    return parser
+
+
+def serve_data(args: argparse.Namespace) -> None:
+    """Serves until it is interrupted.
+
+    Args:
+      args: As `make_parser` makes them.
+
+    Raises:
+      ValueError: If a port is taken.
+    """
+    worker_port = 0
+    if args.worker_address:
+        number = args.worker_address.rpartition(":")[2]
+        if ":" not in args.worker_address or not number.isdecimal():
+            raise ValueError(
+                "Expected --worker-address of the form host:port. Received: "
+                f"{args.worker_address!r}."
+            )
+        worker_port = int(number)
+
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    try:
+        dispatcher = service.DispatchServer(
+            service.DispatcherConfig(port=args.port)
+        )
+        # Its name must stay: the server ends with the object.
+        worker = service.WorkerServer(
+            service.WorkerConfig(
+                dispatcher_address=f"localhost:{args.port}",
+                worker_address=args.worker_address,
+                port=worker_port,
+            )
+        )
+    except (tf.errors.OpError, RuntimeError) as error:
+        raise ValueError(f"Cannot serve at port {args.port}: {error}") from None
+    print(f"serving at grpc://{os.uname().nodename}:{args.port}", flush=True)
+    dispatcher.join()
+    del worker
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return command_line.run(serve_data, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    # Reading needs no GPU, and TensorFlow would take all of its memory.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    sys.exit(main())
