@@ -236,8 +236,8 @@ class CachingLineTokenizer:
     the rest goes through the tokenizer's graph.
     """
 
-    # Some tens of megabytes.
-    MAX_ENTRIES = 1 << 18
+    # Of some 250 bytes each.
+    MAX_ENTRIES = 1 << 19
     # Longer ones hardly come twice.
     MAX_CHARACTERS = 32
 
@@ -296,12 +296,15 @@ class CachingLineTokenizer:
                     map(pieces_of.__getitem__, parts_of_word)
                 )
             )
-        if len(self._pieces) + len(found) > self.MAX_ENTRIES // 2:
+        new = {
+            word: pieces
+            for word, pieces in (pieces_of | found).items()
+            if word not in self._pieces and len(word) <= self.MAX_CHARACTERS
+        }
+        if len(self._pieces) + len(new) > self.MAX_ENTRIES // 2:
             # What is still needed comes back from there.
             self._older_pieces, self._pieces = self._pieces, {}
-        for word, pieces in (pieces_of | found).items():
-            if len(word) <= self.MAX_CHARACTERS:
-                self._pieces[word] = pieces
+        self._pieces.update(new)
         return found
 
     def _remembered(self, words: set[str]) -> dict[str, tuple]:
