@@ -91,7 +91,7 @@ interop: $(VENV)/interop-installed
 
 .PHONY: test test-interop check format lint types clean
 test: $(INSTALLED)
-	$(PYTHON) -m pytest -q
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile
 
 INTEROP_INSTALLED := $(VENV)/interop-installed
 

@@ -447,10 +447,12 @@ class PretrainingData:
                 lambda: True,
                 lambda: self._find_and_refuse(parsed, records),
             )
+        # A static shape, which XLA needs to compile the whole step.
+        shape = [serialized.shape[0] or -1, length]
         with tf.control_dependencies([checked]):
             return {
                 name: tf.reshape(
-                    tf.cast(parsed[name].flat_values, tf.int32), [-1, length]
+                    tf.cast(parsed[name].flat_values, tf.int32), shape
                 )
                 for name in FEATURE_NAMES
             }

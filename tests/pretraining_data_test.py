@@ -79,6 +79,20 @@ def test_reads_the_records_as_they_are(folder):
         assert batch[name].dtype == np.float32
 
 
+def test_shapes_are_static(folder):
+    """XLA and TPUs compile a step for one shape."""
+    spec = open_data(folder).dataset(4).element_spec
+    for name in pretraining_data.FEATURE_NAMES:
+        assert spec[name].shape == (4, helpers.LENGTH), name
+    assert all(noise.shape[0] == 4 for noise in spec["noise"])
+    served = open_data(folder)._batches_in_graph(
+        4, 0, 1, pretraining_data.WHOLE
+    )
+    _, features = served.element_spec
+    for name in pretraining_data.FEATURE_NAMES:
+        assert features[name].shape == (4, helpers.LENGTH), name
+
+
 def test_the_order_of_an_epoch_is_a_permutation(folder):
     batches = numbers(take(open_data(folder).dataset(NUM_ROWS), 4))
     for batch in batches:
