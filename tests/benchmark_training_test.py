@@ -73,7 +73,7 @@ def test_other_processes_are_seen():
 
 def test_sections_measure(tmp_path):
     # The other sections take minutes, most of them for starting processes.
-    sections = "speed,recompilation,input"
+    sections = "speed,recompilation"
     output = tmp_path / "benchmark.json"
     result = helpers.execute(
         TOOL,
