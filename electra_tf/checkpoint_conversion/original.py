@@ -479,6 +479,8 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     config = checkpoint.discriminator
     assert config is not None
     overrides = dataclasses.asdict(config)
+    # The original has the error function only, see `notes`.
+    del overrides["hidden_act"]
     hparams: dict = {
         "model_size": next(
             (

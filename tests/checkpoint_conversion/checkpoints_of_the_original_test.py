@@ -256,3 +256,20 @@ def test_encoder_only():
 def test_configs_are_not_made_of_unknown_sizes():
     with pytest.raises(configs.ConfigError):
         original.encoder_config_from_original({"model_size": "huge"})
+
+
+def test_the_original_has_the_error_function_only(tmp_path):
+    exact = models.finetuned()
+    written = dataclasses.replace(
+        exact,
+        discriminator=dataclasses.replace(
+            exact.discriminator, hidden_act="gelu_new"
+        ),
+    )
+    original.write(written, str(tmp_path))
+    read = original.read(str(tmp_path))
+    assert read.discriminator == exact.discriminator
+    models.assert_same_tensors(written, read)
+    assert original.notes(exact) == ()
+    (note,) = original.notes(written)
+    assert "tanh approximation" in note
