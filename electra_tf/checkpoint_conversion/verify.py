@@ -245,26 +245,25 @@ def compare(
 
 
 def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
-    """A checkpoint that computes with another one's activation.
+    """A checkpoint that computes with another one's activations.
 
     Args:
       checkpoint: The weights.
-      other: Has the `hidden_act`, in whichever networks it holds.
+      other: Has the `hidden_act` of each network that it holds.
 
     Returns:
       The first with the `hidden_act` of the second.
     """
-    if not other.activations:
-        return checkpoint
-    (hidden_act,) = other.activations
 
-    def changed(config):
-        return config and dataclasses.replace(config, hidden_act=hidden_act)
+    def changed(ours, theirs):
+        if ours is None or theirs is None:
+            return ours
+        return dataclasses.replace(ours, hidden_act=theirs.hidden_act)
 
     return dataclasses.replace(
         checkpoint,
-        discriminator=changed(checkpoint.discriminator),
-        generator=changed(checkpoint.generator),
+        discriminator=changed(checkpoint.discriminator, other.discriminator),
+        generator=changed(checkpoint.generator, other.generator),
     )
 
 

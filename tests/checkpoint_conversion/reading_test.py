@@ -167,3 +167,18 @@ def test_names_in_few_words():
         "electra (2), optimizer slots (1), task_specific/x (1)"
     )
     assert summarize([f"s{i}/x" for i in range(10)], most=1) == "s0 (1), ..."
+
+
+def test_each_network_gets_the_activation_of_its_own():
+    """A pair of Hugging Face may have one each."""
+    both = models.pretrained()
+    mixed = dataclasses.replace(
+        both,
+        generator=dataclasses.replace(both.generator, hidden_act="gelu_new"),
+    )
+    assert mixed.activations == ("gelu", "gelu_new")
+    assert verify.with_activation_of(both, mixed) == mixed
+    one = dataclasses.replace(mixed, discriminator=None)
+    found = verify.with_activation_of(both, one)
+    assert found.discriminator == both.discriminator
+    assert found.generator == mixed.generator
