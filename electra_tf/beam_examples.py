@@ -21,10 +21,12 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from electra_tf import corpus
+from electra_tf.dataset_files import (
+    HELDOUT_SUFFIX,
+    MANIFEST,
+    MANIFEST_VERSION,
+)
 
-MANIFEST = "manifest.json"
-MANIFEST_VERSION = 2
-HELDOUT_SUFFIX = "_heldout"
 TEMPORARY_PREFIX = "unfinished-"
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, corpus, pretraining_examples, tokenization
+from electra_tf.dataset_files import MANIFEST
 
 # Text that a report on a corpus tokenizes, and pieces that it is taken from.
 SAMPLE_BYTES = 2 << 20
@@ -43,7 +44,6 @@ _MAX_EPOCHS = 100
 _PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
 _NUM_NAMED = 8
-_MANIFEST = "manifest.json"
 _BRACKETED = re.compile(r"\[.+\]")
 _MARKER = re.compile(r"\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _JAMO = re.compile("[\u1100-\u11ff]")
@@ -1032,7 +1032,7 @@ def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
     """Compares counts with the manifests that builds left beside the files."""
     for folder in sorted({os.path.dirname(path) for path in num_examples}):
         try:
-            with tf.io.gfile.GFile(os.path.join(folder, _MANIFEST)) as reader:
+            with tf.io.gfile.GFile(os.path.join(folder, MANIFEST)) as reader:
                 shards = json.loads(reader.read())["shards"]
             expected = {shard["name"]: shard["examples"] for shard in shards}
         except (tf.errors.OpError, ValueError, KeyError, TypeError):
@@ -1043,7 +1043,7 @@ def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
                 if wanted != found:
                     report.errors.append(
                         f"expected {wanted:,} examples in {path}, as "
-                        f"{_MANIFEST} says, found {found:,}"
+                        f"{MANIFEST} says, found {found:,}"
                     )
 
 

@@ -398,37 +398,6 @@ SECTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 }
 
 
-def judge(result: dict) -> dict[str, bool]:
-    """Which targets are met, of the sections that were measured."""
-    return {
-        f"{section}.{name}": (
-            result[section][name] >= bound
-            if relation == ">="
-            else result[section][name] <= bound
-        )
-        for (section, name), (relation, bound) in TARGETS.items()
-        if section in result
-    }
-
-
-def table(result: dict) -> str:
-    """The figures for people."""
-    lines = []
-    for section in SECTIONS:
-        for name, value in result.get(section, {}).items():
-            if isinstance(value, dict):
-                continue
-            values = value if isinstance(value, list) else [value]
-            text = ", ".join(f"{v:.4g}" for v in values)
-            mark = ""
-            if target := TARGETS.get((section, name)):
-                met = result["targets"][f"{section}.{name}"]
-                mark = f"  {target[0]} {target[1]:g} "
-                mark += "met" if met else "MISSED"
-            lines.append(f"{section:10}{name:38}{text:>20}{mark}")
-    return "\n".join(lines)
-
-
 def make_parser() -> command_line.ArgumentParser:
     """The flags of this tool."""
     parser = command_line.ArgumentParser(
@@ -490,13 +459,16 @@ def _benchmark(args: argparse.Namespace) -> None:
     for name in args.sections:
         noise |= result[name].get("noise", {})
     result["warnings"] = benchmark_training.warnings(noise)
-    result["targets"] = judge(result)
+    result["targets"] = benchmark_training.judge(result, TARGETS)
     text = json.dumps(result, indent=1) + "\n"
     if args.output:
         command_line.write_atomically(args.output, text)
     else:
         print(text, end="")
-    print(table(result), file=sys.stderr)
+    print(
+        benchmark_training.table(result, tuple(SECTIONS), TARGETS),
+        file=sys.stderr,
+    )
     for warning in result["warnings"]:
         print(f"warning: noisy machine: {warning}", file=sys.stderr)
 

@@ -721,7 +721,7 @@ def warnings(noise: dict[str, float]) -> list[str]:
     ]
 
 
-def judge(result: dict) -> dict[str, bool]:
+def judge(result: dict, targets=TARGETS) -> dict[str, bool]:
     """Which targets are met, of the sections that were measured."""
     return {
         f"{section}.{name}": (
@@ -729,28 +729,28 @@ def judge(result: dict) -> dict[str, bool]:
             if relation == ">="
             else result[section][name] <= bound
         )
-        for (section, name), (relation, bound) in TARGETS.items()
+        for (section, name), (relation, bound) in targets.items()
         if section in result
     }
 
 
-def table(result: dict) -> str:
+def table(result: dict, sections=SECTIONS, targets=TARGETS) -> str:
     """The figures for people."""
     lines = []
-    for section in SECTIONS:
+    for section in sections:
         for name, value in result.get(section, {}).items():
             if isinstance(value, dict):
                 continue
             values = value if isinstance(value, list) else [value]
-            text = " to ".join(f"{v:.4g}" for v in values)
-            target = TARGETS.get((section, name))
+            text = ", ".join(f"{v:.4g}" for v in values)
+            target = targets.get((section, name))
             mark = ""
             if target:
                 met = result["targets"][f"{section}.{name}"]
                 mark = f"  {target[0]} {target[1]:g} " + (
                     "met" if met else "MISSED"
                 )
-            lines.append(f"{section:14}{name:34}{text:>20}{mark}")
+            lines.append(f"{section:14}{name:36}{text:>20}{mark}")
     return "\n".join(lines)
 
 

@@ -36,17 +36,18 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, TextIO
 
 from electra_tf import command_line, corpus
+from electra_tf.dataset_files import (
+    HELDOUT_SUFFIX,
+    MANIFEST,
+    MANIFEST_VERSION,
+)
 
 # TensorFlow takes seconds to import: flags and folders are checked before.
 
-MANIFEST = "manifest.json"
-MANIFEST_VERSION = 2
 # Everything unfinished lives in this folder inside the output folder.
 UNFINISHED = "unfinished_build"
 # What has to be moved from there, once everything is made.
 PLAN = "plan.json"
-# Appended to the output folder's name.
-HELDOUT_SUFFIX = "_heldout"
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 # In the unfinished folder: what becomes of each document, as an array on disk,
 # and the names of the files that it numbers.

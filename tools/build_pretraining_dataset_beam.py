@@ -26,6 +26,7 @@ import sys
 from collections.abc import Sequence
 
 from electra_tf import command_line
+from electra_tf.dataset_files import HELDOUT_SUFFIX, MANIFEST
 
 _SHARD_BYTES = 16 << 20
 _MAX_SHARDS = 1000
@@ -167,7 +168,7 @@ def build_dataset(
         output_dir = os.path.abspath(output_dir)
     suffixes = [""]
     if build.heldout_fraction:
-        suffixes.append(beam_examples.HELDOUT_SUFFIX)
+        suffixes.append(HELDOUT_SUFFIX)
     for suffix in suffixes:
         make_folder(output_dir + suffix)
     task = beam_examples.Task(
@@ -203,7 +204,7 @@ def make_folder(folder: str) -> None:
 
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
     names = [os.path.basename(m.path) for m in match.metadata_list]
-    if beam_examples.MANIFEST in names:
+    if MANIFEST in names:
         raise ValueError(
             "Expected a new or empty --output-dir. Received: "
             f"{folder!r}, which holds a finished data set."
