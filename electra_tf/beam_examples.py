@@ -153,7 +153,7 @@ class _BuildFile(beam.DoFn):
             vocab_file, choices.do_lower_case, choices.strip_accents
         )
         self._tokenize_lines = pretraining_examples.CachingLineTokenizer(
-            self._tokenizer, as_varints=True
+            self._tokenizer
         )
 
     def teardown(self):

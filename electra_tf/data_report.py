@@ -342,7 +342,7 @@ class _Examples:
     """
 
     def __init__(self, sample, tokenizer, max_seq_length):
-        tokenize = pretraining_examples.make_line_tokenizer(tokenizer)
+        tokenize = pretraining_examples.CachingLineTokenizer(tokenizer)
         builder = pretraining_examples.ExampleBuilder(
             tokenizer, max_seq_length, random.Random(0)
         )
@@ -352,22 +352,23 @@ class _Examples:
         for lines in sample.files:
             in_document = False
             # The end of a sampled file may be missing.
-            for line, ids in zip(
+            for line, packed in zip(
                 [*lines, ""], tokenize([*lines, ""]), strict=True
             ):
+                num_ids = pretraining_examples.count_ids(packed)
                 if line:
                     in_document = True
-                    segments = builder.add(ids)
+                    segments = builder.add(packed, num_ids)
                 else:
                     self.num_documents += in_document
                     in_document = False
                     segments = builder.end()
                 self.num_lines += bool(line)
-                self.num_tokens += len(ids)
-                self.longest_line = max(self.longest_line, len(ids))
+                self.num_tokens += num_ids
+                self.longest_line = max(self.longest_line, num_ids)
                 if segments is not None:
                     self.lengths.append(segments.num_tokens)
-                    num_kept += len(segments.first) + len(segments.second)
+                    num_kept += segments.num_first + segments.num_second
         num_positions = len(self.lengths) * max_seq_length
         self.padding = 1 - sum(self.lengths) / max(num_positions, 1)
         self.cut = 1 - num_kept / max(self.num_tokens, 1)

@@ -13,6 +13,10 @@ of the original's builder. Two jobs write them:
   * `write_part` and `merge_parts`: randomness is seeded for each input file,
     so that the output does not depend on the number of processes.
 
+Token ids are kept *packed*, as protocol buffers write them: a varint for each,
+one after the other in `bytes`. That is what ends up in the file, a word's ids
+are one object however many they are, and no loop runs over ids.
+
 Shapes: L length of an example.
 """
 
@@ -28,6 +32,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import corpus, tokenization
@@ -51,8 +56,12 @@ _MERGE_BUFFER_BYTES = 64 << 20
 _GROUP_BYTES = 1 << 20
 _GROUP_LINES = 16384
 
-# From lines to the tokens of each: ids, or their varints.
-LineTokenizer = Callable[[list[str]], list[list]]
+# Bytes of a varint that are not its last.
+_CONTINUED = bytes(range(0x80, 0x100))
+
+# From lines to the token ids of each.
+LineTokenizer = Callable[[list[str]], list[list[int]]]
+PackedLineTokenizer = Callable[[list[str]], list[bytes]]
 
 
 class Example(NamedTuple):
@@ -73,18 +82,22 @@ class Segments(NamedTuple):
     """What an example is packed from; the second may be empty.
 
     Attributes:
-      first: [(tokens)], ids or whatever stands for them.
-      second: [(tokens)].
+      first: Packed ids.
+      second: Packed ids.
+      num_first: Number of the first ones.
+      num_second: Number of the second ones.
     """
 
-    first: list
-    second: list
+    first: bytes
+    second: bytes
+    num_first: int
+    num_second: int
 
     @property
     def num_tokens(self) -> int:
         """With [CLS] and [SEP]."""
-        num_second = len(self.second)
-        return len(self.first) + 2 + (num_second + 1 if num_second else 0)
+        num_second = self.num_second
+        return self.num_first + 2 + (num_second + 1 if num_second else 0)
 
 
 class ExampleBuilder:
@@ -114,12 +127,12 @@ class ExampleBuilder:
         self._cls = tokenizer.cls_token_id
         self._sep = tokenizer.sep_token_id
         self._pad = tokenizer.pad_token_id
-        self._cls_varint = varint(self._cls)
-        self._sep_varint = varint(self._sep)
-        self._pad_varint = varint(self._pad)
+        self._packed_cls = varint(self._cls)
+        self._packed_sep = varint(self._sep)
+        self._packed_pad = varint(self._pad)
         self._max_length = max_length
         self._rng = rng
-        self._sentences: list[list] = []
+        self._sentences: list[tuple[bytes, int]] = []
         self._length = 0
         self._target_length = max_length
 
@@ -129,8 +142,8 @@ class ExampleBuilder:
         Returns:
           An example, if the line fills it.
         """
-        segments = self.add(token_ids)
-        return None if segments is None else self.pack(segments)
+        segments = self.add(pack_ids(token_ids), len(token_ids))
+        return None if segments is None else self.make_example(segments)
 
     def end_document(self) -> Example | None:
         """Ends a document: at a blank line, or at the end of a file.
@@ -139,18 +152,18 @@ class ExampleBuilder:
           An example of what was gathered, if it has a token.
         """
         segments = self.end()
-        return None if segments is None else self.pack(segments)
+        return None if segments is None else self.make_example(segments)
 
-    def add(self, tokens: list) -> Segments | None:
-        """As `add_sentence`, before packing; tokens may be varints."""
-        self._sentences.append(tokens)
-        self._length += len(tokens)
+    def add(self, packed: bytes, num_ids: int) -> Segments | None:
+        """As `add_sentence`, from packed ids to the segments of an example."""
+        self._sentences.append((packed, num_ids))
+        self._length += num_ids
         if self._length >= self._target_length:
             return self._cut()
         return None
 
     def end(self) -> Segments | None:
-        """As `end_document`, before packing."""
+        """As `end_document`, to the segments of an example."""
         return self._cut() if self._length else None
 
     def _cut(self) -> Segments:
@@ -160,24 +173,32 @@ class ExampleBuilder:
         else:
             # [CLS] and two [SEP] are still to come.
             first_target_length = (self._target_length - 3) // 2
-        first: list = []
-        second: list = []
-        for sentence in self._sentences:
+        first: list[bytes] = []
+        second: list[bytes] = []
+        num_first = num_second = 0
+        for sentence, length in self._sentences:
             # The order of the tests decides how many draws are made.
             if (
-                not first
-                or len(first) + len(sentence) < first_target_length
+                not num_first
+                or num_first + length < first_target_length
                 or (
-                    not second
-                    and len(first) < first_target_length
+                    not num_second
+                    and num_first < first_target_length
                     and draw() < _OVERFILL_FIRST_SEGMENT_PROBABILITY
                 )
             ):
-                first += sentence
+                first.append(sentence)
+                num_first += length
             else:
-                second += sentence
-        first = first[: self._max_length - 2]
-        second = second[: max(0, self._max_length - len(first) - 3)]
+                second.append(sentence)
+                num_second += length
+        packed_first, packed_second = b"".join(first), b"".join(second)
+        if num_first > (room := self._max_length - 2):
+            packed_first = first_ids(packed_first, room)
+            num_first = room
+        if num_second > (room := max(0, self._max_length - num_first - 3)):
+            packed_second = first_ids(packed_second, room)
+            num_second = room
 
         self._sentences = []
         self._length = 0
@@ -187,11 +208,12 @@ class ExampleBuilder:
             )
         else:
             self._target_length = self._max_length
-        return Segments(first, second)
+        return Segments(packed_first, packed_second, num_first, num_second)
 
-    def pack(self, segments: Segments) -> Example:
+    def make_example(self, segments: Segments) -> Example:
         """Adds the special tokens and padding."""
-        first, second = segments
+        first = unpack_ids(segments.first)
+        second = unpack_ids(segments.second)
         input_ids = [self._cls, *first, self._sep]
         segment_ids = [0] * len(input_ids)
         if second:
@@ -206,71 +228,120 @@ class ExampleBuilder:
         )
 
     def serialize(self, segments: Segments) -> bytes:
-        """`serialize_example(pack(segments))`, without the lists between.
-
-        Args:
-          segments: Of varints (see `varint`) instead of ids.
-        """
-        first, second = segments
-        input_ids = [self._cls_varint, *first, self._sep_varint]
-        num_first = num_tokens = len(input_ids)
-        if second:
-            input_ids += second
-            input_ids.append(self._sep_varint)
-            num_tokens = len(input_ids)
-        num_padding = self._max_length - num_tokens
-        input_ids += [self._pad_varint] * num_padding
+        """`serialize_example(make_example(segments))`, without its lists."""
+        first, second, num_first, num_second = segments
+        parts = [self._packed_cls, first, self._packed_sep]
+        num_first += 2
+        if num_second:
+            num_second += 1
+            parts += [second, self._packed_sep]
+        num_padding = self._max_length - num_first - num_second
+        parts.append(self._packed_pad * num_padding)
         padding = b"\0" * num_padding
         return _serialize_features(
-            b"".join(input_ids),
-            b"\1" * num_tokens + padding,
-            b"\0" * num_first + b"\1" * (num_tokens - num_first) + padding,
+            b"".join(parts),
+            b"\1" * (num_first + num_second) + padding,
+            b"\0" * num_first + b"\1" * num_second + padding,
         )
+
+
+class _WordMemory(dict[str, bytes]):
+    """From what lies between spaces to packed ids, found when first needed.
+
+    Words of printable ASCII are split here, the tokenizer's way: most new
+    words are such, and a call of its ops costs as much as a thousand of them.
+    """
+
+    # Of some 200 bytes each.
+    MAX_ENTRIES = 1 << 18
+    # Longer ones hardly come twice.
+    MAX_CHARACTERS = 32
+
+    def __init__(
+        self,
+        tokenizer: tokenization.FullTokenizer,
+        older: dict[str, bytes],
+    ):
+        """Starts empty.
+
+        Args:
+          tokenizer: What it is equal to.
+          older: What was needed earlier, and may be again.
+        """
+        super().__init__()
+        self._older = older
+        self._do_lower_case = tokenizer.do_lower_case
+        self._packed_ids = {
+            token: varint(i) for i, token in enumerate(tokenizer.vocab)
+        }
+        self._unknown = varint(tokenizer.unk_token_id)
+
+    def __missing__(self, word: str) -> bytes:
+        packed = self._older.get(word)
+        if packed is None:
+            # Elsewhere one character may decide what becomes of the next.
+            if not (word.isascii() and word.isprintable()):
+                raise KeyError(word)
+            packed = self._split(word)
+        if len(word) <= self.MAX_CHARACTERS:
+            self[word] = packed
+        return packed
+
+    def _split(self, word: str) -> bytes:
+        parts = _ASCII_WORDS.findall(
+            word.lower() if self._do_lower_case else word
+        )
+        if parts == [word]:
+            return self._longest_pieces(word)
+        return b"".join(map(self.__getitem__, parts))
+
+    def _longest_pieces(self, word: str) -> bytes:
+        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+            return self._unknown
+        found = b""
+        prefix = ""
+        while word:
+            for end in range(len(word), 0, -1):
+                if packed := self._packed_ids.get(prefix + word[:end]):
+                    break
+            else:
+                return self._unknown
+            found += packed
+            word = word[end:]
+            prefix = tokenization.SUFFIX_INDICATOR
+        return found
 
 
 class CachingLineTokenizer:
     """Tokenizes lines, and remembers what each word of theirs becomes.
 
-    The tokenizer looks at nothing beyond a space, so the pieces of a line are
-    those of what lies between its spaces. Most of that was seen before: only
-    the rest goes through the tokenizer's graph.
+    The tokenizer looks at nothing beyond a space, so the ids of a line are
+    those of what lies between its spaces. Most of that was seen before.
     """
 
-    # Of some 250 bytes each.
-    MAX_ENTRIES = 1 << 19
-    # Longer ones hardly come twice.
-    MAX_CHARACTERS = 32
-
-    def __init__(
-        self, tokenizer: tokenization.FullTokenizer, as_varints: bool = False
-    ):
+    def __init__(self, tokenizer: tokenization.FullTokenizer):
         """Starts with nothing to remember.
 
         Args:
           tokenizer: What it is equal to.
-          as_varints: Whether it gives varints (see `varint`) for ids.
         """
-        self._as_varints = as_varints
-        self._do_lower_case = tokenizer.do_lower_case
-        self._tokenize = tf.function(
-            tokenizer.tokenize,
-            input_signature=[tf.TensorSpec([None], tf.string)],
-        )
-        self._pieces: dict[str, tuple] = {}
-        # Those that were not needed for a while.
-        self._older_pieces: dict[str, tuple] = {}
+        self._tokenizer = tokenizer
+        self._memory = _WordMemory(tokenizer, {})
 
-    def __call__(self, lines: list[str]) -> list[list]:
-        """The tokens of each line."""
-        look_up = self._pieces.__getitem__
-        join = itertools.chain.from_iterable
-        sentences: list[list] = []
+    def __call__(self, lines: list[str]) -> list[bytes]:
+        """The packed token ids of each line."""
+        if len(self._memory) > _WordMemory.MAX_ENTRIES:
+            # What is still needed comes back from the older one.
+            older = dict(self._memory)
+            self._memory = _WordMemory(self._tokenizer, older)
+        look_up = self._memory.__getitem__
+        sentences: list[bytes] = []
         unfinished = []
         for number, line in enumerate(lines):
             try:
-                sentences.append([*join(map(look_up, line.split(" ")))])
+                sentences.append(b"".join(map(look_up, line.split(" "))))
             except KeyError:
-                sentences.append([])
+                sentences.append(b"")
                 unfinished.append(number)
         if unfinished:
             found = self._look_up(
@@ -278,67 +349,26 @@ class CachingLineTokenizer:
             )
             for i in unfinished:
                 words = lines[i].split(" ")
-                sentences[i] = [*join(map(found.__getitem__, words))]
+                sentences[i] = b"".join(map(found.__getitem__, words))
         return sentences
 
-    def _look_up(self, words: set[str]) -> dict[str, tuple]:
-        """The tokens of words, of which some may be new."""
-        found = self._remembered(words)
-        parts_of = {
-            word: self._split(word) for word in words if word not in found
-        }
-        parts = {part for parts in parts_of.values() for part in parts}
-        pieces_of = self._remembered(parts)
-        pieces_of |= self._tokenize_new(parts - pieces_of.keys())
-        for word, parts_of_word in parts_of.items():
-            found[word] = tuple(
-                itertools.chain.from_iterable(
-                    map(pieces_of.__getitem__, parts_of_word)
-                )
-            )
-        new = {
-            word: pieces
-            for word, pieces in (pieces_of | found).items()
-            if word not in self._pieces and len(word) <= self.MAX_CHARACTERS
-        }
-        if len(self._pieces) + len(new) > self.MAX_ENTRIES // 2:
-            # What is still needed comes back from there.
-            self._older_pieces, self._pieces = self._pieces, {}
-        self._pieces.update(new)
-        return found
-
-    def _remembered(self, words: set[str]) -> dict[str, tuple]:
-        newer, older = self._pieces, self._older_pieces
-        found = {word: newer[word] for word in words if word in newer}
-        for word in words - found.keys():
-            if word in older:
-                found[word] = older[word]
-        return found
-
-    def _split(self, word: str) -> list[str]:
-        """Splits ASCII at punctuation, as the tokenizer does, to ask less.
-
-        Elsewhere one character may decide what becomes of the next.
-        """
-        if word.isascii() and word.isprintable():
-            if self._do_lower_case:
-                word = word.lower()
-            return _ASCII_WORDS.findall(word)
-        return [word]
-
-    def _tokenize_new(self, words: set[str]) -> dict[str, tuple]:
-        if not words:
-            return {}
-        in_order = list(words)
-        tokens = self._tokenize(tf.constant(in_order, tf.string))
-        ids = tokens.flat_values.numpy().tolist()
-        if self._as_varints:
-            ids = [*map(varint, ids)]
+    def _look_up(self, words: set[str]) -> dict[str, bytes]:
+        """The packed ids of words, of which some are new."""
+        found = {}
+        new = []
+        for word in words:
+            try:
+                found[word] = self._memory[word]
+            except KeyError:
+                new.append(word)
+        tokens = self._tokenizer.tokenize(tf.constant(new, tf.string))
+        ids = [*map(varint, tokens.flat_values.numpy().tolist())]
         ends = tokens.row_splits.numpy().tolist()
-        return {
-            word: tuple(ids[start:end])
-            for word, start, end in zip(in_order, ends, ends[1:], strict=False)
-        }
+        for word, start, end in zip(new, ends, ends[1:], strict=False):
+            found[word] = b"".join(ids[start:end])
+            if len(word) <= _WordMemory.MAX_CHARACTERS:
+                self._memory[word] = found[word]
+        return found
 
 
 _ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^A-Za-z0-9]")
@@ -348,7 +378,8 @@ def make_line_tokenizer(
     tokenizer: tokenization.FullTokenizer,
 ) -> LineTokenizer:
     """A function from a batch of lines to a list of ids for each."""
-    return CachingLineTokenizer(tokenizer)
+    tokenize_lines = CachingLineTokenizer(tokenizer)
+    return lambda lines: [*map(unpack_ids, tokenize_lines(lines))]
 
 
 def examples_of_lines(
@@ -451,6 +482,38 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def pack_ids(ids: Iterable[int]) -> bytes:
+    """The varints of some ids, one after the other."""
+    return b"".join(map(varint, ids))
+
+
+def unpack_ids(packed: bytes) -> list[int]:
+    """The ids of `pack_ids`, which must not be negative."""
+    ids = []
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        if byte > 0x7F:
+            shift += 7
+        else:
+            ids.append(value)
+            value = shift = 0
+    return ids
+
+
+def count_ids(packed: bytes) -> int:
+    """The number of packed ids: of bytes that end one."""
+    return len(packed.translate(None, _CONTINUED))
+
+
+def first_ids(packed: bytes, num_ids: int) -> bytes:
+    """The first ids of packed ones, of which there are at least so many."""
+    if not num_ids:
+        return b""
+    ends = np.flatnonzero(np.frombuffer(packed, np.uint8) < 0x80)
+    return packed[: ends[num_ids - 1] + 1]
+
+
 def serialize_example(example: Example) -> bytes:
     """A `tf.train.Example` with one int64 list for each of FEATURE_NAMES.
 
@@ -458,9 +521,7 @@ def serialize_example(example: Example) -> bytes:
     `SerializeToString(deterministic=True)` does: features in the order of
     their names.
     """
-    return _serialize_features(
-        *(b"".join(map(varint, values)) for values in example)
-    )
+    return _serialize_features(*map(pack_ids, example))
 
 
 def _serialize_features(
@@ -630,14 +691,14 @@ class _ShareOfFile:
     def add(
         self,
         lines: list[str],
-        sentences: Iterable[list],
+        sentences: Iterable[bytes],
         num_bytes: int = 0,
     ) -> Progress:
         """Writes the examples that the lines complete.
 
         Args:
           lines: A line "" ends a document.
-          sentences: Varints of each line.
+          sentences: Packed ids of each line.
           num_bytes: What was read to get the lines.
         """
         add_sentence, end_document = self._builder.add, self._builder.end
@@ -647,8 +708,9 @@ class _ShareOfFile:
         for line, sentence in zip(lines, sentences, strict=True):
             if line:
                 in_document = True
-                num_tokens += len(sentence)
-                segments = add_sentence(sentence)
+                num_ids = count_ids(sentence)
+                num_tokens += num_ids
+                segments = add_sentence(sentence, num_ids)
             else:
                 num_documents += in_document
                 in_document = False
@@ -721,7 +783,7 @@ def write_part(
     files: Sequence[corpus.CorpusFile],
     part_path: str,
     tokenizer: tokenization.FullTokenizer,
-    tokenize_lines: LineTokenizer,
+    tokenize_lines: PackedLineTokenizer,
     max_seq_length: int,
     seed: int,
     reading: corpus.Reading | None = None,
@@ -738,7 +800,7 @@ def write_part(
       files: The input files.
       part_path: The output; appears under this name once it is whole.
       tokenizer: Supplies the special tokens.
-      tokenize_lines: Gives varints, as `CachingLineTokenizer` can.
+      tokenize_lines: Gives packed ids, as `CachingLineTokenizer` does.
       max_seq_length: L.
       seed: Of the whole data set.
       reading: How to read the files.
@@ -803,7 +865,7 @@ def write_part(
 
         def finish_file() -> None:
             for share in shares.values():
-                done = share.add([""], [[]])
+                done = share.add([""], [b""])
                 if report is not None and any(done):
                     report(done)
             number = len(records)
@@ -899,7 +961,7 @@ def merge_parts(
     random.Random(seed).shuffle(part_paths)
     num_shards = len(shard_paths)
     buffers = {
-        i: bytearray()
+        i: list[bytes]()
         for i in (range(num_shards) if wanted is None else wanted)
     }
 
@@ -909,7 +971,7 @@ def merge_parts(
     def flush() -> None:
         for shard, buffer in buffers.items():
             with open(temporary(shard), "ab") as writer:
-                writer.write(buffer)
+                writer.writelines(buffer)
             buffer.clear()
 
     num_examples = num_buffered_bytes = 0
@@ -918,16 +980,22 @@ def merge_parts(
             with open(temporary(shard), "wb"):
                 pass
         for part_path in part_paths:
-            for record in _raw_records(part_path):
-                buffer = buffers.get(num_examples % num_shards)
-                num_examples += 1
-                if buffer is None:
-                    continue
-                buffer += record
-                num_buffered_bytes += len(record)
-                if num_buffered_bytes > _MERGE_BUFFER_BYTES:
-                    flush()
-                    num_buffered_bytes = 0
+            with _mapped(part_path) as content:
+                starts = _record_starts(content)
+                for shard, buffer in buffers.items():
+                    first = (shard - num_examples) % num_shards
+                    records = zip(
+                        starts[first:-1:num_shards],
+                        starts[first + 1 :: num_shards],
+                        strict=True,
+                    )
+                    dealt = b"".join([content[a:b] for a, b in records])
+                    buffer.append(dealt)
+                    num_buffered_bytes += len(dealt)
+                    if num_buffered_bytes > _MERGE_BUFFER_BYTES:
+                        flush()
+                        num_buffered_bytes = 0
+                num_examples += len(starts) - 1
         flush()
         for shard in buffers:
             os.replace(temporary(shard), shard_paths[shard])
@@ -940,23 +1008,30 @@ def merge_parts(
     return [shares + (i < rest) for i in range(num_shards)]
 
 
-def _raw_records(path: str) -> Iterator[memoryview]:
-    """The records of a TFRecord file with their framing.
+def _record_starts(content: memoryview) -> list[int]:
+    """Where the records of a TFRecord file begin, and where the last ends.
 
     A record is its length (8 bytes, little-endian), a checksum of that (4),
     the data, and a checksum of the data (4).
     """
+    starts = [0]
+    start = 0
+    length_at = struct.Struct("<Q").unpack_from
+    while start < len(content):
+        start += length_at(content, start)[0] + 16
+        starts.append(start)
+    return starts
+
+
+@contextlib.contextmanager
+def _mapped(path: str) -> Iterator[memoryview]:
+    """The bytes of a file."""
     if not os.path.getsize(path):
+        yield memoryview(b"")
         return
     with (
         open(path, "rb") as reader,
         mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as content,
     ):
-        start = 0
-        while start < len(content):
-            (num_bytes,) = struct.unpack_from("<Q", content, start)
-            end = start + num_bytes + 16
-            with content[start:end] as record:
-                yield record
-            start = end
+        yield content

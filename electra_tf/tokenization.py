@@ -35,7 +35,7 @@ MAX_CHARS_PER_WORD = 200
 # removed from text before word pieces are looked up.
 _UNSPELLABLE = "\x7f"
 
-_SUFFIX_INDICATOR = "##"
+SUFFIX_INDICATOR = "##"
 
 
 def _character_class(*tables: str) -> str:
@@ -242,11 +242,11 @@ class FullTokenizer(tf.Module):
             [
                 # The op refuses entries without a character to match.
                 f"{_UNSPELLABLE}{i}"
-                if token in ("", _SUFFIX_INDICATOR)
+                if token in ("", SUFFIX_INDICATOR)
                 else token
                 for i, token in enumerate(self._vocab)
             ],
-            suffix_indicator=_SUFFIX_INDICATOR,
+            suffix_indicator=SUFFIX_INDICATOR,
             # No limit in bytes: `_hide_long_words` counts characters.
             max_bytes_per_word=2**31 - 1,
             token_out_type=tf.int32,
@@ -284,6 +284,71 @@ class FullTokenizer(tf.Module):
             tf.gather(pieces.row_splits, words.row_splits),
             validate=False,
         )
+
+    def tokenize_with_offsets(
+        self, text: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Like `tokenize`, and says which characters each token is made of.
+
+        Args:
+          text: <string>[B], UTF-8; invalid bytes are skipped, and do not count
+            as characters.
+
+        Returns:
+          Token ids, the offset of each token's first character and that behind
+          its last one, all <int32>[B, (tokens)]. Offsets count code points, as
+          Python's strings do.
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        words = split_into_words(text, self.do_lower_case, self.strip_accents)
+        num_bytes = tf.strings.length(words.flat_values)
+        hidden = _hide_long_words(words.flat_values)
+        pieces, starts, ends = self._word_pieces.tokenize_with_offsets(hidden)
+        # A hidden word is one token, over all of it.
+        is_hidden = tf.repeat(
+            tf.equal(hidden, _UNSPELLABLE), pieces.row_lengths()
+        )
+        num_bytes_of_word = tf.repeat(num_bytes, pieces.row_lengths())
+        ends_in_word = tf.where(
+            is_hidden, num_bytes_of_word, tf.cast(ends.values, tf.int32)
+        )
+        # Bytes of the words of a row, counted without what is between them.
+        end_of_word = words.with_flat_values(num_bytes)
+        first_byte = tf.repeat(
+            _sums_before(end_of_word).flat_values, pieces.row_lengths()
+        )
+        row_splits = tf.gather(pieces.row_splits, words.row_splits)
+
+        def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_row_splits(
+                values, row_splits, validate=False
+            )
+
+        first, last = _characters_of_bytes(
+            self._bytes_of_characters(text),
+            of_rows(first_byte + tf.cast(starts.values, tf.int32)),
+            of_rows(first_byte + ends_in_word - 1),
+        )
+        return of_rows(pieces.values), of_rows(first), of_rows(last + 1)
+
+    def _bytes_of_characters(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Bytes <int32>[B, (characters)] that each leaves in the words.
+
+        Every step of `split_into_words` works on single characters, but for
+        the final sigma, which is as long as the other one.
+        """
+        characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
+        unique, index = tf.unique(characters.flat_values)
+        words = split_into_words(
+            tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8"),
+            self.do_lower_case,
+            self.strip_accents,
+        )
+        num_bytes = tf.reduce_sum(
+            words.with_flat_values(tf.strings.length(words.flat_values)),
+            axis=-1,
+        )
+        return characters.with_flat_values(tf.gather(num_bytes, index))
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of some ids.
@@ -375,6 +440,41 @@ def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
     """Makes [UNK] of words of more than 200 characters; <string>[words]."""
     num_chars = tf.strings.length(words, unit="UTF8_CHAR")
     return tf.where(num_chars > MAX_CHARS_PER_WORD, _UNSPELLABLE, words)
+
+
+def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
+    """For each of some <int32>[B, (n)], the sum of those before it in its row."""
+    flat = values.flat_values
+    before = tf.concat([[0], tf.cumsum(flat)], axis=0)
+    at_row_start = tf.gather(before, values.row_starts())
+    return values.with_flat_values(
+        before[:-1] - tf.repeat(at_row_start, values.row_lengths())
+    )
+
+
+def _characters_of_bytes(
+    num_bytes: tf.RaggedTensor, *positions: tf.RaggedTensor
+) -> list[tf.Tensor]:
+    """The characters in which some bytes lie, as offsets in their rows.
+
+    Args:
+      num_bytes: <int32>[B, (characters)], bytes of each character.
+      *positions: <int32>[B, (n)], numbers of bytes within their rows.
+
+    Returns:
+      For each of the positions its characters, <int32>[all n].
+    """
+    ends = tf.cumsum(num_bytes.flat_values)
+    before = tf.concat([[0], ends], axis=0)
+    first_byte = tf.gather(before, num_bytes.row_starts())
+    first_character = tf.cast(num_bytes.row_starts(), tf.int32)
+    found = []
+    for rows in positions:
+        row_lengths = rows.row_lengths()
+        byte = rows.flat_values + tf.repeat(first_byte, row_lengths)
+        character = tf.searchsorted(ends, byte, side="right")
+        found.append(character - tf.repeat(first_character, row_lengths))
+    return found
 
 
 def _truncate_pair(

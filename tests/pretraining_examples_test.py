@@ -42,8 +42,8 @@ def words_to_ids(lines):
     return [[int(word) for word in line.split()] for line in lines]
 
 
-def words_to_varints(lines):
-    return [[*map(examples.varint, ids)] for ids in words_to_ids(lines)]
+def words_to_packed_ids(lines):
+    return [*map(examples.pack_ids, words_to_ids(lines))]
 
 
 def test_sentences_are_gathered_until_the_length_is_reached():
@@ -153,7 +153,7 @@ def test_a_part_is_counted(tmp_path):
         corpus.list_files(str(tmp_path)),
         str(tmp_path / "part"),
         TOKENIZER,
-        words_to_varints,
+        words_to_packed_ids,
         16,
         seed=0,
         report=reports.append,
@@ -211,19 +211,42 @@ def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
     path.write_text("\n".join([*tokenization.SPECIAL_TOKENS, *VOCAB]))
     tokenizer = tokenization.FullTokenizer(path, lower, lower)
     whole = tokenizer.tokenize(tf.constant(NASTY_LINES)).to_list()
-    remembering = examples.CachingLineTokenizer(tokenizer)
+    tokenize_lines = examples.make_line_tokenizer(tokenizer)
     for _ in range(2):
-        assert remembering(NASTY_LINES) == whole
-    varints = examples.CachingLineTokenizer(tokenizer, as_varints=True)
-    assert varints(NASTY_LINES) == [
-        [*map(examples.varint, ids)] for ids in whole
-    ]
-    # Too little room for what one call needs.
-    monkeypatch.setattr(examples.CachingLineTokenizer, "MAX_ENTRIES", 3)
+        assert tokenize_lines(NASTY_LINES) == whole
+    # Forgets after every call.
+    monkeypatch.setattr(examples._WordMemory, "MAX_ENTRIES", 0)
     forgetful = examples.CachingLineTokenizer(tokenizer)
     for line, ids in zip(NASTY_LINES * 2, whole * 2, strict=True):
-        assert forgetful([line, "a b"])[0] == ids
+        assert forgetful([line, "a b"])[0] == examples.pack_ids(ids)
     assert forgetful([]) == []
+
+
+def test_plain_words_are_split_as_the_tokenizer_splits_them(tmp_path):
+    rng = random.Random(0)
+    letters = "abAB1#.["
+    pieces = {
+        "".join(rng.choices(letters, k=rng.randint(1, 3))) for _ in "x" * 80
+    }
+    path = tmp_path / "vocab.txt"
+    vocab = [
+        *tokenization.SPECIAL_TOKENS,
+        "#",
+        "##",
+        *sorted(pieces - {"#", "##"}),
+    ]
+    vocab += [f"##{p}" for p in sorted(pieces) if f"##{p}" not in vocab]
+    path.write_text("\n".join(vocab))
+    words = [
+        "".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in "x" * 2000
+    ]
+    words += ["a" * 200, "a" * 201, "a" * 199 + "#"]
+    for lower in (True, False):
+        tokenizer = tokenization.FullTokenizer(path, lower)
+        ids = examples.make_line_tokenizer(tokenizer)(words)
+        assert ids == tokenizer.tokenize(tf.constant(words)).to_list()
+        num_unknown = sum(row == [tokenizer.unk_token_id] for row in ids)
+        assert 0 < num_unknown < 1500
 
 
 VOCAB = ["a", "b", "A", "##a", "##b", "σ", "ς", "##σ", "##ς", "é", "e", "中"]
@@ -272,14 +295,23 @@ def test_varints_may_be_negative():
     assert proto.SerializeToString().endswith(packed)
 
 
-@pytest.mark.parametrize("segments", [([7, 300], []), ([7], [300, 20000, 7])])
-def test_segments_are_serialized_as_examples_are(segments):
+def test_packed_ids():
+    ids = [0, 127, 128, 300, 16383, 16384, 5]
+    packed = examples.pack_ids(ids)
+    assert packed == bytes.fromhex("00 7f 8001 ac02 ff7f 808001 05")
+    assert examples.unpack_ids(packed) == ids
+    assert examples.count_ids(packed) == 7
+    for num_ids in range(8):
+        first = examples.first_ids(packed, num_ids)
+        assert first == examples.pack_ids(ids[:num_ids])
+
+
+@pytest.mark.parametrize("ids", [([7, 300], []), ([7], [300, 20000, 7])])
+def test_segments_are_serialized_as_examples_are(ids):
     build, _ = builder(9)
-    expected = examples.serialize_example(
-        build.pack(examples.Segments(*segments))
-    )
-    as_varints = ([*map(examples.varint, ids)] for ids in segments)
-    assert build.serialize(examples.Segments(*as_varints)) == expected
+    segments = examples.Segments(*map(examples.pack_ids, ids), *map(len, ids))
+    expected = examples.serialize_example(build.make_example(segments))
+    assert build.serialize(segments) == expected
 
 
 EXAMPLE = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
@@ -321,7 +353,7 @@ def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
     def part_of(*files):
         part = str(tmp_path / "part")
         records = examples.write_part(
-            files, part, TOKENIZER, words_to_varints, 16, seed=3
+            files, part, TOKENIZER, words_to_packed_ids, 16, seed=3
         )
         with open(part, "rb") as reader:
             return reader.read(), records

@@ -38,7 +38,7 @@ def test_both_write_the_same_records(folder, lower):
         corpus.list_files(str(folder / "corpus")),
         str(folder / "ours"),
         tokenizer,
-        pretraining_examples.CachingLineTokenizer(tokenizer, as_varints=True),
+        pretraining_examples.CachingLineTokenizer(tokenizer),
         32,
         seed=5,
     )

@@ -1226,7 +1226,7 @@ class Worker:
             vocab_file, build.do_lower_case, build.strip_accents
         )
         self._tokenize_lines = pretraining_examples.CachingLineTokenizer(
-            self._tokenizer, as_varints=True
+            self._tokenizer
         )
 
     def fingerprint(self, part: Part) -> None:
