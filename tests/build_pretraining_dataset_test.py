@@ -12,7 +12,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from electra_tf import corpus
+from electra_tf import building_flags, corpus
 from tests import helpers
 from tools import build_pretraining_dataset as tool
 
@@ -641,7 +641,7 @@ def test_refuses_flags(flags, message, capsys):
 )
 def test_default_number_of_output_files(num_bytes, num_shards):
     files = [corpus.CorpusFile("a", "a", num_bytes)]
-    assert tool.default_num_shards(files) == num_shards
+    assert building_flags.default_num_shards(files) == num_shards
 
 
 def test_progress_on_a_terminal_is_one_line(monkeypatch):

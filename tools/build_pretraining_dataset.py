@@ -23,7 +23,6 @@ import gc
 import hashlib
 import importlib.metadata
 import json
-import math
 import multiprocessing
 import os
 import shutil
@@ -35,7 +34,7 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, TextIO
 
-from electra_tf import command_line, corpus
+from electra_tf import building_flags, command_line, corpus
 from electra_tf.dataset_files import (
     HELDOUT_SUFFIX,
     MANIFEST,
@@ -64,13 +63,6 @@ DECISION = [
 # Small files are built together, so that a corpus of a million files does not
 # become a million parts.
 PART_BYTES = 4 << 20
-
-# Default number of output files: one for every 16 MiB of text, at least one
-# for every 64 KiB up to eight, at most the original's 1000.
-SHARD_BYTES = 16 << 20
-SMALL_SHARD_BYTES = 64 << 10
-MIN_SHARDS = 8
-MAX_SHARDS = 1000
 
 # More processes than this only read the same parts over and over.
 MAX_MERGING_PROCESSES = 8
@@ -119,58 +111,13 @@ def make_parser() -> command_line.ArgumentParser:
 
 def add_build_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that do not say what the input is."""
-    parser.add_argument(
-        "--max-seq-length",
-        type=command_line.positive_int,
-        default=128,
-        help="Tokens in an example (default 128).",
-    )
+    building_flags.add(parser)
     parser.add_argument(
         "--num-processes",
         type=command_line.positive_int,
         default=1,
         help="Processes that build (default 1). Files are shared out among "
         "them, so a single large file keeps one busy.",
-    )
-    for flag, name, help_text in (
-        ("lower-case", "do_lower_case", "Lower-case the text"),
-        ("strip-accents", "strip_accents", "Strip accents if lower-casing"),
-    ):
-        parser.add_argument(
-            f"--{flag}",
-            f"--do-{flag}",
-            dest=name,
-            action="store_true",
-            default=None,
-            help=f"{help_text}. The default is what the vocabulary was made "
-            "for, if <vocab-file>.json says so, otherwise yes.",
-        )
-        parser.add_argument(
-            f"--no-{flag}", dest=name, action="store_false", default=None
-        )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="Of all random draws (default 0)."
-    )
-    parser.add_argument(
-        "--num-out-files",
-        type=command_line.positive_int,
-        help="Output files. Default: one for every 16 MiB of text, but "
-        "at least eight (fewer for less than 512 KiB) and at most 1000.",
-    )
-    parser.add_argument(
-        "--text-field",
-        default="text",
-        help="Field of .jsonl and column of .parquet that holds a document "
-        "(default text).",
-    )
-    parser.add_argument(
-        "--on-bad-input",
-        choices=("fail", "skip"),
-        default="fail",
-        help="What a damaged place does: end the run (the default; what is "
-        "finished stays) or be left out, named and counted. Left out are a "
-        "line that is not UTF-8, a row without text, the rest of a damaged "
-        "archive or compressed file, a file that cannot be read.",
     )
     parser.add_argument(
         "--dedup",
@@ -184,7 +131,7 @@ def add_build_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dedup-threshold",
-        type=share,
+        type=building_flags.share,
         default=0.8,
         help="Share of runs of five words in common from which documents are "
         "near duplicates (default 0.8).",
@@ -209,27 +156,6 @@ def add_build_flags(parser: argparse.ArgumentParser) -> None:
         help="Configuration of the run that the data are for: the report then "
         "compares sizes with it and counts its epochs.",
     )
-    parser.add_argument(
-        "--heldout-fraction",
-        type=share,
-        default=0.0,
-        help="Share of documents that goes to a data set of its own, "
-        f"<output-dir>{HELDOUT_SUFFIX}. Chosen by a hash of their words: "
-        "copies stay together, and the seed does not matter (default 0).",
-    )
-
-
-def share(text: str) -> float:
-    """An argument type: 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(
-            f"expected a number from 0 to 1, received {text!r}"
-        )
-    return value
 
 
 class Build(NamedTuple):
@@ -317,13 +243,16 @@ def build_dataset(args: argparse.Namespace) -> None:
             f"{args.max_seq_length}."
         )
     vocab = tokenization.load_vocab(args.vocab_file)
-    settings = text_settings(args, tokenization.load_settings(args.vocab_file))
+    settings = building_flags.text_settings(
+        args, tokenization.load_settings(args.vocab_file), say
+    )
     build = Build(
         max_seq_length=args.max_seq_length,
         blanks_separate_docs=args.blanks_separate_docs is None
         or bool(args.blanks_separate_docs),
         seed=args.seed,
-        num_out_files=args.num_out_files or default_num_shards(files),
+        num_out_files=args.num_out_files
+        or building_flags.default_num_shards(files),
         text_field=args.text_field,
         dedup=args.dedup,
         dedup_threshold=args.dedup_threshold if args.dedup == "near" else 0.0,
@@ -468,38 +397,6 @@ def warn_of_blanks_flag(value: str | None) -> None:
             f"warning: --blanks-separate-docs {value} means yes, as in the "
             "original; use --no-blanks-separate-docs to switch it off"
         )
-
-
-def text_settings(
-    args: argparse.Namespace, of_vocab: dict[str, bool]
-) -> dict[str, bool]:
-    """Flags first, then what the vocabulary was made for, then yes."""
-    settings = {}
-    for name in ("do_lower_case", "strip_accents"):
-        flag = getattr(args, name)
-        made_for = of_vocab.get(name, True)
-        settings[name] = made_for if flag is None else flag
-        if name in of_vocab and settings[name] != made_for:
-            say(
-                f"warning: building with {name}={settings[name]}, but the "
-                f"vocabulary was made for {name}={made_for}"
-            )
-    return settings
-
-
-def default_num_shards(files: Sequence[corpus.CorpusFile]) -> int:
-    """The number of output files for a corpus; see --num-out-files."""
-    num_bytes = sum(file.num_bytes for file in files)
-    return min(
-        MAX_SHARDS,
-        max(
-            math.ceil(num_bytes / SHARD_BYTES),
-            min(MIN_SHARDS, math.ceil(num_bytes / SMALL_SHARD_BYTES)),
-        ),
-    )
-
-
-# The output folder.
 
 
 def read_manifest(output_dir: str) -> dict | None:

@@ -25,11 +25,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from electra_tf import command_line
+from electra_tf import building_flags, command_line
 from electra_tf.dataset_files import HELDOUT_SUFFIX, MANIFEST
 
-_SHARD_BYTES = 16 << 20
-_MAX_SHARDS = 1000
 _LONGEST_REASON = 500
 
 
@@ -46,70 +44,13 @@ def make_parser() -> command_line.ArgumentParser:
         "--output-dir", required=True, help="Where the TFRecords go."
     )
     parser.add_argument(
-        "--max-seq-length",
-        type=command_line.positive_int,
-        default=128,
-        help="Tokens in an example (default 128).",
-    )
-    parser.add_argument(
         "--no-blanks-separate-docs",
         dest="blanks_separate_docs",
         action="store_false",
         help="Skip blank lines; only the end of a file ends a document.",
     )
-    for flag, name in (
-        ("--lower-case", "do_lower_case"),
-        ("--strip-accents", "strip_accents"),
-    ):
-        parser.add_argument(
-            flag,
-            dest=name,
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help="Default: what the vocabulary was made for, if "
-            "<vocab-file>.json says so, otherwise yes.",
-        )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="Of all random draws (default 0)."
-    )
-    parser.add_argument(
-        "--num-out-files",
-        type=command_line.positive_int,
-        help="Output files (default: one for every 16 MiB of text, at most "
-        "1000). Each must fit into a worker's memory.",
-    )
-    parser.add_argument(
-        "--text-field",
-        default="text",
-        help="Field of .jsonl and column of .parquet that holds a document "
-        "(default text).",
-    )
-    parser.add_argument(
-        "--on-bad-input",
-        choices=("fail", "skip"),
-        default="fail",
-        help="What a damaged place does: end the run (the default) or be left "
-        "out, named in the workers' logs and counted.",
-    )
-    parser.add_argument(
-        "--heldout-fraction",
-        type=_share,
-        default=0.0,
-        help="Share of documents that goes to <output-dir>_heldout.",
-    )
+    building_flags.add(parser)
     return parser
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError(
-            f"expected a number from 0 to below 1, received {text!r}"
-        )
-    return value
 
 
 def build_dataset(
@@ -142,21 +83,16 @@ def build_dataset(
             f"{args.max_seq_length}."
         )
     tokenization.load_vocab(args.vocab_file)
-    of_vocab = tokenization.load_settings(args.vocab_file)
-    settings = {
-        name: of_vocab.get(name, True)
-        if getattr(args, name) is None
-        else getattr(args, name)
-        for name in ("do_lower_case", "strip_accents")
-    }
+    settings = building_flags.text_settings(
+        args, tokenization.load_settings(args.vocab_file), say
+    )
     files = beam_examples.list_files(args.corpus_dir)
-    num_bytes = sum(file.num_bytes for file in files)
     build = beam_examples.Build(
         max_seq_length=args.max_seq_length,
         blanks_separate_docs=args.blanks_separate_docs,
         seed=args.seed,
         num_out_files=args.num_out_files
-        or min(_MAX_SHARDS, -(-num_bytes // _SHARD_BYTES)),
+        or building_flags.default_num_shards(files),
         text_field=args.text_field,
         heldout_fraction=args.heldout_fraction,
         **settings,
@@ -185,11 +121,11 @@ def build_dataset(
     # A runner hands a worker's mistake back as it likes.
     except Exception as error:
         raise ValueError(reason_of(error)) from None
-    print(
-        f"build_pretraining_dataset_beam: wrote the examples of {len(files)} "
-        f"file(s) to {output_dir}",
-        file=sys.stderr,
-    )
+    say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
+
+
+def say(message: str) -> None:
+    print(f"build_pretraining_dataset_beam: {message}", file=sys.stderr)
 
 
 def make_folder(folder: str) -> None:
