@@ -51,17 +51,15 @@ class Dropout:
         Returns:
           <float>[...].
         """
-        draws = self.draws(x, dropout_seed)
-        return x if draws is None else kernels.drop(x, *draws)
+        draws = self.draws(dropout_seed)
+        return x if draws is None else kernels.dropout(x, draws)
 
-    def draws(
-        self, x: tf.Tensor, dropout_seed: tf.Tensor | None
-    ) -> kernels.Draws | None:
-        """What is dropped of some activations; None for no dropout."""
+    def draws(self, dropout_seed: tf.Tensor | None) -> kernels.Draws | None:
+        """What decides which activations are dropped; None for no dropout."""
         if dropout_seed is None or not self.rate:
             return None
         seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
-        return kernels.draw(tf.shape(x), self.rate, seed)
+        return kernels.draw(self.rate, seed)
 
 
 class Layer(keras.layers.Layer):
@@ -236,7 +234,7 @@ class SelfAttention(Layer):
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
         scores = tf.matmul(query, key, transpose_b=True)
-        draws = self.dropout.draws(scores, dropout_seed)
+        draws = self.dropout.draws(dropout_seed)
         scaled = (scores, attention_bias, width**-0.5)
         if draws is None:
             probs = kernels.attention_probs(*scaled)
@@ -269,7 +267,7 @@ class ResidualOutput(Layer):
 
     def call(self, x, residual, dropout_seed=None):
         x = self.dense(x)
-        draws = self.dropout.draws(x, dropout_seed)
+        draws = self.dropout.draws(dropout_seed)
         if draws is None:
             return self.layer_norm(x + residual)
         return kernels.add_and_normalize(
@@ -383,7 +381,9 @@ def attention_bias(input_mask: tf.Tensor, direction: str = "both") -> tf.Tensor:
     Returns:
       <float32>[B, 1, 1, L], or [B, 1, L, L] for one direction.
     """
-    allowed = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis, :]
+    # Not by indexing with newaxis, which LiteRT has no op for.
+    allowed = tf.expand_dims(tf.cast(input_mask, tf.float32), 1)
+    allowed = tf.expand_dims(allowed, 1)
     if direction != "both":
         length = tf.shape(input_mask)[1]
         square = tf.ones([length, length])

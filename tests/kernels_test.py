@@ -24,13 +24,13 @@ def outputs_and_gradients(function, *args):
 
 
 def drop_add_normalize(x, residual, gamma, beta):
-    draws = kernels.draw(tf.shape(x), 0.25, SEED)
+    draws = kernels.draw(0.25, SEED)
     return kernels.add_and_normalize(x, residual, gamma, beta, draws)
 
 
 def plain_drop_add_normalize(x, residual, gamma, beta):
-    bits, rate = kernels.draw(tf.shape(x), 0.25, SEED)
-    x = kernels.drop(x, bits, rate) + residual
+    key, rate = kernels.draw(0.25, SEED)
+    x = kernels.drop(x, key, rate) + residual
     mean = tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
     return (x - mean) / tf.sqrt(variance) * gamma + beta
@@ -40,13 +40,13 @@ BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
 
 
 def attend(scores):
-    draws = kernels.draw(tf.shape(scores), 0.25, SEED)
+    draws = kernels.draw(0.25, SEED)
     return kernels.dropped_attention_probs(scores, BIAS, 0.5, draws)[0]
 
 
 def plain_attend(scores):
-    bits, rate = kernels.draw(tf.shape(scores), 0.25, SEED)
-    return kernels.drop(tf.nn.softmax(scores * 0.5 + BIAS), bits, rate)
+    key, rate = kernels.draw(0.25, SEED)
+    return kernels.drop(tf.nn.softmax(scores * 0.5 + BIAS), key, rate)
 
 
 def gelu(x):
@@ -96,25 +96,53 @@ def test_only_graphs_that_train_are_compiled():
 
 def test_probabilities_that_are_looked_at_have_no_dropout():
     scores = normal(1, 1, 4, 4)
-    draws = kernels.draw(tf.shape(scores), 0.5, SEED)
+    draws = kernels.draw(0.5, SEED)
     _, probs = kernels.dropped_attention_probs(scores, BIAS, 1.0, draws)
     np.testing.assert_allclose(
         tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
     )
 
 
-@pytest.mark.parametrize("shape", [(3,), (5, 7), (2, 2, 2)])
-def test_draws_have_the_shape_of_the_activations(shape):
-    bits, rate = kernels.draw(tf.constant(shape), 0.1, SEED)
-    assert bits.shape == shape
-    assert bits.dtype == tf.int16
-    assert rate == 0.1
+def bits_of(key, num=1 << 16):
+    """Random bits as an array of bits [num, 32]."""
+    numbers = kernels.random_bits(tf.constant([num]), tf.constant(key))
+    return np.unpackbits(
+        numbers.numpy()[:, np.newaxis].view(np.uint8), axis=-1
+    ).astype(np.float32)
+
+
+def test_random_bits_are_a_hash_of_place_and_key():
+    def mixed(place, first, second):
+        bits = place ^ first
+        bits = ((bits ^ (bits >> 17)) * 0xED5AD4BB + second) % 2**32
+        bits = (bits ^ (bits >> 11)) * 0xAC4C1B51 % 2**32
+        bits = (bits ^ (bits >> 15)) * 0x31848BAB % 2**32
+        return bits ^ (bits >> 14)
+
+    found = kernels.random_bits(tf.constant([2, 3]), tf.constant([5, -1]))
+    expected = [
+        [mixed(3 * i + j, 5, 2**32 - 1) for j in range(3)] for i in range(2)
+    ]
+    assert found.dtype == tf.uint32
+    assert found.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("other", [(4, 6), (5, 7), (7, 5), (-2147483643, 6)])
+def test_random_bits_of_neighbours_and_of_keys_are_independent(other):
+    bits = bits_of((5, 6))
+    # Five deviations of a share of 65,536 fair coins.
+    limit = 5 * 0.5 / 256
+    assert np.abs(bits.mean(0) - 0.5).max() < limit
+    for lag in (1, 2, 3, 64, 128, 4096):
+        agreements = (bits[lag:] == bits[:-lag]).mean(0)
+        assert np.abs(agreements - 0.5).max() < 1.05 * limit, lag
+    agreements = (bits == bits_of(other)).mean(0)
+    assert np.abs(agreements - 0.5).max() < limit
 
 
 def test_the_share_that_is_dropped():
-    bits, rate = kernels.draw(tf.constant([100_000]), 0.1, SEED)
-    dropped = kernels.drop(tf.ones([100_000]), bits, rate).numpy()
+    key, rate = kernels.draw(0.1, SEED)
+    dropped = kernels.drop(tf.ones([100_000]), key, rate).numpy()
     # Four deviations of a share: 4 * sqrt(0.09 / 1e5) = 0.004.
     assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.004)
-    # 6554 of 65536 values are dropped.
-    assert dropped.max() == np.float32(1 / (1 - 6554 / 65536))
+    assert dropped.max() == np.float32(1 / 0.9)
