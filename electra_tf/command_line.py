@@ -72,6 +72,11 @@ def run(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         command(args)
+    except BrokenPipeError:
+        # Who reads the output, such as `head`, has seen enough. Python would
+        # complain once more when it closes the output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ValueError, OSError) as error:
         line = " ".join(str(error).split())
         print(f"{parser.prog}: error: {line}", file=sys.stderr)

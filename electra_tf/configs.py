@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 import gin
 
+# Of files with labelled rows.
+TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
+
 
 class ConfigError(ValueError):
     """A value that a user chose does not fit; the message is for the user."""
@@ -22,6 +25,9 @@ def _check_types(config) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         allowed = hints[field.name]
+        if typing.get_origin(allowed) is tuple:
+            _check_tuple(config, field.name, typing.get_args(allowed)[0])
+            continue
         options = typing.get_args(allowed) or (allowed,)
         options = tuple(typing.get_origin(o) or o for o in options)
         is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -42,6 +48,26 @@ def _check_types(config) -> None:
                 f"{type(config).__name__}.{field.name} must be {expected}. "
                 f"Received: {value!r}"
             )
+
+
+def _check_tuple(config, name: str, kind: type) -> None:
+    """Turns a list, one value or text with commas into a tuple."""
+    value = getattr(config, name)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    elif not isinstance(value, (list, tuple)):
+        value = [value]
+    if kind is float:
+        value = [
+            float(v) if type(v) is int else v  # Not a bool.
+            for v in value
+        ]
+    if not all(type(v) is kind for v in value):
+        raise ConfigError(
+            f"{type(config).__name__}.{name} must be a list of "
+            f"{kind.__name__}. Received: {getattr(config, name)!r}"
+        )
+    object.__setattr__(config, name, tuple(value))
 
 
 def _require(config, condition: bool, name: str, rule: str) -> None:
@@ -296,7 +322,8 @@ class OptimizerConfig:
     """Adam with decoupled weight decay, and its schedule, as the original's.
 
     Attributes:
-      learning_rate: Peak rate.
+      learning_rate: Peak rate. In fine-tuning None for that of the encoder's
+        size, see `finetuning.recipe`.
       optimizer: 'adam', or 'lamb' for large batches (arXiv:1904.00962), whose
         steps are in proportion to the norm of what they change.
       num_warmup_steps: Steps of linear warm-up. Ignored in fine-tuning, which
@@ -305,7 +332,7 @@ class OptimizerConfig:
         `num_warmup_steps`.
       lr_decay_power: Power of the polynomial decay to 0.
       layerwise_lr_decay: Factor between the rates of two layers in
-        fine-tuning; 0 for one rate.
+        fine-tuning; 0 for one rate, None for that of the encoder's size.
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
       weight_decay_rate: Decay, applied to all but LayerNorm and biases.
@@ -315,12 +342,12 @@ class OptimizerConfig:
       clip_norm: Largest global norm of the gradients.
     """
 
-    learning_rate: float
+    learning_rate: float | None
     optimizer: str = "adam"
     num_warmup_steps: int = 10000
     warmup_proportion: float | None = None
     lr_decay_power: float = 1.0
-    layerwise_lr_decay: float = 0.0
+    layerwise_lr_decay: float | None = 0.0
     layerwise_top_layer_scaled: bool = True
     weight_decay_rate: float = 0.01
     beta_1: float = 0.9
@@ -330,16 +357,18 @@ class OptimizerConfig:
 
     def __post_init__(self):
         _check_types(self)
-        _require_positive(self, "learning_rate", "epsilon", "clip_norm")
+        _require_positive(self, "epsilon", "clip_norm")
+        if self.learning_rate is not None:
+            _require_positive(self, "learning_rate")
         _require(
             self,
             self.optimizer in ("adam", "lamb"),
             "optimizer",
             "'adam' or 'lamb'",
         )
-        _require_fraction(
-            self, "weight_decay_rate", "beta_1", "beta_2", "layerwise_lr_decay"
-        )
+        _require_fraction(self, "weight_decay_rate", "beta_1", "beta_2")
+        if self.layerwise_lr_decay is not None:
+            _require_fraction(self, "layerwise_lr_decay")
         _require(
             self, self.num_warmup_steps >= 0, "num_warmup_steps", "0 or more"
         )
@@ -529,6 +558,12 @@ class PretrainingConfig:
     def __post_init__(self):
         _check_types(self)
         _require_positive(self.run, "num_train_steps")
+        _require(
+            self.optimizer,
+            self.optimizer.learning_rate is not None,
+            "learning_rate",
+            "given",
+        )
         if self.keep_global_step and not self.init_checkpoint:
             raise ConfigError(
                 "PretrainingConfig.keep_global_step needs init_checkpoint. "
@@ -539,35 +574,75 @@ class PretrainingConfig:
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class FinetuningDataConfig:
-    """A labelled set: one file per split, one row per example.
+    """What to fine-tune on: files of your own, or tasks of the original.
 
     Attributes:
-      task_name: Name of the task, also of its head in the checkpoint.
-      train_file: TSV with a header line and the columns 'text' and 'label'.
+      task_name: Name of the task of `train_file`, also of its head in the
+        checkpoint.
+      train_file: Labelled rows, .tsv, .csv or .jsonl.
       dev_file: Like `train_file`.
-      test_file: Like `train_file`; empty for none.
       vocab_file: The vocabulary of the pre-trained model; empty for the one
         beside `init_checkpoint`.
+      test_file: Like `train_file`; empty for none. Labels may be missing.
       do_lower_case: Lower-case the text. None for what the vocabulary was made
         for, if that is written beside it, otherwise yes.
       strip_accents: Drop accents while lower-casing; None likewise.
+      text_cleaning: What is done to text before that, in exported models too,
+        see `text_cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
+        None likewise, otherwise nothing.
       max_seq_length: Longer texts are cut.
       train_batch_size: Examples in one step.
       eval_batch_size: Examples in one evaluation step.
       num_train_epochs: Passes over the training rows.
+      task_names: Tasks by name, such as 'rte', instead of files; several are
+        trained jointly.
+      data_dir: Where their files are: as in the original, in
+        finetuning_data/<task> below it, or in <task>, or in the folder that
+        GLUE's archive has for it.
+      double_unordered: Train on both orders of a pair where the order does not
+        matter (mrpc, sts).
+      folds: Parts of `train_file` for cross-validation: as many models, each
+        trained on the other parts and scored on its own; 0 for none.
+      task_type: Of the files: 'auto' for what their labels look like,
+        'classification', 'multi_label', 'regression' or 'tagging'.
+      text_columns: One or two columns of the files; none for those with the
+        usual names.
+      label_column: Likewise.
+      label_separator: Between the labels of a row; empty for the usual ones.
+      has_header: Whether the first row names the columns; None for what it
+        looks like.
+      features_cache_dir: Where features are kept for later runs; empty for
+        features_cache beside model_dir, None to make them every time.
+      bucketed: Train on batches of rows of similar length, padded to the
+        longest of them. False pads all to `max_seq_length`, as does a TPU.
+      skip_empty_texts: Leave rows of the files without a text out and count
+        them, rather than refuse them.
     """
 
-    task_name: str
-    train_file: str
-    dev_file: str
+    task_name: str = "own_data"
+    train_file: str = ""
+    dev_file: str = ""
     vocab_file: str = ""
     test_file: str = ""
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
+    text_cleaning: str | None = None
     max_seq_length: int = 128
     train_batch_size: int = 32
     eval_batch_size: int = 32
     num_train_epochs: float = 3.0
+    task_names: tuple[str, ...] = ()
+    data_dir: str = ""
+    double_unordered: bool = True
+    folds: int = 0
+    task_type: str = "auto"
+    text_columns: tuple[str, ...] = ()
+    label_column: str = ""
+    label_separator: str = ""
+    has_header: bool | None = None
+    skip_empty_texts: bool = False
+    features_cache_dir: str | None = ""
+    bucketed: bool = True
 
     def __post_init__(self):
         _check_types(self)
@@ -578,8 +653,60 @@ class FinetuningDataConfig:
             "eval_batch_size",
             "num_train_epochs",
         )
-        for name in ("task_name", "train_file", "dev_file"):
-            _require(self, bool(getattr(self, name)), name, "given")
+        _require(self, bool(self.task_name), "task_name", "given")
+        _require(
+            self,
+            self.task_type in ("auto", *TASK_TYPES),
+            "task_type",
+            "one of " + ", ".join(("auto", *TASK_TYPES)),
+        )
+        _require(
+            self,
+            len(self.text_columns) <= 2,
+            "text_columns",
+            "one or two names",
+        )
+        _require(
+            self,
+            self.folds == 0 or self.folds >= 2,
+            "folds",
+            "0, or 2 or more",
+        )
+        if self.task_names:
+            self._check_tasks_by_name()
+            return
+        if not self.train_file:
+            raise ConfigError(
+                "FinetuningDataConfig must name either a train_file or "
+                "task_names and their data_dir. Received: train_file='', "
+                "task_names=()"
+            )
+        if self.folds:
+            _require(
+                self,
+                not self.dev_file,
+                "dev_file",
+                "empty with folds, which are scored instead",
+            )
+        else:
+            _require(self, bool(self.dev_file), "dev_file", "given, or folds")
+
+    def _check_tasks_by_name(self) -> None:
+        _require(self, bool(self.data_dir), "data_dir", "given with task_names")
+        _require(
+            self,
+            len(set(self.task_names)) == len(self.task_names),
+            "task_names",
+            "different from each other",
+        )
+        for name in ("train_file", "dev_file", "test_file"):
+            _require(
+                self,
+                not getattr(self, name),
+                name,
+                "empty with task_names, whose files are in data_dir",
+            )
+        _require(self, not self.folds, "folds", "0 without a train_file")
 
     def num_train_steps(self, num_examples: int) -> int:
         """Steps for the wanted epochs, each rounded up to whole batches."""
@@ -596,12 +723,23 @@ class FinetuningConfig:
       init_checkpoint: Model directory, or checkpoint in one, of a pre-training
         run, or a checkpoint of another format that `checkpoint_conversion`
         reads. The encoder's sizes are read there.
-      data: The labelled set.
+      data: The labelled set, or the tasks.
       optimizer: Rates and schedule.
       run: Where the results go.
-      num_trials: Runs with different seeds, `run.seed` and those after it.
+      num_trials: Models with different seeds, `run.seed` and those after it.
       from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
         what pre-training is to be compared with.
+      dropout: In the encoder and in the head; None for what `init_checkpoint`
+        has, and 0.1 in the head.
+      learning_rates: Tried one after the other instead of
+        `optimizer.learning_rate`, each with `num_trials` seeds.
+      num_train_epochs_options: Likewise instead of `data.num_train_epochs`,
+        with every learning rate.
+      reseed_degenerate: How often a model that says the same of every row is
+        trained again with another seed.
+      question_answering: `QuestionAnsweringConfig`; None for its defaults.
+      keep_head: Go on with the head of `init_checkpoint`, which is fine-tuned
+        itself, rather than with a new one.
     """
 
     init_checkpoint: str
@@ -610,10 +748,37 @@ class FinetuningConfig:
     run: RunConfig
     num_trials: int = 1
     from_scratch: bool = False
+    dropout: float | None = None
+    learning_rates: tuple[float, ...] = ()
+    num_train_epochs_options: tuple[float, ...] = ()
+    reseed_degenerate: int = 0
+    question_answering: object | None = None
+    keep_head: bool = False
 
     def __post_init__(self):
         _check_types(self)
         _require_positive(self, "num_trials")
+        if self.dropout is not None:
+            _require_fraction(self, "dropout")
+        _require(
+            self,
+            not self.keep_head
+            or not (self.from_scratch or len(self.data.task_names) > 1),
+            "keep_head",
+            "False from scratch and for several tasks",
+        )
+        for name in ("learning_rates", "num_train_epochs_options"):
+            values = getattr(self, name)
+            _require(
+                self,
+                all(value > 0 for value in values)
+                and len(set(values)) == len(values),
+                name,
+                "different positive numbers",
+            )
+        _require(
+            self, self.reseed_degenerate >= 0, "reseed_degenerate", "0 or more"
+        )
 
 
 def differences(

@@ -22,8 +22,8 @@ import tensorflow as tf
 
 # The original's BERT code has it.
 LAYER_NORM_EPSILON = 1e-12
-# Shifts and multipliers of a mixing function of 32 bits, found by search so that
-# each bit of the input changes each bit of the output with a chance of one
+# Shifts and multipliers of a mixing function of 32 bits, found by search so
+# that each bit put in changes each bit that comes out with a chance of one
 # half: "triple32" of github.com/skeeto/hash-prospector (public domain).
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 _LAST_SHIFT = 14

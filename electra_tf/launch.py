@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
@@ -19,15 +19,16 @@ _GIN_PARAM = flags.DEFINE_multi_string(
     "gin binding that overrides the files, such as "
     "--gin_param='RunConfig.num_train_steps=1000'.",
 )
-_MODEL_DIR = flags.DEFINE_string(
-    "model_dir", None, "Overrides RunConfig.model_dir."
-)
+flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
 
 
 def launch(
     command: str,
     configurable: type,
     run: Callable[[object, Callable[[], None]], None],
+    bindings: Mapping[str, str] | None = None,
+    defaults: Sequence[str] = (),
+    needed: Sequence[str] = (),
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
@@ -38,12 +39,25 @@ def launch(
       command: Name of the entry module, for messages.
       configurable: The configuration to build from gin.
       run: Takes the configuration, and what to call before the first step.
+      bindings: Flag of the entry module -> the parameter that it overrides,
+        such as "RunConfig.seed".
+      defaults: gin bindings in place of a file, where none is given.
+      needed: Flags without which these do not suffice.
     """
 
     def main(argv):
         logging.set_verbosity(logging.WARNING)
         try:
-            config, before_training = _configure(configurable, argv)
+            _refuse_arguments(argv)
+            if not _GIN_FILE.value:
+                _require_flags(defaults, needed)
+            config, before_training = _configure(
+                configurable,
+                list(_GIN_PARAM.value)
+                if _GIN_FILE.value
+                else [*defaults, *_GIN_PARAM.value],
+                bindings or {},
+            )
             _set_environment(config.run)
             run(config, before_training)
         except (ValueError, OSError) as error:
@@ -71,33 +85,47 @@ def _set_environment(run: configs.RunConfig) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
 
 
-def _configure(configurable, argv):
-    """The configuration, and what to call before the first step."""
+def _refuse_arguments(argv) -> None:
     if len(argv) > 1:
         raise configs.ConfigError(f"Unexpected argument {argv[1]!r}")
-    if not _GIN_FILE.value:
+
+
+def _require_flags(defaults: Sequence[str], needed: Sequence[str]) -> None:
+    """Refuses to run without --gin_file where the other flags do not do."""
+    if not defaults:
         raise configs.ConfigError(
             "Expected --gin_file, such as --gin_file=gin/small.gin"
         )
-    config = gin_config.load(configurable, _GIN_FILE.value, _gin_params())
+    missing = [name for name in needed if not flags.FLAGS[name].value]
+    if missing:
+        raise configs.ConfigError(
+            "Expected --gin_file, or "
+            + ", ".join(f"--{name}" for name in needed)
+            + ". Received: no --gin_file and no "
+            + ", no ".join(f"--{name}" for name in missing)
+        )
+
+
+def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
+    """The configuration, and what to call before the first step."""
+    bindings = {"model_dir": "RunConfig.model_dir", **bindings}
+    params += [
+        f"{binding} = {flags.FLAGS[name].value!r}"
+        for name, binding in bindings.items()
+        if flags.FLAGS[name].value is not None
+    ]
+    config = gin_config.load(configurable, _GIN_FILE.value, params)
     run_record.refuse_other_run(config)
     given = [
-        f"--{flag.name}={flag.value}"
-        for flag in flags.FLAGS.get_key_flags_for_module(__name__)
-        if flag.present
+        f"--{name}={flags.FLAGS[name].value}"
+        for name in (_GIN_FILE.name, _GIN_PARAM.name, *bindings)
+        if flags.FLAGS[name].present
     ]
 
     def before_training():
         run_record.write(config, gin_config.operative_config(), given)
 
     return config, before_training
-
-
-def _gin_params() -> list[str]:
-    params = list(_GIN_PARAM.value)
-    if _MODEL_DIR.value:
-        params.append(f"RunConfig.model_dir = {_MODEL_DIR.value!r}")
-    return params
 
 
 def _fail(command: str, error: Exception) -> int:

@@ -180,6 +180,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         scales: dict[str, float] | None = None,
         clip_norm_of_unmerged_rows: bool = False,
     ):
+        assert config.learning_rate is not None  # Chosen by the size before.
         super().__init__(
             learning_rate=WarmupPolynomialDecay(
                 config.learning_rate,

@@ -5,6 +5,8 @@ python -m electra_tf.run_pretraining --gin_file=gin/base.gin
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
+from absl import flags
+
 from electra_tf import configs, launch
 
 
@@ -22,4 +24,5 @@ def _run(config, before_training) -> None:
 
 
 if __name__ == "__main__":
+    flags.adopt_module_key_flags(launch)
     launch.launch("run_pretraining", configs.PretrainingConfig, _run)

@@ -42,8 +42,14 @@ _MAY_DIFFER = (
     "run.jit_compile",
     "run.num_intra_op_threads",
     "data.eval_batch_size",
+    "data.features_cache_dir",
     "data.num_eval_steps",
     "data.heldout_files",
+    # Every trial of fine-tuning says itself what it is.
+    "num_trials",
+    "reseed_degenerate",
+    "learning_rates",
+    "num_train_epochs_options",
 )
 
 
@@ -66,7 +72,10 @@ def refuse_other_run(config) -> None:
             f"{len(os.listdir(model_dir))} entries but no {CONFIG_FILE}: "
             "choose another --model_dir"
         )
-    if not os.path.isfile(os.path.join(model_dir, "checkpoint")):
+    if not any(
+        os.path.isfile(os.path.join(model_dir, folder, "checkpoint"))
+        for folder in ("", "trial_1")
+    ):
         return  # Nothing was learned there.
     theirs = _with_defaults(read_config(model_dir), config)
     ours_class, their_class = type(config).__name__, theirs.get("class")
@@ -75,9 +84,11 @@ def refuse_other_run(config) -> None:
             f"{model_dir} holds a converted checkpoint: to start from it, name "
             f"it as {ours_class}.init_checkpoint and choose another --model_dir"
         )
+    # As it comes back from a file: a tuple as a list.
+    ours = json.loads(json.dumps(as_dict(config)))
     found = [
         f"{name}={a!r} (was {b!r})"
-        for name, a, b in configs.differences(as_dict(config), theirs)
+        for name, a, b in configs.differences(ours, theirs)
         if name not in _MAY_DIFFER
     ]
     if found:
@@ -132,7 +143,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "flags": flags,
         "python": platform.python_version(),
         "versions": _versions(),
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
     }
     with open(os.path.join(model_dir, "runs.jsonl"), "a") as f:
         f.write(json.dumps(record) + "\n")
@@ -172,7 +183,7 @@ def _versions() -> dict[str, str | None]:
     return versions
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
     """Commit of the source tree, "-dirty" where it has changes."""
     try:
         result = subprocess.run(

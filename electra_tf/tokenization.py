@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from electra_tf import text_cleaning as cleaning
 from electra_tf import unicode_13_0
 
 PAD_TOKEN = "[PAD]"
@@ -47,6 +48,8 @@ def _character_class(*tables: str) -> str:
 _REMOVED = _character_class(unicode_13_0.REMOVED)
 _NON_ASCII_WHITESPACE = _character_class(unicode_13_0.NON_ASCII_WHITESPACE)
 _NONSPACING_MARKS = _character_class(unicode_13_0.NONSPACING_MARK) + "+"
+# RE2 class of the marks that are words by themselves.
+PUNCTUATION = _character_class(unicode_13_0.PUNCTUATION)
 _WORDS_BY_THEMSELVES = _character_class(
     unicode_13_0.PUNCTUATION, unicode_13_0.CJK
 )
@@ -163,6 +166,38 @@ def load_settings(vocab_file: str | os.PathLike) -> dict[str, bool]:
     return found
 
 
+def load_text_cleaning(vocab_file: str | os.PathLike) -> str:
+    """The cleaning that goes with a vocabulary; "none" where nothing says so.
+
+    Args:
+      vocab_file: Path of the vocabulary.
+
+    Raises:
+      ValueError: If the file beside the vocabulary names an unknown one.
+    """
+    path = settings_file(vocab_file)
+    if not load_settings(vocab_file):
+        return "none"
+    with tf.io.gfile.GFile(path) as reader:
+        found = json.loads(reader.read()).get("text_cleaning", "none")
+    try:
+        cleaning.check(found)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return found
+
+
+def remove_control_characters(text: tf.Tensor) -> tf.Tensor:
+    """Text without characters of the categories C*, <string>[B]."""
+    return tf.strings.regex_replace(text, _REMOVED, "")
+
+
+def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
+    text = tf.strings.lower(text, encoding="utf-8")
+    text = tf_text.normalize_utf8(text, "NFD")
+    return tf.strings.regex_replace(text, _NONSPACING_MARKS, "")
+
+
 def split_into_words(
     text: tf.Tensor, do_lower_case: bool = True, strip_accents: bool = True
 ) -> tf.RaggedTensor:
@@ -185,13 +220,12 @@ def split_into_words(
     text = tf.strings.unicode_transcode(
         text, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore"
     )
-    text = tf.strings.regex_replace(text, _REMOVED, "")
+    text = remove_control_characters(text)
     text = tf.strings.regex_replace(text, _NON_ASCII_WHITESPACE, " ")
-    if do_lower_case:
+    if do_lower_case and strip_accents:
+        text = _lower_without_accents(text)
+    elif do_lower_case:
         text = tf.strings.lower(text, encoding="utf-8")
-        if strip_accents:
-            text = tf_text.normalize_utf8(text, "NFD")
-            text = tf.strings.regex_replace(text, _NONSPACING_MARKS, "")
     text = tf.strings.regex_replace(text, _WORDS_BY_THEMSELVES, r" \0 ")
     return tf.strings.split(text)
 
@@ -206,6 +240,7 @@ class FullTokenizer(tf.Module):
       vocab_size: Their number.
       do_lower_case: Whether text is lower-cased.
       strip_accents: Whether accents are dropped when lower-casing.
+      text_cleaning: What is done to text first, see `text_cleaning.clean`.
       pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id:
         Ids of the special tokens. Text never gets those of [PAD], [CLS], [SEP]
         and [MASK]: "[MASK]" in text is punctuation around a word.
@@ -216,6 +251,7 @@ class FullTokenizer(tf.Module):
         vocab_file: str | os.PathLike,
         do_lower_case: bool = True,
         strip_accents: bool = True,
+        text_cleaning: str = "none",
     ):
         """Reads the vocabulary.
 
@@ -223,13 +259,16 @@ class FullTokenizer(tf.Module):
           vocab_file: Path of a vocabulary, one token a line.
           do_lower_case: Whether to lower-case text.
           strip_accents: Whether to drop accents when lower-casing.
+          text_cleaning: One of `text_cleaning.CLEANINGS`.
 
         Raises:
           ValueError: If the vocabulary cannot be read or used.
         """
         super().__init__(name="full_tokenizer")
+        cleaning.check(text_cleaning)
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
+        self.text_cleaning = text_cleaning
         # A tuple, since tf.Module would wrap a list for tracking.
         self._vocab = tuple(load_vocab(vocab_file))
         ids = {token: i for i, token in enumerate(self._vocab)}
@@ -272,12 +311,34 @@ class FullTokenizer(tf.Module):
           <int32>[B, (tokens)].
         """
         words = split_into_words(
-            tf.convert_to_tensor(text, tf.string),
+            cleaning.clean(
+                tf.convert_to_tensor(text, tf.string), self.text_cleaning
+            ),
             self.do_lower_case,
             self.strip_accents,
         )
-        words = words.with_flat_values(_hide_long_words(words.flat_values))
-        pieces = self._word_pieces.tokenize(words.flat_values)
+        return self._ids_of_words(words)
+
+    def tokenize_uncased(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Like `tokenize`, the way the original does for tagging.
+
+        It lower-cases and strips accents whatever the vocabulary, and takes
+        ideographs for parts of words.
+
+        Args:
+          text: <string>[B], UTF-8.
+
+        Returns:
+          <int32>[B, (tokens)].
+        """
+        text = remove_control_characters(tf.convert_to_tensor(text, tf.string))
+        text = _lower_without_accents(text)
+        text = tf.strings.regex_replace(text, PUNCTUATION, r" \0 ")
+        return self._ids_of_words(tf.strings.split(text))
+
+    def _ids_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """<string>[B, (words)] to <int32>[B, (tokens)]."""
+        pieces = self._word_pieces.tokenize(_hide_long_words(words.flat_values))
         # <int32>[B, (words), (pieces)] to <int32>[B, (tokens)].
         return tf.RaggedTensor.from_row_splits(
             pieces.values,
@@ -298,7 +359,17 @@ class FullTokenizer(tf.Module):
           Token ids, the offset of each token's first character and that behind
           its last one, all <int32>[B, (tokens)]. Offsets count code points, as
           Python's strings do.
+
+        Raises:
+          ValueError: If text is cleaned first: then nothing says where its
+            characters come from.
         """
+        if self.text_cleaning != "none":
+            raise ValueError(
+                "Expected a tokenizer without text cleaning, which hides where "
+                "tokens come from. Received: text_cleaning="
+                f"{self.text_cleaning!r}."
+            )
         text = tf.convert_to_tensor(text, tf.string)
         words = split_into_words(text, self.do_lower_case, self.strip_accents)
         num_bytes = tf.strings.length(words.flat_values)
@@ -443,7 +514,7 @@ def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
 
 
 def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """For each of some <int32>[B, (n)], the sum of those before it in its row."""
+    """For each of some <int32>[B, (n)], the sum of those before in its row."""
     flat = values.flat_values
     before = tf.concat([[0], tf.cumsum(flat)], axis=0)
     at_row_start = tf.gather(before, values.row_starts())

@@ -1018,7 +1018,9 @@ class _Loop:
             )
         if engine.loss_scale:
             metrics["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
-        shown = {name: metrics[name] for name in self.live_metrics}
+        shown = {
+            name: metrics[name] for name in self.live_metrics if name in metrics
+        }
         shown["examples/s"] = metrics["examples_per_second"]
         self.progress.update(step, shown)
         self._write(step, "train", metrics)

@@ -334,10 +334,102 @@ def test_refuses_an_unknown_policy():
     )
 
 
-@pytest.mark.parametrize("name", ["task_name", "train_file", "dev_file"])
-def test_refuses_a_labelled_set_without(name):
-    assert refusal(finetuning_data, **{name: ""}) == (
-        f"FinetuningDataConfig.{name} must be given. Received: {name}=''"
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"task_name": ""},
+            "FinetuningDataConfig.task_name must be given. Received: "
+            "task_name=''",
+        ),
+        (
+            {"dev_file": ""},
+            "FinetuningDataConfig.dev_file must be given, or folds. Received: "
+            "dev_file=''",
+        ),
+        (
+            {"train_file": ""},
+            "FinetuningDataConfig must name either a train_file or task_names "
+            "and their data_dir. Received: train_file='', task_names=()",
+        ),
+        (
+            {"folds": 5},
+            "FinetuningDataConfig.dev_file must be empty with folds, which are "
+            "scored instead. Received: dev_file='dev.tsv'",
+        ),
+        (
+            {"dev_file": "", "folds": 1},
+            "FinetuningDataConfig.folds must be 0, or 2 or more. Received: "
+            "folds=1",
+        ),
+        (
+            {"task_type": "clasification"},
+            "FinetuningDataConfig.task_type must be one of auto, "
+            "classification, multi_label, regression, tagging. Received: "
+            "task_type='clasification'",
+        ),
+        (
+            {"text_columns": ["a", "b", "c"]},
+            "FinetuningDataConfig.text_columns must be one or two names. "
+            "Received: text_columns=('a', 'b', 'c')",
+        ),
+        (
+            {"task_names": "rte"},
+            "FinetuningDataConfig.data_dir must be given with task_names. "
+            "Received: data_dir=''",
+        ),
+        (
+            {"task_names": "rte", "data_dir": "glue"},
+            "FinetuningDataConfig.train_file must be empty with task_names, "
+            "whose files are in data_dir. Received: train_file='train.tsv'",
+        ),
+        (
+            {"task_names": ["rte", "rte"], "data_dir": "glue"},
+            "FinetuningDataConfig.task_names must be different from each "
+            "other. Received: task_names=('rte', 'rte')",
+        ),
+        (
+            {"task_names": [1]},
+            "FinetuningDataConfig.task_names must be a list of str. Received: "
+            "[1]",
+        ),
+    ],
+)
+def test_refuses_a_labelled_set(changes, message):
+    assert refusal(finetuning_data, **changes) == message
+
+
+def test_a_list_may_be_one_value_or_text_with_commas():
+    def names(value):
+        data = configs.FinetuningDataConfig(task_names=value, data_dir="glue")
+        return data.task_names
+
+    assert names("rte") == ("rte",)
+    assert names("rte, mrpc") == names(["rte", "mrpc"]) == ("rte", "mrpc")
+    assert finetuning(learning_rates=1).learning_rates == (1.0,)
+    assert finetuning(learning_rates=[1e-4, 2]).learning_rates == (1e-4, 2.0)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"learning_rates": [1e-4, 1e-4]}, "must be different positive"),
+        ({"learning_rates": [True]}, "must be a list of float"),
+        ({"num_train_epochs_options": [0]}, "must be different positive"),
+        ({"dropout": 1.0}, "must be at least 0 and below 1"),
+        ({"reseed_degenerate": -1}, "must be 0 or more"),
+    ],
+)
+def test_refuses_a_finetuning_run(changes, message):
+    (name,) = changes
+    line = refusal(finetuning, **changes)
+    assert line.startswith(f"FinetuningConfig.{name} {message}")
+
+
+def test_pretraining_needs_a_learning_rate():
+    assert refusal(pretraining, optimizer=optimizer(learning_rate=None)) == (
+        "OptimizerConfig.learning_rate must be given. Received: "
+        "learning_rate=None"
     )
 
 

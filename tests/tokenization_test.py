@@ -269,3 +269,43 @@ def test_load_settings_refuses(tmp_path, content):
         file.write(content)
     with pytest.raises(ValueError, match="true or false for do_lower_case"):
         tokenization.load_settings(vocab_file)
+
+
+def test_text_is_cleaned_first(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file, do_lower_case=False, text_cleaning="kcelectra"
+    )
+    text = "中 가다 http://x.xx/x xxxxx"
+    assert ids_of(tokenizer, text) == [[18, 19, 20]]
+    with pytest.raises(ValueError, match="without text cleaning.*'kcelectra'"):
+        tokenizer.tokenize_with_offsets([text])
+    with pytest.raises(ValueError, match="cleanings none, .*: 'koelectra'"):
+        tokenization.FullTokenizer(vocab_file, text_cleaning="koelectra")
+
+
+def test_load_text_cleaning(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    assert tokenization.load_text_cleaning(vocab_file) == "none"
+    settings = {"do_lower_case": False, "strip_accents": False}
+    path = tokenization.settings_file(vocab_file)
+    for written, expected in (
+        (settings, "none"),
+        (settings | {"text_cleaning": "kcelectra"}, "kcelectra"),
+    ):
+        with open(path, "w") as f:
+            json.dump(written, f)
+        assert tokenization.load_text_cleaning(vocab_file) == expected
+    with open(path, "w") as f:
+        json.dump(settings | {"text_cleaning": "soap"}, f)
+    with pytest.raises(ValueError, match="vocab.txt.json: Expected.*'soap'"):
+        tokenization.load_text_cleaning(vocab_file)
+
+
+def test_uncased_whatever_the_vocabulary(tmp_path):
+    tokenizer = tokenization.FullTokenizer(
+        write_vocab(tmp_path), do_lower_case=False
+    )
+    found = tokenizer.tokenize_uncased(["Café $x", "x中", "X\u200b X"])
+    # Ideographs are parts of words.
+    assert found.to_list() == [[8, 21, 19], [1], [19, 19]]

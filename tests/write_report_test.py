@@ -67,7 +67,11 @@ def results(from_scratch, test_accuracies):
         "trials": trials,
         "best_on_dev": 2,
         "degenerate_trials": [],
-        "majority": {"label": "numpy", "dev": 50.0, "test": 50.0},
+        "baseline": {
+            "name": "majority class 'numpy'",
+            "dev": {"accuracy": 50.0},
+            "test": {"accuracy": 50.0},
+        },
         "dev": {},
         "test": {},
     }

@@ -58,6 +58,7 @@ class ReferenceGraph:
             for name, variable in self.variables.items()
         }
         self.global_step = tf.Variable(0, dtype=tf.int64)
+        assert optimizer.learning_rate is not None
         self.schedule = optimization.WarmupPolynomialDecay(
             optimizer.learning_rate,
             num_train_steps,

@@ -307,7 +307,9 @@ def summarize(build: Build) -> dict:
         "classifier": {
             "accuracy_pretrained": statistics.fmean(pretrained),
             "accuracy_from_scratch": statistics.fmean(from_scratch),
-            "accuracy_majority": build.pretrained["majority"]["test"] / 100.0,
+            "accuracy_majority": (
+                build.pretrained["baseline"]["test"]["accuracy"] / 100.0
+            ),
             "accuracy_pretrained_per_seed": pretrained,
             "accuracy_from_scratch_per_seed": from_scratch,
             "dev_accuracy_pretrained_per_seed": _accuracies(
@@ -582,8 +584,9 @@ def _draw_curve(name, title, train, heldout) -> Chart:
 
 
 def _draw_bars(build: Build, split: str) -> Chart:
+    majority = build.pretrained["baseline"][split]["accuracy"]
     rows = (
-        ("majority", [build.pretrained["majority"][split] / 100], _NEUTRAL),
+        ("majority", [majority / 100], _NEUTRAL),
         ("from scratch", _accuracies(build.from_scratch, split), _SECOND),
         ("pre-trained", _accuracies(build.pretrained, split), _ACCENT),
     )

@@ -41,8 +41,8 @@ class TaskHead:
     """A fine-tuned head.
 
     Attributes:
-      kind: "classification", "regression", "tagging" or "question_answering";
-        "multi_label_classification" travels, but cannot be run here.
+      kind: "classification", "multi_label_classification", "regression",
+        "tagging" or "question_answering".
       task_name: Scope of its variables: task_specific/<task_name>/...
       labels: Names of the classes, in the order of the logits; None where the
         checkpoint does not say.
@@ -70,11 +70,13 @@ class Vocabulary:
       tokens: In the order of their ids.
       do_lower_case: Text is lower-cased first; None where nothing says so.
       strip_accents: Accents are deleted; None where nothing says so.
+      text_cleaning: What is done before that, see `text_cleaning.clean`.
     """
 
     tokens: tuple[str, ...]
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
+    text_cleaning: str = "none"
 
 
 @dataclasses.dataclass(frozen=True)

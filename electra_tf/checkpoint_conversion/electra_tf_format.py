@@ -36,6 +36,8 @@ CONVERTED_CLASS = "ConvertedCheckpoint"
 _PART_OF_RUN = re.compile(r"trial_\d+|best")
 _RUN_CLASSES = ("PretrainingConfig", "FinetuningConfig")
 MODEL_FILE = "model.json"
+# What a task's description says of its head beside kind and labels.
+_HEAD_OPTIONS = ("has_pairs", "min_value", "scale", "as_original")
 RESULTS_FILE = "results.json"
 
 
@@ -264,8 +266,22 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     if record["class"] == "PretrainingConfig":
         return None
     about = _read_of_finetuning(model_dir, MODEL_FILE)
-    labels = tuple(about["labels"])
-    return TaskHead("classification", about["task_name"], labels, len(labels))
+    # As in the original's checkpoints: of several heads the first by name.
+    about = min(
+        about.get("tasks", [about]), key=lambda of_task: of_task["task_name"]
+    )
+    kind = about.get("kind", "classification")
+    labels = about.get("labels")
+    return TaskHead(
+        kind,
+        about["task_name"],
+        None if labels is None else tuple(labels),
+        len(labels)
+        if labels is not None
+        else int(kind == "regression") or None,
+        options=about.get("options")
+        or {name: about[name] for name in _HEAD_OPTIONS if name in about},
+    )
 
 
 def _max_seq_length(record: dict) -> int | None:

@@ -16,8 +16,8 @@ from electra_tf.checkpoint_conversion.checkpoint import (
     TaskHead,
 )
 
-# The original's only task with a label for each word.
-_TAGGING_TASKS = ("chunk",)
+# The original's only task with a label for each word, and ours like it.
+_TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
 
 _LABELS = {
     "cola": ("0", "1"),
@@ -122,6 +122,10 @@ def make_head(head: TaskHead, config: configs.EncoderConfig):
         return heads.ClassificationHead(
             name, width, _num_outputs(head), head.hidden_activation
         )
+    if head.kind == "multi_label_classification":
+        return heads.MultiLabelHead(
+            name, width, _num_outputs(head), head.hidden_activation
+        )
     if head.kind == "regression":
         return heads.RegressionHead(name, width, head.hidden_activation)
     if head.kind == "tagging":
@@ -131,8 +135,8 @@ def make_head(head: TaskHead, config: configs.EncoderConfig):
             name, width, qa_config.QuestionAnsweringConfig(**head.options)
         )
     raise CheckpointError(
-        "Expected a classification, regression, tagging or question_answering "
-        f"head. Received: {head.kind}, which travels but cannot be run here"
+        "Expected a classification, multi_label_classification, regression, "
+        f"tagging or question_answering head. Received: {head.kind}"
     )
 
 

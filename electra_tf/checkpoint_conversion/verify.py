@@ -172,9 +172,6 @@ def _forward_task_head(checkpoint, networks, inputs, outputs) -> None:
     from electra_tf.finetuning import model as finetuning_model
 
     found_head = checkpoint.head
-    if found_head.kind == "multi_label_classification":
-        # The same logits; only what they mean is different.
-        found_head = dataclasses.replace(found_head, kind="classification")
     head = task_heads.make_head(found_head, checkpoint.discriminator)
     scope = finetuning_model.TaskSpecific([head])
     scope.build()

@@ -1,7 +1,9 @@
 """The vocabulary beside a checkpoint, as text files."""
 
+import dataclasses
 import json
 import os
+import tempfile
 
 from electra_tf import tokenization
 from electra_tf.checkpoint_conversion.checkpoint import (
@@ -38,13 +40,16 @@ def read(
     try:
         tokens = tokenization.load_vocab(path)
         settings = tokenization.load_settings(path)
+        text_cleaning = tokenization.load_text_cleaning(path)
     except ValueError as error:
         raise CheckpointError(str(error)) from None
     if do_lower_case is None:
         do_lower_case = settings.get("do_lower_case")
     if strip_accents is None:
         strip_accents = settings.get("strip_accents")
-    return Vocabulary(tuple(tokens), do_lower_case, strip_accents)
+    return Vocabulary(
+        tuple(tokens), do_lower_case, strip_accents, text_cleaning
+    )
 
 
 def write(vocabulary: Vocabulary, folder: str) -> None:
@@ -57,13 +62,32 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
     path = os.path.join(folder, VOCAB_FILE)
     write_atomically(path, "".join(f"{t}\n" for t in vocabulary.tokens))
     if vocabulary.do_lower_case is not None:
-        settings = {
+        settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,
             "strip_accents": strips_accents(vocabulary),
         }
+        if vocabulary.text_cleaning != "none":
+            settings["text_cleaning"] = vocabulary.text_cleaning
         write_atomically(
             tokenization.settings_file(path),
             json.dumps(settings, indent=1) + "\n",
+        )
+
+
+def make_tokenizer(vocabulary: Vocabulary) -> tokenization.FullTokenizer:
+    """The tokenizer that a vocabulary was made for.
+
+    Where nothing says whether text is lower-cased, see `lower_cases`.
+    """
+    lower = lower_cases(vocabulary)
+    known = dataclasses.replace(vocabulary, do_lower_case=lower)
+    with tempfile.TemporaryDirectory() as folder:
+        write(known, folder)
+        return tokenization.FullTokenizer(
+            os.path.join(folder, VOCAB_FILE),
+            lower,
+            strips_accents(known),
+            known.text_cleaning,
         )
 
 

@@ -1,24 +1,27 @@
 """Features of a labelled set -> batches, as a function of the step.
 
 Batches hold rows of similar length and are padded to the longest of them, not
-to the maximum.
+to the maximum. They are loaded while the one before them is worked on.
 
 Shapes: N rows, B batch, L length.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import pretraining_data
-from electra_tf.finetuning.features import ENCODER_FEATURES, Features, num_rows
+from electra_tf.finetuning.features import Features, num_rows
 
-# Lengths are rounded up to a multiple of this, which bounds their number.
+# Lengths are rounded up to a multiple of this. A step is traced once for all of
+# them; XLA, which compiles each, has 8 up to a length of 128, and 24 up to 384.
 _LENGTH_STEP = 16
 # Rows of this many batches are sorted by length together. Fewer: more random
 # batches; more: less padding.
 _BATCHES_SORTED_TOGETHER = 20
+# What a batch of evaluation has besides features; no task's name begins so.
+_ROWS = "/rows"
 
 
 def train_dataset(
@@ -27,6 +30,7 @@ def train_dataset(
     batch_size: int,
     first_step: int = 0,
     shard: pretraining_data.Shard = pretraining_data.WHOLE,
+    bucketed: bool = True,
 ) -> tf.data.Dataset:
     """Endless training batches in a new random order every epoch.
 
@@ -36,11 +40,13 @@ def train_dataset(
       batch_size: Rows of a part of a batch.
       first_step: The step of the first batch.
       shard: Which parts of each batch to yield.
+      bucketed: False takes rows of any length together and pads them to L: one
+        shape for all batches, as a TPU needs it.
 
     Returns:
       A dataset of the features, [B, ...] with L cut to the batch's longest row.
     """
-    plan = _Plan(features, seed, batch_size * shard.num_parts)
+    plan = _Plan(features, seed, batch_size * shard.num_parts, bucketed)
     names = sorted(features)
 
     def load(index):
@@ -51,46 +57,85 @@ def train_dataset(
         mine = slice(part * batch_size, (part + 1) * batch_size)
         return [selected[name][mine] for name in names]
 
-    def as_tensors(index):
-        tensors = tf.numpy_function(
-            load, [index], [features[name].dtype for name in names]
-        )
-        batch = dict(zip(names, tensors, strict=True))
-        for name in names:
-            inner = [None] * (features[name].ndim - 1)
-            batch[name].set_shape([batch_size, *inner])
-        return batch
-
-    return (
-        tf.data.Dataset.counter(first_step * shard.local_parts)
-        .map(as_tensors, num_parallel_calls=1, deterministic=True)
-        .prefetch(tf.data.AUTOTUNE)
-    )
+    counter = tf.data.Dataset.counter(first_step * shard.local_parts)
+    return _loaded(counter, load, features, names, batch_size, not bucketed)
 
 
-def eval_batches(
-    features: Features, batch_size: int
-) -> Iterator[tuple[np.ndarray, Features]]:
+def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
     """All rows once, by length.
 
     Args:
       features: Of the whole set.
       batch_size: Rows of a batch; the last one may hold fewer.
 
-    Yields:
-      Row numbers <int64>[B] and their features.
+    Returns:
+      A dataset of row numbers <int64>[B] and their features.
     """
     lengths = features["input_mask"].sum(axis=-1)
     order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
+    max_length = features["input_mask"].shape[-1]
+    names = sorted(features)
+
+    def load(index):
+        start = int(index) * batch_size
         rows = order[start : start + batch_size]
-        yield rows, _cut(features, rows, _round_up(lengths[rows].max()))
+        length = min(_round_up(lengths[rows].max()), max_length)
+        selected = _cut(features, rows, length)
+        return [rows] + [selected[name] for name in names]
+
+    def apart(batch):
+        rows = batch.pop(_ROWS)
+        return rows, batch
+
+    with_rows = {_ROWS: order} | features
+    counter = tf.data.Dataset.range(-(-len(order) // batch_size))
+    names_of_all = [_ROWS, *names]
+    return _loaded(counter, load, with_rows, names_of_all, None).map(apart)
+
+
+def _loaded(
+    counter: tf.data.Dataset,
+    load: Callable[[int], Sequence[np.ndarray]],
+    like: Features,
+    names: Sequence[str],
+    batch_size: int | None,
+    is_static: bool = False,
+) -> tf.data.Dataset:
+    """Batches by their number, some of them ahead of the step that needs them.
+
+    Args:
+      counter: Numbers of batches.
+      load: Takes such a number and returns the features in order.
+      like: Features of these types and ranks.
+      names: Of the features that `load` returns.
+      batch_size: B where all batches have it.
+      is_static: Whether the other dimensions are those of `like`, too.
+    """
+
+    def as_tensors(index):
+        tensors = tf.numpy_function(
+            load, [index], [like[name].dtype for name in names]
+        )
+        batch = dict(zip(names, tensors, strict=True))
+        for name in names:
+            inner = like[name].shape[1:]
+            if not is_static:
+                inner = (None,) * len(inner)
+            batch[name].set_shape([batch_size, *inner])
+        return batch
+
+    return counter.map(
+        as_tensors, num_parallel_calls=1, deterministic=True
+    ).prefetch(tf.data.AUTOTUNE)
 
 
 class _Plan:
     """Which rows make up which batch."""
 
-    def __init__(self, features: Features, seed: int, batch_size: int):
+    def __init__(
+        self, features: Features, seed: int, batch_size: int, bucketed: bool
+    ):
+        self.bucketed = bucketed
         self.num_rows = num_rows(features)
         self.seed = seed
         self.batch_size = batch_size
@@ -109,6 +154,8 @@ class _Plan:
         return self._rows[within]
 
     def length(self, rows: np.ndarray) -> int:
+        if not self.bucketed:
+            return self.max_length
         return min(_round_up(self.lengths[rows].max()), self.max_length)
 
     def _plan_epoch(self, epoch: int) -> np.ndarray:
@@ -118,6 +165,8 @@ class _Plan:
             random.permutation(self.num_rows),
             self.batches_per_epoch * self.batch_size,
         )
+        if not self.bucketed:
+            return order.reshape(-1, self.batch_size)
         together = _BATCHES_SORTED_TOGETHER * self.batch_size
         sorted_parts = [
             part[np.argsort(self.lengths[part], kind="stable")]
@@ -132,11 +181,15 @@ def _round_up(length: int) -> int:
 
 
 def _cut(features: Features, rows: np.ndarray, length: int) -> Features:
-    """Rows of the features, those [N, L] cut to a length."""
+    """Rows of the features, those [N, L] cut to a length.
+
+    Labels of rows are none of those, even if there are L of them.
+    """
     max_length = features["input_ids"].shape[-1]
     cut = {}
     for name, values in features.items():
         cut[name] = values[rows]
-        if name in ENCODER_FEATURES or values.shape[1:] == (max_length,):
+        is_of_tokens = values.shape[1:] == (max_length,)
+        if is_of_tokens and not name.endswith("_label_ids"):
             cut[name] = cut[name][:, :length]
     return cut

@@ -23,6 +23,8 @@ QA_HIDDEN_SIZE = 512
 
 # Added to the logits of positions that cannot hold an answer.
 DISALLOWED_LOGIT = -1000.0
+# Below the log-probability of anything that is disallowed.
+_NEVER = -1e9
 
 
 class Head(encoder.Layer):
@@ -46,6 +48,9 @@ class Head(encoder.Layer):
     def feature(self, features: dict[str, tf.Tensor], name: str) -> tf.Tensor:
         """One of the task's own features, e.g. "label_ids"."""
         return features[f"{self.task_name}_{name}"]
+
+    def set_dropout(self, rate: float) -> None:
+        """Another share of dropped activations, where the head drops any."""
 
     def metric_sums(
         self, outputs: dict[str, tf.Tensor], weights: tf.Tensor
@@ -99,6 +104,11 @@ class _PooledHead(Head):
             self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=1)
         self.dense = encoder.dense(num_outputs, None, "dense")
         self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=0)
+
+    def set_dropout(self, rate):
+        self.dropout.rate = rate
+        if self.hidden is not None:
+            self.hidden_dropout.rate = rate
 
     def build(self, input_shape=None):
         if self.hidden is not None:
@@ -169,6 +179,72 @@ class ClassificationHead(_PooledHead):
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["label_ids"]
+        return {"accuracy": _weighted_sums(correct, weights)}
+
+
+class MultiLabelHead(_PooledHead):
+    """Any number of labels for each text or pair of texts.
+
+    Each label is a decision of its own. Not in the original.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_labels: Number of labels.
+      hidden_activation: See `_PooledHead`.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_labels: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
+        self.num_labels = num_labels
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Labels a batch.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `<task>_label_ids` <int32>[B, C], 1 where a row has
+            the label, for a loss.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: Ignored.
+
+        Returns:
+          `logits` <float32>[B, C], `predictions` <int32>[B, C], 1 where the
+          probability of the label exceeds 0.5, and, where the features hold
+          labels, `label_ids` <int32>[B, C] and `loss` <float32>[B], the mean
+          over the labels.
+        """
+        del teacher_forcing
+        logits = self.project(encoder_outputs, dropout_seed)
+        outputs = {
+            "logits": logits,
+            "predictions": tf.cast(logits > 0.0, tf.int32),
+        }
+        if f"{self.task_name}_label_ids" in features:
+            label_ids = self.feature(features, "label_ids")
+            cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
+                labels=tf.cast(label_ids, tf.float32), logits=logits
+            )
+            outputs["label_ids"] = label_ids
+            outputs["loss"] = tf.reduce_mean(cross_entropy, axis=-1)
+        return outputs
+
+    def metric_sums(self, outputs, weights):
+        correct = tf.reduce_all(
+            outputs["predictions"] == outputs["label_ids"], axis=-1
+        )
         return {"accuracy": _weighted_sums(correct, weights)}
 
 
@@ -393,19 +469,23 @@ class QuestionAnsweringHead(Head):
         if not config.joint_prediction:
             end_logits = _logit(self.end, hidden) + bias
         else:
-            top = tf.nn.top_k(tf.nn.log_softmax(start_logits), beam_size)
-            outputs["start_top_log_probs"] = top.values
-            outputs["start_top_index"] = top.indices
+            top_log_probs, top_index = _top_k(
+                tf.nn.log_softmax(start_logits), beam_size
+            )
+            outputs["start_top_log_probs"] = top_log_probs
+            outputs["start_top_index"] = top_index
             if teacher_forcing:
                 starts = self.feature(features, "start_positions")
                 end_logits = self._end_logits(hidden, starts[:, tf.newaxis])
                 end_logits = end_logits[:, 0] + bias
             else:
-                beams = self._end_logits(hidden, top.indices)
+                beams = self._end_logits(hidden, top_index)
                 beams += bias[:, tf.newaxis]
-                end_top = tf.nn.top_k(tf.nn.log_softmax(beams), beam_size)
-                outputs["end_top_log_probs"] = end_top.values
-                outputs["end_top_index"] = end_top.indices
+                top_log_probs, top_index = _top_k(
+                    tf.nn.log_softmax(beams), beam_size
+                )
+                outputs["end_top_log_probs"] = top_log_probs
+                outputs["end_top_index"] = top_index
                 end_logits = tf.zeros([batch_size, length])
         outputs["start_logits"] = start_logits
         outputs["end_logits"] = end_logits
@@ -478,6 +558,25 @@ class QuestionAnsweringHead(Head):
         starts = tf.argmax(outputs["start_logits"], -1, output_type=tf.int32)
         correct = starts == outputs["start_positions"]
         return {"start_accuracy": _weighted_sums(correct, weights)}
+
+
+def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The k greatest and their places, in a row that may have fewer.
+
+    Args:
+      log_probs: <float32>[..., L].
+      k: How many.
+
+    Returns:
+      <float32>[..., k] and <int32>[..., k]; what L lacks is the last place, so
+      improbable that no answer begins or ends there.
+    """
+    length = tf.shape(log_probs)[-1]
+    lacking = tf.maximum(k - length, 0)
+    paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, lacking]]
+    padded = tf.pad(log_probs, paddings, constant_values=_NEVER)
+    top = tf.nn.top_k(padded, k)
+    return top.values, tf.minimum(top.indices, length - 1)
 
 
 def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """Scores of fine-tuning tasks, from numpy arrays."""
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,6 +16,29 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return 100.0 * mean(np.asarray(labels) == np.asarray(predictions))
 
 
+def f1(
+    labels: np.ndarray, predictions: np.ndarray, average: str = "binary"
+) -> float:
+    """F1, in per cent; a class that is never predicted has 0.
+
+    Args:
+      labels: <int>[N], or <int>[N, C] of 0 and 1 for several labels a row.
+      predictions: Like `labels`.
+      average: "binary" for the F1 of label 1; "macro" for the mean over the
+        labels that occur; "micro" for that of all decisions together.
+    """
+    import sklearn.metrics
+
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if not labels.size:
+        return 0.0
+    return 100.0 * float(
+        sklearn.metrics.f1_score(
+            labels, predictions, average=average, zero_division=0.0
+        )
+    )
+
+
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Matthews' correlation coefficient, in per cent; 0 for one class."""
     # scikit-learn takes long to import, and few commands score anything.
@@ -25,12 +48,12 @@ def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def pearson(targets: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation, in per cent; NaN where one does not vary."""
+    """Pearson's correlation, in per cent; 0 where one does not vary."""
     return _correlation("pearsonr", targets, predictions)
 
 
 def spearman(targets: np.ndarray, predictions: np.ndarray) -> float:
-    """Spearman's rank correlation, in per cent; NaN as `pearson`."""
+    """Spearman's rank correlation, in per cent; 0 as `pearson`."""
     return _correlation("spearmanr", targets, predictions)
 
 
@@ -40,8 +63,29 @@ def _correlation(name, targets, predictions) -> float:
     targets = np.asarray(targets, np.float64)
     predictions = np.asarray(predictions, np.float64)
     if len(targets) < 2 or not np.ptp(targets) or not np.ptp(predictions):
-        return math.nan
+        return 0.0
     return 100.0 * float(getattr(scipy.stats, name)(targets, predictions)[0])
+
+
+def span_scores(
+    labels: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Precision, recall and F1 of spans by seqeval, in per cent.
+
+    Args:
+      labels: Tags such as B-PER, I-PER, E-PER, S-PER and O of each sentence.
+      predictions: Likewise.
+    """
+    from seqeval.metrics import sequence_labeling
+
+    found = sequence_labeling.precision_recall_fscore_support(
+        list(labels), list(predictions), average="micro", zero_division=0
+    )
+    names = ("precision", "recall", "f1")
+    return {
+        name: 100.0 * float(value)
+        for name, value in zip(names, found, strict=False)
+    }
 
 
 def precision_recall_f1(

@@ -7,7 +7,7 @@ Shapes: N windows, L length, K beams.
 """
 
 import bisect
-import json
+import dataclasses
 import os
 import pathlib
 import re
@@ -15,12 +15,13 @@ import typing
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf import tokenization
+from electra_tf.finetuning import answer_texts, heads, qa_files, squad_metrics
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning import heads, squad_metrics
 from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
-from electra_tf.finetuning.task import Task, read_lines
+from electra_tf.finetuning.task import Task
 
 # The original's white space; narrower than Python's.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -109,6 +110,7 @@ class QuestionAnsweringTask(Task):
       config: The options.
       v2: Whether questions may have no answer (SQuAD 2.0).
       is_mrqa: Whether the files are MRQA's.
+      is_korean: Whether answers are scored as in KorQuAD.
     """
 
     def __init__(
@@ -118,12 +120,34 @@ class QuestionAnsweringTask(Task):
         config: QuestionAnsweringConfig | None = None,
         v2: bool = False,
         is_mrqa: bool = False,
+        is_korean: bool = False,
     ):
         super().__init__(name)
         self.data_dir = pathlib.Path(data_dir)
         self.config = config or QuestionAnsweringConfig()
         self.v2 = v2
         self.is_mrqa = is_mrqa
+        self.is_korean = is_korean
+        self._num_unusable: dict[str, tuple[int, int]] = {}
+        # What was predicted last, and from what.
+        self._last: tuple | None = None
+
+    @property
+    def main_metric(self):
+        return "f1"
+
+    def splits(self):
+        names = ("train", "dev", "test")
+        return [s for s in names if tf.io.gfile.exists(self._path(s))]
+
+    def has_labels(self, split):
+        if not split.startswith("test"):
+            return True
+        return any(example.answers for example in self.read_examples(split))
+
+    def _path(self, split: str) -> str:
+        suffix = "jsonl" if self.is_mrqa else "json"
+        return os.fspath(self.data_dir / f"{split}.{suffix}")
 
     def read_examples(self, split):
         """See `Task.read_examples`.
@@ -131,12 +155,17 @@ class QuestionAnsweringTask(Task):
         For training, questions are left out whose answer is not in the passage
         at the place given, as in the original.
         """
-        suffix = "jsonl" if self.is_mrqa else "json"
-        path = os.fspath(self.data_dir / f"{split}.{suffix}")
-        paragraphs = _read_mrqa(path) if self.is_mrqa else _read_squad(path)
+        path = self._path(split)
+        paragraphs = (
+            qa_files.read_mrqa(path)
+            if self.is_mrqa
+            else qa_files.read_squad(path)
+        )
         examples: list[QuestionAnsweringExample] = []
+        num_questions = 0
         for source, paragraph in paragraphs:
             try:
+                num_questions += len(paragraph["qas"])
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
                 raise ValueError(
@@ -148,6 +177,8 @@ class QuestionAnsweringTask(Task):
                 f"Expected questions. Received: none in {path!r} that can be "
                 "used."
             )
+        num_unusable = num_questions - len(examples)
+        self._num_unusable[split] = (num_unusable, num_questions)
         return examples
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
@@ -394,6 +425,16 @@ class QuestionAnsweringTask(Task):
           Predictions; the text is "empty" where no window holds an answer that
           is allowed, as in the original.
         """
+        known = (outputs, examples, tokenizer, max_seq_length)
+        if self._last is None or any(
+            a is not b for a, b in zip(self._last[0], known, strict=True)
+        ):
+            self._last = (known, self._predict(*known))
+        return self._last[1]
+
+    def _predict(
+        self, outputs, examples, tokenizer, max_seq_length
+    ) -> Predictions:
         config = self.config
         windows_of: dict[int, list[tuple[int, Window]]] = {
             example.eid: [] for example in examples
@@ -429,7 +470,7 @@ class QuestionAnsweringTask(Task):
                 tokens = tokenizer.convert_ids_to_tokens(
                     window.input_ids[start : end + 1]
                 )
-                token_texts.append(_join_word_pieces(tokens))
+                token_texts.append(answer_texts.join_word_pieces(tokens))
                 first, last = (
                     window.token_to_orig[position - window.first_doc_token]
                     for position in (start, end)
@@ -441,7 +482,9 @@ class QuestionAnsweringTask(Task):
                 if not config.answerable_classifier:
                     null_score = null_score - start_score - end_score
                 null_odds[self.example_id(example)] = float(null_score)
-        texts = original_spans(token_texts, original_texts, tokenizer)
+        texts = answer_texts.original_spans(
+            token_texts, original_texts, tokenizer
+        )
         ids = [self.example_id(example) for example in examples]
         return Predictions(dict(zip(ids, texts, strict=True)), null_odds)
 
@@ -500,44 +543,139 @@ class QuestionAnsweringTask(Task):
             )
         if self.is_mrqa:  # Counts a question by its id.
             answers = list(dict(answers).items())
-        return squad_metrics.squad_v1_scores(answers, predictions.texts)
+        return squad_metrics.squad_v1_scores(
+            answers, predictions.texts, self.is_korean
+        )
 
+    @property
+    def baseline_name(self):
+        return "no answer" if self.v2 else ""
 
-def _read_squad(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file in SQuAD's layout, and where they are."""
-    try:
-        content = json.loads("\n".join(read_lines(path)))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"Expected JSON. Received: {path!r}, row {error.lineno}: "
-            f"{error.msg}."
-        ) from None
-    try:
-        articles = [article["paragraphs"] for article in content["data"]]
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            "Expected SQuAD's layout, data with paragraphs. Received: "
-            f"{path!r}, without {error}."
-        ) from None
-    for number, paragraphs in enumerate(articles, start=1):
-        for paragraph_number, paragraph in enumerate(paragraphs, start=1):
-            yield f"article {number}, paragraph {paragraph_number}", paragraph
+    def baseline_scores(self, train_examples, examples):
+        del train_examples
+        if not self.v2:
+            return {}
+        answers = {self.example_id(e): e.answers for e in examples}
+        scores = squad_metrics.squad_v2_scores(
+            answers,
+            dict.fromkeys(answers, ""),
+            dict.fromkeys(answers, 0.0),
+            self.config.qa_na_threshold,
+        )
+        # Without a score to compare with, there is no threshold to look for.
+        return {k: v for k, v in scores.items() if not k.startswith("best_")}
 
+    def is_degenerate(self, outputs):
+        """Whether no window has an answer: all begin at [CLS], or, in SQuAD
+        2.0, every window counts as one without an answer."""
+        if not np.argmax(outputs["start_logits"], axis=-1).any():
+            return True
+        return bool(
+            self.v2
+            and self.config.answerable_classifier
+            and (
+                outputs["answerable_logit"] > self.config.qa_na_threshold
+            ).all()
+        )
 
-def _read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file in MRQA's layout, and where they are."""
-    for row, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            paragraph = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"Expected a JSON object in each row. Received: {path!r}, row "
-                f"{row}: {error.msg}."
-            ) from None
-        if "header" not in paragraph:
-            yield f"row {row}", paragraph
+    def prediction_table(
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        """See `Task.prediction_table`; answers are separated by " | "."""
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        header = ["label", "prediction", "null_odds", "id", "question"]
+
+        def rows():
+            for example in examples:
+                key = self.example_id(example)
+                odds = predictions.null_odds.get(key)
+                yield [
+                    " | ".join(dict.fromkeys(example.answers)),
+                    self._submitted(predictions, key),
+                    "" if odds is None else f"{odds:.6f}",
+                    key,
+                    example.question_text,
+                ]
+
+        return header, rows()
+
+    def _submitted(self, predictions: Predictions, key: str) -> str:
+        odds = predictions.null_odds.get(key)
+        if odds is not None and odds > self.config.qa_na_threshold:
+            return ""
+        return predictions.texts[key]
+
+    def submission_json(
+        self,
+        examples: Sequence[QuestionAnsweringExample],
+        outputs: dict[str, np.ndarray],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+    ) -> dict[str, dict]:
+        """What SQuAD's official scripts read.
+
+        Args:
+          examples: See `Task.prediction_table`, as are the others.
+          outputs: Of those examples.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          "predictions": question -> answer, "" for none; for SQuAD 2.0 also
+          "null_odds": question -> how much speaks for no answer, and
+          "best_answers": question -> answer, had it one, which together allow
+          to look for the best threshold.
+        """
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        texts = {
+            key: self._submitted(predictions, key) for key in predictions.texts
+        }
+        if not self.v2:
+            return {"predictions": texts}
+        return {
+            "predictions": texts,
+            "null_odds": predictions.null_odds,
+            "best_answers": predictions.texts,
+        }
+
+    def warnings(self, examples=None, features=None):
+        found = []
+        for split, (num_lost, num) in self._num_unusable.items():
+            if num_lost:
+                found.append(
+                    f"{split}: {num_lost} of {num} questions are left out: "
+                    "their answer is not where the file says"
+                )
+        for split, of_split in (features or {}).items():
+            starts = of_split.get(f"{self.name}_start_positions")
+            if starts is None:
+                continue
+            impossible = of_split[f"{self.name}_is_impossible"] > 0
+            eids = of_split[f"{self.name}_eid"] // _MAX_WINDOWS
+            answerable = np.unique(eids[~impossible])
+            num_lost = len(np.setdiff1d(answerable, eids[starts > 0]))
+            length = of_split["input_ids"].shape[-1]
+            if num_lost:
+                found.append(
+                    f"{split}: {num_lost} of {len(answerable)} questions lost "
+                    f"their answer: no window of {length} tokens holds all of "
+                    "it"
+                )
+        for split, of_split in (examples or {}).items():
+            num_cut = sum(not example.doc_tokens for example in of_split)
+            if num_cut:
+                found.append(
+                    f"{split}: {num_cut} of {len(of_split)} questions have an "
+                    "empty passage"
+                )
+        return found
+
+    def description(self):
+        return {
+            "kind": "question_answering",
+            "v2": self.v2,
+            "options": dataclasses.asdict(self.config),
+        }
 
 
 def _tighten(
@@ -592,52 +730,3 @@ def _window_with_most_context(
 def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:
     """Indices of the highest scores, the first of equals first."""
     return np.argsort(-scores, kind="stable")[:num_best]
-
-
-def _join_word_pieces(tokens: Sequence[str]) -> str:
-    text = " ".join(tokens).replace(" ##", "").replace("##", "")
-    return " ".join(text.split())
-
-
-def original_spans(
-    token_texts: Sequence[str],
-    original_texts: Sequence[str],
-    tokenizer: tokenization.FullTokenizer,
-) -> list[str]:
-    """What normalised answers are in the passage's own spelling.
-
-    The normalised text of the words that hold the answer is aligned with those
-    words, character by character, white space aside. Where the numbers of
-    characters differ, or the answer is not found, the words as a whole are the
-    answer.
-
-    Args:
-      token_texts: Answers put together from tokens, e.g. "steve smith".
-      original_texts: The words that hold them, e.g. "Steve Smith's".
-      tokenizer: Normalises.
-
-    Returns:
-      E.g. "Steve Smith".
-    """
-    words = tokenization.split_into_words(
-        list(original_texts), tokenizer.do_lower_case, tokenizer.strip_accents
-    ).to_list()
-    spans = []
-    for token_text, original, of_text in zip(
-        token_texts, original_texts, words, strict=True
-    ):
-        normalised = " ".join(word.decode("utf-8") for word in of_text)
-        spans.append(_original_span(token_text, original, normalised))
-    return spans
-
-
-def _original_span(token_text: str, original: str, normalised: str) -> str:
-    start = normalised.find(token_text) if token_text else -1
-    places = [i for i, char in enumerate(original) if char != " "]
-    if start < 0 or len(places) != len(normalised.replace(" ", "")):
-        return original
-    num_before = len(normalised[:start].replace(" ", ""))
-    num_inside = len(token_text.replace(" ", ""))
-    return original[
-        places[num_before] : places[num_before + num_inside - 1] + 1
-    ]

@@ -1,16 +1,28 @@
-"""The official scores of SQuAD 1.1, SQuAD 2.0 and MRQA.
+"""The official scores of SQuAD 1.1, SQuAD 2.0, MRQA and KorQuAD.
 
 Exact match and F1 compare normalised answers (section 6.1 of arXiv:1606.05250);
 SQuAD 2.0 adds questions without an answer (section 5 of arXiv:1806.03822).
+KorQuAD 1.0 (arXiv:1909.07005) compares characters, since Korean particles stick
+to words, and has other marks to normalise.
 """
 
 import collections
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+# Marks that KorQuAD's script makes white space.
+_KOREAN_MARKS = re.compile("['\"\u300a\u300b<>\u3008\u3009()\u2018\u2019]")
+
+
+def normalize_korean_answer(text: str) -> str:
+    """Lower case without quotes, brackets, punctuation and extra space."""
+    text = _KOREAN_MARKS.sub(" ", text).lower().translate(_NO_PUNCTUATION)
+    return " ".join(text.split())
 
 
 def normalize_answer(text: str) -> str:
@@ -22,6 +34,13 @@ def normalize_answer(text: str) -> str:
 def exact_match(prediction: str, answer: str) -> float:
     """1 if both are the same once normalised, else 0."""
     return float(normalize_answer(prediction) == normalize_answer(answer))
+
+
+def korean_exact_match(prediction: str, answer: str) -> float:
+    """1 if both are the same once normalised as in KorQuAD, else 0."""
+    return float(
+        normalize_korean_answer(prediction) == normalize_korean_answer(answer)
+    )
 
 
 def f1(
@@ -39,6 +58,17 @@ def f1(
     true = normalize_answer(answer).split()
     if empty_ones_are_equal and not (predicted and true):
         return float(predicted == true)
+    return _f1_of_parts(predicted, true)
+
+
+def korean_f1(prediction: str, answer: str) -> float:
+    """KorQuAD's F1: harmonic mean of the shares of characters in common."""
+    predicted = normalize_korean_answer(prediction).replace(" ", "")
+    true = normalize_korean_answer(answer).replace(" ", "")
+    return _f1_of_parts(predicted, true)
+
+
+def _f1_of_parts(predicted: Sequence[str], true: Sequence[str]) -> float:
     common = collections.Counter(predicted) & collections.Counter(true)
     num_common = sum(common.values())
     if not num_common:
@@ -51,6 +81,7 @@ def f1(
 def squad_v1_scores(
     answers: Iterable[tuple[str, Sequence[str]]],
     predictions: Mapping[str, str],
+    is_korean: bool = False,
 ) -> dict[str, float]:
     """Exact match and F1, best over the answers, mean over the questions.
 
@@ -58,10 +89,15 @@ def squad_v1_scores(
       answers: Question and its true answers; a question that occurs twice
         counts twice.
       predictions: Question -> predicted answer; a missing one scores 0.
+      is_korean: Compare as KorQuAD does.
 
     Returns:
       "exact_match" and "f1" in per cent.
     """
+    score_exact: Callable[..., float] = exact_match
+    score_f1: Callable[..., float] = f1
+    if is_korean:
+        score_exact, score_f1 = korean_exact_match, korean_f1
     exact_total = f1_total = 0.0
     num_questions = 0
     for question, true in answers:
@@ -69,8 +105,8 @@ def squad_v1_scores(
         predicted = predictions.get(question)
         if predicted is None:
             continue
-        exact_total += max((exact_match(predicted, a) for a in true), default=0)
-        f1_total += max((f1(predicted, a) for a in true), default=0)
+        exact_total += max((score_exact(predicted, a) for a in true), default=0)
+        f1_total += max((score_f1(predicted, a) for a in true), default=0)
     num_questions = max(1, num_questions)
     return {
         "exact_match": 100.0 * exact_total / num_questions,

@@ -3,6 +3,7 @@
 Shapes: N sentences, L length.
 """
 
+import collections
 import os
 import pathlib
 import typing
@@ -10,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
-from electra_tf import tokenization, unicode_13_0
+from electra_tf import tokenization
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning import heads, metrics
 from electra_tf.finetuning.task import Task, read_lines
@@ -20,9 +20,7 @@ from electra_tf.finetuning.task import Task, read_lines
 OUTSIDE = "O"
 SPLITS = ("train", "dev", "test")
 
-_PREFIXES = ("B-", "I-", "E-", "S-")
-
-_PUNCTUATION = tokenization._character_class(unicode_13_0.PUNCTUATION)
+PREFIXES = ("B-", "I-", "E-", "S-")
 
 
 class Span(typing.NamedTuple):
@@ -40,25 +38,47 @@ class TaggingExample(typing.NamedTuple):
       eid: Number of the sentence in its split.
       words: Its words.
       labels: Their labels.
+      has_labels: False where these stand for unknown ones.
     """
 
     eid: int
     words: tuple[str, ...]
     labels: tuple[str, ...]
+    has_labels: bool = True
+
+
+class Sentence(typing.NamedTuple):
+    """A tagged sentence of a file.
+
+    Attributes:
+      words: Its words.
+      tags: One for each word, as in the file.
+      row: Its first row, from 1.
+      has_tags: False where the tags stand for unknown ones.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    row: int
+    has_tags: bool = True
 
 
 def read_sentences(
-    path: str | os.PathLike, keep_last_sentence: bool = False
-) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Reads sentences in the layout of CoNLL: word first, tag last, in a row.
+    path: str | os.PathLike,
+    keep_last_sentence: bool = False,
+    tag_column: int = -1,
+) -> list[Sentence]:
+    """Reads sentences in the layout of CoNLL: a word and its tags in a row.
 
     Args:
-      path: A file with blank rows between sentences.
+      path: A file with blank rows between sentences. The word is in the first
+        column; columns are separated by white space.
       keep_last_sentence: Keep a last sentence without a blank row behind it.
         The original drops it.
+      tag_column: Where the tag is; negative ones count from the end.
 
     Returns:
-      Words and tags of each sentence.
+      The sentences.
 
     Raises:
       ValueError: If the file cannot be read or a row has no tag.
@@ -66,10 +86,12 @@ def read_sentences(
     sentences = []
     words: list[str] = []
     tags: list[str] = []
+    first_row = 0
+    least = max(2, tag_column + 1, -tag_column)
 
     def end_sentence():
         if words:
-            sentences.append((tuple(words), tuple(tags)))
+            sentences.append(Sentence(tuple(words), tuple(tags), first_row))
             words.clear()
             tags.clear()
 
@@ -80,13 +102,16 @@ def read_sentences(
             continue
         if columns[0] == "-DOCSTART-":
             continue
-        if len(columns) < 2:
+        if len(columns) < least:
+            expected = "a word and a tag" if least == 2 else f"{least} columns"
             raise ValueError(
-                "Expected a word and a tag, separated by white space. "
+                f"Expected {expected}, separated by white space. "
                 f"Received: {line!r} in {os.fspath(path)!r}, row {row}."
             )
+        if not words:
+            first_row = row
         words.append(columns[0])
-        tags.append(columns[-1])
+        tags.append(columns[tag_column])
     if keep_last_sentence:
         end_sentence()
     if not sentences:
@@ -121,6 +146,30 @@ def spans_of_tags(tags: Sequence[str]) -> list[Span]:
     return spans
 
 
+def strict_spans_of_tags(tags: Sequence[str]) -> list[Span]:
+    """The spans that IOB1, BIO or BIOES tags mean, as conlleval takes them.
+
+    Unlike `spans_of_tags`, a span ends where the kind changes: two names of
+    different kinds may touch.
+
+    Args:
+      tags: E.g. ["I-LOC", "I-PER", "B-PER"].
+
+    Returns:
+      E.g. [Span(0, 0, "LOC"), Span(1, 1, "PER"), Span(2, 2, "PER")].
+    """
+    # Imports scikit-learn, which takes long.
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    found = get_entities(list(tags))
+    return [Span(start, end, kind) for kind, start, end in found]
+
+
+def is_span_tag(tag: str) -> bool:
+    """Whether it is O, or B-NP and the like."""
+    return tag == OUTSIDE or (tag[:2] in PREFIXES and len(tag) > 2)
+
+
 def bioes_tags(spans: Iterable[Span], num_words: int) -> list[str]:
     """Tags: B(egin), I(nside), E(nd) or S(ingle) and the kind, or O."""
     tags = [OUTSIDE] * num_words
@@ -147,6 +196,7 @@ class TaggingTask(Task):
         does none of these.
       labels: The labels, where the files are not at hand; by default those of
         all splits, sorted.
+      tag_column: See `read_sentences`.
 
     Raises:
       ValueError: If a file cannot be read.
@@ -159,6 +209,7 @@ class TaggingTask(Task):
         is_token_level: bool = False,
         as_original: bool = True,
         labels: Sequence[str] | None = None,
+        tag_column: int = -1,
     ):
         super().__init__(name)
         self.files = {
@@ -166,22 +217,39 @@ class TaggingTask(Task):
         }
         self.is_token_level = is_token_level
         self.as_original = as_original
+        self.tag_column = tag_column
         self._labels = None if labels is None else list(labels)
 
     @classmethod
     def in_folder(
         cls, name: str, data_dir: str | os.PathLike, **kwargs
     ) -> "TaggingTask":
-        """The task of the files train.txt, dev.txt and test.txt of a folder."""
-        paths = {
-            split: pathlib.Path(data_dir) / f"{split}.txt" for split in SPLITS
-        }
-        files = {
-            split: os.fspath(path)
-            for split, path in paths.items()
-            if split == "train" or tf.io.gfile.exists(os.fspath(path))
-        }
+        """The task of a folder with train.txt, dev.txt and test.txt.
+
+        CoNLL-2003 calls its dev file valid.txt.
+        """
+        files: dict[str, str] = {}
+        for split in SPLITS:
+            stems = (split, "valid") if split == "dev" else (split,)
+            for stem in stems:
+                path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
+                if split == "train" or tf.io.gfile.exists(path):
+                    files.setdefault(split, path)
         return cls(name, files, **kwargs)
+
+    def splits(self):
+        return [
+            split
+            for split in SPLITS
+            if split in self.files and tf.io.gfile.exists(self.files[split])
+        ]
+
+    def has_labels(self, split):
+        return split in self.files
+
+    @property
+    def main_metric(self):
+        return "accuracy" if self.is_token_level else "f1"
 
     @property
     def labels(self) -> list[str]:
@@ -203,23 +271,36 @@ class TaggingTask(Task):
                 f"Expected one of the splits {', '.join(sorted(self.files))}. "
                 f"Received: {split!r}."
             )
-        path = self.files[split]
-        sentences = read_sentences(path, not self.as_original)
         return [
-            TaggingExample(eid, words, self._labels_of_tags(tags, path))
-            for eid, (words, tags) in enumerate(sentences)
+            TaggingExample(
+                eid,
+                sentence.words,
+                self.labels_of_tags(sentence, self.files[split]),
+                sentence.has_tags,
+            )
+            for eid, sentence in enumerate(self.sentences(split))
         ]
 
-    def _labels_of_tags(self, tags, path) -> tuple[str, ...]:
+    def sentences(self, split: str) -> list[Sentence]:
+        """The sentences of a split, as in its file."""
+        return read_sentences(
+            self.files[split], not self.as_original, self.tag_column
+        )
+
+    def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
+        """The labels that the tags of a sentence of a file become."""
+        tags = sentence.tags
         if self.is_token_level:
             return tags
         for tag in tags:
-            if tag != OUTSIDE and (tag[:2] not in _PREFIXES or len(tag) < 3):
+            if not is_span_tag(tag):
                 raise ValueError(
                     "Expected tags such as B-NP, I-NP or O for spans. "
-                    f"Received: {tag!r} in {path!r}."
+                    f"Received: {tag!r} in {path!r}, in the sentence that "
+                    f"begins in row {sentence.row}."
                 )
-        return tuple(bioes_tags(spans_of_tags(tags), len(tags)))
+        to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
+        return tuple(bioes_tags(to_spans(tags), len(tags)))
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         """See `Task.features`; adds `<task>_labels` <int32>[N, L],
@@ -282,23 +363,12 @@ class TaggingTask(Task):
         if not self.as_original:
             return features_lib.tokenize_all(words, tokenizer)
         unique = list(dict.fromkeys(words))
-        text = tf.strings.regex_replace(
-            tf.constant(unique, tf.string), tokenization._REMOVED, ""
-        )
-        cleaned = [word.decode("utf-8") for word in text.numpy()]
-        text = tf.strings.lower(text, encoding="utf-8")
-        text = tf_text.normalize_utf8(text, "NFD")
-        text = tf.strings.regex_replace(
-            text, tokenization._NONSPACING_MARKS, ""
-        )
-        text = tf.strings.regex_replace(text, _PUNCTUATION, r" \0 ")
-        parts = tf.strings.split(text)
-        pieces = tokenizer._word_pieces.tokenize(
-            tokenization._hide_long_words(parts.flat_values)
-        )
-        ids = tf.RaggedTensor.from_row_splits(
-            pieces.values, tf.gather(pieces.row_splits, parts.row_splits)
-        ).to_list()
+        text = tf.constant(unique, tf.string)
+        ids = tokenizer.tokenize_uncased(text).to_list()
+        cleaned = [
+            word.decode("utf-8")
+            for word in tokenization.remove_control_characters(text).numpy()
+        ]
         special = {
             tokenization.CLS_TOKEN: [tokenizer.cls_token_id],
             tokenization.SEP_TOKEN: [tokenizer.sep_token_id],
@@ -354,7 +424,12 @@ class TaggingTask(Task):
         )
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        """Accuracy of words, or precision, recall and F1 of spans."""
+        """Accuracy of words, or precision, recall and F1 of spans.
+
+        The original's scorer takes any tags for spans, see `spans_of_tags`;
+        without `as_original` the scorer is seqeval, whose F1 is otherwise there
+        beside it.
+        """
         del examples, tokenizer, max_seq_length
         num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
         total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
@@ -373,6 +448,14 @@ class TaggingTask(Task):
         if self.is_token_level:
             flat = [np.concatenate(x) for x in zip(*rows, strict=True)]
             return {"accuracy": metrics.accuracy(*flat), "loss": loss}
+        by_seqeval = metrics.span_scores(
+            *(
+                [[self.labels[i] for i in ids] for ids in of_rows]
+                for of_rows in zip(*rows, strict=True)
+            )
+        )
+        if not self.as_original:
+            return by_seqeval | {"loss": loss}
         num_correct = num_predicted = num_true = 0
         for row_labels, row_predictions in rows:
             true = set(self._spans_of_ids(row_labels))
@@ -383,7 +466,101 @@ class TaggingTask(Task):
         found = metrics.precision_recall_f1(
             num_correct, num_predicted, num_true
         )
-        return found | {"loss": loss}
+        return found | {"seqeval_f1": by_seqeval["f1"], "loss": loss}
 
     def _spans_of_ids(self, ids) -> list[Span]:
         return spans_of_tags([self.labels[i] for i in ids])
+
+    @property
+    def baseline_name(self):
+        if not self.is_token_level:
+            return f"{OUTSIDE} everywhere"
+        if "train" not in self.files:
+            return ""
+        return f"majority class {_commonest(self.read_examples('train'))!r}"
+
+    def baseline_scores(self, train_examples, examples):
+        if self.is_token_level:
+            always = _commonest(train_examples)
+            is_right = [
+                label == always
+                for example in examples
+                for label in example.labels
+            ]
+            return {"accuracy": 100.0 * metrics.mean(np.array(is_right))}
+        # Without a span nothing is found.
+        nothing = metrics.precision_recall_f1(0, 0, 1)
+        if self.as_original:
+            nothing["seqeval_f1"] = 0.0
+        return nothing
+
+    def is_degenerate(self, outputs):
+        mask = outputs["labels_mask"] > 0
+        return len(np.unique(outputs["predictions"][mask])) <= 1
+
+    def prediction_table(
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        """See `Task.prediction_table`.
+
+        Tags and words of a sentence are separated by spaces; words behind a cut
+        have the prediction "-". The score is that of the sentence's least sure
+        word.
+        """
+        del tokenizer, max_seq_length
+        header = ["label", "prediction", "least_score", "text"]
+
+        def rows():
+            num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
+            for example, ids, logits, num in zip(
+                examples,
+                outputs["predictions"],
+                outputs["logits"],
+                num_words,
+                strict=True,
+            ):
+                tags = [self.labels[i] for i in ids[:num]]
+                tags += ["-"] * (len(example.words) - len(tags))
+                best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
+                least = float(tf.reduce_min(best)) if num else 0.0
+                yield [
+                    " ".join(example.labels if example.has_labels else ()),
+                    " ".join(tags),
+                    f"{least:.6f}",
+                    " ".join(example.words),
+                ]
+
+        return header, rows()
+
+    def warnings(self, examples=None, features=None):
+        found = []
+        if self.is_token_level and all(map(is_span_tag, self.labels)):
+            found.append(
+                f"the tags, such as {self.labels[0]}, look like those of spans:"
+                " is it the column of parts of speech?"
+            )
+        for split in (examples or {}).keys() & (features or {}).keys():
+            num_words = sum(len(example.words) for example in examples[split])
+            mask = features[split][f"{self.name}_labels_mask"]
+            num_lost = num_words - int(np.rint(mask.sum()))
+            if num_lost > 0:
+                found.append(
+                    f"{split}: {num_lost} of {num_words} words got no tag: "
+                    f"they are behind {mask.shape[-1]} tokens, or have none"
+                )
+        return sorted(found)
+
+    def description(self):
+        return {
+            "kind": "tagging",
+            "labels": self.labels,
+            "is_token_level": self.is_token_level,
+            "as_original": self.as_original,
+        }
+
+
+def _commonest(examples: Sequence[TaggingExample]) -> str:
+    counts = collections.Counter(
+        label for example in examples for label in example.labels
+    )
+    return max(sorted(counts), key=lambda label: counts[label])

@@ -5,7 +5,7 @@ Shapes: N rows, L length.
 
 import abc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -65,15 +65,39 @@ def read_tsv(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
             yield row, line.split("\t")
 
 
+# A table of predictions, or of a submission: its header, and its rows.
+Table = tuple[list[str], Iterator[list[str]]]
+
+
 class Task(abc.ABC):
     """One task of fine-tuning.
+
+    A new task says what its examples, features, head and scores are; the rest
+    has defaults.
 
     Attributes:
       name: Prefix of its features; scope of its head's variables.
     """
 
+    # The score by which models are ranked; greater is better, in per cent.
+    main_metric: str = "accuracy"
+    # What was read and what it was taken for, a line for the log.
+    origin: str = ""
+
     def __init__(self, name: str):
         self.name = name
+
+    def splits(self) -> list[str]:
+        """The splits whose files are there.
+
+        "train" comes first, then what else has labels ("dev", ...), then what
+        has none ("test", ...).
+        """
+        return []
+
+    def has_labels(self, split: str) -> bool:
+        """Whether the examples of a split can be scored."""
+        return not split.startswith("test")
 
     def read_examples(self, split: str) -> list:
         """The examples of "train", "dev" or another split.
@@ -132,3 +156,96 @@ class Task(abc.ABC):
         Returns:
           Metric name -> value; shares and correlations in per cent.
         """
+
+    @property
+    def baseline_name(self) -> str:
+        """Whose scores `baseline_scores` are, such as "majority class 'no'"."""
+        return ""
+
+    def baseline_scores(
+        self, train_examples: Sequence, examples: Sequence
+    ) -> dict[str, float]:
+        """What a model that reads no text scores.
+
+        Args:
+          train_examples: Tell the commonest label, or the mean.
+          examples: To be scored.
+
+        Returns:
+          Keyed like `scores`, without the loss; nothing where there is no such
+          model.
+        """
+        del train_examples, examples
+        return {}
+
+    def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
+        """Whether the model says the same of every row.
+
+        Args:
+          outputs: See `scores`.
+        """
+        del outputs
+        return False
+
+    def prediction_table(
+        self,
+        examples: Sequence,
+        outputs: dict[str, np.ndarray],
+        tokenizer: tokenization.FullTokenizer | None = None,
+        max_seq_length: int = 0,
+    ) -> Table:
+        """One row for each example: label, prediction, scores, texts.
+
+        Args:
+          examples: See `scores`, as are the others.
+          outputs: Of those examples.
+          tokenizer: For question answering only.
+          max_seq_length: For question answering only.
+
+        Returns:
+          The header, and the rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no table.")
+
+    def submission_rows(
+        self, split: str, examples: Sequence, outputs: dict[str, np.ndarray]
+    ) -> tuple[str, list[str], Iterator[list[str]]] | None:
+        """What the GLUE benchmark wants of a split without labels.
+
+        Args:
+          split: E.g. "test".
+          examples: All of that split.
+          outputs: See `scores`.
+
+        Returns:
+          The name of the file in the benchmark's archive, such as "MNLI-m.tsv",
+          its header and its rows; None for other tasks and splits.
+        """
+        del split, examples, outputs
+        return None
+
+    def warnings(
+        self,
+        examples: Mapping[str, Sequence] | None = None,
+        features: Mapping[str, Features] | None = None,
+    ) -> list[str]:
+        """What the user should know about the data, a line each.
+
+        Args:
+          examples: Split -> its examples.
+          features: Split -> the features that were made of them.
+
+        Returns:
+          Lines such as "train: 23 of 1190 examples lost their answer".
+        """
+        del examples, features
+        return []
+
+    def description(self) -> dict:
+        """What export must know to rebuild the head and name its outputs.
+
+        Returns:
+          "kind", as `checkpoint_conversion.checkpoint.TaskHead` has it, and
+          what belongs to it, such as "labels"; fit for JSON.
+        """
+        return {}

@@ -122,6 +122,20 @@ def test_the_order_follows_from_seed_and_step():
     assert rows(take(batches.train_dataset(many, 4, 4), 50)) != rows(whole)
 
 
+def test_without_buckets_a_batch_is_any_rows_at_full_length():
+    dataset = batches.train_dataset(TEN, 3, 2, bucketed=False)
+    spec = dataset.element_spec
+    assert spec["input_ids"].shape.as_list() == [2, MAX_LENGTH]
+    assert spec["task_words"].shape.as_list() == [2, 3]
+    taken = take(dataset, 5)
+    assert sorted(sum(rows(taken), [])) == list(range(10))
+    assert any(abs(first - second) > 1 for first, second in rows(taken))
+    for batch in taken:
+        assert_equal(
+            batch, {name: TEN[name][batch["task_eid"]] for name in TEN}
+        )
+
+
 def test_shards_are_parts_of_the_whole_batch():
     whole = take(batches.train_dataset(TEN, 3, 4), 4)
     both = take(
@@ -142,7 +156,8 @@ def test_shards_are_parts_of_the_whole_batch():
 
 def test_evaluation_has_every_row_once_by_length():
     shuffled = features([40, 5, 17, 16, 33])
-    found = list(batches.eval_batches(shuffled, 2))
+    dataset = batches.eval_dataset(shuffled, 2)
+    found = list(dataset.as_numpy_iterator())
     assert [numbers.tolist() for numbers, _ in found] == [[1, 3], [2, 4], [0]]
     assert [batch["input_ids"].shape for _, batch in found] == [
         (2, 16),
@@ -151,3 +166,12 @@ def test_evaluation_has_every_row_once_by_length():
     ]
     for numbers, batch in found:
         assert batch["task_eid"].tolist() == numbers.tolist()
+
+
+def test_as_many_labels_as_tokens_are_not_cut():
+    labels = np.ones((2, MAX_LENGTH), np.int32)
+    rows_with_labels = features([3, 5]) | {"task_label_ids": labels}
+    dataset = batches.eval_dataset(rows_with_labels, 2)
+    ((_, batch),) = dataset.as_numpy_iterator()
+    assert batch["input_ids"].shape == (2, 16)
+    assert batch["task_label_ids"].shape == (2, MAX_LENGTH)

@@ -3,12 +3,21 @@
 import dataclasses
 import os
 import pathlib
+import zipfile
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs, run_record, training
-from electra_tf.finetuning import finetune, text_tasks
+from electra_tf.finetuning import (
+    evaluation,
+    finetune,
+    predictions,
+    preparation,
+    text_tasks,
+    trials,
+)
 from tests import helpers
 
 # "wa" says it all.
@@ -67,6 +76,13 @@ def finished(pretrained, tmp_path_factory):
     return config, run(config)
 
 
+def read_tsv(path):
+    """The rows of a file with a header, as dicts."""
+    with open(path, encoding="utf-8") as f:
+        header, *rows = [line.rstrip("\n").split("\t") for line in f]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
 def test_results(finished):
     config, results = finished
     assert results == helpers.read_json(
@@ -76,25 +92,28 @@ def test_results(finished):
     assert results["labels"] == ["no", "yes"]
     assert results["from_scratch"] is False
     assert results["num_rows"] == {"train": 13, "dev": 3, "test": 2}
-    assert results["majority"] == {
-        "label": "yes",
-        "dev": pytest.approx(200 / 3),
-        "test": 50.0,
-    }
+    assert results["main_metric"] == "macro_f1"
+    assert results["baseline"]["name"] == "majority class 'yes'"
+    assert results["baseline"]["dev"]["accuracy"] == pytest.approx(200 / 3)
+    assert results["baseline"]["test"]["accuracy"] == 50.0
     first, second = results["trials"]
     assert (first["trial"], first["seed"]) == (1, 3)
     assert (second["trial"], second["seed"]) == (2, 4)
     dev = [trial["dev"]["accuracy"] for trial in results["trials"]]
-    assert results["best_on_dev"] == 1 + int(np.argmax(dev))
+    f1 = [trial["dev"]["macro_f1"] for trial in results["trials"]]
+    assert results["best_on_dev"] == 1 + int(np.argmax(f1))
     assert results["dev"]["accuracy_mean"] == pytest.approx(np.mean(dev))
     assert results["dev"]["accuracy_stdev"] == pytest.approx(
         np.std(dev, ddof=1)
     )
-    assert results["degenerate_trials"] == [
-        trial["trial"]
-        for trial in results["trials"]
-        if trial["dev"]["predicted_labels"] == 1
-    ]
+    for trial in results["trials"]:
+        path = f"{config.run.model_dir}/trial_{trial['trial']}"
+        rows = read_tsv(f"{path}/dev_predictions.tsv")
+        says_one_thing = len({row["prediction"] for row in rows}) == 1
+        assert trial["degenerate"] == ["letters"] * says_one_thing
+        assert (
+            trial["trial"] in results["degenerate_trials"]
+        ) == says_one_thing
 
 
 def test_every_epoch_is_trained(finished):
@@ -138,7 +157,8 @@ def test_a_finished_trial_keeps_its_scores(finished):
     trial = helpers.read_json(
         os.path.join(config.run.model_dir, "trial_2", "results.json")
     )
-    assert trial == results["trials"][1]
+    scores = trial.pop("tasks")["letters"]
+    assert trial | scores == results["trials"][1]
 
 
 class Began(Exception):
@@ -198,7 +218,7 @@ def test_layers_learn_at_rates_of_their_own(pretrained, tmp_path, monkeypatch):
 
 def test_predictions_are_in_the_order_of_the_rows(pretrained):
     task = text_tasks.ClassificationTask("letters", ["no", "yes"])
-    model = finetune.build_model(
+    model = trials.build_model(
         helpers.encoder_config(initializer_range=0.5), task
     )
     rows = [helpers.inputs([n]) for n in (2, 0, 1, 2, 0)]
@@ -206,7 +226,7 @@ def test_predictions_are_in_the_order_of_the_rows(pretrained):
         name: np.concatenate([row[name] for row in rows]) for name in rows[0]
     }
     features["letters_label_ids"] = np.array([0, 1, 0, 1, 0], np.int32)
-    outputs = finetune.make_predictor(model, "letters", 2)(features)
+    outputs = evaluation.make_predictor(model, "letters", 2)(features)
     assert outputs["label_ids"].tolist() == [0, 1, 0, 1, 0]
     for i, row in enumerate(rows):
         alone = model(row)["task_outputs"]["letters"]["logits"]
@@ -223,7 +243,9 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
         "logits": np.array([[0.0, np.log(3.0)]], np.float32),
         "predictions": np.array([1]),
     }
-    finetune._write_predictions(str(tmp_path), "dev", task, [example], outputs)
+    predictions.write(
+        str(tmp_path), "", task, "dev", [example], outputs, None, 8
+    )
     lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
     assert lines[0] == "label\tprediction\tno\tyes\ttext"
     assert lines[1].startswith(
@@ -231,25 +253,303 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
     )
 
 
-def test_format_results():
-    results = {
-        "trials": [
-            {"trial": 1, "dev": {"accuracy": 80.0}, "test": {"accuracy": 70.0}},
-            {"trial": 2, "dev": {"accuracy": 90.0}, "test": {"accuracy": 60.0}},
-        ],
-        "dev": {"accuracy_mean": 85.0, "accuracy_stdev": 7.07},
-        "test": {"accuracy_mean": 65.0, "accuracy_stdev": None},
-        "majority": {"label": "yes", "dev": 50.0, "test": 40.0},
-        "degenerate_trials": [2],
+def write_glue(folder):
+    """RTE and STS-B as their archive has them, five rows each."""
+    for name, header, labels in (
+        (
+            "RTE",
+            "index\tsentence1\tsentence2",
+            ["entailment", "not_entailment"],
+        ),
+        ("STS-B", "index\tsentence1\tsentence2", ["0.5", "4.25"]),
+    ):
+        (folder / name).mkdir(parents=True)
+        for split in ("train", "dev", "test"):
+            lines = [header if split == "test" else header + "\tlabel"]
+            for row in range(5):
+                fields = [str(row), f"wa w{'abcde'[row]}", "wc wd"]
+                if split != "test":
+                    fields.append(labels[row % 2])
+                lines.append("\t".join(fields))
+            (folder / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def joint(pretrained, tmp_path_factory):
+    """A run of two tasks in one model, and its results."""
+    folder = tmp_path_factory.mktemp("joint")
+    config = make_config(
+        pretrained,
+        folder / "model",
+        data={
+            "task_names": "rte,sts",
+            "data_dir": str(write_glue(folder / "glue")),
+            "train_file": "",
+            "dev_file": "",
+            "test_file": "",
+        },
+        optimizer=configs.OptimizerConfig(None, layerwise_lr_decay=None),
+        run=helpers.run_config(
+            folder / "model", eval_steps=4, keep_best_metric="rte_accuracy"
+        ),
+    )
+    return config, run(config)
+
+
+def test_several_tasks_train_in_one_model(joint):
+    config, results = joint
+    assert set(results["tasks"]) == {"rte", "sts"}
+    (trial,) = results["trials"]
+    assert set(trial["tasks"]["sts"]["dev"]) >= {"spearman", "pearson"}
+    # 5 rows of RTE, 10 of STS-B in both orders: 4 batches of 4, two epochs.
+    assert trial["num_train_steps"] == 8
+    log = training.read_metrics(f"{config.run.model_dir}/trial_1/metrics.jsonl")
+    assert {"rte_loss", "sts_loss"} <= set(log[-1])
+    # The encoder is narrower than ELECTRA-Small.
+    assert trial["learning_rate"] == 3e-4
+    about = helpers.read_json(f"{config.run.model_dir}/model.json")
+    assert [t["task_name"] for t in about["tasks"]] == ["rte", "sts"]
+
+
+def test_dev_is_scored_while_it_trains(joint):
+    config, results = joint
+    trial_dir = f"{config.run.model_dir}/trial_1"
+    log = training.read_metrics(f"{trial_dir}/metrics.jsonl")
+    scored = [r for r in log if r["split"] == "heldout"]
+    assert [r["step"] for r in scored] == [4, 8]
+    scores = results["trials"][0]["tasks"]["sts"]["dev"]
+    assert scored[1]["sts_mse"] == pytest.approx(scores["mse"], abs=1e-6)
+    # What was best on the way is kept, but not what is reported.
+    assert "rte_accuracy" in helpers.read_json(
+        f"{trial_dir}/best/eval_results.json"
+    )
+
+
+def test_each_task_of_several_has_its_predictions(joint):
+    config, _ = joint
+    folder = f"{config.run.model_dir}/trial_1"
+    for task in ("rte", "sts"):
+        assert len(read_tsv(f"{folder}/{task}_dev_predictions.tsv")) == 5
+    rows = read_tsv(f"{folder}/rte_dev_predictions.tsv")
+    assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
+
+
+def test_test_sets_become_a_submission(joint):
+    config, _ = joint
+    path = f"{config.run.model_dir}/glue_submission.zip"
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["STS-B.tsv", "RTE.tsv"]
+        header, *rows = archive.read("RTE.tsv").decode().splitlines()
+    assert header == "index\tprediction"
+    assert [row.split("\t")[0] for row in rows] == list("01234")
+    assert {row.split("\t")[1] for row in rows} <= {
+        "entailment",
+        "not_entailment",
     }
-    assert finetune.format_results(results).splitlines() == [
-        "  trial 1: accuracy dev 80.00 %  test 70.00 %",
-        "  trial 2: accuracy dev 90.00 %  test 60.00 %",
-        "  dev: mean 85.00 % +- 7.07, majority class 50.00 %",
-        "  test: mean 65.00 %, majority class 40.00 %",
-        "  trial 2 is degenerate: it gives every row of the dev set the same "
-        "label. Try another seed or a lower learning rate.",
+
+
+@pytest.fixture(scope="module")
+def crossed(pretrained, tmp_path_factory):
+    """A run of two folds, and its results."""
+    folder = tmp_path_factory.mktemp("folds")
+    config = make_config(
+        pretrained,
+        folder / "model",
+        data={"folds": 2, "dev_file": "", "num_train_epochs": 1.0},
+        dropout=0.2,
+    )
+    return config, run(config)
+
+
+def test_every_row_is_scored_in_one_fold(crossed):
+    config, results = crossed
+    texts = []
+    for trial in results["trials"]:
+        folder = f"{config.run.model_dir}/trial_{trial['trial']}"
+        rows = read_tsv(f"{folder}/dev_predictions.tsv")
+        texts += [(row["text"], row["label"]) for row in rows]
+        # 8 of 13 rows say "yes".
+        assert sum(row["label"] == "yes" for row in rows) == 4
+        assert set(trial["test"]) == set(trial["dev"])
+    assert sorted(texts) == sorted(TRAIN)
+    assert [trial["fold"] for trial in results["trials"]] == [1, 2]
+    scores = [trial["dev"]["macro_f1"] for trial in results["trials"]]
+    assert results["main_metric"] == "macro_f1"
+    assert results["dev"]["macro_f1_mean"] == pytest.approx(np.mean(scores))
+
+
+def test_folds_need_rows_of_every_label(pretrained, tmp_path):
+    config = make_config(
+        pretrained, tmp_path / "model", data={"folds": 6, "dev_file": ""}
+    )
+    assert refusal(config) == (
+        "FinetuningDataConfig.folds must not exceed the rows of the rarest "
+        "label in training. Received: folds=6, but only 5 rows of the label "
+        "'no'"
+    )
+
+
+def test_dropout_is_that_of_the_run(pretrained, tmp_path):
+    config = make_config(pretrained, tmp_path / "model", dropout=0.2)
+    prepared = preparation.prepare(config)
+    assert prepared.encoder_config.hidden_dropout_prob == 0.2
+    assert prepared.encoder_config.attention_probs_dropout_prob == 0.2
+    model = trials.build_model(
+        prepared.encoder_config, prepared.data[0].task, head_dropout=0.2
+    )
+    assert model.task_specific.heads[0].dropout.rate == 0.2
+
+
+def fake_trials(monkeypatch, is_degenerate):
+    """Trials that are not trained; returns those that would be."""
+    asked = []
+
+    def run_trial(config, trial, prepared, strategy, description):
+        asked.append(trial)
+        score = 50.0 if is_degenerate(trial) else 80.0
+        return trial.as_dict() | {
+            "degenerate": ["letters"] * is_degenerate(trial),
+            "tasks": {"letters": {"dev": {"macro_f1": score}}},
+        }
+
+    monkeypatch.setattr(finetune, "run_trial", run_trial)
+    return asked
+
+
+def test_degenerate_trials_are_repeated_if_asked(
+    pretrained, tmp_path, monkeypatch
+):
+    config = make_config(
+        pretrained, tmp_path / "model", num_trials=2, reseed_degenerate=1
+    )
+    # Seeds are 3 and 4; then comes 5.
+    asked = fake_trials(monkeypatch, lambda trial: trial.seed in (3, 5))
+    results = run(config)
+    assert [(t.number, t.seed, t.replaces) for t in asked] == [
+        (1, 3, None),
+        (2, 4, None),
+        (3, 5, 1),
     ]
+    assert results["degenerate_trials"] == [1, 3]
+    assert results["replaced_trials"] == [1]
+    assert results["dev"]["macro_f1_mean"] == 65.0
+
+
+def test_a_grid_is_tried_and_written_as_a_table(
+    pretrained, tmp_path, monkeypatch
+):
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        learning_rates=(1e-3, 1e-2),
+        num_train_epochs_options=(1, 2),
+    )
+    asked = fake_trials(monkeypatch, lambda trial: trial.learning_rate == 1e-3)
+    results = run(config)
+    assert [(t.learning_rate, t.num_train_epochs) for t in asked] == [
+        (1e-3, 1.0),
+        (1e-3, 2.0),
+        (1e-2, 1.0),
+        (1e-2, 2.0),
+    ]
+    assert results["settings"][0]["learning_rate"] == 1e-2
+    table = (tmp_path / "model" / "results.txt").read_text()
+    assert "mean of rate 0.01, 1 epochs" in table
+    assert "best setting on dev: rate 0.01" in table
+
+
+def test_goes_on_with_a_head_that_has_the_labels(
+    pretrained, finished, tmp_path, monkeypatch
+):
+    helpers.write_tsv(tmp_path / "no.tsv", [("wa", "no"), ("wb", "yes")])
+    source = finished[0].run.model_dir
+    best = finished[1]["best_on_dev"]
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        data={"train_file": str(tmp_path / "no.tsv"), "task_name": "again"},
+        init_checkpoint=source,
+        keep_head=True,
+    )
+    found = weights_at_the_start(config, monkeypatch)
+    reader = tf.train.load_checkpoint(
+        tf.train.latest_checkpoint(f"{source}/trial_{best}")
+    )
+    for name in ("kernel", "bias"):
+        key = f"model/task_specific.Sletters.Sdense.S{name}"
+        np.testing.assert_array_equal(
+            found[f"task_specific/again/dense/{name}"],
+            reader.get_tensor(key + "/.ATTRIBUTES/VARIABLE_VALUE"),
+        )
+
+
+def test_refuses_more_labels_than_the_head(pretrained, finished, tmp_path):
+    helpers.write_tsv(
+        tmp_path / "more.tsv", [("wa", "no"), ("wb", "yes"), ("wc", "perhaps")]
+    )
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        data={
+            "train_file": str(tmp_path / "more.tsv"),
+            "dev_file": str(tmp_path / "more.tsv"),
+        },
+        init_checkpoint=finished[0].run.model_dir,
+        keep_head=True,
+    )
+    assert refusal(config) == (
+        f"Expected the labels of the head of {config.init_checkpoint}, 'no', "
+        "'yes'. Received: 3 labels, with 'perhaps' among them; without "
+        "FinetuningConfig.keep_head a new head is trained"
+    )
+
+
+def test_keeps_only_a_head_that_is_there(pretrained, tmp_path):
+    config = make_config(pretrained, tmp_path / "model", keep_head=True)
+    assert refusal(config) == (
+        "FinetuningConfig.keep_head needs a checkpoint with a head for "
+        f"classification. Received: {config.init_checkpoint}, with no "
+        "fine-tuned head"
+    )
+
+
+def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        data={
+            "task_names": "rte",
+            "data_dir": str(tmp_path / "nothing"),
+            "train_file": "",
+            "dev_file": "",
+            "test_file": "",
+        },
+    )
+    message = refusal(config)
+    assert message.startswith("Expected the files of the task 'rte' in ")
+    for folder in ("finetuning_data/rte", "rte", "RTE"):
+        assert str(tmp_path / "nothing" / folder) in message
+    assert "train.tsv" in message
+
+
+def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
+    config, _ = finished
+    monkeypatch.setattr(training, "train", lambda *args: pytest.fail("trains"))
+    changed = dataclasses.replace(config, learning_rates=(5e-3,))
+    with pytest.raises(configs.ConfigError) as caught:
+        run(changed)
+    assert str(caught.value).startswith(
+        f"{config.run.model_dir}/trial_1 holds another trial, which differs "
+        "in: learning_rate=0.005 (was 0.01). "
+    )
+    # What all trials share is looked at before anything is read.
+    changed = dataclasses.replace(
+        config, data=dataclasses.replace(config.data, train_batch_size=2)
+    )
+    with pytest.raises(configs.ConfigError, match="data.train_batch_size=2"):
+        run_record.refuse_other_run(changed)
+    run_record.refuse_other_run(dataclasses.replace(config, num_trials=9))
 
 
 def refusal(config):
@@ -273,13 +573,13 @@ def test_refuses_another_vocabulary(pretrained, tmp_path):
 
 def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     path = helpers.write_vocab(tmp_path)
-    checkpoint = finetune.read_encoder(str(pretrained / "model"))
+    checkpoint = preparation.read_encoder(str(pretrained / "model"))
 
     def settings(**data):
         config = make_config(
             pretrained, tmp_path / "model", data={"vocab_file": path} | data
         )
-        tokenizer = finetune._make_tokenizer(config, checkpoint)
+        tokenizer = preparation.make_tokenizer(config, checkpoint)
         return tokenizer.do_lower_case, tokenizer.strip_accents
 
     assert settings() == (True, True)
@@ -332,24 +632,9 @@ def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path, name):
     assert refusal(config).endswith(f"Received: {path}, does not exist")
 
 
-def test_refuses_more_than_one_machine(pretrained, tmp_path):
-    config = make_config(
-        pretrained,
-        tmp_path / "model",
-        run=helpers.run_config(
-            tmp_path / "model", distribution_strategy="multi_worker_mirrored"
-        ),
-    )
-    assert refusal(config) == (
-        "Fine-tuning runs on one machine: RunConfig.distribution_strategy must "
-        "be one_device, mirrored or tpu. Received: "
-        "distribution_strategy='multi_worker_mirrored'"
-    )
-
-
 def test_takes_a_checkpoint_by_its_prefix(pretrained):
     by_name, by_folder = (
-        finetune.read_encoder(str(pretrained / path))
+        preparation.read_encoder(str(pretrained / path))
         for path in ("model/ckpt-1", "model")
     )
     assert by_name.discriminator == by_folder.discriminator

@@ -52,6 +52,32 @@ def test_dropout_on_the_pooled_vector():
     assert dropped == pytest.approx(1000.0, abs=53)
 
 
+def test_multi_label():
+    head = _built(heads.MultiLabelHead("t", 2, 2), dense=np.eye(2))
+    outputs = head(
+        {"pooled_output": tf.constant([[0.0, math.log(3.0)], [1.0, -1.0]])},
+        {"t_label_ids": tf.constant([[1, 1], [1, 1]])},
+    )
+    # Probabilities 1/2, 3/4 and s(1), s(-1) of labels that are all wanted.
+    expected = [
+        (math.log(2.0) + math.log(4.0 / 3.0)) / 2,
+        (math.log1p(math.exp(-1.0)) + math.log1p(math.exp(1.0))) / 2,
+    ]
+    np.testing.assert_allclose(outputs["loss"], expected, rtol=1e-6)
+    # 1/2 is not more than 0.5.
+    assert outputs["predictions"].numpy().tolist() == [[0, 1], [1, 0]]
+    sums = head.metric_sums(outputs, tf.constant([1.0, 1.0]))
+    assert losses.metrics_from_sums(sums) == {"accuracy": 0.0}
+
+
+def test_another_dropout():
+    head = _built(heads.RegressionHead("t", 10), dense=np.ones((10, 1)))
+    head.set_dropout(0.0)
+    pooled = {"pooled_output": tf.ones([1, 10])}
+    outputs = head(pooled, {}, dropout_seed=tf.constant([1, 2]))
+    assert outputs["predictions"].numpy().tolist() == [10.0]
+
+
 def test_regression():
     head = _built(heads.RegressionHead("t", 1), dense=[[2.0]])
     outputs = head(
@@ -149,6 +175,20 @@ def test_question_answering_beams_and_teaching():
     assert free["start_top_index"].numpy().tolist() == [[4, 3]]
     assert free["end_top_index"].numpy().tolist() == [[[4, 3], [4, 3]]]
     assert not free["end_logits"].numpy().any()
+
+
+def test_a_passage_may_be_shorter_than_the_beam():
+    config = QuestionAnsweringConfig(beam_size=9)
+    head = heads.QuestionAnsweringHead("t", 1, config)
+    head.build()
+    outputs = head({"sequence_output": HIDDEN}, QA_FEATURES)
+    # 7 positions, then the last one twice, never to be chosen.
+    index = outputs["start_top_index"].numpy()[0]
+    assert sorted(index[:7]) == list(range(7))
+    assert index[7:].tolist() == [6, 6]
+    assert outputs["start_top_log_probs"].numpy()[0, 7:].tolist() == [-1e9] * 2
+    assert outputs["end_top_index"].shape == (1, 9, 9)
+    assert (outputs["end_top_log_probs"].numpy()[0, :, 7:] == -1e9).all()
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from electra_tf.configs import ConfigError
-from electra_tf.finetuning import question_answering
+from electra_tf.finetuning import answer_texts, question_answering
 from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
 
 CONTEXT = "a (b-c) d e f g"
@@ -158,9 +158,7 @@ def test_no_allowed_answer(write, tmp_path, tokenizer):
     ],
 )
 def test_original_spans(tokenizer, token_text, original, expected):
-    found = question_answering.original_spans(
-        [token_text], [original], tokenizer
-    )
+    found = answer_texts.original_spans([token_text], [original], tokenizer)
     assert found == [expected]
 
 
@@ -210,3 +208,52 @@ def test_config_errors():
     with pytest.raises(ConfigError, match="doc_stride must be int.*'2'"):
         QuestionAnsweringConfig(doc_stride="2")
     assert QuestionAnsweringConfig(answerable_weight=1).answerable_weight == 1.0
+
+
+def test_what_a_run_asks_of_question_answering(write, tmp_path, tokenizer):
+    _squad(write)
+    _squad(write, "dev", answers=[], is_impossible=True)
+    _squad(write, "test", answers=[])
+    task = _task(tmp_path, joint_prediction=False)
+    assert task.splits() == ["train", "dev", "test"]
+    assert task.has_labels("dev")
+    assert not task.has_labels("test")
+    assert task.main_metric == "f1"
+    assert task.baseline_name == "no answer"
+    dev = task.read_examples("dev")
+    scores = task.baseline_scores([], dev)
+    assert (scores["exact"], scores["NoAns_total"]) == (100.0, 1)
+    assert _task(tmp_path, v2=False).baseline_scores([], dev) == {}
+    outputs = _outputs()
+    header, rows = task.prediction_table(dev, outputs, tokenizer, 16)
+    assert header == ["label", "prediction", "null_odds", "id", "question"]
+    ((label, prediction, odds, key, question),) = rows
+    assert (label, key, question) == ("", "q0", "h")
+    found = task.submission_json(dev, outputs, tokenizer, 16)
+    assert found["predictions"] == {"q0": prediction}
+    assert found["null_odds"]["q0"] == pytest.approx(float(odds), abs=1e-6)
+    assert task.description()["options"]["doc_stride"] == 2
+
+
+def test_answers_that_are_no_span_are_degenerate(tmp_path):
+    task = _task(tmp_path)
+    begins = np.zeros((2, 4))
+    begins[:, 2] = 1.0
+    sure = np.array([-5.0, -3.0])
+    outputs = {"start_logits": begins, "answerable_logit": sure}
+    assert not task.is_degenerate(outputs)
+    assert task.is_degenerate(outputs | {"answerable_logit": sure + 5})
+    assert task.is_degenerate(outputs | {"start_logits": begins * 0})
+
+
+def test_lost_answers_are_counted(write, tmp_path, tokenizer):
+    _squad(write, answers=[{"text": "a (b-c) d e", "answer_start": 0}])
+    task = _task(tmp_path)
+    train = task.read_examples("train")
+    features = task.features(train, tokenizer, 10, is_training=True)
+    assert task.warnings({"train": train}, {"train": features}) == [
+        "train: 1 of 1 questions lost their answer: no window of 10 tokens "
+        "holds all of it"
+    ]
+    _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
+    assert task.warnings({"dev": task.read_examples("dev")}) == []

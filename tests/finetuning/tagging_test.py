@@ -15,12 +15,14 @@ d NN B-NP"""
 
 def test_sentences_and_the_dropped_last_one(write):
     path = write("train.txt", FILE)
-    first = (("a", "bx", "."), ("B-NP", "I-NP", "O"))
+    first = tagging.Sentence(("a", "bx", "."), ("B-NP", "I-NP", "O"), row=3)
     assert tagging.read_sentences(path) == [first]
     assert tagging.read_sentences(path, keep_last_sentence=True) == [
         first,
-        (("c", "d"), ("B-VP", "B-NP")),
+        tagging.Sentence(("c", "d"), ("B-VP", "B-NP"), row=7),
     ]
+    (middle,) = tagging.read_sentences(path, tag_column=1)
+    assert middle.tags == ("NN", "NN", ".")
 
 
 @pytest.mark.parametrize(
@@ -117,12 +119,52 @@ def test_scores_count_spans_and_the_loss_twice():
         "precision": 50.0,
         "recall": 50.0,
         "f1": 50.0,
+        "seqeval_f1": 50.0,
         "loss": 2.0,
     }
+    fixed = tagging.TaggingTask("t", {}, as_original=False, labels=labels)
+    assert fixed.scores(outputs)["f1"] == 50.0
     words = tagging.TaggingTask(
         "t", {}, is_token_level=True, as_original=False, labels=labels
     )
     assert words.scores(outputs) == {"accuracy": 60.0, "loss": 1.0}
+
+
+def test_what_a_run_asks_of_a_tagging_task(write):
+    path = write("train.txt", FILE)
+    task = tagging.TaggingTask("ner", {"train": path}, as_original=False)
+    assert task.splits() == ["train"]
+    assert task.main_metric == "f1"
+    assert task.baseline_name == "O everywhere"
+    train = task.read_examples("train")
+    assert task.baseline_scores(train, train)["f1"] == 0.0
+    words = tagging.TaggingTask("pos", {"train": path}, is_token_level=True)
+    train = words.read_examples("train")
+    assert words.main_metric == "accuracy"
+    assert words.baseline_name == "majority class 'B-NP'"
+    assert words.baseline_scores(train, train)["accuracy"] == (
+        pytest.approx(100 / 3)
+    )
+    outputs = {
+        "labels_mask": np.array([[1.0, 1.0, 0.0]]),
+        "predictions": np.array([[0, 0, 1]]),
+        "logits": np.log([[[0.5, 0.5], [0.9, 0.1], [0.5, 0.5]]]),
+    }
+    assert words.is_degenerate(outputs)
+    outputs["predictions"] = np.array([[0, 1, 0]])
+    assert not words.is_degenerate(outputs)
+    header, rows = words.prediction_table(train, outputs)
+    assert header == ["label", "prediction", "least_score", "text"]
+    assert list(rows) == [["B-NP I-NP O", "B-NP I-NP -", "0.500000", "a bx ."]]
+    mask = np.array([[1.0, 1.0, 0.0]])
+    assert words.warnings(
+        {"train": train}, {"train": {"pos_labels_mask": mask}}
+    ) == [
+        "the tags, such as B-NP, look like those of spans: is it the column of "
+        "parts of speech?",
+        "train: 1 of 3 words got no tag: they are behind 3 tokens, or have "
+        "none",
+    ]
 
 
 @pytest.mark.parametrize(

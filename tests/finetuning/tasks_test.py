@@ -39,6 +39,28 @@ def test_chunk_reads_its_folder(write, tmp_path):
     assert task.make_head(ENCODER).num_labels == 1
 
 
+@pytest.mark.parametrize("folder", ["finetuning_data/sst", "sst", "SST-2", "."])
+def test_where_files_are_looked_for(tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    (tmp_path / folder / "dev.tsv").write_text("sentence\tlabel\na\t1\n")
+    assert tasks.get_task("sst", tmp_path).splits() == ["dev"]
+
+
+def test_names_and_parts_of_speech_of_conll_2003(write, tmp_path):
+    write("train.txt", "a X I-NP I-LOC\nb Y I-NP I-PER\n\n")
+    write("valid.txt", "b Y I-NP O")
+    ner = tasks.get_task("ner", tmp_path)
+    assert ner.splits() == ["train", "dev"]
+    assert ner.labels == ["O", "S-LOC", "S-PER"]
+    assert len(ner.read_examples("dev")) == 1
+    pos = tasks.get_task("pos", tmp_path)
+    assert pos.labels == ["X", "Y"]
+    assert pos.main_metric == "accuracy"
+    assert tasks.get_task("korquad", "").is_korean
+
+
 def test_unknown_task():
     with pytest.raises(ValueError, match="chunk, cola, .*Received: 'glue'"):
         tasks.get_task("glue", "")
+    with pytest.raises(ValueError, match="Did you mean 'mnli'"):
+        tasks.get_task("mnlI", "")

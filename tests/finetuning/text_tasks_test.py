@@ -6,89 +6,50 @@ import pytest
 from electra_tf.finetuning import text_tasks
 
 
-@pytest.fixture
-def files(write):
-    return {
-        "train": write("train.tsv", 'text\tlabel\na "b\tyes\nb\tno\nc\tyes\n'),
-        "dev": write("dev.tsv", "label\ttext\r\nno\ta\r\n"),
-    }
+def _rte(write, tmp_path):
+    header = "index\tsentence1\tsentence2\tlabel\n"
+    write(
+        "train.tsv",
+        f"{header}0\ta\tb\tentailment\n1\tb\tc\tnot_entailment\n"
+        '2\tc "d\te\tnot_entailment\n',
+    )
+    write("dev.tsv", f"{header}0\ta\tb\tentailment\n".replace("\n", "\r\n"))
+    return text_tasks.Rte(tmp_path)
 
 
-def test_labelled_texts(files, tokenizer):
-    task = text_tasks.LabelledTextTask("mood", files)
-    assert task.labels == ["no", "yes"]
+def test_classification_features(write, tmp_path, tokenizer):
+    task = _rte(write, tmp_path)
     train = task.read_examples("train")
-    assert [(e.eid, e.text_a, e.label) for e in train] == [
-        (0, 'a "b', "yes"),
-        (1, "b", "no"),
-        (2, "c", "yes"),
+    assert [(e.eid, e.text_a, e.text_b) for e in train] == [
+        (0, "a", "b"),
+        (1, "b", "c"),
+        (2, 'c "d', "e"),
     ]
-    features = task.features(train, tokenizer, max_seq_length=6)
-    assert features["mood_label_ids"].tolist() == [1, 0, 1]
-    assert features["mood_eid"].tolist() == [0, 1, 2]
-    assert features["input_ids"].tolist() == [
-        [2, 5, 1, 6, 3, 0],
-        [2, 6, 3, 0, 0, 0],
-        [2, 7, 3, 0, 0, 0],
-    ]
-    (dev,) = task.read_examples("dev")  # Other columns, other line ends.
-    assert (dev.text_a, dev.label) == ("a", "no")
-
-
-TRAIN = "text\tlabel\na\t0\nb\t1\n"
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ("", "Expected a file of examples. Received: .* which is empty"),
-        ("a\tb\n", r"columns 'text' and 'label'.*\['a', 'b'\] in .*, row 1"),
-        ("text\tlabel\n", "Expected examples after the first row"),
-        ("text\tlabel\na\t0\nb\n", "Expected 2 columns.*: 1 in .*, row 3"),
-        ("text\tlabel\na\t0\tc\n", "Expected 2 columns.*: 3 in .*, row 2"),
-        ("text\tlabel\na\t0\nb\t \n", "Expected a label.*row 3"),
-        ("text\tlabel\na\t0\nb\t0\n", "two or more different labels.*'0' only"),
-    ],
-)
-def test_bad_training_file(write, train, message):
-    path = write("train.tsv", train)
-    with pytest.raises(ValueError, match=message):
-        text_tasks.LabelledTextTask("t", {"train": path})
+    features = task.features(train, tokenizer, max_seq_length=8)
+    assert features["rte_label_ids"].tolist() == [0, 1, 1]
+    assert features["rte_eid"].tolist() == [0, 1, 2]
+    assert features["input_ids"][0].tolist() == [2, 5, 3, 6, 3, 0, 0, 0]
+    (dev,) = task.read_examples("dev")  # Other line ends.
+    assert dev.label == "entailment"
 
 
 def test_missing_file(tmp_path):
-    path = str(tmp_path / "none.tsv")
-    with pytest.raises(ValueError, match="none.tsv', which does not exist"):
-        text_tasks.LabelledTextTask("t", {"train": path})
-
-
-def test_no_training_file():
-    with pytest.raises(ValueError, match=r"Expected a training file.*\[\]"):
-        text_tasks.LabelledTextTask("t", {"train": ""})
+    with pytest.raises(ValueError, match="train.tsv', which does not exist"):
+        text_tasks.Rte(tmp_path).read_examples("train")
 
 
 def test_not_utf_8(tmp_path):
-    path = tmp_path / "train.tsv"
-    path.write_bytes(b"text\tlabel\na\xff\t0\n")
+    (tmp_path / "train.tsv").write_bytes(b"index\ta\tb\tlabel\na\xff\t0\n")
     with pytest.raises(ValueError, match="row 2, with the byte 0xff"):
-        text_tasks.LabelledTextTask("t", {"train": str(path)})
+        text_tasks.Rte(tmp_path).read_examples("train")
 
 
-def test_label_unknown_in_training(write):
-    files = {
-        "train": write("train.tsv", TRAIN),
-        "dev": write("dev.tsv", "text\tlabel\na\t0\nb\t2\n"),
-    }
-    task = text_tasks.LabelledTextTask("t", files)
-    message = "one of the labels '0', '1'. Received: '2' in .*dev.tsv', row 3"
+def test_label_out_of_the_list(write, tmp_path, tokenizer):
+    task = _rte(write, tmp_path)
+    (example,) = task.read_examples("dev")
+    message = "one of the labels 'entailment', .*: 'no' in .*dev.tsv', row 2"
     with pytest.raises(ValueError, match=message):
-        task.read_examples("dev")
-
-
-def test_unknown_split(write):
-    task = text_tasks.LabelledTextTask("t", {"train": write("t.tsv", TRAIN)})
-    with pytest.raises(ValueError, match="splits train. Received: 'test'"):
-        task.read_examples("test")
+        task.features([example._replace(label="no")], tokenizer, 8)
 
 
 def test_mrpc_trains_on_both_orders(write, tmp_path):
@@ -156,7 +117,11 @@ def test_scores_of_classification_and_cola():
         "loss": np.array([1.0, 2.0, 0.0, 0.0]),
     }
     task = text_tasks.ClassificationTask("t", ["0", "1"])
-    assert task.scores(outputs) == {"accuracy": 75.0, "loss": 0.75}
+    assert task.scores(outputs) == {
+        "accuracy": 75.0,
+        "macro_f1": pytest.approx((80 + 200 / 3) / 2),
+        "loss": 0.75,
+    }
     # (1 * 2 - 1 * 0) / sqrt(3 * 2 * 2 * 1)
     assert text_tasks.Cola("").scores(outputs)["mcc"] == pytest.approx(
         100 * 2 / 12**0.5
@@ -174,6 +139,117 @@ def test_scores_of_regression():
     assert scores["pearson"] == pytest.approx(50.0)
     assert scores["spearman"] == pytest.approx(50.0)
     assert scores["mse"] == pytest.approx(0.5 / 3)
+
+
+def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
+    task = _rte(write, tmp_path)
+    assert task.splits() == ["train", "dev"]
+    assert task.has_labels("dev")
+    assert task.main_metric == "accuracy"
+    assert task.description() == {
+        "kind": "classification",
+        "labels": ["entailment", "not_entailment"],
+    }
+    assert task.baseline_name == "majority class 'not_entailment'"
+    train, dev = task.read_examples("train"), task.read_examples("dev")
+    # The only row of dev is of the other class.
+    assert task.baseline_scores(train, dev) == {"accuracy": 0, "macro_f1": 0}
+    assert task.is_degenerate({"predictions": np.array([1, 1])})
+    assert not task.is_degenerate({"predictions": np.array([1, 0])})
+    header, rows = task.prediction_table(
+        dev,
+        {"predictions": np.array([1]), "logits": np.log([[0.25, 0.75]])},
+    )
+    assert header == ["label", "prediction", *task.labels, "text_a", "text_b"]
+    assert list(rows) == [
+        ["entailment", "not_entailment", "0.250000", "0.750000", "a", "b"]
+    ]
+    assert task.submission_rows("dev", dev, {}) is None
+    mask = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1]])
+    features = {"input_ids": mask, "input_mask": mask}
+    assert task.warnings(features={"dev": features}) == [
+        "dev: 2 of 3 examples fill all 3 tokens; what was longer is cut"
+    ]
+
+
+def test_what_a_run_asks_of_a_regression_task(write, tmp_path):
+    rows = "0\ta\tb\t1.0\n1\ta\tb\t4.0\n"
+    write("train.tsv", f"x\ts1\ts2\tscore\n{rows}")
+    write("test.tsv", "x\ts1\ts2\n0\ta\tb\n1\tc\td\n")
+    task = text_tasks.Sts(tmp_path, double_unordered=False)
+    assert task.splits() == ["train", "test"]
+    assert not task.has_labels("test")
+    assert task.main_metric == "spearman"
+    assert task.baseline_name == "mean 2.500"
+    train = task.read_examples("train")
+    assert task.baseline_scores(train, train) == {
+        "pearson": 0.0,
+        "spearman": 0.0,
+        "mse": pytest.approx(0.3**2),
+    }
+    spread = np.array([0.0, 1.0])
+    still = np.array([0.50, 0.51])
+    assert task.is_degenerate({"targets": spread, "predictions": still})
+    assert not task.is_degenerate({"targets": spread, "predictions": spread})
+    test = task.read_examples("test")
+    outputs = {"predictions": np.array([-0.1, 0.5])}
+    name, header, rows = task.submission_rows("test", test, outputs)
+    assert (name, header) == ("STS-B.tsv", ["index", "prediction"])
+    assert list(rows) == [["0", "0.000"], ["1", "2.500"]]
+    header, rows = task.prediction_table(test, outputs)
+    assert header == ["label", "prediction", "text_a", "text_b"]
+    assert list(rows)[1] == ["", "2.500000", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("task", "files"),
+    [
+        (text_tasks.Cola, {"test": "CoLA.tsv"}),
+        (text_tasks.Sst, {"test": "SST-2.tsv"}),
+        (text_tasks.Mrpc, {"test": "MRPC.tsv"}),
+        (text_tasks.Qqp, {"test": "QQP.tsv"}),
+        (
+            text_tasks.Mnli,
+            {
+                "test": "MNLI-m.tsv",
+                "test_mismatched": "MNLI-mm.tsv",
+                "diagnostic": "AX.tsv",
+            },
+        ),
+        (text_tasks.Qnli, {"test": "QNLI.tsv"}),
+        (text_tasks.Rte, {"test": "RTE.tsv"}),
+        (text_tasks.Wnli, {"test": "WNLI.tsv"}),
+        (text_tasks.Sts, {"test": "STS-B.tsv"}),
+    ],
+)
+def test_names_of_the_benchmark(task, files):
+    assert files == task.SUBMISSIONS
+    assert set(files) <= set(task.SPLITS)
+
+
+def test_mnli_is_submitted_by_name(tmp_path, write):
+    row = "\t".join(f"c{i}" for i in range(10))
+    for name in ("test_matched", "test_mismatched"):
+        write(f"{name}.tsv", f"header\n{row}\n{row}\n")
+    write("diagnostic.tsv", "index\ta\tb\n0\tc\td\n")
+    task = text_tasks.Mnli(tmp_path)
+    assert task.splits() == ["test", "test_mismatched", "diagnostic"]
+    examples = task.read_examples("test")
+    name, _, rows = task.submission_rows(
+        "test", examples, {"predictions": np.array([2, 0])}
+    )
+    assert name == "MNLI-m.tsv"
+    assert list(rows) == [["0", "neutral"], ["1", "contradiction"]]
+    assert not task.has_labels("diagnostic")
+
+
+def test_paraphrases_have_an_f1():
+    outputs = {
+        "label_ids": np.array([1, 1, 1, 0]),
+        "predictions": np.array([1, 1, 0, 0]),
+        "loss": np.zeros(4),
+    }
+    assert text_tasks.Mrpc("").scores(outputs)["f1"] == pytest.approx(80.0)
 
 
 def test_a_task_without_files():

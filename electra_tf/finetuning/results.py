@@ -1,0 +1,331 @@
+"""The scores of a run's models -> summary, and a table to read."""
+
+import collections
+import statistics
+from collections.abc import Iterable, Sequence
+
+from electra_tf.finetuning.preparation import TaskData
+
+# Metrics of a split in the table, and those that are no scores.
+_MOST_METRICS = 3
+_NOT_SHOWN = ("loss", "total")
+
+_SETTINGS = ("learning_rate", "num_train_epochs")
+
+
+def summarize(
+    parts: Sequence[Sequence[TaskData]],
+    records: Sequence[dict],
+    from_scratch: bool,
+) -> dict:
+    """What results.json holds.
+
+    A trial that another one repeats with a new seed is listed, but does not
+    count in means and medians.
+
+    Args:
+      parts: The sets of all tasks, for each fold; once without folds.
+      records: Of `trials.run_trial`, in order.
+      from_scratch: Whether the encoder began with random weights.
+
+    Returns:
+      "from_scratch"; "trials", the records; "best_on_dev", the number of the
+      trial with the highest score there (the mean over the tasks' main
+      metrics) among those of the best setting; "degenerate_trials" and
+      "replaced_trials", their numbers; "settings", one entry for each learning
+      rate and number of epochs with its trials and its scores, the best on dev
+      first, if there are several.
+      Then under "tasks", for each task: its description, "main_metric",
+      "num_rows", "baseline" (its name and its scores by split), and for each
+      split <metric>_mean, _median, _stdev, _min and _max over the trials of the
+      best setting. Of a single task all this is at the top, and its scores are
+      in the trials themselves.
+    """
+    tasks = {data.task.name: data for data in parts[0]}
+    main_metrics = {name: data.task.main_metric for name, data in tasks.items()}
+    replaced = {r["replaces"] for r in records if "replaces" in r}
+    counted = [r for r in records if r["trial"] not in replaced]
+    groups = collections.defaultdict(list)
+    for record in counted:
+        groups[tuple(record[name] for name in _SETTINGS)].append(record)
+    ranked = sorted(
+        groups.values(),
+        key=lambda group: statistics.fmean(
+            _dev_score(r, main_metrics) for r in group
+        ),
+        reverse=True,
+    )
+    best = max(ranked[0], key=lambda r: _dev_score(r, main_metrics))
+    found: dict = {
+        "from_scratch": from_scratch,
+        "trials": list(records),
+        "best_on_dev": best["trial"],
+        "degenerate_trials": [r["trial"] for r in records if r["degenerate"]],
+        "replaced_trials": sorted(replaced),
+        "tasks": {},
+    }
+    if len(ranked) > 1:
+        found["settings"] = [
+            {name: group[0][name] for name in _SETTINGS}
+            | {"trials": [r["trial"] for r in group]}
+            | {"tasks": {name: _summary(group, name) for name in tasks}}
+            for group in ranked
+        ]
+    for name, data in tasks.items():
+        of_task: dict = {"task": name, "main_metric": data.task.main_metric}
+        of_task |= data.task.description()
+        of_task["num_rows"] = data.num_rows
+        if len(parts) > 1:
+            of_task["num_folds"] = len(parts)
+            examples = sum(len(part[0].examples["dev"]) for part in parts)
+            of_task["num_rows"] = data.num_rows | {
+                "train": examples,
+                "dev": examples,
+            }
+        of_task["baseline"] = _baseline(parts, name)
+        found["tasks"][name] = of_task | _summary(ranked[0], name)
+    return _flat(found)
+
+
+def _dev_score(record: dict, main_metrics: dict[str, str]) -> float:
+    """The mean over the tasks, -1000 for a score that is no number."""
+    scores = [
+        record["tasks"][name]["dev"][metric]
+        for name, metric in main_metrics.items()
+    ]
+    return statistics.fmean(-1e3 if s is None else s for s in scores)
+
+
+def _flat(found: dict) -> dict:
+    """Brings what a single task has to the top."""
+    if len(found["tasks"]) > 1:
+        return found
+
+    def lift(record: dict) -> dict:
+        record = dict(record)
+        (of_task,) = record.pop("tasks").values()
+        return record | of_task
+
+    found = lift(found)
+    for key in ("trials", "settings"):
+        if key in found:
+            found[key] = [lift(record) for record in found[key]]
+    return found
+
+
+def _summary(records: Iterable[dict], task: str) -> dict:
+    """Split -> <metric>_mean and so on."""
+    values: dict = collections.defaultdict(
+        lambda: collections.defaultdict(list)
+    )
+    for record in records:
+        for split, scores in record["tasks"][task].items():
+            for metric, score in scores.items():
+                if score is not None:
+                    values[split][metric].append(score)
+    return {
+        split: {
+            f"{metric}_{kind}": value
+            for metric, scores in of_split.items()
+            for kind, value in _statistics(scores).items()
+        }
+        for split, of_split in values.items()
+    }
+
+
+def _statistics(scores: list[float]) -> dict[str, float | None]:
+    """The spread is that of a sample; None of a single score."""
+    return {
+        "mean": statistics.fmean(scores),
+        "median": statistics.median(scores),
+        "stdev": statistics.stdev(scores) if len(scores) > 1 else None,
+        "min": min(scores),
+        "max": max(scores),
+    }
+
+
+def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
+    """Scores of a model that reads no text, means over the folds."""
+    values: dict = collections.defaultdict(
+        lambda: collections.defaultdict(list)
+    )
+    of_parts = [
+        next(data for data in part if data.task.name == name) for part in parts
+    ]
+    for data in of_parts:
+        for split in data.scored_splits:
+            scores = data.task.baseline_scores(
+                data.examples["train"], data.examples[split]
+            )
+            for metric, score in scores.items():
+                values[split][metric].append(float(score))
+    means = {
+        split: {
+            metric: statistics.fmean(scores)
+            for metric, scores in of_split.items()
+        }
+        for split, of_split in values.items()
+    }
+    return {"name": of_parts[0].task.baseline_name} | means
+
+
+def format_results(results: dict) -> str:
+    """The results as a table.
+
+    Args:
+      results: Of `summarize`.
+
+    Returns:
+      Lines of text, without a line end at the end.
+    """
+    tasks = results.get("tasks") or {results["task"]: results}
+    lines = []
+    for name, of_task in tasks.items():
+        lines += _format_task(results, name, of_task)
+        lines.append("")
+    lines += _remarks(results)
+    while not lines[-1]:
+        lines.pop()
+    return "\n".join(lines)
+
+
+def _format_task(results: dict, name: str, of_task: dict) -> list[str]:
+    """A table with a row for each trial, then their summary."""
+
+    def scores_of(record: dict) -> dict:
+        return record["tasks"][name] if "tasks" in record else record
+
+    trials = results["trials"]
+    columns = [
+        (split, metric)
+        for split in scores_of(trials[0])
+        if isinstance(scores_of(trials[0])[split], dict)
+        for metric in _shown_metrics(
+            scores_of(trials[0])[split], of_task["main_metric"]
+        )
+    ]
+    settings = [
+        key
+        for key in ("fold", *_SETTINGS)
+        if len({trial.get(key) for trial in trials}) > 1
+    ]
+    header = ["", "seed", *settings, *(" ".join(c) for c in columns)]
+    rows = [
+        [
+            f"trial {trial['trial']}",
+            str(trial["seed"]),
+            *(f"{trial[key]:g}" for key in settings),
+            *(_number(scores_of(trial)[s].get(m)) for s, m in columns),
+        ]
+        for trial in trials
+    ]
+    blank = [""] * (1 + len(settings))
+    groups = results.get("settings", [])
+    if groups:
+        for group in groups:
+            label = ", ".join(_setting(group))
+            rows.append(
+                [f"mean of {label}", *blank]
+                + [_of_summary(scores_of(group), c, "mean") for c in columns]
+            )
+    kinds = ["mean", "stdev", "median"] if len(trials) > 1 else []
+    for kind in kinds:
+        label = f"{kind} of the best on dev" if groups else kind
+        rows.append(
+            [label, *blank] + [_of_summary(of_task, c, kind) for c in columns]
+        )
+    baseline = of_task["baseline"]
+    if baseline["name"]:
+        rows.append(
+            [baseline["name"], *blank]
+            + [_number(baseline.get(s, {}).get(m)) for s, m in columns]
+        )
+    title = f"{name}: {of_task['num_rows']['train']} training rows"
+    if "num_folds" in of_task:
+        title += f" in {of_task['num_folds']} folds, each of them scored once"
+    if results["from_scratch"]:
+        title += ", from random weights"
+    return [title, *("  " + line for line in _aligned([header, *rows]))]
+
+
+def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
+    """The main metric first."""
+    others = [m for m in scores if m not in (main_metric, *_NOT_SHOWN)]
+    return [main_metric, *others][:_MOST_METRICS]
+
+
+def _setting(group: dict) -> list[str]:
+    return [
+        f"rate {group['learning_rate']:g}",
+        f"{group['num_train_epochs']:g} epochs",
+    ]
+
+
+def _of_summary(summary: dict, column: tuple[str, str], kind: str) -> str:
+    split, metric = column
+    return _number(summary.get(split, {}).get(f"{metric}_{kind}"))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """The first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [
+                value.rjust(width)
+                for value, width in zip(row[1:], widths[1:], strict=True)
+            ]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _remarks(results: dict) -> list[str]:
+    """What the figures do not say by themselves."""
+    lines = []
+    trials = results["trials"]
+    if "fold" in trials[0]:
+        lines.append(
+            "report the mean over the folds; trial "
+            f"{results['best_on_dev']}, whose fold went best, is what "
+            "exporting takes"
+        )
+    elif len(trials) > 1:
+        lines.append(
+            f"best on dev: trial {results['best_on_dev']}, chosen on dev among "
+            f"{len(trials)}, so its score there is optimistic"
+        )
+    if "settings" in results:
+        lines.append(
+            "best setting on dev: "
+            + ", ".join(_setting(results["settings"][0]))
+            + "; its scores there are optimistic, too"
+        )
+    by_number = {trial.get("replaces"): trial["trial"] for trial in trials}
+    for trial in trials:
+        if not trial["degenerate"]:
+            continue
+        number = trial["trial"]
+        line = (
+            f"trial {number} is degenerate: it says the same of every row of "
+            "the dev set"
+        )
+        if len(trial.get("tasks", ())) > 1:
+            line += f" of {', '.join(trial['degenerate'])}"
+        if number in by_number:
+            line += (
+                f"; trial {by_number[number]} repeats it with another seed, "
+                "and counts in its place"
+            )
+        else:
+            line += (
+                ". Try another seed (FinetuningConfig.reseed_degenerate), a "
+                "lower learning rate or more epochs"
+            )
+        lines.append(line)
+    return lines

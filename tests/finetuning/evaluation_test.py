@@ -1,0 +1,65 @@
+"""Tests of finetuning/evaluation.py."""
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.finetuning import evaluation
+
+LENGTH = 40
+
+
+class Model:
+    """Answers each row with its tokens, cut as the batch is."""
+
+    def __init__(self):
+        self.num_traces = 0
+
+    def __call__(self, features):
+        self.num_traces += 1
+        ids = features["input_ids"]
+        outputs = {
+            "start_logits": tf.cast(ids, tf.float32),
+            "predictions": ids,
+            "sums": tf.reduce_sum(ids, axis=-1),
+        }
+        return {"task_outputs": {"task": outputs}}
+
+
+def features(lengths):
+    """Row r has `lengths[r]` tokens, all of id r + 1."""
+    mask = np.arange(LENGTH) < np.array(lengths)[:, np.newaxis]
+    ids = mask * (np.arange(len(lengths))[:, np.newaxis] + 1)
+    return {
+        "input_ids": ids.astype(np.int32),
+        "input_mask": mask.astype(np.int32),
+        "segment_ids": np.zeros(mask.shape, np.int32),
+    }
+
+
+def test_rows_of_any_length_come_back_in_order_from_one_trace():
+    model = Model()
+    rows = features([30, 5, 17, 20, 9])
+    predict = evaluation.make_predictor(model, "task", 2)
+    # Batches of 16, 32 and 32 tokens, the last with one row.
+    outputs = predict(rows)
+    ids = rows["input_ids"][:, :32]
+    np.testing.assert_array_equal(outputs["predictions"], ids)
+    assert outputs["sums"].tolist() == [30, 10, 51, 80, 45]
+    # Where a batch was cut, no answer begins.
+    logits = outputs["start_logits"]
+    np.testing.assert_array_equal(logits[[0, 2, 3]], ids[[0, 2, 3]])
+    np.testing.assert_array_equal(logits[[1, 4], :16], ids[[1, 4], :16])
+    assert set(logits[[1, 4], 16:].ravel()) == {-1000.0}
+    assert model.num_traces == 1
+
+    np.testing.assert_array_equal(predict(features([40, 3]))["sums"], [40, 6])
+    assert model.num_traces == 1
+
+
+def test_a_split_with_other_features_is_traced_anew():
+    model = Model()
+    predict = evaluation.make_predictor(model, "task", 2)
+    predict(features([3]))
+    more = features([3, 4]) | {"task_label_ids": np.zeros(2, np.int32)}
+    assert predict(more)["sums"].tolist() == [3, 8]
+    assert model.num_traces == 2

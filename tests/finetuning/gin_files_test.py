@@ -1,0 +1,114 @@
+"""Tests of gin/finetune: every file can be used as it is."""
+
+import pathlib
+
+import pytest
+
+from electra_tf import configs, gin_config, run_finetuning
+from electra_tf.finetuning import qa_config, tasks
+from tests import helpers
+
+GIN = helpers.ROOT / "gin" / "finetune"
+# Included by the others.
+_PARTS = ("original", "question_answering", "korean")
+NAMES = sorted(
+    path.stem for path in GIN.glob("*.gin") if path.stem not in _PARTS
+)
+# What the command line has to add.
+_PARAMS = {
+    "own_data": [
+        "FinetuningConfig.init_checkpoint = 'model'",
+        "FinetuningDataConfig.train_file = 'train.tsv'",
+        "FinetuningDataConfig.dev_file = 'dev.tsv'",
+        "RunConfig.model_dir = 'mine'",
+    ]
+}
+
+
+def load(name):
+    return gin_config.load(
+        configs.FinetuningConfig,
+        [str(GIN / f"{name}.gin")],
+        _PARAMS.get(name, ()),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loads_and_parses_back(name, tmp_path):
+    config = load(name)
+    written = tmp_path / "operative_config.gin"
+    written.write_text(gin_config.operative_config())
+    assert gin_config.load(configs.FinetuningConfig, [str(written)]) == config
+    opening = pathlib.Path(GIN / f"{name}.gin").read_text()
+    assert f"run_finetuning --gin_file=gin/finetune/{name}.gin" in opening
+    for task_name in config.data.task_names:
+        assert task_name in tasks.TASK_NAMES
+
+
+def test_there_is_one_for_every_task():
+    assert set(tasks.TASK_NAMES) <= set(NAMES)
+
+
+def test_defaults_are_those_of_the_original():
+    epochs = {name: load(name).data.num_train_epochs for name in NAMES}
+    assert epochs["rte"] == epochs["sts"] == 10.0
+    assert epochs["squad"] == epochs["squadv1"] == 2.0
+    assert epochs["mnli"] == epochs["cola"] == epochs["chunk"] == 3.0
+    squad = load("squad")
+    assert squad.data.max_seq_length == 512
+    assert squad.question_answering == qa_config.QuestionAnsweringConfig()
+    assert load("mrpc").optimizer.warmup_proportion == 0.1
+    assert load("mrpc").optimizer.learning_rate is None
+
+
+def test_a_run_without_a_file_has_the_defaults_of_the_file():
+    with_file = gin_config.load(
+        configs.FinetuningConfig,
+        [str(GIN.parent / "finetuning.gin")],
+        _PARAMS["own_data"],
+    )
+    without = gin_config.load(
+        configs.FinetuningConfig,
+        [],
+        [*run_finetuning.DEFAULTS, *_PARAMS["own_data"]],
+    )
+    assert without == with_file
+
+
+def run(*flags):
+    """The command; none of these comes as far as TensorFlow."""
+    return helpers.execute("-m", "electra_tf.run_finetuning", *flags)
+
+
+def test_help_shows_the_flags():
+    shown = run("--help").stdout
+    for name in ("gin_file", "model_dir", *run_finetuning.BINDINGS):
+        assert f"  --{name}:" in shown, name
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--train_file=a.tsv", "--model_dir=mine"],
+            "Expected --gin_file, or --init_checkpoint, --model_dir. Received: "
+            "no --gin_file and no --init_checkpoint",
+        ),
+        (
+            ["--folds=5", "--dev_file=b.tsv", "--train_file=a.tsv"],
+            "FinetuningDataConfig.dev_file must be empty with folds, which are "
+            "scored instead. Received: dev_file='b.tsv'",
+        ),
+        (
+            ["--task_names=rte,sts"],
+            "FinetuningDataConfig.data_dir must be given with task_names. "
+            "Received: data_dir=''",
+        ),
+    ],
+)
+def test_refuses_flags_in_one_line(flags, message):
+    if "--model_dir=mine" not in flags:
+        flags = [*flags, "--model_dir=mine", "--init_checkpoint=model"]
+    result = run(*flags)
+    assert result.returncode == 1
+    assert result.stderr == f"run_finetuning: error: {message}\n"

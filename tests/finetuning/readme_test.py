@@ -1,0 +1,62 @@
+"""The task that the README adds works as it stands there."""
+
+import re
+import sys
+
+import pytest
+
+from electra_tf import configs, gin_config, run_finetuning
+from electra_tf.finetuning import finetune, tasks
+from tests import helpers
+
+ROWS = ["yes / wa / wb", "no / wc / wd", "yes / we / wf", "no / wg / wh"]
+
+
+@pytest.fixture
+def code():
+    """The indented block that is called rhymes.py."""
+    readme = (helpers.ROOT / "README.md").read_text()
+    (block,) = re.findall(
+        r"`rhymes\.py`:\n\n((?: {4}.*\n|\n)+)", readme, re.MULTILINE
+    )
+    lines = [line.removeprefix("    ") for line in block.splitlines()]
+    assert sum(bool(line) for line in lines) <= 22
+    return "\n".join(lines)
+
+
+def test_a_task_in_code(code, tmp_path, monkeypatch):
+    (tmp_path / "rhymes.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(tasks, "_registered", {})
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        (folder / f"{split}.txt").write_text("\n".join(ROWS) + "\n")
+    helpers.write_pretrained(tmp_path / "pretrained")
+    vocab_file = helpers.write_vocab(tmp_path)
+    config = gin_config.load(
+        configs.FinetuningConfig,
+        [],
+        [
+            *run_finetuning.DEFAULTS,
+            "import rhymes",
+            f"FinetuningConfig.init_checkpoint = '{tmp_path}/pretrained'",
+            f"FinetuningDataConfig.vocab_file = '{vocab_file}'",
+            "FinetuningDataConfig.max_seq_length = 8",
+            "FinetuningDataConfig.num_train_epochs = 1",
+            "FinetuningDataConfig.task_names = 'rhymes'",
+            f"FinetuningDataConfig.data_dir = '{folder}'",
+            f"RunConfig.model_dir = '{tmp_path}/model'",
+        ],
+    )
+    (tmp_path / "model").mkdir()
+    results = finetune.finetune(config, lambda: None)
+    assert results["task"] == "rhymes"
+    assert results["num_rows"] == {"train": 4, "dev": 4}
+    assert results["baseline"]["dev"]["accuracy"] == 50.0
+    del sys.modules["rhymes"]
+
+
+def test_a_task_of_the_package_keeps_its_name():
+    with pytest.raises(ValueError, match="^Expected a new name. Received: 'r"):
+        tasks.register("rte", lambda folder: None)

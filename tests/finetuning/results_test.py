@@ -1,0 +1,243 @@
+"""Tests of finetuning/results.py and finetuning/plan.py."""
+
+import dataclasses
+
+import pytest
+
+from electra_tf import configs
+from electra_tf.finetuning import plan, results, text_tasks
+from electra_tf.finetuning.preparation import TaskData
+
+LABELS = ["no", "yes"]
+
+
+def config(folds=0, **changes):
+    data = configs.FinetuningDataConfig(
+        train_file="train.tsv",
+        dev_file="" if folds else "dev.tsv",
+        folds=folds,
+    )
+    return configs.FinetuningConfig(
+        init_checkpoint="model",
+        data=data,
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=configs.RunConfig("model", seed=7),
+        **changes,
+    )
+
+
+def task_data(dev, name="letters"):
+    """Three training rows, "yes" twice, and some dev labels."""
+
+    def examples(labels):
+        return [
+            text_tasks.TextExample(i, "wa", None, label, ("a.tsv", i + 2))
+            for i, label in enumerate(labels)
+        ]
+
+    return TaskData(
+        text_tasks.ClassificationTask(name, LABELS),
+        {"train": examples(["yes", "no", "yes"]), "dev": examples(dev)},
+        {},
+        frozenset(["train", "dev"]),
+    )
+
+
+def record(number, accuracy, name="letters", degenerate=False, **changes):
+    """What a trial says, with the settings of `config`."""
+    values = {
+        "trial": number,
+        "seed": 6 + number,
+        "learning_rate": 1e-3,
+        "num_train_epochs": 3.0,
+        "degenerate": [name] if degenerate else [],
+        "tasks": {name: {"dev": {"accuracy": accuracy, "loss": 0.5}}},
+    }
+    return values | changes
+
+
+def summarize(records, parts=None):
+    data = [task_data(["yes", "yes", "no", "no"])]
+    return results.summarize(parts or [data], records, False)
+
+
+# --- The plan ----------------------------------------------------------------
+
+
+def test_seeds_follow_each_other():
+    assert [
+        (t.number, t.folder, t.seed, t.fold, t.learning_rate)
+        for t in plan.make_trials(config(num_trials=2))
+    ] == [(1, "trial_1", 7, None, 1e-3), (2, "trial_2", 8, None, 1e-3)]
+
+
+def test_a_grid_has_the_same_seeds_everywhere():
+    trials = plan.make_trials(
+        config(
+            num_trials=2,
+            learning_rates=(1e-4, 1e-3),
+            num_train_epochs_options=(2, 3),
+        )
+    )
+    assert [t.number for t in trials] == list(range(1, 9))
+    assert [(t.learning_rate, t.num_train_epochs, t.seed) for t in trials] == [
+        (rate, epochs, seed)
+        for rate in (1e-4, 1e-3)
+        for epochs in (2.0, 3.0)
+        for seed in (7, 8)
+    ]
+
+
+def test_every_seed_goes_through_all_folds():
+    trials = plan.make_trials(config(folds=3, num_trials=2))
+    assert [(t.seed, t.fold) for t in trials] == [
+        (seed, fold) for seed in (7, 8) for fold in (1, 2, 3)
+    ]
+
+
+def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked():
+    asked = config(num_trials=2, reseed_degenerate=2)
+    trials = plan.make_trials(asked)
+    again = plan.reseeded(trials[0], trials, asked)
+    assert again == dataclasses.replace(trials[0], number=3, seed=9, replaces=1)
+    trials.append(again)
+    more = plan.reseeded(again, trials, asked)
+    assert (more.number, more.seed, more.replaces) == (4, 10, 3)
+    trials.append(more)
+    assert plan.reseeded(more, trials, asked) is None
+    assert plan.reseeded(trials[0], trials[:2], config()) is None
+
+
+# --- The summary -------------------------------------------------------------
+
+
+def test_statistics_of_trials():
+    found = summarize([record(1, 80.0), record(2, 90.0), record(3, 70.0)])
+    assert found["dev"] == {
+        "accuracy_mean": 80.0,
+        "accuracy_median": 80.0,
+        "accuracy_stdev": 10.0,
+        "accuracy_min": 70.0,
+        "accuracy_max": 90.0,
+        "loss_mean": 0.5,
+        "loss_median": 0.5,
+        "loss_stdev": 0.0,
+        "loss_min": 0.5,
+        "loss_max": 0.5,
+    }
+    assert found["best_on_dev"] == 2
+    assert found["labels"] == LABELS
+    assert found["num_rows"] == {"train": 3, "dev": 4}
+    assert found["baseline"]["dev"]["accuracy"] == 50.0
+    # A single task's scores are in the trial itself.
+    assert found["trials"][1]["dev"]["accuracy"] == 90.0
+    assert "tasks" not in found
+
+
+def test_one_trial_has_no_spread():
+    assert summarize([record(1, 80.0)])["dev"]["accuracy_stdev"] is None
+
+
+def test_a_repeated_trial_does_not_count():
+    found = summarize(
+        [
+            record(1, 50.0, degenerate=True),
+            record(2, 90.0),
+            record(3, 80.0, replaces=1),
+        ]
+    )
+    assert found["dev"]["accuracy_mean"] == 85.0
+    assert found["degenerate_trials"] == found["replaced_trials"] == [1]
+    assert len(found["trials"]) == 3
+    lines = results.format_results(found).splitlines()
+    assert lines[-1] == (
+        "trial 1 is degenerate: it says the same of every row of the dev set; "
+        "trial 3 repeats it with another seed, and counts in its place"
+    )
+
+
+def test_a_degenerate_trial_that_nothing_repeats_counts():
+    found = summarize([record(1, 50.0, degenerate=True), record(2, 90.0)])
+    assert found["dev"]["accuracy_mean"] == 70.0
+    assert "Try another seed" in results.format_results(found)
+
+
+def test_settings_are_ranked_by_their_mean_on_dev():
+    found = summarize(
+        [
+            record(1, 95.0, learning_rate=1e-3),
+            record(2, 61.0, learning_rate=1e-3),
+            record(3, 80.0, learning_rate=1e-4),
+            record(4, 82.0, learning_rate=1e-4),
+        ]
+    )
+    assert [
+        (s["learning_rate"], s["trials"], s["dev"]["accuracy_mean"])
+        for s in found["settings"]
+    ] == [(1e-4, [3, 4], 81.0), (1e-3, [1, 2], 78.0)]
+    assert found["dev"]["accuracy_mean"] == 81.0
+    # The model that is taken is of the setting that is reported.
+    assert found["best_on_dev"] == 4
+    text = results.format_results(found)
+    assert "best setting on dev: rate 0.0001, 3 epochs" in text
+    assert "optimistic" in text
+
+
+def test_several_tasks_are_ranked_by_the_mean_of_their_main_metrics():
+    first, second = task_data(["yes", "no"]), task_data(["no"], "others")
+    records = [
+        record(
+            number,
+            0.0,
+            tasks={
+                "letters": {"dev": {"accuracy": a}},
+                "others": {"dev": {"accuracy": b}},
+            },
+        )
+        for number, a, b in ((1, 90.0, 10.0), (2, 60.0, 60.0), (3, 95.0, None))
+    ]
+    found = results.summarize([[first, second]], records, False)
+    assert found["best_on_dev"] == 2
+    assert found["tasks"]["others"]["dev"]["accuracy_mean"] == 35.0
+    assert found["tasks"]["letters"]["baseline"]["dev"]["accuracy"] == 50.0
+    lines = results.format_results(found).splitlines()
+    assert lines[0] == "letters: 3 training rows"
+    assert "others: 3 training rows" in lines
+    assert any(line.split() == ["trial", "3", "9", "-"] for line in lines)
+
+
+def test_the_baseline_of_folds_is_the_mean_over_them():
+    parts = [[task_data(["yes", "yes"])], [task_data(["yes", "no"])]]
+    found = summarize([record(1, 80.0, fold=1), record(2, 90.0, fold=2)], parts)
+    assert found["baseline"]["dev"]["accuracy"] == 75.0
+    assert found["num_folds"] == 2
+    assert found["num_rows"]["dev"] == 4
+    lines = results.format_results(found).splitlines()
+    assert lines[0] == (
+        "letters: 4 training rows in 2 folds, each of them scored once"
+    )
+    assert lines[-1].startswith("report the mean over the folds; trial 2")
+
+
+def test_format_results():
+    found = summarize([record(1, 80.0), record(2, 90.0)])
+    found["from_scratch"] = True
+    assert results.format_results(found).splitlines() == [
+        "letters: 3 training rows, from random weights",
+        "           seed  dev accuracy",
+        "  trial 1     7         80.00",
+        "  trial 2     8         90.00",
+        "  mean                  85.00",
+        "  stdev                  7.07",
+        "  median                85.00",
+        "",
+        "best on dev: trial 2, chosen on dev among 2, so its score there is "
+        "optimistic",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["mean", "median"])
+def test_a_score_that_is_no_number_is_left_out(kind):
+    found = summarize([record(1, None), record(2, 90.0)])
+    assert found["dev"][f"accuracy_{kind}"] == 90.0
+    assert found["best_on_dev"] == 2

@@ -1,0 +1,101 @@
+"""Tests of finetuning/submission.py and tools/make_glue_submission.py."""
+
+import json
+import zipfile
+
+import pytest
+
+from electra_tf import configs
+from electra_tf.finetuning import submission
+from tools import make_glue_submission
+
+
+def write_run(folder, files, best=2):
+    """A finished run whose second trial has predictions."""
+    predictions = folder / "trial_2" / "submission"
+    predictions.mkdir(parents=True)
+    for name, labels in files.items():
+        rows = [f"{i}\t{label}\n" for i, label in enumerate(labels)]
+        (predictions / name).write_text(
+            submission.HEADER + "\n" + "".join(rows)
+        )
+    (folder / "results.json").write_text(json.dumps({"best_on_dev": best}))
+    return str(folder)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [
+        write_run(tmp_path / "cola", {"CoLA.tsv": ["1", "0"]}),
+        write_run(
+            tmp_path / "mnli",
+            {"MNLI-m.tsv": ["neutral"], "AX.tsv": ["entailment"]},
+        ),
+    ]
+
+
+def test_joins_runs_and_names_what_is_missing(runs, tmp_path, capsys):
+    path = tmp_path / "out.zip"
+    assert make_glue_submission.main([*runs, f"--output={path}"]) == 0
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["CoLA.tsv", "MNLI-m.tsv", "AX.tsv"]
+        assert archive.read("CoLA.tsv") == b"index\tprediction\n0\t1\n1\t0\n"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: CoLA.tsv, MNLI-m.tsv, AX.tsv",
+        "missing for a whole submission: SST-2.tsv, MRPC.tsv, STS-B.tsv, "
+        "QQP.tsv, MNLI-mm.tsv, QNLI.tsv, RTE.tsv, WNLI.tsv",
+    ]
+
+
+def test_the_same_predictions_give_the_same_bytes(runs, tmp_path):
+    paths = [tmp_path / name for name in ("a.zip", "b.zip")]
+    for path in paths:
+        submission.write_archive(str(path), runs)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def refusal(path, runs):
+    with pytest.raises(configs.ConfigError) as caught:
+        submission.write_archive(str(path), runs)
+    assert not path.exists()
+    return str(caught.value)
+
+
+def test_refuses_one_test_set_of_two_runs(runs, tmp_path):
+    other = write_run(tmp_path / "other", {"CoLA.tsv": ["1", "1"]})
+    assert refusal(tmp_path / "x.zip", [*runs, other]).startswith(
+        f"Expected CoLA.tsv of one run. Received: {runs[0]}/trial_2/"
+    )
+
+
+def test_refuses_a_run_that_is_not_finished(tmp_path, capsys):
+    code = make_glue_submission.main(
+        [str(tmp_path / "nothing"), f"--output={tmp_path}/x.zip"]
+    )
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "make_glue_submission: error: Expected a finished fine-tuning run at "
+        f"{tmp_path}/nothing, found no results.json there\n"
+    )
+
+
+def test_refuses_runs_without_test_sets(tmp_path):
+    run = write_run(tmp_path / "own", {})
+    assert refusal(tmp_path / "x.zip", [run]).startswith(
+        "Expected predictions of GLUE's test sets. Received: none in "
+    )
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("id\tlabel\n0\t1\n", "Expected the columns index and prediction in "),
+        ("index\tprediction\n0\t1\n2\t1\n", "Expected the index 1 and a pre"),
+        ("index\tprediction\n0\t1\t1\n", "Expected the index 0 and a pre"),
+    ],
+)
+def test_refuses_files_that_the_benchmark_would(tmp_path, content, message):
+    run = tmp_path / "cola"
+    write_run(run, {"CoLA.tsv": ["1"]})
+    (run / "trial_2" / "submission" / "CoLA.tsv").write_text(content)
+    assert refusal(tmp_path / "x.zip", [str(run)]).startswith(message)
