@@ -4,7 +4,9 @@
 #   make quickstart   set-up, then text -> pre-trained, fine-tuned, exported model
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
+#   make test-serving exported models in C++, over REST and gRPC, on real rows
 #   make test-interop torch and transformers, then the comparison with them
+#   make results DATA=<folder>   the table of docs/results.md, from public sets
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -83,13 +85,20 @@ $(BUILD)/report.html: $(BUILD)/query.txt
 	@echo "\$$ $(PYTHON) tools/write_report.py --build_dir=$(BUILD)"
 	@$(PYTHON) tools/write_report.py --build_dir=$(BUILD)
 
+# --- Results on public sets: docs/results.md ----------------------------------
+
+.PHONY: results
+results: $(INSTALLED)
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make results DATA=<folder>" >&2; exit 1; }
+	PYTHON=$(PYTHON) tools/run_results.sh "$(DATA)"
+
 # --- Development --------------------------------------------------------------
 
 # Packages of other libraries, to compare with.
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop check format lint types clean
+.PHONY: test test-interop test-serving check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile
 
@@ -102,6 +111,11 @@ $(INTEROP_INSTALLED): requirements-interop.lock $(INSTALLED)
 # Files that pytest does not collect by itself: `make test` needs neither package.
 test-interop: $(INTEROP_INSTALLED)
 	$(PYTHON) -m pytest -q tests/interop/*_interop.py
+
+# Exported models in the C++ runtime, and the same answer everywhere. Not in
+# `make test`, as they compile a program and take minutes.
+test-serving: $(INSTALLED)
+	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
 check: format lint types test
 

@@ -1,18 +1,34 @@
-"""Exports a fine-tuned model as a SavedModel that TF Serving can serve.
+"""Exports a model as a SavedModel that TF Serving can serve.
 
 python tools/export_saved_model.py \
     --model_dir=build/quickstart/finetune_pretrained \
     --output=build/quickstart/saved_model
 
-writes the next free version (1, 2, ...) below --output. Its serving_default
-signature takes `text` <string>[B] and returns `label` <string>[B] and `scores`
-<float32>[B, labels].
+writes the next free version (1, 2, ...) below --output, and beside the versions
+what the server needs: models.config, batching_parameters.txt, compose.yaml.
+--model_dir is a fine-tuning run, a pre-training run or a checkpoint of any
+other format. What the model does follows from its fine-tuned head; without
+one it says of each token whether it was replaced, or with --kind=encoding gives
+the encoder's vectors. docs/serving.md has the inputs and outputs of each kind.
 """
 
+import argparse
 import os
 import sys
 
 from electra_tf import command_line
+
+# As `electra_tf.serving.source.KINDS`; not imported, so that --help is quick.
+_KINDS = (
+    "auto",
+    "classification",
+    "multi_label_classification",
+    "regression",
+    "tagging",
+    "question_answering",
+    "encoding",
+    "replaced_token_detection",
+)
 
 
 def main(argv=None) -> int:
@@ -23,11 +39,36 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--model-dir",
         required=True,
-        help="directory of a fine-tuning run, or a fine-tuned checkpoint of "
-        "another format",
+        help="directory of a run, or a checkpoint of another format",
     )
     parser.add_argument(
         "--output", required=True, help="directory of the versions"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("saved_model", "litert"),
+        default="saved_model",
+        help="litert: files for phones, on token ids (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=_KINDS,
+        default="auto",
+        help="what the model does (default: that of its head)",
+    )
+    parser.add_argument(
+        "--pairs",
+        action=argparse.BooleanOptionalAction,
+        help="whether the input is two texts (default: as in training)",
+    )
+    parser.add_argument(
+        "--max-seq-length",
+        type=command_line.positive_int,
+        help="tokens of the longest input (default: as in training)",
+    )
+    parser.add_argument(
+        "--name",
+        help="what the server calls the model (default: as --output is called)",
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return command_line.run(_export, parser, argv)
@@ -38,9 +79,29 @@ def _export(args) -> None:
 
     logging.set_verbosity(logging.WARNING)
     # Imports TensorFlow: late, so that --help is quick.
+    if args.format == "litert":
+        from electra_tf.serving import on_device
+
+        for path in on_device.export(
+            args.model_dir,
+            args.output,
+            kind=args.kind,
+            has_pairs=args.pairs,
+            max_seq_length=args.max_seq_length,
+        ):
+            megabytes = os.path.getsize(path) / 1e6
+            print(f"exported {path} ({megabytes:.1f} MB)")
+        return
     from electra_tf.serving import saved_model
 
-    path = saved_model.export(args.model_dir, args.output)
+    path = saved_model.export(
+        args.model_dir,
+        args.output,
+        kind=args.kind,
+        has_pairs=args.pairs,
+        max_seq_length=args.max_seq_length,
+        name=args.name,
+    )
     print(f"exported {path}")
 
 

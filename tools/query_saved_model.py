@@ -34,7 +34,18 @@ def main() -> int:
     import tensorflow_text  # noqa: F401  (registers the ops)
 
     loaded = tf.saved_model.load(args.saved_model)
-    answer = loaded.signatures["serving_default"](text=tf.constant(args.text))
+    call = loaded.signatures["serving_default"]
+    names = list(call.structured_input_signature[1])
+    if names != ["text"] or "label" not in call.structured_outputs:
+        print(
+            "query_saved_model: error: expected a classifier of single texts, "
+            f"received a model that takes {' and '.join(names)} and returns "
+            f"{', '.join(sorted(call.structured_outputs))}: ask it with "
+            "python -m electra_tf.predict",
+            file=sys.stderr,
+        )
+        return 1
+    answer = call(text=tf.constant(args.text))
     for text, label, scores in zip(
         args.text,
         answer["label"].numpy(),

@@ -1,197 +1,167 @@
-"""A fine-tuned model -> a SavedModel that answers raw strings.
+"""A checkpoint -> the next version of a SavedModel that answers raw strings.
 
 Tokenization, truncation, padding and the label names are in the graph, so that
 whoever serves it needs TensorFlow and the ops of tensorflow_text, but none of
 this package.
-
-Shapes: B batch, L length, C labels.
 """
 
+import importlib.metadata
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf import configs, tokenization
-from electra_tf.checkpoint_conversion import reading, task_heads, vocabulary
+from electra_tf import run_record
 from electra_tf.command_line import write_atomically
-from electra_tf.finetuning import finetune
-from electra_tf.finetuning.model import FinetuningModel
+from electra_tf.serving import (
+    answers,
+    ops,
+    served,
+    server_files,
+    source,
+    text_signatures,
+    token_signatures,
+)
+
+EXTRA_DIR = "assets.extra"
+METADATA_FILE = "metadata.json"
+
+_MODELS: dict[str, type[served.ServedModel]] = {
+    "classification": text_signatures.Classifier,
+    "multi_label_classification": text_signatures.MultiLabelClassifier,
+    "regression": text_signatures.Regressor,
+    "tagging": token_signatures.Tagger,
+    "question_answering": answers.QuestionAnswerer,
+    source.ENCODING: token_signatures.Encoder,
+    source.DETECTION: token_signatures.Detector,
+}
 
 
-class TextClassifier(tf.Module):
-    """What the SavedModel holds.
-
-    Args:
-      model: The fine-tuned model.
-      task_name: Whose head.
-      tokenizer: The one that it was trained with.
-      labels: C names.
-      max_seq_length: Longer texts are cut.
-      vocab_file: Goes along as an asset, for people.
-    """
-
-    def __init__(
-        self,
-        model: FinetuningModel,
-        task_name: str,
-        tokenizer: tokenization.FullTokenizer,
-        labels: Sequence[str],
-        max_seq_length: int,
-        vocab_file: str,
-    ):
-        super().__init__(name="text_classifier")
-        self.tokenizer = tokenizer
-        self.max_seq_length = max_seq_length
-        self.vocab_asset = tf.saved_model.Asset(vocab_file)
-        # A Keras 3 model loses layers that it holds in lists when it is saved;
-        # its variables in a list of their own do not.
-        self.model_variables = [v.value for v in model.variables]
-        self._call_model = lambda features: model(features)["task_outputs"][
-            task_name
-        ]["logits"]
-        self._labels = tuple(labels)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-    def serving_default(self, text):
-        """Classifies texts.
-
-        Args:
-          text: <string>[B], UTF-8.
-
-        Returns:
-          `label` <string>[B], the likeliest one, and `scores` <float32>[B, C],
-          the probabilities in the order of the labels.
-        """
-        features = self.tokenizer.pack_inputs(
-            [self.tokenizer.tokenize(text)], self.max_seq_length
-        )
-        # A batch of 0 has no longest row: the model needs a first token.
-        padding = tf.maximum(0, 2 - tf.shape(features["input_ids"])[1])
-        features = {
-            name: tf.pad(values, [[0, 0], [0, padding]])
-            for name, values in features.items()
-        }
-        scores = tf.nn.softmax(self._call_model(features))
-        labels = tf.constant(self._labels)
-        return {
-            "label": tf.gather(labels, tf.argmax(scores, axis=-1)),
-            "scores": scores,
-        }
+def make_served_model(found: source.Source) -> served.ServedModel:
+    """The signatures of a model, by what it does."""
+    return _MODELS[found.kind](found)
 
 
-def load_classifier(
-    model_dir: str, vocab_dir: str
-) -> tuple[TextClassifier, dict]:
-    """Rebuilds a model that was fine-tuned to classify texts.
-
-    Args:
-      model_dir: Of a fine-tuning run, whose trial that was best on dev is
-        taken, or a fine-tuned checkpoint of any format.
-      vocab_dir: An empty folder for the vocabulary, which must be there until
-        the classifier is saved.
-
-    Returns:
-      The classifier, and what is known of it: task, labels, maximum length,
-      scores.
-
-    Raises:
-      ValueError: If there is no such model, or no vocabulary with it.
-    """
-    checkpoint = reading.read_checkpoint(model_dir)
-    head, config = checkpoint.head, checkpoint.discriminator
-    if head is None or config is None or head.kind != "classification":
-        raise configs.ConfigError(
-            "Expected a model that was fine-tuned to classify texts. Received: "
-            f"{model_dir}, with "
-            + (f"a head for {head.kind}" if head else "no fine-tuned head")
-        )
-    found = checkpoint.vocabulary
-    if found is None or found.do_lower_case is None:
-        raise configs.ConfigError(
-            f"Expected {model_dir} to say its vocabulary and whether text is "
-            "lower-cased: convert it with tools/convert_checkpoint.py "
-            "--vocab-file --do-lower-case"
-        )
-    vocabulary.write(found, vocab_dir)
-    vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
-    model = FinetuningModel(config, [task_heads.make_head(head, config)])
-    reading.assign_all(checkpoint, model.variables, model_dir, "the model")
-    labels = list(head.labels or map(str, range(head.num_outputs or 0)))
-    strip_accents = vocabulary.strips_accents(found)
-    max_seq_length = checkpoint.max_seq_length or config.max_position_embeddings
-    classifier = TextClassifier(
-        model,
-        head.task_name,
-        tokenization.FullTokenizer(
-            vocab_file, found.do_lower_case, strip_accents
-        ),
-        labels,
-        max_seq_length,
-        vocab_file,
-    )
-    return classifier, {
-        "task": head.task_name,
-        "labels": labels,
-        "max_seq_length": max_seq_length,
-        "do_lower_case": found.do_lower_case,
-        "strip_accents": strip_accents,
-        "scores": _scores(model_dir),
-    }
-
-
-def _scores(model_dir: str) -> dict | None:
-    """Of a fine-tuning run's best trial; None for other checkpoints."""
-    path = os.path.join(model_dir, finetune.RESULTS_FILE)
-    if not os.path.isfile(path):
-        return None
-    with open(path, encoding="utf-8") as f:
-        results = json.load(f)
-    return results["trials"][results["best_on_dev"] - 1]
-
-
-def export(model_dir: str, output_dir: str) -> str:
-    """Writes the next version of a SavedModel.
+def export(
+    model_dir: str,
+    output_dir: str,
+    kind: str = "auto",
+    has_pairs: bool | None = None,
+    max_seq_length: int | None = None,
+    name: str | None = None,
+) -> str:
+    """Writes the next version of a SavedModel, and what its server needs.
 
     TF Serving polls for new versions, so it is written under another name and
     then renamed.
 
     Args:
-      model_dir: See `load_classifier`.
+      model_dir: See `source.load`, as are the next three.
       output_dir: Holds the versions 1, 2, ...
+      kind: One of `source.KINDS`, or "auto".
+      has_pairs: Whether the input is two texts; None to go by the task.
+      max_seq_length: Where to cut; None for the length of the training.
+      name: What the server calls the model; by default as `output_dir` is
+        called.
 
     Returns:
       Path of the new version.
 
     Raises:
-      ValueError: If there is no finished fine-tuning run.
+      ValueError: If there is no such model, or it cannot be exported.
     """
     with tempfile.TemporaryDirectory() as vocab_dir:
-        classifier, metadata = load_classifier(model_dir, vocab_dir)
-        return _save(classifier, metadata, output_dir)
+        found = source.load(
+            model_dir, vocab_dir, kind, has_pairs, max_seq_length
+        )
+        model = make_served_model(found)
+        name = server_files.model_name(output_dir, name)
+        path = _save(model, dict(found.metadata), output_dir, name)
+    server_files.write(output_dir, name)
+    return path
 
 
-def _save(classifier: TextClassifier, metadata: dict, output_dir: str) -> str:
+def _save(
+    model: served.ServedModel, metadata: dict, output_dir: str, name: str
+) -> str:
     os.makedirs(output_dir, exist_ok=True)
-    versions = [int(name) for name in os.listdir(output_dir) if name.isdigit()]
-    path = os.path.join(output_dir, str(max(versions, default=0) + 1))
     temporary = os.path.join(output_dir, f"tmp-{os.getpid()}")
     try:
-        tf.saved_model.save(
-            classifier,
-            temporary,
-            signatures={"serving_default": classifier.serving_default},
+        tf.saved_model.save(model, temporary, signatures=model.signatures())
+        _set_method_names(temporary, model.method_names)
+        ops.check(temporary)
+        extra = os.path.join(temporary, EXTRA_DIR)
+        os.makedirs(extra, exist_ok=True)
+        metadata["signatures"] = _describe_signatures(temporary)
+        metadata["git_commit"] = run_record.git_commit()
+        metadata["versions"] = {
+            package: importlib.metadata.version(package)
+            for package in ("tensorflow", "tensorflow-text", "keras")
+        }
+        metadata["warmup_requests"] = server_files.write_warmup_requests(
+            os.path.join(extra, server_files.WARMUP_FILE),
+            name,
+            model.example_inputs(),
         )
-        extra = os.path.join(temporary, "assets.extra")
-        os.makedirs(extra)
         write_atomically(
-            os.path.join(extra, "metadata.json"),
-            json.dumps(metadata, indent=1) + "\n",
+            os.path.join(extra, METADATA_FILE),
+            json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
         )
-        os.rename(temporary, path)
+        return _rename_to_next_version(temporary, output_dir)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return path
+
+
+def _rename_to_next_version(temporary: str, output_dir: str) -> str:
+    while True:
+        versions = [int(n) for n in os.listdir(output_dir) if n.isdigit()]
+        path = os.path.join(output_dir, str(max(versions, default=0) + 1))
+        try:
+            os.rename(temporary, path)
+            return path
+        except OSError:
+            # Another export may just have taken this number.
+            if not os.path.exists(path):
+                raise
+
+
+def _describe_signatures(path: str) -> dict:
+    """Names, types and shapes of inputs and outputs; None for any size."""
+
+    def describe(tensors) -> dict:
+        return {
+            name: {
+                "dtype": tf.as_dtype(tensors[name].dtype).name,
+                "shape": tf.TensorShape(tensors[name].tensor_shape).as_list(),
+            }
+            for name in sorted(tensors)
+        }
+
+    (meta_graph,) = ops.read_proto(path).meta_graphs
+    return {
+        name: {
+            "inputs": describe(signature.inputs),
+            "outputs": describe(signature.outputs),
+            "method_name": signature.method_name,
+        }
+        for name, signature in sorted(meta_graph.signature_def.items())
+        if signature.method_name
+    }
+
+
+def _set_method_names(path: str, method_names: dict[str, str]) -> None:
+    """Says which signatures are for TF Serving's Classify and Regress.
+
+    TensorFlow 2 writes every signature as one for Predict.
+    """
+    if not method_names:
+        return
+    proto_path = os.path.join(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    saved = ops.read_proto(path)
+    for meta_graph in saved.meta_graphs:
+        for name, method_name in method_names.items():
+            meta_graph.signature_def[name].method_name = method_name
+    with open(proto_path, "wb") as f:
+        f.write(saved.SerializeToString(deterministic=True))

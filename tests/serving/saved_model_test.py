@@ -1,74 +1,19 @@
 """Tests of serving/saved_model.py."""
 
-import dataclasses
+import hashlib
 import json
 import os
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
 
-from electra_tf import configs, run_record, training
-from electra_tf.finetuning import finetune, text_tasks
-from electra_tf.serving import saved_model
+from electra_tf.serving import saved_model, server_files
 from tests import helpers
-
-LABELS = ["no", "perhaps", "yes"]
-TEXTS = ["wa wb", "", "wc, wd? " * 20, "unknown words", "\u00c9"]
-
-
-def write_finetuned(folder, **changes):
-    """A model directory as a fine-tuning run of two trials leaves it."""
-    model_dir = folder / "finetuned"
-    config = configs.FinetuningConfig(
-        init_checkpoint="pretrained",
-        data=configs.FinetuningDataConfig(
-            task_name="letters",
-            train_file="train.tsv",
-            dev_file="dev.tsv",
-            vocab_file=helpers.write_vocab(folder),
-            do_lower_case=True,
-            strip_accents=True,
-            max_seq_length=8,
-        ),
-        optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.run_config(model_dir),
-        num_trials=2,
-    )
-    run_record.write(config, "", [])
-    encoder = helpers.encoder_config(initializer_range=0.5)
-    task = text_tasks.ClassificationTask("letters", LABELS)
-    for trial in (1, 2):
-        keras.utils.set_random_seed(trial)
-        model = finetune.build_model(encoder, task)
-        tf.train.CheckpointManager(
-            training.checkpointed_variables(model),
-            str(model_dir / f"trial_{trial}"),
-            1,
-        ).save()
-    about = {
-        "encoder": dataclasses.asdict(encoder),
-        "task_name": "letters",
-        "labels": LABELS,
-    }
-    (model_dir / "model.json").write_text(json.dumps(about))
-    results = {
-        "best_on_dev": 2,
-        "trials": [{"trial": 1}, {"trial": 2, "dev": {"accuracy": 90.0}}],
-    }
-    (model_dir / "results.json").write_text(json.dumps(results))
-    return model_dir, model
-
-
-@pytest.fixture(scope="module")
-def finetuned(tmp_path_factory):
-    """A model directory, its best model, and what was exported from it."""
-    folder = tmp_path_factory.mktemp("serving")
-    model_dir, model = write_finetuned(folder)
-    path = saved_model.export(str(model_dir), str(folder / "exported"))
-    return model_dir, model, path
-
+from tests.serving.conftest import LABELS, TEXTS, write_finetuned
 
 # A program that knows nothing of electra_tf.
 _CLIENT = """
@@ -103,8 +48,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def answers(finetuned, tmp_path_factory):
-    _, _, path = finetuned
+def answers(exported, tmp_path_factory):
+    path = exported.path
     # Neither the package nor the files that it was made from are at hand.
     environment = helpers.environment()
     del environment["PYTHONPATH"]
@@ -150,8 +95,8 @@ def test_an_answer_does_not_depend_on_the_batch(answers):
         )
 
 
-def test_answers_as_the_best_model(finetuned, answers):
-    _, model, _ = finetuned
+def test_answers_as_the_best_model(exported, answers):
+    model = exported.model
     # [CLS] wa wb [SEP]; [CLS] [SEP]; [UNK] for "unknown" and "words".
     rows = {0: [2, 5, 6, 3], 1: [2, 3], 3: [2, 1, 1, 3], 4: [2, 1, 3]}
     # "wc", ",", "wd", "?" again and again, cut to 8 tokens.
@@ -173,64 +118,127 @@ def test_answers_as_the_best_model(finetuned, answers):
         )
 
 
-def test_metadata(finetuned):
-    _, _, path = finetuned
-    assert helpers.read_json(
-        os.path.join(path, "assets.extra", "metadata.json")
-    ) == {
+def test_metadata(exported):
+    found = helpers.read_json(
+        os.path.join(exported.path, "assets.extra", "metadata.json")
+    )
+    expected = {
+        "kind": "classification",
         "task": "letters",
         "labels": LABELS,
+        "has_pairs": False,
         "max_seq_length": 8,
         "do_lower_case": True,
         "strip_accents": True,
+        "vocab_size": len(helpers.VOCAB),
         "scores": {"trial": 2, "dev": {"accuracy": 90.0}},
+        "warmup_requests": [1, 1, 8, 8, 32, 32],
     }
-    with open(os.path.join(path, "assets", "vocab.txt")) as f:
-        assert f.read().split() == helpers.VOCAB
+    assert {name: found[name] for name in expected} == expected
+    with open(os.path.join(exported.path, "assets", "vocab.txt"), "rb") as f:
+        vocab = f.read()
+    assert vocab.decode().split() == helpers.VOCAB
+    assert found["vocab_sha256"] == hashlib.sha256(vocab).hexdigest()
+    assert found["versions"]["tensorflow"] == tf.__version__
+    assert found["signatures"]["serving_default"] == {
+        "inputs": {"text": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "label": {"dtype": "string", "shape": [None]},
+            "scores": {"dtype": "float32", "shape": [None, 3]},
+        },
+        "method_name": "tensorflow/serving/predict",
+    }
+    assert {
+        name: signature["method_name"].rpartition("/")[2]
+        for name, signature in found["signatures"].items()
+    } == {
+        "serving_default": "predict",
+        "tokens": "predict",
+        "serving_bytes": "classify",
+    }
 
 
-def test_versions(finetuned, tmp_path, monkeypatch):
-    model_dir, _, first = finetuned
-    assert os.path.basename(first) == "1"
-
-    def save(module, path, signatures):
-        os.makedirs(path)
-
-    monkeypatch.setattr(tf.saved_model, "save", save)
-    output = tmp_path / "exported"
-    for name in ("1", "7", "notes"):
-        (output / name).mkdir(parents=True)
-    path = saved_model.export(str(model_dir), str(output))
-    assert path == str(output / "8")
-    assert sorted(os.listdir(output)) == ["1", "7", "8", "notes"]
+def test_versions(exported, tmp_path):
+    assert os.path.basename(exported.path) == "1"
+    for name in ("1", "7", "notes", "tmp-3"):
+        (tmp_path / name).mkdir()
+    path = saved_model._rename_to_next_version(
+        str(tmp_path / "tmp-3"), str(tmp_path)
+    )
+    assert path == str(tmp_path / "8")
+    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes"]
 
 
 def test_nothing_is_left_of_an_export_that_fails(
-    finetuned, tmp_path, monkeypatch
+    exported, tmp_path, monkeypatch
 ):
-    model_dir, _, _ = finetuned
-
     def save(module, path, signatures):
         os.makedirs(path)
         raise OSError("disk full")
 
     monkeypatch.setattr(tf.saved_model, "save", save)
     with pytest.raises(OSError, match="disk full"):
-        saved_model.export(str(model_dir), str(tmp_path / "exported"))
+        saved_model.export(str(exported.model_dir), str(tmp_path / "exported"))
     assert os.listdir(tmp_path / "exported") == []
 
 
-def refusal(model_dir, output):
+def test_files_for_the_server(exported, tmp_path):
+    folder = os.path.dirname(exported.path)
+    assert sorted(os.listdir(folder)) == [
+        "1",
+        "batching_parameters.txt",
+        "compose.yaml",
+        "models.config",
+    ]
+
+    def read(name):
+        with open(os.path.join(folder, name)) as f:
+            return f.read()
+
+    parsed = model_server_config_pb2.ModelServerConfig()
+    text_format.Parse(read("models.config"), parsed)
+    (model,) = parsed.model_config_list.config
+    assert (model.name, model.base_path) == ("letters", "/models/letters")
+    batching = read("batching_parameters.txt")
+    assert "max_batch_size { value: 32 }" in batching
+    (service,) = yaml.safe_load(read("compose.yaml"))["services"].values()
+    assert service["image"].startswith("tensorflow/serving:")
+    assert service["volumes"] == [".:/models/letters:ro"]
+    # What a user changed stays.
+    (tmp_path / "models.config").write_text("mine")
+    assert server_files.write(str(tmp_path), "letters") == [
+        "batching_parameters.txt",
+        "compose.yaml",
+    ]
+    assert (tmp_path / "models.config").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "name, folder, expected",
+    [(None, "my model", "my_model"), ("a.b-1", "x", "a.b-1")],
+)
+def test_name_of_the_model(name, folder, expected):
+    assert server_files.model_name(f"/served/{folder}/", name) == expected
+
+
+def test_refuses_a_name_that_is_no_address():
+    with pytest.raises(ValueError, match="Received: 'a/b'"):
+        server_files.model_name("/served", "a/b")
+
+
+def refusal(model_dir, output, **options):
     with pytest.raises(ValueError) as caught:
-        saved_model.export(str(model_dir), str(output))
+        saved_model.export(str(model_dir), str(output), **options)
     assert not os.path.exists(output)
     return str(caught.value)
 
 
 def test_refuses_a_pretrained_model(tmp_path):
     helpers.write_pretrained(tmp_path / "model")
-    assert refusal(tmp_path / "model", tmp_path / "exported") == (
-        "Expected a model that was fine-tuned to classify texts. Received: "
+    assert refusal(
+        tmp_path / "model", tmp_path / "exported", kind="classification"
+    ) == (
+        "Expected a model that was fine-tuned for classification. Received: "
         f"{tmp_path / 'model'}, with no fine-tuned head"
     )
 

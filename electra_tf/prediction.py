@@ -1,0 +1,226 @@
+"""An exported model -> answers as plain Python objects.
+
+Knows a SavedModel by its signature and by the metadata beside it, so it asks
+models of every kind that `serving` exports, and needs none of the code that
+they were made with.
+
+Shapes: B batch, T tokens (or words, or answers), C labels.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the ops)
+
+_SIGNATURE = "serving_default"
+# What there is for each of several tokens, words or answers, where the model
+# gives their offsets or a mask.
+ITEM_OUTPUTS = (
+    "tokens",
+    "words",
+    "answers",
+    "labels",
+    "probabilities",
+    "scores",
+    "starts",
+    "ends",
+    "sequence_output",
+    "input_mask",
+)
+# Outputs in the order in which they are shown; others come behind.
+_OUTPUT_ORDER = (
+    "label",
+    "value",
+    "answer",
+    "score",
+    "start",
+    "end",
+    "answerable",
+    "no_answer_score",
+    *ITEM_OUTPUTS,
+    "pooled_output",
+)
+# Inputs in the order in which a person gives them.
+_INPUT_ORDER = ("text", "text_pair", "question", "context")
+
+
+class ExportedModel:
+    """A SavedModel that answers texts.
+
+    Args:
+      path: One version, or the folder of the versions, of which the newest is
+        taken.
+      outputs: Which of its outputs are wanted; all if none is named.
+
+    Attributes:
+      path: The version.
+      metadata: What `serving` wrote beside it; {} without.
+      input_names: Of the texts that it takes, in the order in which they are
+        given.
+      signature: What is called, from tensors to tensors.
+
+    Raises:
+      ValueError: If there is no SavedModel, it does not take texts, or has no
+        such output.
+    """
+
+    def __init__(self, path: str, outputs: Sequence[str] = ()):
+        self.path = find_version(path)
+        self.metadata = _read_metadata(self.path)
+        try:
+            # Kept: the signature does not keep what it belongs to.
+            self._loaded = tf.saved_model.load(self.path)
+        except (tf.errors.OpError, OSError, ValueError, AttributeError) as e:
+            raise ValueError(
+                f"Cannot load the SavedModel {self.path}: {_first_line(e)}"
+            ) from None
+        signatures = self._loaded.signatures
+        if _SIGNATURE not in signatures:
+            raise ValueError(
+                f"Expected a SavedModel with the signature {_SIGNATURE}. "
+                f"Received: {self.path}, with "
+                + (", ".join(sorted(signatures)) or "no signature")
+            )
+        self.signature = signatures[_SIGNATURE]
+        specs = self.signature.structured_input_signature[1]
+        for name, spec in specs.items():
+            if spec.dtype != tf.string or spec.shape.rank != 1:
+                raise ValueError(
+                    "Expected a SavedModel that takes texts, <string>[B]. "
+                    f"Received: {self.path}, whose {_SIGNATURE} takes {name} "
+                    f"<{spec.dtype.name}>{spec.shape}"
+                )
+        self.input_names = _in_order(specs, _INPUT_ORDER)
+
+        available = _in_order(self.signature.structured_outputs, _OUTPUT_ORDER)
+        unknown = sorted(set(outputs) - set(available))
+        if unknown:
+            raise ValueError(
+                f"Expected outputs among {', '.join(available)}. Received: "
+                + ", ".join(unknown)
+            )
+        self._outputs = [n for n in available if not outputs or n in outputs]
+
+    def predict(self, rows: Sequence[Sequence[bytes]]) -> list[dict]:
+        """Answers texts.
+
+        Args:
+          rows: B rows with a text for each input.
+
+        Returns:
+          For each row its texts and its answers by their names; what JSON can
+          hold. `scores` of named labels is label -> score, and what there is
+          for each token or word is a list without padding.
+
+        Raises:
+          ValueError: If the model refuses the texts.
+        """
+        columns = {
+            name: tf.constant([row[i] for row in rows], tf.string)
+            for i, name in enumerate(self.input_names)
+        }
+        try:
+            outputs = self.signature(**columns)
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"{self.path} refused the texts: {_first_line(error)}"
+            ) from None
+        arrays = {name: value.numpy() for name, value in outputs.items()}
+        return [
+            {
+                name: text.decode("utf-8", errors="replace")
+                for name, text in zip(self.input_names, row, strict=True)
+            }
+            | self._answer({name: a[i] for name, a in arrays.items()})
+            for i, row in enumerate(rows)
+        ]
+
+    def _answer(self, outputs: dict[str, np.ndarray]) -> dict:
+        """One row's outputs as Python objects."""
+        is_item = None
+        if "input_mask" in outputs:
+            is_item = outputs["input_mask"] > 0
+        elif "starts" in outputs:
+            # Padding has the offset -1.
+            is_item = outputs["starts"] >= 0
+        answer = {}
+        for name in self._outputs:
+            value = outputs[name]
+            if is_item is not None and name in ITEM_OUTPUTS:
+                value = value[is_item]
+            answer[name] = _to_python(value)
+        labels = self.metadata.get("labels")
+        if is_item is None and labels and "scores" in answer:
+            answer["scores"] = dict(zip(labels, answer["scores"], strict=True))
+        return answer
+
+
+def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
+    """Names in a given order, those that it lacks behind the others."""
+    return sorted(
+        names,
+        key=lambda n: (order.index(n) if n in order else len(order), n),
+    )
+
+
+def find_version(path: str) -> str:
+    """The SavedModel at a path, or the newest version below it.
+
+    Raises:
+      ValueError: If there is none.
+    """
+
+    def is_saved_model(folder: str) -> bool:
+        return os.path.isfile(os.path.join(folder, "saved_model.pb"))
+
+    if is_saved_model(path):
+        return path
+    versions = [
+        int(name)
+        for name in (os.listdir(path) if os.path.isdir(path) else ())
+        if name.isdigit() and is_saved_model(os.path.join(path, name))
+    ]
+    if not versions:
+        raise ValueError(
+            "Expected a SavedModel, or a folder of its versions 1, 2 and so "
+            f"on. Received: {path}, "
+            + (
+                "which has neither"
+                if os.path.isdir(path)
+                else "a file"
+                if os.path.exists(path)
+                else "which does not exist"
+            )
+            + ": export one with tools/export_saved_model.py"
+        )
+    return os.path.join(path, str(max(versions)))
+
+
+def _read_metadata(path: str) -> dict:
+    file = os.path.join(path, "assets.extra", "metadata.json")
+    if not os.path.isfile(file):
+        return {}
+    try:
+        with open(file, encoding="utf-8") as reader:
+            found = json.load(reader)
+    except ValueError as error:
+        raise ValueError(f"Cannot read {file}: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "message", error)).strip().split("\n")[0]
+
+
+def _to_python(value):
+    """A number, string or list; floats with the digits that float32 has."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, np.floating | float):
+        return float(f"{value:.7g}")
+    if isinstance(value, np.ndarray | list):
+        return [_to_python(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value

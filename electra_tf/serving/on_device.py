@@ -1,0 +1,291 @@
+"""A checkpoint -> files for LiteRT (once TensorFlow Lite), for phones.
+
+They take token ids, not texts: of the tokenizer's ops, LiteRT has none, and no
+runtime that can be installed links those of TensorFlow in their place. The
+vocabulary and its settings go along for whoever tokenizes on the device.
+
+Shapes: B batch, L length, C labels, D hidden.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import shutil
+import tempfile
+import typing
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import run_record, tokenization
+from electra_tf.checkpoint_conversion import vocabulary
+from electra_tf.command_line import write_atomically
+from electra_tf.serving import inputs, saved_model, source
+from electra_tf.serving.inputs import Tensors
+from electra_tf.serving.source import Source
+
+# The signature for inputs of any B and L. That for one input of the greatest
+# length, which accelerators want, is called so with the length behind it.
+TOKENS = "tokens"
+
+# Name of the file -> whether weights are rounded to 8 bits.
+FLOAT32_FILE = "model.float32.tflite"
+INT8_FILE = "model.int8.tflite"
+_FILES = {FLOAT32_FILE: False, INT8_FILE: True}
+METADATA_FILE = "metadata.json"
+VOCAB_FILE = vocabulary.VOCAB_FILE
+
+
+def export(
+    model_dir: str,
+    output_dir: str,
+    kind: str = "auto",
+    has_pairs: bool | None = None,
+    max_seq_length: int | None = None,
+) -> list[str]:
+    """Writes a model in float32, and with weights of 8 bits.
+
+    The latter is quantized dynamically: matrix products are of 8-bit integers,
+    whose ranges are those of the weights and of the activations at hand.
+
+    Args:
+      model_dir: See `source.load`, as are the next three.
+      output_dir: Gets the files; those of an earlier export are replaced.
+      kind: One of `source.KINDS`, or "auto".
+      has_pairs: Whether the input is two texts; None to go by the task.
+      max_seq_length: Where to cut; None for the length of the training.
+
+    Returns:
+      Paths of the two models.
+
+    Raises:
+      ValueError: If there is no such model, or it cannot be converted.
+    """
+    with tempfile.TemporaryDirectory() as vocab_dir:
+        found = source.load(
+            model_dir, vocab_dir, kind, has_pairs, max_seq_length
+        )
+        models = convert(found)
+        os.makedirs(output_dir, exist_ok=True)
+        for name, content in models.items():
+            _write(os.path.join(output_dir, name), content)
+        # With its settings.
+        for name in (VOCAB_FILE, tokenization.settings_file(VOCAB_FILE)):
+            shutil.copy(os.path.join(vocab_dir, name), output_dir)
+    metadata = dict(found.metadata)
+    metadata["signatures"] = [TOKENS, f"{TOKENS}_{found.max_seq_length}"]
+    metadata["bytes"] = {name: len(model) for name, model in models.items()}
+    metadata["git_commit"] = run_record.git_commit()
+    metadata["versions"] = {
+        "tensorflow": importlib.metadata.version("tensorflow")
+    }
+    write_atomically(
+        os.path.join(output_dir, METADATA_FILE),
+        json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
+    )
+    return [os.path.join(output_dir, name) for name in models]
+
+
+def _write(path: str, content: bytes) -> None:
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def convert(found: Source) -> dict[str, bytes]:
+    """The models of `export`, by the names of their files.
+
+    Their signatures take `input_ids`, `input_mask` and `segment_ids`
+    <int32>[B, L]. They return, by kind,
+
+    * classification, multi_label_classification: `scores` <float32>[B, C],
+      probabilities in the order of the labels;
+    * regression: `value` <float32>[B];
+    * tagging: `scores` <float32>[B, L, C];
+    * replaced_token_detection: `probabilities` <float32>[B, L];
+    * encoding: `pooled_output` <float32>[B, D] and `sequence_output`
+      <float32>[B, L, D];
+    * question_answering: what the head says of every window.
+
+    Args:
+      found: The model.
+
+    Raises:
+      ValueError: If LiteRT lacks an op for it.
+    """
+    module, signatures = _make_module(found)
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures=signatures)
+        return {
+            name: _convert(folder, list(signatures), is_int8)
+            for name, is_int8 in _FILES.items()
+        }
+
+
+def _make_module(found: Source) -> tuple[tf.Module, dict]:
+    """The model without its tokenizer, and its signatures."""
+    served = saved_model.make_served_model(found)
+
+    def call(*values):
+        features = dict(zip(inputs.ENCODER_FEATURES, values, strict=True))
+        return answer(found, served.compute(features))
+
+    def signature(*shape):
+        return tf.function(
+            call,
+            input_signature=[
+                tf.TensorSpec(shape, tf.int32, name)
+                for name in inputs.ENCODER_FEATURES
+            ],
+            autograph=False,
+        ).get_concrete_function()
+
+    module = tf.Module()
+    # In a list of their own: see `served.ServedModel`.
+    module.model_variables = [v.value for v in found.keras_variables]
+    length = found.max_seq_length
+    return module, {
+        TOKENS: signature(None, None),
+        f"{TOKENS}_{length}": signature(1, length),
+    }
+
+
+def answer(found: Source, outputs: Tensors) -> Tensors:
+    """From the outputs of `compute` to those of `convert`, all of them numbers.
+
+    Args:
+      found: The model.
+      outputs: Of its head.
+    """
+    if found.kind in ("classification", "tagging"):
+        return {"scores": tf.nn.softmax(outputs["logits"])}
+    if found.kind == "multi_label_classification":
+        return {"scores": tf.sigmoid(outputs["logits"])}
+    if found.kind == "regression":
+        value = outputs["predictions"] * found.scale + found.min_value
+        return {"value": value}
+    return outputs
+
+
+def _convert(folder: str, signatures: list[str], is_int8: bool) -> bytes:
+    converter = tf.lite.TFLiteConverter.from_saved_model(
+        folder, signature_keys=signatures
+    )
+    if is_int8:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    try:
+        with _quiet():
+            return converter.convert()
+    # The converter's own error is no public class.
+    except Exception as error:
+        reason = next(
+            (
+                line
+                for line in str(error).splitlines()
+                if "ops:" in line or "error:" in line
+            ),
+            type(error).__name__,
+        )
+        raise ValueError(
+            f"LiteRT cannot represent the model: {reason.strip()[:300]}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the converter's report of every op on stderr."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+class OnDeviceModel:
+    """A file of `export` in LiteRT's interpreter, as a device would run it.
+
+    Args:
+      path: The .tflite file, the others of the export beside it.
+      num_threads: Of the interpreter.
+
+    Attributes:
+      metadata: What is beside the model.
+      tokenizer: Of the vocabulary beside it.
+
+    Raises:
+      ValueError: If there are no such files.
+    """
+
+    def __init__(self, path: str, num_threads: int = 1):
+        folder = os.path.dirname(path)
+        metadata_file = os.path.join(folder, METADATA_FILE)
+        vocab_file = os.path.join(folder, VOCAB_FILE)
+        for needed in (path, metadata_file, vocab_file):
+            if not os.path.isfile(needed):
+                raise ValueError(
+                    "Expected a model of --format=litert with its "
+                    f"{METADATA_FILE} and {VOCAB_FILE}. Received: {path}, but "
+                    f"there is no {needed}"
+                )
+        with open(metadata_file, encoding="utf-8") as file:
+            self.metadata = json.load(file)
+        self.tokenizer = tokenization.FullTokenizer(
+            os.path.join(folder, VOCAB_FILE),
+            self.metadata["do_lower_case"],
+            self.metadata["strip_accents"],
+            self.metadata["text_cleaning"],
+        )
+        self._interpreter = _interpreter_class()(
+            model_path=path, num_threads=num_threads
+        )
+        self._run = self._interpreter.get_signature_runner(TOKENS)
+
+    def pack(self, *texts: list[str]) -> dict[str, np.ndarray]:
+        """Texts as the model reads them.
+
+        Args:
+          *texts: B texts, and for pairs B more.
+
+        Returns:
+          Its inputs, <int32>[B, L].
+        """
+        packed = inputs.pack_texts(
+            self.tokenizer,
+            self.metadata["max_seq_length"],
+            *(tf.constant(column, tf.string) for column in texts),
+        )
+        return {
+            name: values.numpy()
+            for name, values in inputs.pad(packed, 2).items()
+        }
+
+    def __call__(self, features: dict[str, np.ndarray]) -> dict:
+        """Runs the signature `tokens`.
+
+        Args:
+          features: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L],
+            at least one row.
+
+        Returns:
+          See `convert`; numpy arrays.
+        """
+        return self._run(**features)
+
+
+def _interpreter_class() -> Callable[..., typing.Any]:
+    """That of the package ai-edge-litert, else the one of TensorFlow."""
+    try:
+        from ai_edge_litert import interpreter
+    except ImportError:
+        return tf.lite.Interpreter
+    return interpreter.Interpreter

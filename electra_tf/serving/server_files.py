@@ -1,0 +1,173 @@
+"""What TF Serving reads beside a SavedModel: warm-up, configuration, start.
+
+The files are written once, beside the versions, and are then the user's: the
+next export leaves them alone. The warm-up requests are in every version.
+"""
+
+import os
+import re
+
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.command_line import write_atomically
+from electra_tf.serving import served
+
+WARMUP_FILE = "tf_serving_warmup_requests"
+MODELS_FILE = "models.config"
+BATCHING_FILE = "batching_parameters.txt"
+COMPOSE_FILE = "compose.yaml"
+
+# The server's image whose ops `serving.ops` goes by.
+IMAGE = "tensorflow/serving:2.19.1"
+
+# Of the warm-up requests. The greatest one is also the greatest batch that the
+# server puts together.
+WARMUP_BATCH_SIZES = (1, 8, 32)
+
+_MODELS = """\
+# --model_config_file: which models there are. All versions that a client may
+# ask for by number: model_version_policy {{ all {{}} }}
+model_config_list {{
+  config {{
+    name: "{name}"
+    base_path: "/models/{name}"
+    model_platform: "tensorflow"
+  }}
+}}
+"""
+
+_BATCHING = """\
+# --batching_parameters_file: requests that arrive together go through the model
+# together. A batch is as long as its longest text.
+max_batch_size {{ value: {batch_size} }}
+# How long the first request of a batch waits for others.
+batch_timeout_micros {{ value: 1000 }}
+# Requests beyond this queue are refused at once, with UNAVAILABLE.
+max_enqueued_batches {{ value: 100 }}
+num_batch_threads {{ value: 2 }}
+# Token ids and words of different lengths: padded to the longest.
+pad_variable_length_inputs: true
+"""
+
+_COMPOSE = """\
+# docker compose up, in this folder. gRPC on port 8500, REST on port 8501.
+services:
+  {name}:
+    image: {image}
+    ports:
+      - "127.0.0.1:8500:8500"
+      - "127.0.0.1:8501:8501"
+    volumes:
+      - .:/models/{name}:ro
+    command:
+      - --model_config_file=/models/{name}/{models}
+      - --model_config_file_poll_wait_seconds=60
+      - --enable_batching=true
+      - --batching_parameters_file=/models/{name}/{batching}
+    restart: unless-stopped
+"""
+
+
+def model_name(output_dir: str, name: str | None = None) -> str:
+    """What the server calls a model: as given, or as its folder is called.
+
+    Args:
+      output_dir: Where the versions are.
+      name: The name, or None.
+
+    Raises:
+      ConfigError: If it has other characters than letters, digits, "_", "-" and
+        ".", which the server's addresses do not take.
+    """
+    found = name or os.path.basename(os.path.abspath(output_dir))
+    if name is None:
+        found = re.sub(r"[^A-Za-z0-9_.\-]+", "_", found) or "model"
+    if not re.fullmatch(r"[A-Za-z0-9_.\-]+", found):
+        raise configs.ConfigError(
+            "Expected a model name of letters, digits and _ . - only. "
+            f"Received: {found!r}"
+        )
+    return found
+
+
+def write(output_dir: str, name: str) -> list[str]:
+    """Writes the server's files that are not there yet.
+
+    Args:
+      output_dir: Where the versions are.
+      name: Of the model.
+
+    Returns:
+      The names of the files written.
+    """
+    contents = {
+        MODELS_FILE: _MODELS.format(name=name),
+        BATCHING_FILE: _BATCHING.format(batch_size=max(WARMUP_BATCH_SIZES)),
+        COMPOSE_FILE: _COMPOSE.format(
+            name=name,
+            image=IMAGE,
+            models=MODELS_FILE,
+            batching=BATCHING_FILE,
+        ),
+    }
+    written = []
+    for file, content in contents.items():
+        path = os.path.join(output_dir, file)
+        if not os.path.exists(path):
+            write_atomically(path, content)
+            written.append(file)
+    return written
+
+
+def write_warmup_requests(
+    path: str, name: str, example_inputs: dict[str, list[str]]
+) -> list[int]:
+    """Writes requests that the server runs before it takes any.
+
+    Each batch size comes twice: with the shortest text only, and with all of
+    them by turns.
+
+    Args:
+      path: The file, of `PredictionLog` records.
+      name: Of the model.
+      example_inputs: Input of the default signature -> texts.
+
+    Returns:
+      Batch size of each request.
+
+    Raises:
+      ConfigError: If tensorflow-serving-api is not installed.
+    """
+    try:
+        from tensorflow_serving.apis import prediction_log_pb2
+    except ImportError:
+        raise configs.ConfigError(
+            "Warm-up requests need tensorflow-serving-api: "
+            "pip install 'electra_tf[serving]'"
+        ) from None
+    num_examples = len(next(iter(example_inputs.values())))
+    shortest = min(
+        range(num_examples),
+        key=lambda i: sum(len(texts[i]) for texts in example_inputs.values()),
+    )
+    sizes = []
+    with tf.io.TFRecordWriter(path) as writer:
+        for size in WARMUP_BATCH_SIZES:
+            for chosen in (
+                [shortest] * size,
+                [i % num_examples for i in range(size)],
+            ):
+                log = prediction_log_pb2.PredictionLog()
+                request = log.predict_log.request
+                request.model_spec.name = name
+                request.model_spec.signature_name = served.DEFAULT
+                for key, texts in example_inputs.items():
+                    request.inputs[key].CopyFrom(
+                        tf.make_tensor_proto(
+                            [texts[i].encode() for i in chosen], tf.string
+                        )
+                    )
+                writer.write(log.SerializeToString())
+                sizes.append(size)
+    return sizes

@@ -1,0 +1,143 @@
+"""Signatures of models that say one thing of a text, or of a pair of texts.
+
+Shapes: B batch, L length, C labels.
+"""
+
+import tensorflow as tf
+
+from electra_tf.serving import inputs, served
+from electra_tf.serving.inputs import Tensors
+from electra_tf.serving.source import Source
+
+
+class _TextModel(served.ServedModel):
+    """A model of one text, or of two."""
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        names = [served.TEXT, served.TEXT_PAIR]
+        self.input_names = names if source.has_pairs else names[:1]
+
+    def compute(self, features):
+        source = self._source
+        return source.model(features)["task_outputs"][source.task_name]
+
+    def answer(self, outputs: Tensors) -> Tensors:
+        """From the head's outputs to those of the default signature."""
+        raise NotImplementedError
+
+    def example_answer(self, answer: Tensors) -> tuple[Tensors, str]:
+        """What TF Serving's interface for tf.Example wants, and its name."""
+        raise NotImplementedError
+
+    def signatures(self):
+        # One function, so that the tokenizer's tables are in the graph once.
+        answer_texts = served.string_function(
+            self._answer_texts, *self.input_names
+        )
+
+        def serving_default(*texts):
+            return answer_texts(*texts)
+
+        method_name = ""
+
+        def serving_bytes(examples):
+            nonlocal method_name
+            parsed = tf.io.parse_example(
+                examples,
+                {
+                    name: tf.io.FixedLenFeature([], tf.string)
+                    for name in self.input_names
+                },
+            )
+            answer = answer_texts(*(parsed[name] for name in self.input_names))
+            outputs, method_name = self.example_answer(answer)
+            return outputs
+
+        found = {
+            served.DEFAULT: served.string_function(
+                serving_default, *self.input_names
+            ),
+            served.TOKENS: self.token_signature(self.answer),
+            served.BYTES: served.string_function(serving_bytes, "inputs"),
+        }
+        self.method_names = {served.BYTES: method_name}
+        return found
+
+    def _answer_texts(self, *texts):
+        checks = [served.check_same_size(*texts)] if len(texts) == 2 else []
+        with tf.control_dependencies(checks):
+            features = inputs.pack_texts(
+                self.tokenizer, self._source.max_seq_length, *texts
+            )
+            return self.answer(self._run(features))
+
+    def example_inputs(self):
+        return {name: list(served.SENTENCES) for name in self.input_names}
+
+
+class Classifier(_TextModel):
+    """The likeliest label, and the probability of each.
+
+    `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
+    pairs) and returns `label` <string>[B] and `scores` <float32>[B, C] in the
+    order of the labels. `tokens` returns the same for token ids, and
+    `serving_bytes`, TF Serving's Classify, `classes` <string>[B, C] and
+    `scores` for serialized tf.Examples.
+    """
+
+    def answer(self, outputs):
+        scores = tf.nn.softmax(outputs["logits"])
+        labels = tf.constant(self._source.labels)
+        return {
+            "label": tf.gather(labels, tf.argmax(scores, axis=-1)),
+            "scores": scores,
+        }
+
+    def example_answer(self, answer):
+        scores = answer["scores"]
+        labels = tf.constant([self._source.labels])
+        outputs = {
+            "classes": tf.repeat(labels, tf.shape(scores)[0], axis=0),
+            "scores": scores,
+        }
+        return outputs, tf.saved_model.CLASSIFY_METHOD_NAME
+
+
+class MultiLabelClassifier(Classifier):
+    """Every label that is likelier than not, and the probability of each.
+
+    Like `Classifier`, but `label` holds all labels of a text in their order,
+    with a separator between them, or is empty.
+    """
+
+    def answer(self, outputs):
+        scores = tf.sigmoid(outputs["logits"])
+        is_chosen = outputs["logits"] > 0.0
+        names = tf.where(is_chosen, tf.constant([self._source.labels]), "")
+        chosen = tf.ragged.boolean_mask(names, is_chosen)
+        return {
+            "label": tf.strings.reduce_join(
+                chosen, axis=-1, separator=self._source.label_separator
+            ),
+            "scores": scores,
+        }
+
+
+class Regressor(_TextModel):
+    """A number in the unit of the labels that the model was trained with.
+
+    `serving_default` takes what `Classifier` takes and returns `value`
+    <float32>[B]; so does `tokens`. `serving_bytes` is TF Serving's Regress:
+    `outputs` <float32>[B].
+    """
+
+    def answer(self, outputs):
+        source = self._source
+        return {
+            "value": outputs["predictions"] * source.scale + source.min_value
+        }
+
+    def example_answer(self, answer):
+        outputs = {"outputs": answer["value"]}
+        return outputs, tf.saved_model.REGRESS_METHOD_NAME

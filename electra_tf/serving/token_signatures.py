@@ -1,0 +1,251 @@
+"""Signatures of models that say something of every token or word.
+
+Character offsets count code points, as Python's strings do; bytes that are no
+UTF-8 do not count. Where a model cleans its texts, offsets are those in
+`cleaned_text` <string>[B], which is an output then; a tagger's are always those
+of the text given. In rows shorter than the longest, padding is "", 0 or the
+offset -1.
+
+Shapes: B batch, L length in tokens, T tokens of the longest text, W words of
+the longest text, D hidden, C labels.
+"""
+
+import tensorflow as tf
+
+from electra_tf.serving import inputs, served
+from electra_tf.serving import words as words_lib
+from electra_tf.serving.inputs import Tensors
+
+NO_OFFSET = -1
+
+
+class Encoder(served.ServedModel):
+    """The encoder's vectors.
+
+    `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
+    pairs) and returns `pooled_output` <float32>[B, D], the first token's
+    vector, `sequence_output` <float32>[B, L, D], `input_mask` <int32>[B, L], 0
+    on padding, and for single texts `starts` and `ends` <int32>[B, L], offsets
+    of the tokens' characters (none for [CLS] and [SEP]). `tokens` returns the
+    first two.
+    """
+
+    def compute(self, features):
+        outputs = self._source.model(
+            *(features[name] for name in inputs.ENCODER_FEATURES)
+        )
+        return {
+            name: tf.cast(outputs[name], tf.float32)
+            for name in ("pooled_output", "sequence_output")
+        }
+
+    def signatures(self):
+        names = [served.TEXT, served.TEXT_PAIR]
+        names = names if self._source.has_pairs else names[:1]
+
+        length = self._source.max_seq_length
+
+        def of_pairs(text, text_pair):
+            check = served.check_same_size(text, text_pair)
+            with tf.control_dependencies([check]):
+                features = inputs.pack_texts(
+                    self.tokenizer, length, text, text_pair
+                )
+            features = inputs.pad(features, 2)
+            return self._run(features) | {"input_mask": features["input_mask"]}
+
+        def of_texts(text):
+            text, cleaned = self.clean(text)
+            ids, starts, ends = self.tokenize_with_offsets(text)
+            features = inputs.pad(self.tokenizer.pack_inputs([ids], length), 2)
+
+            def beside_special(offsets):
+                dense = offsets[:, : length - 2].to_tensor(NO_OFFSET)
+                return tf.pad(
+                    dense, [[0, 0], [1, 1]], constant_values=NO_OFFSET
+                )
+
+            return self._run(features) | {
+                "input_mask": features["input_mask"],
+                "starts": beside_special(starts),
+                "ends": beside_special(ends),
+                **cleaned,
+            }
+
+        return {
+            served.DEFAULT: served.string_function(
+                of_pairs if self._source.has_pairs else of_texts, *names
+            ),
+            served.TOKENS: self.token_signature(lambda outputs: outputs),
+        }
+
+    def example_inputs(self):
+        names = (served.TEXT, served.TEXT_PAIR)
+        return {
+            name: list(served.SENTENCES)
+            for name in names[: 1 + self._source.has_pairs]
+        }
+
+
+class Detector(served.ServedModel):
+    """Each token's probability of having been replaced.
+
+    `serving_default` takes `text` <string>[B] and returns `tokens`
+    <string>[B, T], the word pieces without [CLS] and [SEP], `probabilities`
+    <float32>[B, T], and `starts` and `ends` <int32>[B, T], offsets of their
+    characters. `tokens` returns `probabilities` <float32>[B, L] for token ids.
+    """
+
+    def compute(self, features):
+        values = (features[name] for name in inputs.ENCODER_FEATURES)
+        return {"probabilities": self._source.model.probabilities(*values)}
+
+    def signatures(self):
+        def serving_default(text):
+            length = self._source.max_seq_length
+            text, cleaned = self.clean(text)
+            ids, starts, ends = (
+                x[:, : length - 2] for x in self.tokenize_with_offsets(text)
+            )
+            features = self.tokenizer.pack_inputs([ids], length)
+            probabilities = self._run(features)["probabilities"]
+            vocab = tf.constant(self.tokenizer.vocab)
+            dense_starts = starts.to_tensor(NO_OFFSET)
+            num_tokens = tf.shape(dense_starts)[1]
+            is_token = dense_starts != NO_OFFSET
+            return {
+                "tokens": ids.with_flat_values(
+                    tf.gather(vocab, ids.flat_values)
+                ).to_tensor(""),
+                "probabilities": tf.where(
+                    is_token, probabilities[:, 1 : 1 + num_tokens], 0.0
+                ),
+                "starts": dense_starts,
+                "ends": ends.to_tensor(NO_OFFSET),
+                **cleaned,
+            }
+
+        return {
+            served.DEFAULT: served.string_function(
+                serving_default, served.TEXT
+            ),
+            served.TOKENS: self.token_signature(lambda outputs: outputs),
+        }
+
+    def example_inputs(self):
+        return {served.TEXT: list(served.SENTENCES)}
+
+
+class Tagger(served.ServedModel):
+    """A label for each word.
+
+    `serving_default` takes `text` <string>[B], splits it into words (see
+    `serving.words`) and returns `words` and `labels` <string>[B, W], `scores`
+    <float32>[B, W], the labels' probabilities, and `starts` and `ends`
+    <int32>[B, W], offsets of the words' characters. `words` takes `words`
+    <string>[B, W], filled up with "", and returns `labels` and `scores`. Words
+    behind the last one that fits, and those without a token, have the label "".
+    `tokens` returns `labels` <string>[B, L] and `scores` <float32>[B, L, C] of
+    every token.
+    """
+
+    def compute(self, features):
+        source = self._source
+        input_ids = features["input_ids"]
+        positions = tf.broadcast_to(
+            tf.range(tf.shape(input_ids)[1]), tf.shape(input_ids)
+        )
+        features = features | {
+            f"{source.task_name}_labeled_positions": positions
+        }
+        outputs = source.model(features)["task_outputs"][source.task_name]
+        return {"logits": outputs["logits"]}
+
+    def signatures(self):
+        word_spec = tf.RaggedTensorSpec([None, None], tf.string, 1)
+        tag_words = tf.function(
+            self._tag_words, input_signature=[word_spec], autograph=False
+        ).get_concrete_function()
+        most_words = self._source.max_seq_length - 2
+
+        def serving_default(text):
+            found = words_lib.Words(
+                *(x[:, :most_words] for x in words_lib.split(text))
+            )
+            labels, scores = tag_words(found.words)
+            return {
+                "words": found.words.to_tensor(""),
+                "labels": labels,
+                "scores": scores,
+                "starts": found.starts.to_tensor(NO_OFFSET),
+                "ends": found.ends.to_tensor(NO_OFFSET),
+            }
+
+        def words(words):
+            labels, scores = tag_words(tf.RaggedTensor.from_tensor(words))
+            return {"labels": labels, "scores": scores}
+
+        def answer_tokens(outputs):
+            scores = tf.nn.softmax(outputs["logits"])
+            return {"labels": self._names(scores), "scores": scores}
+
+        return {
+            served.DEFAULT: served.string_function(
+                serving_default, served.TEXT
+            ),
+            served.WORDS: tf.function(
+                words,
+                input_signature=[
+                    tf.TensorSpec([None, None], tf.string, "words")
+                ],
+                autograph=False,
+            ).get_concrete_function(),
+            served.TOKENS: self.token_signature(answer_tokens),
+        }
+
+    def _names(self, scores: tf.Tensor) -> tf.Tensor:
+        labels = tf.constant(self._source.labels)
+        return tf.gather(labels, tf.argmax(scores, axis=-1))
+
+    def _tag_words(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Labels <string> and probabilities <float32> [B, W]."""
+        room = self._source.max_seq_length - 2
+        tokenize = (
+            self.tokenizer.tokenize_uncased
+            if self._source.lower_cases_words
+            else self.tokenizer.tokenize
+        )
+        tokens = tokenize(words.flat_values)
+        num_tokens = words.with_flat_values(
+            tf.cast(tokens.row_lengths(), tf.int32)
+        ).to_tensor()
+        ends = tf.cumsum(num_tokens, axis=1)
+        fits = ends <= room
+        # As training cuts: behind the last word of which every token fits.
+        num_kept = tf.reduce_sum(tf.where(fits, num_tokens, 0), axis=1)
+        of_rows = tf.RaggedTensor.from_row_splits(
+            tokens.values,
+            tf.gather(tokens.row_splits, words.row_splits),
+            validate=False,
+        )
+        position = tf.ragged.range(of_rows.row_lengths())
+        is_kept = position.flat_values < tf.repeat(
+            tf.cast(num_kept, tf.int64), of_rows.row_lengths()
+        )
+        kept = tf.ragged.boolean_mask(
+            of_rows, of_rows.with_flat_values(is_kept)
+        )
+        features: Tensors = self.tokenizer.pack_inputs([kept], room + 2)
+        # Segment 1, unlike a text's, as in training.
+        features["segment_ids"] = features["input_mask"]
+        probabilities = tf.nn.softmax(self._run(features)["logits"])
+        has_label = fits & (num_tokens > 0)
+        first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
+        of_words = tf.gather(probabilities, first_token, batch_dims=1)
+        return (
+            tf.where(has_label, self._names(of_words), ""),
+            tf.where(has_label, tf.reduce_max(of_words, axis=-1), 0.0),
+        )
+
+    def example_inputs(self):
+        return {served.TEXT: list(served.SENTENCES)}

@@ -1,0 +1,107 @@
+"""What the tests of serving share."""
+
+import dataclasses
+import json
+import typing
+
+import keras
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, run_record, training
+from electra_tf.finetuning import text_tasks, trials
+from electra_tf.serving import saved_model
+from tests import helpers
+from tests.serving import native
+
+LABELS = ["no", "perhaps", "yes"]
+TEXTS = ["wa wb", "", "wc, wd? " * 20, "unknown words", "\u00c9"]
+
+# What breaks servers: nothing, white space, no UTF-8, control characters,
+# long words, many words, emoji, right to left, what JSON or graphs may mistake.
+NASTY: list[bytes] = [
+    b"",
+    b" \t\r\n",
+    b"wa \xff\xfe wb \xc3",
+    b"wa\x00wb",
+    "\u202ewa \u05e2\u05d1\u05e8\u05d9\u05ea wb".encode(),
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 wc \ufeff\ufffd".encode(),
+    b'{"b64": "d2E="} [MASK] [SEP] \\ " \' <wa>',
+    b"w" * 300,
+    b"wa wb wc " * 50,
+    "\u4e2d\u6587 \ud55c\uad6d\uc5b4 \u0130 \u03a3 \u00df".encode(),
+]
+
+
+class Exported(typing.NamedTuple):
+    """A fine-tuned model and what was exported from it.
+
+    Attributes:
+      model_dir: Of the run.
+      model: The best trial's.
+      path: The exported version.
+    """
+
+    model_dir: typing.Any
+    model: typing.Any
+    path: str
+
+
+def write_finetuned(folder):
+    """A model directory as a fine-tuning run of two trials leaves it."""
+    model_dir = folder / "finetuned"
+    config = configs.FinetuningConfig(
+        init_checkpoint="pretrained",
+        data=configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file="train.tsv",
+            dev_file="dev.tsv",
+            vocab_file=helpers.write_vocab(folder),
+            do_lower_case=True,
+            strip_accents=True,
+            max_seq_length=8,
+        ),
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=helpers.run_config(model_dir),
+        num_trials=2,
+    )
+    run_record.write(config, "", [])
+    encoder = helpers.encoder_config(initializer_range=0.5)
+    task = text_tasks.ClassificationTask("letters", LABELS)
+    for trial in (1, 2):
+        keras.utils.set_random_seed(trial)
+        model = trials.build_model(encoder, task)
+        tf.train.CheckpointManager(
+            training.checkpointed_variables(model),
+            str(model_dir / f"trial_{trial}"),
+            1,
+        ).save()
+    about = {
+        "encoder": dataclasses.asdict(encoder),
+        "task_name": "letters",
+        "labels": LABELS,
+    }
+    (model_dir / "model.json").write_text(json.dumps(about))
+    results = {
+        "best_on_dev": 2,
+        "trials": [{"trial": 1}, {"trial": 2, "dev": {"accuracy": 90.0}}],
+    }
+    (model_dir / "results.json").write_text(json.dumps(results))
+    return model_dir, model
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory) -> Exported:
+    """A classifier, exported once for all tests."""
+    folder = tmp_path_factory.mktemp("serving")
+    model_dir, model = write_finetuned(folder)
+    path = saved_model.export(str(model_dir), str(folder / "letters"))
+    return Exported(model_dir, model, path)
+
+
+@pytest.fixture(scope="session")
+def cpp_program(tmp_path_factory):
+    """The C++ program, compiled; None without a compiler."""
+    if native.compiler() is None:
+        return None
+    return native.build(tmp_path_factory.mktemp("cpp"))

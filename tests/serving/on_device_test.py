@@ -1,0 +1,122 @@
+"""Tests of serving/on_device.py."""
+
+import os
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.serving import on_device, saved_model, source
+from tests import helpers
+
+TEXTS = ["wa wb", "", "wc, wd? " * 20, "\u00c9 wa"]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A pre-trained discriminator and what was converted from it."""
+    model_dir = tmp_path_factory.mktemp("pretrained")
+    helpers.write_vocab(model_dir)
+    (model_dir / "vocab.txt.json").write_text(
+        '{"do_lower_case": true, "strip_accents": true}'
+    )
+    # Small tables are left in float32 by the converter.
+    encoder = helpers.encoder_config(
+        hidden_size=32, intermediate_size=64, initializer_range=0.2
+    )
+    helpers.write_pretrained(model_dir, encoder)
+    output = tmp_path_factory.mktemp("on_device")
+    paths = on_device.export(str(model_dir), str(output))
+    return str(model_dir), paths
+
+
+@pytest.fixture(scope="module")
+def expected(exported, tmp_path_factory):
+    """What the served model says of the same token ids."""
+    folder = str(tmp_path_factory.mktemp("vocab"))
+    model = saved_model.make_served_model(source.load(exported[0], folder))
+    return lambda features: model.compute(
+        {name: tf.constant(values) for name, values in features.items()}
+    )["probabilities"].numpy()
+
+
+def test_files(exported):
+    model_dir, paths = exported
+    names = ["model.float32.tflite", "model.int8.tflite"]
+    assert [os.path.basename(path) for path in paths] == names
+    metadata = helpers.read_json(
+        os.path.join(os.path.dirname(paths[0]), "metadata.json")
+    )
+    assert metadata["kind"] == "replaced_token_detection"
+    assert metadata["bytes"][names[1]] < metadata["bytes"][names[0]]
+    assert metadata["signatures"] == ["tokens", "tokens_12"]
+    assert metadata["bytes"] == {
+        name: os.path.getsize(path)
+        for name, path in zip(names, paths, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    "number, least, most", [(0, 0.0, 1e-5), (1, 1e-5, 0.05)]
+)
+def test_any_batch_and_length(exported, expected, number, least, most):
+    model = on_device.OnDeviceModel(exported[1][number])
+    errors = []
+    for texts in (TEXTS, TEXTS[:1], TEXTS[2:3]):
+        features = model.pack(texts)
+        # [CLS] wa wb [SEP]; a long text is cut to 12 tokens.
+        assert features["input_ids"].shape[1] == min(
+            12, max(4, features["input_mask"].sum(1).max())
+        )
+        (found,) = model(features).values()
+        errors.append(np.abs(found - expected(features)).max())
+    # Weights of 8 bits are not those of 32.
+    assert least <= max(errors) < most
+
+
+def test_a_fixed_length(exported, expected):
+    model = on_device.OnDeviceModel(exported[1][0])
+    features = model.pack(TEXTS[2:3])
+    run = model._interpreter.get_signature_runner("tokens_12")
+    np.testing.assert_allclose(
+        run(**features)["probabilities"], expected(features), atol=1e-5
+    )
+
+
+def test_answers_are_numbers():
+    logits = tf.constant([[0.0, 0.0, 1e9]])
+
+    def answer(outputs, **about):
+        found = types.SimpleNamespace(**about)
+        (value,) = on_device.answer(found, outputs).values()
+        return value.numpy().tolist()
+
+    for kind, expected in (
+        ("classification", [[0.0, 0.0, 1.0]]),
+        ("tagging", [[0.0, 0.0, 1.0]]),
+        ("multi_label_classification", [[0.5, 0.5, 1.0]]),
+    ):
+        assert answer({"logits": logits}, kind=kind) == expected
+    assert answer(
+        {"predictions": tf.constant([0.5])},
+        kind="regression",
+        scale=4.0,
+        min_value=1.0,
+    ) == [3.0]
+
+
+def test_what_litert_cannot_represent_is_said_so(tmp_path):
+    module = tf.Module()
+    call = tf.function(
+        lambda text: {"length": tf.strings.length(text)},
+        input_signature=[tf.TensorSpec([None], tf.string, "text")],
+    )
+    tf.saved_model.save(module, str(tmp_path), {"tokens": call})
+    with pytest.raises(ValueError, match="cannot represent.*StringLength"):
+        on_device._convert(str(tmp_path), ["tokens"], is_int8=False)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no .*model.tflite"):
+        on_device.OnDeviceModel(str(tmp_path / "model.tflite"))

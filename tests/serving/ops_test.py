@@ -1,0 +1,52 @@
+"""Tests of serving/ops.py."""
+
+import pytest
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from electra_tf.serving import ops
+
+
+def save(function, folder) -> str:
+    module = tf.Module()
+    module.call = tf.function(
+        function, input_signature=[tf.TensorSpec([None], tf.string, "text")]
+    )
+    tf.saved_model.save(
+        module, str(folder), signatures={"serving_default": module.call}
+    )
+    return str(folder)
+
+
+def test_exported_ops_are_linked_by_the_server(exported):
+    found = ops.ops_of(exported.path)
+    # Of the tokenizer, which is in a function, and of the model.
+    assert found >= ops.TEXT_OPS
+    assert {"MatMul", "StaticRegexReplace", "VarHandleOp"} <= found
+    assert ops.foreign_ops(found) == []
+
+
+def test_refuses_an_op_that_is_missing_in_the_servers_text_library(tmp_path):
+    def trim(text):
+        tokens = tf.expand_dims(tf.strings.bytes_split(text), 0)
+        trimmer = tf_text.RoundRobinTrimmer(3)
+        return {"text": trimmer.trim([tokens[0], tokens[0]])[0].to_tensor()}
+
+    with pytest.raises(
+        ValueError, match=r"TF-Text 2\.12\.1 only.*RoundRobinTrim"
+    ):
+        ops.check(save(trim, tmp_path))
+
+
+def test_refuses_an_op_that_calls_python(tmp_path):
+    def upper(text):
+        found = tf.numpy_function(lambda x: x, [text], tf.string)
+        return {"text": tf.ensure_shape(found, [None])}
+
+    path = save(upper, tmp_path)
+    assert ops.foreign_ops(ops.ops_of(path)) == ["PyFunc"]
+
+
+def test_refuses_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ValueError, match="Expected a SavedModel at"):
+        ops.read_proto(str(tmp_path))

@@ -1,0 +1,353 @@
+"""Tests of the signatures of every kind but question answering."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.checkpoint_conversion import electra_tf_format
+from electra_tf.checkpoint_conversion.checkpoint import TaskHead
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning import tagging
+from electra_tf.serving import saved_model, source, words
+from tests import helpers
+from tests.checkpoint_conversion import models
+
+LENGTH = helpers.LENGTH
+TEXTS = ["wa wb", "", "wc wd " * 20, "unknown W\u00c1 wo"]
+PAIRS = ["wc", "wd we", "wa wb " * 20, ""]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory):
+    """A function from a checkpoint to its source and signatures."""
+
+    def make(checkpoint, **options):
+        folder = tmp_path_factory.mktemp("signatures")
+        (folder / "vocab").mkdir()
+        electra_tf_format.write(checkpoint, str(folder / "model"))
+        found = source.load(
+            str(folder / "model"), str(folder / "vocab"), **options
+        )
+        return found, saved_model.make_served_model(found).signatures()
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pairs(serve):
+    return serve(models.finetuned(), has_pairs=True)
+
+
+@pytest.fixture(scope="module")
+def tagger(serve):
+    return serve(models.finetuned("tagging", 4))
+
+
+@pytest.fixture(scope="module")
+def detector(serve):
+    return serve(models.pretrained())
+
+
+@pytest.fixture(scope="module")
+def encoder(serve):
+    return serve(models.pretrained(), kind="encoding")
+
+
+def strings(values):
+    return tf.constant(values, tf.string)
+
+
+def outputs_of(found, features):
+    outputs = found.model({k: tf.constant(v) for k, v in features.items()})
+    return outputs["task_outputs"][found.task_name]
+
+
+def test_pairs_are_packed_as_in_training(pairs):
+    found, signatures = pairs
+    answer = signatures["serving_default"](
+        text=strings(TEXTS), text_pair=strings(PAIRS)
+    )
+    features = features_lib.text_features(TEXTS, PAIRS, found.tokenizer, LENGTH)
+    # Rows of both forms: the last one has no second text.
+    assert features["segment_ids"].any(axis=1).tolist() == [1, 1, 1, 0]
+    expected = tf.nn.softmax(outputs_of(found, features)["logits"])
+    np.testing.assert_allclose(answer["scores"], expected, atol=1e-5)
+    tokens = signatures["tokens"](
+        **{k: tf.constant(v) for k, v in features.items()}
+    )
+    np.testing.assert_allclose(tokens["scores"], expected, atol=1e-5)
+    assert tokens["label"].numpy().tolist() == answer["label"].numpy().tolist()
+
+
+def test_refuses_pairs_of_different_sizes(pairs):
+    _, signatures = pairs
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many values"):
+        signatures["serving_default"](
+            text=strings(["wa"]), text_pair=strings(["wa", "wb"])
+        )
+
+
+def test_examples_for_classify(pairs):
+    _, signatures = pairs
+    examples = [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={
+                    name: tf.train.Feature(
+                        bytes_list=tf.train.BytesList(value=[text.encode()])
+                    )
+                    for name, text in (("text", first), ("text_pair", second))
+                }
+            )
+        ).SerializeToString()
+        for first, second in zip(TEXTS, PAIRS, strict=True)
+    ]
+    answer = signatures["serving_bytes"](inputs=strings(examples))
+    expected = signatures["serving_default"](
+        text=strings(TEXTS), text_pair=strings(PAIRS)
+    )
+    np.testing.assert_array_equal(answer["scores"], expected["scores"])
+    assert answer["classes"].numpy().tolist() == [
+        [b"label 0", b"label 1", b"label 2"]
+    ] * len(TEXTS)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is required"):
+        empty = tf.train.Example().SerializeToString()
+        signatures["serving_bytes"](inputs=strings([empty]))
+
+
+def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
+    found, signatures = pairs
+    monkeypatch.setattr(
+        saved_model.text_signatures.Classifier, "TOKENS_AT_ONCE", 3 * LENGTH
+    )
+    in_parts = saved_model.make_served_model(found).signatures()
+    request = {
+        "text": strings(TEXTS * 5),
+        "text_pair": strings(PAIRS * 5),
+    }
+    np.testing.assert_allclose(
+        in_parts["serving_default"](**request)["scores"],
+        signatures["serving_default"](**request)["scores"],
+        atol=1e-6,
+    )
+
+
+def test_multi_label(serve):
+    checkpoint = models.finetuned()
+    head = TaskHead("multi_label_classification", "letters", ("x", "y", "z"), 3)
+    found, signatures = serve(dataclasses.replace(checkpoint, head=head))
+    features = features_lib.text_features(
+        TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
+    )
+    # About half of the texts get each label.
+    (bias,) = (
+        v for v in found.keras_variables if v.path.endswith("s/dense/bias")
+    )
+    logits = outputs_of(found, features)["logits"]
+    bias.assign(bias - tf.reduce_mean(logits, axis=0))
+    expected = tf.sigmoid(outputs_of(found, features)["logits"]).numpy()
+    answer = signatures["serving_default"](text=strings(TEXTS))
+    np.testing.assert_allclose(answer["scores"], expected, atol=1e-5)
+    assert [label.decode() for label in answer["label"].numpy()] == [
+        "|".join(n for n, s in zip("xyz", row, strict=True) if s > 0.5)
+        for row in expected
+    ]
+    assert len(set(answer["label"].numpy())) > 1
+
+
+def test_regression_has_the_unit_of_the_labels(serve):
+    checkpoint = models.finetuned("regression", 1)
+    head = dataclasses.replace(
+        checkpoint.head, options={"min_value": 1.0, "scale": 4.0}
+    )
+    found, signatures = serve(dataclasses.replace(checkpoint, head=head))
+    answer = signatures["serving_default"](text=strings(TEXTS))
+    features = features_lib.text_features(
+        TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
+    )
+    predictions = outputs_of(found, features)["predictions"].numpy()
+    np.testing.assert_allclose(
+        answer["value"], predictions * 4.0 + 1.0, atol=1e-5
+    )
+
+
+def test_tags_words_as_the_evaluation(tagger):
+    found, signatures = tagger
+    sentences = [
+        ("wa", "wb-wc", "wd"),
+        ("\x00", "we"),
+        (*(f"w{letter}" for letter in "abcdefghi"), "wj-wk", "wl"),
+        ("",),
+    ]
+    task = tagging.TaggingTask(
+        found.task_name, {}, as_original=False, labels=found.labels
+    )
+    examples = [
+        tagging.TaggingExample(i, sentence, ("label 0",) * len(sentence))
+        for i, sentence in enumerate(sentences)
+    ]
+    features = task.features(examples, found.tokenizer, LENGTH)
+    scores = tf.nn.softmax(outputs_of(found, features)["logits"]).numpy()
+    padded = [[*s, *[""] * (11 - len(s))] for s in sentences]
+    answer = signatures["words"](words=strings(padded))
+    # [CLS], nine words of a token each, "wj-wk" with three does not fit.
+    for row, which in ((0, [0, 1, 2]), (1, [1]), (2, list(range(9))), (3, [])):
+        expected = scores[row][: len(which)]
+        labels = answer["labels"][row].numpy()
+        assert np.flatnonzero(labels != b"").tolist() == which
+        assert [labels[i].decode() for i in which] == [
+            found.labels[i] for i in expected.argmax(-1)
+        ]
+        np.testing.assert_allclose(
+            answer["scores"].numpy()[row][which],
+            expected.max(-1, initial=0.0) if len(which) else [],
+            atol=1e-5,
+        )
+
+
+def test_tags_raw_text_with_offsets(tagger):
+    _, signatures = tagger
+    text = "wa, \U0001f600 (wb-wc)"
+    answer = signatures["serving_default"](text=strings([text, "wa"]))
+    answer = {name: values.numpy() for name, values in answer.items()}
+    found = ["wa", ",", "\U0001f600", "(", "wb-wc", ")"]
+    assert [w.decode() for w in answer["words"][0]] == found
+    assert [
+        text[start:end]
+        for start, end in zip(
+            answer["starts"][0], answer["ends"][0], strict=True
+        )
+    ] == found
+    same = signatures["words"](words=strings([found]))
+    assert answer["labels"][0].tolist() == same["labels"][0].numpy().tolist()
+    assert answer["words"][1].tolist() == [b"wa", *[b""] * 5]
+    assert answer["starts"][1].tolist() == [0, *[-1] * 5]
+    nothing = signatures["serving_default"](text=strings(["", ""]))
+    assert nothing["labels"].shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("U.N.-led Paris.", ["U.N.-led", "Paris", "."]),
+        (' "... a!"', ['"...', "a", '!"']),
+        ("\u00c9\u0301\u200b!\u3000b", ["\u00c9\u0301\u200b", "!", "b"]),
+        ("", []),
+        (" \t\n", []),
+    ],
+)
+def test_words_of_raw_text(text, expected):
+    found = words.split(strings([text, "x"]))
+    assert [w.decode() for w in found.words[0].numpy()] == expected
+    assert [
+        text[start:end]
+        for start, end in zip(
+            found.starts[0].numpy(), found.ends[0].numpy(), strict=True
+        )
+    ] == expected
+    assert found.words[1].numpy().tolist() == [b"x"]
+
+
+def test_detects_replaced_tokens(detector):
+    found, signatures = detector
+    assert found.kind == "replaced_token_detection"
+    answer = signatures["serving_default"](text=strings(TEXTS))
+    answer = {name: values.numpy() for name, values in answer.items()}
+    assert [t.decode() for t in answer["tokens"][0]][:3] == ["wa", "wb", ""]
+    features = features_lib.text_features(
+        TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
+    )
+    expected = found.model.probabilities(
+        *(features[name] for name in features_lib.ENCODER_FEATURES)
+    ).numpy()
+    for row, mask in enumerate(features["input_mask"]):
+        size = mask.sum() - 2
+        np.testing.assert_allclose(
+            answer["probabilities"][row][:size],
+            expected[row, 1 : 1 + size],
+            atol=1e-5,
+        )
+        assert not answer["probabilities"][row][size:].any()
+        assert (answer["starts"][row][size:] == -1).all()
+    # Of the accented word, which is lower-cased.
+    assert TEXTS[3][answer["starts"][3][1] : answer["ends"][3][1]] == "W\u00c1"
+
+
+def test_encodes(encoder):
+    found, signatures = encoder
+    answer = signatures["serving_default"](text=strings(TEXTS))
+    features = features_lib.text_features(
+        TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
+    )
+    expected = found.model(
+        *(tf.constant(features[n]) for n in features_lib.ENCODER_FEATURES)
+    )
+    mask = answer["input_mask"].numpy()
+    np.testing.assert_array_equal(mask, features["input_mask"])
+    np.testing.assert_allclose(
+        answer["pooled_output"], expected["pooled_output"], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        answer["sequence_output"].numpy()[mask == 1],
+        expected["sequence_output"].numpy()[mask == 1],
+        atol=1e-5,
+    )
+    assert answer["starts"].numpy()[0].tolist()[:5] == [-1, 0, 3, -1, -1]
+    assert answer["ends"].numpy()[0].tolist()[:5] == [-1, 2, 5, -1, -1]
+    none = signatures["serving_default"](text=strings([]))
+    assert none["pooled_output"].shape == (0, 8)
+
+
+def test_tokens_of_a_wrong_size_or_number_are_refused(encoder):
+    _, signatures = encoder
+    ids = tf.fill([1, 4], 5)
+    long = tf.ones([1, LENGTH + 1], tf.int32)
+    for changes, message in (
+        ({"input_ids": tf.fill([1, 4], 20)}, "input_ids from 0 to 19"),
+        ({"input_mask": ids}, "input_mask from 0 to 1"),
+        ({"input_mask": tf.ones([2, 4], tf.int32)}, "as many values"),
+        (
+            dict.fromkeys(("input_ids", "input_mask", "segment_ids"), long),
+            "at most 12 tokens a row",
+        ),
+    ):
+        request = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids)
+        request["input_mask"] = tf.ones_like(ids)
+        request["segment_ids"] = tf.zeros_like(ids)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            signatures["tokens"](**(request | changes))
+
+
+def test_refuses_what_a_model_cannot_do(tmp_path):
+    electra_tf_format.write(models.finetuned(), str(tmp_path / "model"))
+    for options, message in (
+        ({"kind": "tagging"}, "fine-tuned for tagging.*for classification"),
+        ({"kind": "replaced_token_detection"}, "with the discriminator's head"),
+        ({"max_seq_length": 13}, "from 8 to the 12 positions of"),
+    ):
+        (tmp_path / "vocab").mkdir(exist_ok=True)
+        with pytest.raises(ValueError, match=message) as caught:
+            source.load(
+                str(tmp_path / "model"), str(tmp_path / "vocab"), **options
+            )
+        assert isinstance(caught.value, ValueError | configs.ConfigError)
+
+
+def test_offsets_are_those_of_cleaned_text(serve):
+    vocabulary = dataclasses.replace(
+        models.VOCABULARY, text_cleaning="kcelectra"
+    )
+    _, signatures = serve(models.pretrained(vocabulary=vocabulary))
+    text = "wa \u4e2d http://x.y/z   wb"
+    answer = signatures["serving_default"](text=strings([text]))
+    cleaned = answer["cleaned_text"].numpy()[0].decode()
+    assert "http" not in cleaned
+    assert [
+        cleaned[start:end]
+        for start, end in zip(
+            answer["starts"].numpy()[0], answer["ends"].numpy()[0], strict=True
+        )
+    ] == ["wa", "wb"]
