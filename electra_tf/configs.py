@@ -465,6 +465,10 @@ class RunConfig:
       micro_batch_size: Examples that a replica works on at once, where its
         part of a batch does not fit into memory; 0 for all of them. Gradients
         add up over the micro-batches, to those of the whole batch.
+      num_parallel_parts: Parts of a micro-batch whose forward and backward
+        passes run side by side. On a CPU, as many as it has cores and
+        `num_intra_op_threads` = 1 are the fastest: an operation then never
+        waits for the other half of itself. Elsewhere 1.
       dtype_policy: 'float32', 'mixed_bfloat16', or 'mixed_float16', whose
         loss is scaled so that small gradients survive.
       jit_compile: Compile the step with XLA.
@@ -489,6 +493,7 @@ class RunConfig:
     cluster_resolver: str = "tf_config"
     kubernetes_selector: str = "job-name=electra-tf"
     micro_batch_size: int = 0
+    num_parallel_parts: int = 1
     dtype_policy: str = "float32"
     jit_compile: bool = False
     num_intra_op_threads: int = 0
@@ -501,6 +506,7 @@ class RunConfig:
             "save_checkpoints_steps",
             "steps_per_loop",
             "keep_checkpoint_max",
+            "num_parallel_parts",
         )
         for name in (
             "stop_at_step",

@@ -39,6 +39,7 @@ _MAY_DIFFER = (
     "run.cluster_resolver",
     "run.kubernetes_selector",
     "run.micro_batch_size",
+    "run.num_parallel_parts",
     "run.jit_compile",
     "run.num_intra_op_threads",
     "data.eval_batch_size",

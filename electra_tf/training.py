@@ -386,6 +386,12 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
                 f"replica has of a batch. Received: micro_batch_size={size}, "
                 f"examples={whole}"
             )
+        if size % self.run.num_parallel_parts:
+            raise configs.ConfigError(
+                "RunConfig.num_parallel_parts must divide the examples that a "
+                "replica works on at once. Received: num_parallel_parts="
+                f"{self.run.num_parallel_parts}, examples={size}"
+            )
         return size
 
     def distribute(
@@ -470,7 +476,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
                 seed, context.replica_id_in_sync_group
             )
         totals, zeros = None, None
-        if num_replicas > 1 or self._num_micro_batches() > 1:
+        if num_replicas > 1 or self._is_cut():
             weights, zeros = self._sums_of_weights(features, seed)
             totals = all_reduce_sum(weights) if weights else []
         gradients, loss, sums = self._compiled_gradients(
@@ -544,7 +550,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         """
         size, num_parts = self.micro_batch_size, self._num_micro_batches()
         if num_parts == 1:
-            return self._gradients_of_part(features, seed, totals, scale)
+            return self._gradients_in_parallel(features, seed, totals, scale)
         parts = tf.nest.map_structure(
             lambda x: tf.reshape(
                 x, tf.concat([[num_parts, size], tf.shape(x)[1:]], axis=0)
@@ -555,7 +561,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         is_used = [False] * len(variables)
 
         def add_part(index, gradients, loss, sums):
-            part_gradients, part_loss, part_sums = self._gradients_of_part(
+            part_gradients, part_loss, part_sums = self._gradients_in_parallel(
                 tf.nest.map_structure(lambda x: x[index], parts),
                 tf.random.experimental.stateless_fold_in(seed, index),
                 totals,
@@ -582,8 +588,41 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         ]
         return gradients, loss, sums
 
+    def _gradients_in_parallel(self, features, seed, totals, scale):
+        """Gradients of one micro-batch, see `_gradients`.
+
+        Nothing of one part waits for another, so TensorFlow runs them side by
+        side.
+        """
+        num_parts = self.run.num_parallel_parts
+        if num_parts == 1:
+            return self._gradients_of_part(features, seed, totals, scale)
+        size = self.micro_batch_size // num_parts
+        gradients, part_losses, sums = zip(
+            *[
+                self._gradients_of_part(
+                    tf.nest.map_structure(
+                        lambda x, start=start: x[start : start + size], features
+                    ),
+                    tf.random.experimental.stateless_fold_in(seed, start),
+                    totals,
+                    scale,
+                )
+                for start in range(0, self.micro_batch_size, size)
+            ],
+            strict=True,
+        )
+        return (
+            [
+                None if of_variable[0] is None else tf.add_n(of_variable)
+                for of_variable in zip(*gradients, strict=True)
+            ],
+            tf.add_n(part_losses),
+            tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums),
+        )
+
     def _gradients_of_part(self, features, seed, totals, scale):
-        """Gradients of one micro-batch, see `_gradients`."""
+        """Gradients of what is not cut any further, see `_gradients`."""
         variables = self.model.trainable_variables
         total_of = losses.identity
         if totals is not None:
@@ -604,6 +643,10 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
 
     def _num_micro_batches(self) -> int:
         return self._batch_of_a_replica() // self.micro_batch_size
+
+    def _is_cut(self) -> bool:
+        """Whether a replica's part of the batch is not in one piece."""
+        return self._num_micro_batches() * self.run.num_parallel_parts > 1
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""

@@ -467,6 +467,9 @@ cuts = {
     "whole": (one, {}),
     "2 x 16": (two, {}),
     "4 x 8": (one, {"micro_batch_size": 8}),
+    "2 x 2 x 8 side by side": (
+        one, {"micro_batch_size": 16, "num_parallel_parts": 2}
+    ),
     "2 x 2 x 8, XLA": (two, {"micro_batch_size": 8, "jit_compile": True}),
 }
 found = {}
@@ -505,7 +508,7 @@ def cuts(tmp_path_factory, data_pattern):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("cut", ["2 x 16", "4 x 8", "2 x 2 x 8, XLA"])
+@pytest.mark.parametrize("cut", ["2 x 16", "4 x 8", "2 x 2 x 8 side by side", "2 x 2 x 8, XLA"])
 def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
     whole, found = cuts["whole"], cuts[cut]
     assert len(whole["log"]) == 20
@@ -551,6 +554,18 @@ def test_refuses_micro_batches_that_do_not_fill_the_batch(
         "RunConfig.micro_batch_size must divide the examples that a replica "
         "has of a batch. Received: micro_batch_size=3, examples=4"
     )
+
+
+def test_refuses_parallel_parts_that_do_not_fill_the_batch(
+    tmp_path, data_pattern
+):
+    run = helpers.run_config(tmp_path, num_parallel_parts=3)
+    with pytest.raises(
+        configs.ConfigError,
+        match="num_parallel_parts must divide the examples that a replica works "
+        "on at once. Received: num_parallel_parts=3, examples=4",
+    ):
+        electra_engine(run, data_pattern, 4)
 
 
 def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):

@@ -9,7 +9,9 @@ changes both alike, and ratios are taken within a round. Sections:
 
 * speed: examples/s, FLOP/s and their share of the float32 matrix product rate
   measured in between (MFU), against the same arithmetic done the original's
-  way (tools/reference_graph.py).
+  way (tools/reference_graph.py). Each is a process of its own with the threads
+  that it is fastest with: the reference shares every operation among the cores,
+  the product has a part of the batch on each (RunConfig.num_parallel_parts).
 * recompilation: Python traces of the step after warm-up.
 * input: share of the time that a step waits for its batch.
 * around: what checkpoints and logging take from the throughput.
@@ -22,6 +24,7 @@ A machine with other work on it is said so: believe its ratios, not its rates.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import resource
@@ -57,6 +60,8 @@ TARGETS = {
 }
 # Squares whose rate is the machine's; the largest of their medians counts.
 _SQUARES = (1024, 2048)
+# What a worker is asked beside numbers of steps.
+_MATMUL_RATES = "matmul rates"
 # Of the public vocabulary of the released uncased models.
 _SPECIAL_IDS = (101, 102, 103)
 _NUM_EXAMPLES = 2000
@@ -127,7 +132,13 @@ class Product:
     """
 
     def __init__(
-        self, config, pattern, batch_size, strategy=None, cached=False
+        self,
+        config,
+        pattern,
+        batch_size,
+        strategy=None,
+        cached=False,
+        num_parallel_parts=1,
     ):
         import keras
         import tensorflow as tf
@@ -143,7 +154,9 @@ class Product:
 
         self.num_traces = 0
         run = configs.RunConfig(
-            model_dir=os.path.dirname(pattern), num_train_steps=1_000_000
+            model_dir=os.path.dirname(pattern),
+            num_train_steps=1_000_000,
+            num_parallel_parts=num_parallel_parts,
         )
         keras.utils.set_random_seed(run.seed)
         data = pretraining_data.PretrainingData(pattern, config, run.seed)
@@ -229,15 +242,11 @@ class MatmulRate:
         import tensorflow as tf
 
         self._cases = {}
-        self.rates: dict[tuple[int, int, int], list[float]] = {}
         for m, k, n in shapes:
             a, b = tf.random.normal([m, k]), tf.random.normal([k, n])
             repeats = max(1, int(1e10 / (2 * m * k * n)))
             self._cases[m, k, n] = (self._make(a, b, repeats), repeats)
-            self.rates[m, k, n] = []
         self.measure()
-        for rates in self.rates.values():
-            rates.clear()
 
     @staticmethod
     def _make(a, b, repeats):
@@ -253,15 +262,19 @@ class MatmulRate:
 
         return multiply
 
-    def measure(self) -> None:
+    def measure(self) -> dict[str, float]:
+        """The rate by shape, such as "1024x1024x1024"."""
+        rates = {}
         for (m, k, n), (multiply, repeats) in self._cases.items():
             start = time.perf_counter()
             multiply().numpy()
             seconds = time.perf_counter() - start
-            self.rates[m, k, n].append(2 * m * k * n * repeats / seconds)
+            rates[_shape_name((m, k, n))] = 2 * m * k * n * repeats / seconds
+        return rates
 
-    def medians(self) -> dict[tuple[int, int, int], float]:
-        return {s: statistics.median(r) for s, r in self.rates.items()}
+
+def _shape_name(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))
 
 
 def square_shapes() -> list[tuple[int, int, int]]:
@@ -351,41 +364,50 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median, "lower": lower, "upper": upper}
 
 
-def measure_speed(args, config, product: Product, reference) -> dict:
+def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
     """The speed section."""
     from electra_tf import flops
 
-    squares = square_shapes()
-    rate = MatmulRate(squares + model_shapes(config, args.batch_size))
     machine = Machine()
-    cpu_seconds: dict[str, list[float]] = {"product": [], "reference": []}
+    ours_cpu_seconds: list[float] = []
+    theirs_cpu_seconds: list[float] = []
+    rates: dict[str, list[float]] = {}
 
-    def counting(name, contestant):
-        def call(num_steps):
-            start = time.process_time()
-            seconds = contestant(num_steps)
-            cpu_seconds[name].append((time.process_time() - start) / num_steps)
-            return seconds
+    def of_product(num_steps: int) -> float:
+        start = time.process_time()
+        seconds = product(num_steps)
+        ours_cpu_seconds.append((time.process_time() - start) / num_steps)
+        return seconds
 
-        return call
+    def of_reference(num_steps: int) -> float:
+        seconds = reference(num_steps)
+        theirs_cpu_seconds.append(reference.cpu_seconds / num_steps)
+        return seconds
+
+    def measure_rates() -> None:
+        for shape, rate in reference.measure_matmul_rates().items():
+            rates.setdefault(shape, []).append(rate)
 
     ours, theirs = interleave(
-        (counting("product", product), counting("reference", reference)),
+        (of_product, of_reference),
         args.num_steps,
         args.num_rounds,
-        rate.measure,
+        measure_rates,
     )
-    ours_cpu, theirs_cpu = map(statistics.median, cpu_seconds.values())
-    # Time of products is compared with those just before and after.
-    medians = rate.medians()
+    ours_cpu = statistics.median(ours_cpu_seconds)
+    theirs_cpu = statistics.median(theirs_cpu_seconds)
+    medians = {
+        shape: statistics.median(found) for shape, found in rates.items()
+    }
+    squares = [_shape_name(shape) for shape in square_shapes()]
     matmul_rate = max(medians[s] for s in squares)
     per_example = flops.of_training_example(config)
     achieved = [args.batch_size * per_example / s for s in ours]
     ratios = spread([b / a for a, b in zip(ours, theirs, strict=True)])
     noise = machine.shares()
     noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
-    best_square = max(squares, key=lambda s: medians[s])
-    around = rate.rates[best_square]
+    # Time of products is compared with those just before and after.
+    around = rates[max(squares, key=lambda s: medians[s])]
     mfu = [
         a / statistics.mean(around[i : i + 2]) for i, a in enumerate(achieved)
     ]
@@ -408,7 +430,7 @@ def measure_speed(args, config, product: Product, reference) -> dict:
         "gflop_per_example": per_example / 1e9,
         "matmul_gflop_per_second": matmul_rate / 1e9,
         "matmul_gflop_per_second_by_shape": {
-            "x".join(map(str, s)): r / 1e9 for s, r in medians.items()
+            shape: rate / 1e9 for shape, rate in medians.items()
         },
         "noise": noise,
     }
@@ -573,6 +595,9 @@ class Worker:
       role: See `work`.
       pattern: Of the TFRecords.
       environment: What its environment has beside ours.
+
+    Attributes:
+      cpu_seconds: Of all its threads, in the steps of the last answer.
     """
 
     def __init__(self, args, role: str, pattern: str, environment=None):
@@ -589,24 +614,61 @@ class Worker:
             env=os.environ | (environment or {}),
         )
 
-    def ask(self, num_steps: int) -> None:
+        self.cpu_seconds = 0.0
+
+    def ask(self, request: int | str) -> None:
+        """Asks for a number of steps, or for what the role has besides."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{num_steps}\n")
+        self._process.stdin.write(f"{request}\n")
         self._process.stdin.flush()
 
-    def answer(self) -> float:
+    def _answer(self) -> dict[str, float]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise ValueError("A worker process ended: see its message above")
-        return float(line)
+        return json.loads(line)
+
+    def seconds(self) -> float:
+        """The answer to a number of steps."""
+        answer = self._answer()
+        self.cpu_seconds = answer["cpu_seconds"]
+        return answer["seconds"]
 
     def __call__(self, num_steps: int) -> float:
         self.ask(num_steps)
-        return self.answer()
+        return self.seconds()
+
+    def measure_matmul_rates(self) -> dict[str, float]:
+        """See `MatmulRate`; of the role "reference"."""
+        self.ask(_MATMUL_RATES)
+        return self._answer()
 
     def close(self) -> None:
         self._process.communicate("")
+
+
+class _ReferenceAndRate(typing.NamedTuple):
+    """What the role "reference" answers."""
+
+    reference: Reference
+    rate: MatmulRate
+
+    def __call__(self, num_steps: int) -> float:
+        return self.reference(num_steps)
+
+    def measure(self) -> dict[str, float]:
+        return self.rate.measure()
+
+
+def _reference_and_rate(args) -> _ReferenceAndRate:
+    config = make_config(args)
+    # Supplies the initial weights and the records.
+    product = Product(config, args.pattern, args.batch_size)
+    shapes = square_shapes() + model_shapes(config, args.batch_size)
+    return _ReferenceAndRate(
+        Reference(product, config, args.batch_size), MatmulRate(shapes)
+    )
 
 
 class Cluster:
@@ -641,7 +703,7 @@ class Cluster:
     def __call__(self, num_steps: int) -> float:
         for worker in self._workers:
             worker.ask(num_steps)
-        return max(worker.answer() for worker in self._workers)
+        return max(worker.seconds() for worker in self._workers)
 
     def close(self) -> None:
         for worker in self._workers:
@@ -654,11 +716,33 @@ def work(args) -> None:
     """The life of a `Worker`: answers numbers of steps with seconds.
 
     Roles: "one_device"; "mirrored", two logical devices of this process;
-    "processes", one of two processes, which get half of the cores each.
+    "processes", one of two processes; "reference", which also answers
+    `_MATMUL_RATES`.
     """
+    if args.worker == "reference":
+        contestant = _reference_and_rate(args)
+    else:
+        contestant = _replicas(args)
+    for line in sys.stdin:
+        request = line.strip()
+        if request == "0":
+            break
+        if request == _MATMUL_RATES:
+            print(json.dumps(contestant.measure()), flush=True)
+            continue
+        start = time.process_time()
+        seconds = contestant(int(request))
+        cpu_seconds = time.process_time() - start
+        answer = {"seconds": seconds, "cpu_seconds": cpu_seconds}
+        print(json.dumps(answer), flush=True)
+
+
+def _replicas(args) -> Product:
     import tensorflow as tf
 
     strategy = None
+    num_parallel_parts = 1
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     if args.worker == "mirrored":
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(
@@ -666,17 +750,21 @@ def work(args) -> None:
         )
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     elif args.worker == "processes":
-        threads = max(1, (os.cpu_count() or 2) // 2)
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    product = Product(
-        make_config(args), args.pattern, args.batch_size, strategy
+    else:
+        num_parallel_parts = _num_parallel_parts(args)
+    return Product(
+        make_config(args),
+        args.pattern,
+        args.batch_size,
+        strategy,
+        num_parallel_parts=num_parallel_parts,
     )
-    for line in sys.stdin:
-        num_steps = int(line)
-        if not num_steps:
-            break
-        print(product(num_steps), flush=True)
+
+
+def _num_parallel_parts(args) -> int:
+    """One for each core, as far as they divide the batch."""
+    return math.gcd(args.batch_size, os.cpu_count() or 1)
 
 
 def measure_replicas(args, role: str, pattern: str) -> dict:
@@ -756,6 +844,8 @@ def table(result: dict, sections=SECTIONS, targets=TARGETS) -> str:
 
 def measure(args) -> dict:
     """All sections that were asked for."""
+    import tensorflow as tf
+
     config = make_config(args)
     result: dict[str, typing.Any] = {
         "flags": vars(args),
@@ -768,16 +858,25 @@ def measure(args) -> dict:
         for section in ("mirrored", "processes"):
             if section in args.sections:
                 result[section] = measure_replicas(args, section, pattern)
-        product = Product(config, pattern, args.batch_size)
+        reference = None
+        if "speed" in args.sections:
+            reference = Worker(args, "reference", pattern)
+            reference(args.num_warm_up_steps)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        product = Product(
+            config,
+            pattern,
+            args.batch_size,
+            num_parallel_parts=_num_parallel_parts(args),
+        )
         product(args.num_warm_up_steps)
         seconds_per_step = product(args.num_steps) / args.num_steps
         if "recompilation" in args.sections:
             result["recompilation"] = measure_recompilation(args, product)
-        if "speed" in args.sections:
-            reference = Reference(product, config, args.batch_size)
-            reference(args.num_warm_up_steps)
+        if reference is not None:
             result["speed"] = measure_speed(args, config, product, reference)
             seconds_per_step = result["speed"]["seconds_per_step"]
+            reference.close()
         if "input" in args.sections:
             result["input"] = measure_input(
                 args, config, pattern, seconds_per_step
