@@ -508,7 +508,9 @@ def cuts(tmp_path_factory, data_pattern):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("cut", ["2 x 16", "4 x 8", "2 x 2 x 8 side by side", "2 x 2 x 8, XLA"])
+@pytest.mark.parametrize(
+    "cut", ["2 x 16", "4 x 8", "2 x 2 x 8 side by side", "2 x 2 x 8, XLA"]
+)
 def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
     whole, found = cuts["whole"], cuts[cut]
     assert len(whole["log"]) == 20
@@ -562,8 +564,8 @@ def test_refuses_parallel_parts_that_do_not_fill_the_batch(
     run = helpers.run_config(tmp_path, num_parallel_parts=3)
     with pytest.raises(
         configs.ConfigError,
-        match="num_parallel_parts must divide the examples that a replica works "
-        "on at once. Received: num_parallel_parts=3, examples=4",
+        match="num_parallel_parts must divide the examples that a replica "
+        "works on at once. Received: num_parallel_parts=3, examples=4",
     ):
         electra_engine(run, data_pattern, 4)
 

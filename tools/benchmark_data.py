@@ -19,7 +19,6 @@ to the size that is needed. It is kept in --cache-dir for the next time.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -181,9 +180,9 @@ def measure_scaling(args, folders: dict, vocab_file: str) -> dict[str, Any]:
 
         return call
 
-    import benchmark_training
+    import benchmarking
 
-    one, two = benchmark_training.interleave(
+    one, two = benchmarking.interleave(
         (contestant(1), contestant(2)), 1, args.num_runs
     )
     ratios = [a / b for a, b in zip(one, two, strict=True)]
@@ -244,7 +243,7 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
     reference a part of such a file.
     """
     sys.path.insert(0, str(_ROOT))
-    import benchmark_training
+    import benchmarking
     import build_pretraining_dataset as tool
 
     from electra_tf import tokenization
@@ -308,15 +307,15 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
             cpu["reference"].append((time.process_time() - cpu_start) / tokens)
             return (time.perf_counter() - start) / tokens * num_files
 
-        machine = benchmark_training.Machine()
+        machine = benchmarking.Machine()
         with tool.few_collections():
             # What a long run soon has behind it.
             product(args.num_parts)
             cpu["ours"].clear()
-            ours, original = benchmark_training.interleave(
+            ours, original = benchmarking.interleave(
                 (product, theirs), args.num_parts, args.num_rounds
             )
-    ratios = benchmark_training.spread(
+    ratios = benchmarking.spread(
         [b / a for a, b in zip(ours, original, strict=True)]
     )
     noise = machine.shares()
@@ -339,6 +338,7 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
 def measure_reading(args, _: str) -> dict[str, Any]:
     """The input pipeline alone and training, taking turns."""
     import benchmark_training
+    import benchmarking
     import tensorflow as tf
 
     from electra_tf import masking
@@ -370,11 +370,11 @@ def measure_reading(args, _: str) -> dict[str, Any]:
         # What a long run soon has behind it.
         for contestant in (reading, training):
             contestant(2)
-        machine = benchmark_training.Machine()
-        ours, steps = benchmark_training.interleave(
+        machine = benchmarking.Machine()
+        ours, steps = benchmarking.interleave(
             (reading, training), 2, args.num_rounds
         )
-    ratios = benchmark_training.spread(
+    ratios = benchmarking.spread(
         [b / a for a, b in zip(ours, steps, strict=True)]
     )
     noise = machine.shares()
@@ -441,36 +441,18 @@ def make_parser() -> command_line.ArgumentParser:
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = args.sections.split(",")
-    unknown = set(args.sections) - set(SECTIONS)
-    if unknown:
-        raise ValueError(
-            f"--sections must be among {', '.join(SECTIONS)}. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    import benchmark_training
+    import benchmarking
 
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     result: dict[str, Any] = {"flags": vars(args), "cpus": os.cpu_count()}
-    machine = benchmark_training.Machine()
+    machine = benchmarking.Machine()
     for name, measure in SECTIONS.items():
         if name in args.sections:
             result[name] = measure(args, args.cache_dir)
     noise = machine.shares()
     for name in args.sections:
         noise |= result[name].get("noise", {})
-    result["warnings"] = benchmark_training.warnings(noise)
-    result["targets"] = benchmark_training.judge(result, TARGETS)
-    text = json.dumps(result, indent=1) + "\n"
-    if args.output:
-        command_line.write_atomically(args.output, text)
-    else:
-        print(text, end="")
-    print(
-        benchmark_training.table(result, tuple(SECTIONS), TARGETS),
-        file=sys.stderr,
-    )
-    for warning in result["warnings"]:
-        print(f"warning: noisy machine: {warning}", file=sys.stderr)
+    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,7 +23,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import json
 import math
 import os
 import pathlib
@@ -106,7 +105,7 @@ class Training:
 
 def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
     """The section of one task."""
-    import benchmark_training
+    import benchmarking
 
     from electra_tf import tokenization
     from electra_tf.finetuning import tasks
@@ -126,12 +125,12 @@ def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
         contestant(args.num_warm_up_steps)
         contestant.cpu_seconds = 0.0
     traces = [contestant.num_traces for contestant in contestants]
-    machine = benchmark_training.Machine()
-    rounds = benchmark_training.interleave(
+    machine = benchmarking.Machine()
+    rounds = benchmarking.interleave(
         contestants, args.num_steps, args.num_rounds
     )
     bucketed, padded = (statistics.fmean(seconds) for seconds in rounds)
-    by_round = benchmark_training.spread(
+    by_round = benchmarking.spread(
         [b / a for a, b in zip(*rounds, strict=True)]
     )
     cpu = [contestant.cpu_seconds for contestant in contestants]
@@ -306,7 +305,7 @@ def _benchmark(args: argparse.Namespace) -> None:
             "--num-trials must be at least 2 for a spread. "
             f"Received: {args.num_trials}"
         )
-    import benchmark_training
+    import benchmarking
     import tensorflow as tf
 
     if args.num_intra_op_threads:
@@ -330,19 +329,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         result[name] = measure()
         for kind, share in result[name].get("noise", {}).items():
             noise[kind] = max(noise.get(kind, 0.0), share)
-    result["warnings"] = benchmark_training.warnings(noise)
-    result["targets"] = benchmark_training.judge(result, targets)
-    text = json.dumps(result, indent=1) + "\n"
-    if args.output:
-        command_line.write_atomically(args.output, text)
-    else:
-        print(text, end="")
-    print(
-        benchmark_training.table(result, tuple(sections), targets),
-        file=sys.stderr,
-    )
-    for warning in result["warnings"]:
-        print(f"warning: noisy machine: {warning}", file=sys.stderr)
+    benchmarking.report(result, noise, tuple(sections), targets, args.output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

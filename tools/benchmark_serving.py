@@ -171,7 +171,7 @@ def _input_names(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
     """The padding section: two SavedModels of the same weights."""
-    import benchmark_training
+    import benchmarking
 
     from electra_tf import prediction
 
@@ -181,7 +181,7 @@ def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
             prediction.ExportedModel(path) for path in (exported.folder, folder)
         ]
         result: dict[str, typing.Any] = {"padded_length": args.padded_length}
-        machine = benchmark_training.Machine()
+        machine = benchmarking.Machine()
         spreads = []
         for num_texts in NUM_TEXTS:
             contestants = [
@@ -189,10 +189,10 @@ def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
             ]
             for call in contestants:
                 call(args.num_warm_up_requests)
-            ours, padded = benchmark_training.interleave(
+            ours, padded = benchmarking.interleave(
                 contestants, args.num_timed_requests, args.num_rounds
             )
-            ratios = benchmark_training.spread(
+            ratios = benchmarking.spread(
                 [b / a for a, b in zip(ours, padded, strict=True)]
             )
             quartiles = [ratios["lower"], ratios["upper"]]
@@ -459,12 +459,12 @@ def closed_loop(
 
 def measure_loopback(args, exported: Exported) -> dict[str, typing.Any]:
     """The loopback section: both protocols, by turns, at each concurrency."""
-    import benchmark_training
+    import benchmarking
 
     names = _input_names(exported.rows)
     result: dict[str, typing.Any] = {}
     with Server(exported.folder) as server:
-        machine = benchmark_training.Machine()
+        machine = benchmarking.Machine()
         for concurrency in CONCURRENCIES:
             for protocol, connect in (
                 ("grpc", grpc_client),
@@ -515,7 +515,7 @@ def measure_warm_up(args, exported: Exported) -> dict[str, typing.Any]:
 
 def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
     """The on_device section."""
-    import benchmark_training
+    import benchmarking
     import numpy as np
     import tensorflow as tf
 
@@ -567,11 +567,11 @@ def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
         contestants = [contestant(model) for model in models]
         for call in contestants:
             call(args.num_warm_up_requests)
-        machine = benchmark_training.Machine()
-        float32, int8 = benchmark_training.interleave(
+        machine = benchmarking.Machine()
+        float32, int8 = benchmarking.interleave(
             contestants, args.num_timed_requests, args.num_rounds
         )
-    ratios = benchmark_training.spread(
+    ratios = benchmarking.spread(
         [a / b for a, b in zip(float32, int8, strict=True)]
     )
     result |= {
@@ -650,20 +650,14 @@ def make_parser() -> command_line.ArgumentParser:
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = args.sections.split(",")
-    unknown = set(args.sections) - set(SECTIONS)
-    if unknown:
-        raise ValueError(
-            f"--sections must be among {', '.join(SECTIONS)}. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    import benchmark_training
+    import benchmarking
 
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     result: dict[str, typing.Any] = {
         "flags": vars(args),
         "cpus": os.cpu_count(),
     }
-    machine = benchmark_training.Machine()
+    machine = benchmarking.Machine()
     with tempfile.TemporaryDirectory() as folder:
         exported = prepare(args, folder)
         for name, measure in SECTIONS.items():
@@ -672,19 +666,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     noise = machine.shares()
     for name in args.sections:
         noise |= result[name].get("noise", {})
-    result["warnings"] = benchmark_training.warnings(noise)
-    result["targets"] = benchmark_training.judge(result, TARGETS)
-    text = json.dumps(result, indent=1) + "\n"
-    if args.output:
-        command_line.write_atomically(args.output, text)
-    else:
-        print(text, end="")
-    print(
-        benchmark_training.table(result, tuple(SECTIONS), TARGETS),
-        file=sys.stderr,
-    )
-    for warning in result["warnings"]:
-        print(f"warning: noisy machine: {warning}", file=sys.stderr)
+    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,14 +27,13 @@ import json
 import math
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from electra_tf import command_line
 
@@ -65,9 +64,6 @@ _MATMUL_RATES = "matmul rates"
 # Of the public vocabulary of the released uncased models.
 _SPECIAL_IDS = (101, 102, 103)
 _NUM_EXAMPLES = 2000
-# Beyond these a machine is noisy: time of other processes, stolen time,
-# relative spread of the ratios.
-_NOISE_LIMITS = {"others": 0.05, "steal": 0.02, "spread": 0.10}
 
 
 def make_config(args) -> typing.Any:
@@ -296,79 +292,13 @@ def model_shapes(config, batch_size: int) -> list[tuple[int, int, int]]:
     ]
 
 
-class Machine:
-    """What else the machine did while something was measured."""
-
-    def __init__(self):
-        self._start = self._read()
-
-    @staticmethod
-    def _read():
-        own = [
-            resource.getrusage(who)
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        ]
-        seconds = sum(u.ru_utime + u.ru_stime for u in own)
-        try:
-            with open("/proc/stat", encoding="ascii") as f:
-                jiffies = [int(x) for x in f.readline().split()[1:]]
-        except OSError:  # Not Linux.
-            jiffies = [0] * 8
-        per_second = os.sysconf("SC_CLK_TCK")
-        total = sum(jiffies[:8]) / per_second
-        idle = (jiffies[3] + jiffies[4]) / per_second
-        return seconds, total, total - idle, jiffies[7] / per_second
-
-    def shares(self) -> dict[str, float]:
-        """Shares of all cores' time: other processes', and stolen."""
-        own, total, busy, stolen = (
-            b - a for a, b in zip(self._start, self._read(), strict=True)
-        )
-        total = max(total, 1e-9)
-        others = max(0.0, busy - stolen - own) / total
-        return {"others": others, "steal": stolen / total}
-
-
-def interleave(
-    contestants: Sequence[Callable[[int], float]],
-    num_steps: int,
-    num_rounds: int,
-    between: Callable[[], None] = lambda: None,
-) -> list[list[float]]:
-    """Seconds per step of each contestant in each round, A B then B A.
-
-    Args:
-      contestants: Take a number of steps, return their seconds.
-      num_steps: Of each in each round.
-      num_rounds: How many rounds.
-      between: Called before each round and after the last.
-
-    Returns:
-      For each contestant, one figure a round.
-    """
-    found: list[list[float]] = [[] for _ in contestants]
-    for number in range(num_rounds):
-        between()
-        order = range(len(contestants))
-        for index in order if number % 2 == 0 else reversed(order):
-            found[index].append(contestants[index](num_steps) / num_steps)
-    between()
-    return found
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles."""
-    if len(values) < 2:
-        return dict.fromkeys(("median", "lower", "upper"), values[0])
-    lower, median, upper = statistics.quantiles(values, method="inclusive")
-    return {"median": median, "lower": lower, "upper": upper}
-
-
 def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
     """The speed section."""
+    import benchmarking
+
     from electra_tf import flops
 
-    machine = Machine()
+    machine = benchmarking.Machine()
     ours_cpu_seconds: list[float] = []
     theirs_cpu_seconds: list[float] = []
     rates: dict[str, list[float]] = {}
@@ -388,7 +318,7 @@ def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
         for shape, rate in reference.measure_matmul_rates().items():
             rates.setdefault(shape, []).append(rate)
 
-    ours, theirs = interleave(
+    ours, theirs = benchmarking.interleave(
         (of_product, of_reference),
         args.num_steps,
         args.num_rounds,
@@ -403,19 +333,23 @@ def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
     matmul_rate = max(medians[s] for s in squares)
     per_example = flops.of_training_example(config)
     achieved = [args.batch_size * per_example / s for s in ours]
-    ratios = spread([b / a for a, b in zip(ours, theirs, strict=True)])
+    ratios = benchmarking.spread(
+        [b / a for a, b in zip(ours, theirs, strict=True)]
+    )
+    # Its seconds count as this program's once it has ended.
+    reference.close()
     noise = machine.shares()
     noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
     # Time of products is compared with those just before and after.
     around = rates[max(squares, key=lambda s: medians[s])]
-    mfu = [
-        a / statistics.mean(around[i : i + 2]) for i, a in enumerate(achieved)
-    ]
+    mfu = benchmarking.spread(
+        [a / statistics.mean(around[i : i + 2]) for i, a in enumerate(achieved)]
+    )
     return {
         "ratio": ratios["median"],
         "ratio_quartiles": [ratios["lower"], ratios["upper"]],
-        "mfu": statistics.median(mfu),
-        "mfu_quartiles": [spread(mfu)["lower"], spread(mfu)["upper"]],
+        "mfu": mfu["median"],
+        "mfu_quartiles": [mfu["lower"], mfu["upper"]],
         "examples_per_second": args.batch_size / statistics.median(ours),
         "reference_examples_per_second": (
             args.batch_size / statistics.median(theirs)
@@ -719,10 +653,11 @@ def work(args) -> None:
     "processes", one of two processes; "reference", which also answers
     `_MATMUL_RATES`.
     """
-    if args.worker == "reference":
-        contestant = _reference_and_rate(args)
-    else:
-        contestant = _replicas(args)
+    contestant: typing.Any = (
+        _reference_and_rate(args)
+        if args.worker == "reference"
+        else _replicas(args)
+    )
     for line in sys.stdin:
         request = line.strip()
         if request == "0":
@@ -769,6 +704,8 @@ def _num_parallel_parts(args) -> int:
 
 def measure_replicas(args, role: str, pattern: str) -> dict:
     """Two replicas against one device, in processes that take turns."""
+    import benchmarking
+
     one = Worker(args, "one_device", pattern)
     two = (
         Cluster(args, pattern)
@@ -778,13 +715,13 @@ def measure_replicas(args, role: str, pattern: str) -> dict:
     try:
         for contestant in (one, two):
             contestant(args.num_warm_up_steps)
-        alone, together = interleave(
+        alone, together = benchmarking.interleave(
             (one, two), args.num_steps, args.num_rounds
         )
     finally:
         one.close()
         two.close()
-    overheads = spread(
+    overheads = benchmarking.spread(
         [b / a - 1.0 for a, b in zip(alone, together, strict=True)]
     )
     return {
@@ -795,55 +732,9 @@ def measure_replicas(args, role: str, pattern: str) -> dict:
     }
 
 
-def warnings(noise: dict[str, float]) -> list[str]:
-    """What makes the figures less than reliable."""
-    texts = {
-        "others": "other processes took {:.0%} of the machine",
-        "steal": "the host took {:.0%} of the machine",
-        "spread": "half of the ratios are spread over {:.0%}",
-    }
-    return [
-        texts[name].format(noise[name])
-        for name, limit in _NOISE_LIMITS.items()
-        if noise.get(name, 0.0) > limit
-    ]
-
-
-def judge(result: dict, targets=TARGETS) -> dict[str, bool]:
-    """Which targets are met, of the sections that were measured."""
-    return {
-        f"{section}.{name}": (
-            result[section][name] >= bound
-            if relation == ">="
-            else result[section][name] <= bound
-        )
-        for (section, name), (relation, bound) in targets.items()
-        if section in result
-    }
-
-
-def table(result: dict, sections=SECTIONS, targets=TARGETS) -> str:
-    """The figures for people."""
-    lines = []
-    for section in sections:
-        for name, value in result.get(section, {}).items():
-            if isinstance(value, dict):
-                continue
-            values = value if isinstance(value, list) else [value]
-            text = ", ".join(f"{v:.4g}" for v in values)
-            target = targets.get((section, name))
-            mark = ""
-            if target:
-                met = result["targets"][f"{section}.{name}"]
-                mark = f"  {target[0]} {target[1]:g} " + (
-                    "met" if met else "MISSED"
-                )
-            lines.append(f"{section:14}{name:36}{text:>20}{mark}")
-    return "\n".join(lines)
-
-
-def measure(args) -> dict:
-    """All sections that were asked for."""
+def measure(args) -> tuple[dict, dict[str, float]]:
+    """All sections that were asked for, and noise."""
+    import benchmarking
     import tensorflow as tf
 
     config = make_config(args)
@@ -851,7 +742,7 @@ def measure(args) -> dict:
         "flags": vars(args),
         "cpus": os.cpu_count(),
     }
-    machine = Machine()
+    machine = benchmarking.Machine()
     with tempfile.TemporaryDirectory() as folder:
         pattern = write_examples(folder, config)
         # Workers first: this process holds no memory and no threads yet.
@@ -876,7 +767,6 @@ def measure(args) -> dict:
         if reference is not None:
             result["speed"] = measure_speed(args, config, product, reference)
             seconds_per_step = result["speed"]["seconds_per_step"]
-            reference.close()
         if "input" in args.sections:
             result["input"] = measure_input(
                 args, config, pattern, seconds_per_step
@@ -886,9 +776,7 @@ def measure(args) -> dict:
         if "memory" in args.sections:
             result["memory"] = measure_memory(args)
     noise = machine.shares() | result.get("speed", {}).get("noise", {})
-    result["warnings"] = warnings(noise)
-    result["targets"] = judge(result)
-    return result
+    return result, noise
 
 
 def make_parser() -> command_line.ArgumentParser:
@@ -935,22 +823,11 @@ def _benchmark(args: argparse.Namespace) -> None:
     if args.worker:
         work(args)
         return
-    args.sections = args.sections.split(",")
-    unknown = set(args.sections) - set(SECTIONS)
-    if unknown:
-        raise ValueError(
-            f"--sections must be among {', '.join(SECTIONS)}. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    result = measure(args)
-    text = json.dumps(result, indent=1) + "\n"
-    if args.output:
-        command_line.write_atomically(args.output, text)
-    else:
-        print(text, end="")
-    print(table(result), file=sys.stderr)
-    for warning in result["warnings"]:
-        print(f"warning: noisy machine: {warning}", file=sys.stderr)
+    import benchmarking
+
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    result, noise = measure(args)
+    benchmarking.report(result, noise, SECTIONS, TARGETS, args.output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
