@@ -221,6 +221,11 @@ def _make_engine(
                 bucketed=(
                     config.data.bucketed and run.distribution_strategy != "tpu"
                 ),
+                length_step=(
+                    batches.COMPILED_LENGTH_STEP
+                    if run.jit_compile
+                    else batches.LENGTH_STEP
+                ),
             ),
         )
 

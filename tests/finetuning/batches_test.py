@@ -78,8 +78,8 @@ def test_dtypes_and_shapes_are_known():
     assert spec["task_weights"].dtype == np.float32
 
 
-def test_batches_are_padded_to_a_multiple_of_16():
-    for batch in take(batches.train_dataset(TEN, 3, 2), 10):
+def test_batches_are_padded_to_a_multiple_of_a_step():
+    for batch in take(batches.train_dataset(TEN, 3, 2, length_step=16), 10):
         longest = batch["input_mask"].sum(axis=-1).max()
         length = batch["input_ids"].shape[1]
         # 16 and 32; 48 is beyond the maximum of 40.
@@ -90,7 +90,8 @@ def test_batches_are_padded_to_a_multiple_of_16():
 
 
 @pytest.mark.parametrize(
-    ("longest", "length"), [(1, 16), (16, 16), (17, 32), (33, 40), (40, 40)]
+    ("longest", "length"),
+    [(1, 4), (4, 4), (5, 8), (33, 36), (39, 40), (40, 40)],
 )
 def test_the_length_of_a_batch(longest, length):
     few = features([1, longest])
@@ -161,7 +162,7 @@ def test_evaluation_has_every_row_once_by_length():
     assert [numbers.tolist() for numbers, _ in found] == [[1, 3], [2, 4], [0]]
     assert [batch["input_ids"].shape for _, batch in found] == [
         (2, 16),
-        (2, 40),
+        (2, 36),
         (1, 40),
     ]
     for numbers, batch in found:
@@ -173,5 +174,5 @@ def test_as_many_labels_as_tokens_are_not_cut():
     rows_with_labels = features([3, 5]) | {"task_label_ids": labels}
     dataset = batches.eval_dataset(rows_with_labels, 2)
     ((_, batch),) = dataset.as_numpy_iterator()
-    assert batch["input_ids"].shape == (2, 16)
+    assert batch["input_ids"].shape == (2, 8)
     assert batch["task_label_ids"].shape == (2, MAX_LENGTH)
