@@ -156,17 +156,17 @@ def write_results(folder, mean, stdev):
     (folder / "results.json").write_text(json.dumps(found))
 
 
-def test_a_table_of_both_starts(tmp_path):
+def test_a_table_of_all_starts(tmp_path):
     for task, mean in (("rte", 61.0), ("wnli", 56.5)):
-        write_results(tmp_path / task / "pretrained", mean, 1.0)
         write_results(tmp_path / task / "from_scratch", 55.0, 0.75)
+        write_results(tmp_path / task / "pretrained", mean, 1.0)
+        write_results(tmp_path / task / "pretrained_decay", 58.0, 2.0)
     found = results_table.rows(results_table.read_runs(tmp_path))
+    start = ["dev", "277", "accuracy", "52.7", "55.0 +- 0.8"]
     assert found[1:] == [
-        ["rte", "dev", "277", "accuracy", "52.7", "55.0 +- 0.8", "61.0 +- 1.0"]
-        + ["**+6.0**"],
+        ["rte", *start, "61.0 +- 1.0", "**+6.0**", "58.0 +- 2.0"],
         # Less than both standard deviations together.
-        ["wnli", "dev", "277", "accuracy", "52.7", "55.0 +- 0.8", "56.5 +- 1.0"]
-        + ["+1.5"],
+        ["wnli", *start, "56.5 +- 1.0", "+1.5", "58.0 +- 2.0"],
     ]
     lines = results_table.markdown(found).splitlines()
     assert lines[0].startswith("| task | split | rows | metric   | baseline |")

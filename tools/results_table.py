@@ -2,9 +2,9 @@
 
   python3 tools/results_table.py --runs-dir=build/results/runs
 
-Reads <runs-dir>/<task>/{pretrained,from_scratch}/results.json, as
-tools/run_results.sh leaves them. A difference that is larger than both standard
-deviations together is marked.
+Reads <runs-dir>/<task>/{from_scratch,pretrained,pretrained_decay}/results.json,
+as tools/run_results.sh leaves them. The difference is that of the first two; it
+is marked where it is larger than both standard deviations together.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 
 from electra_tf import command_line
 
-_STARTS = ("from_scratch", "pretrained")
+_STARTS = ("from_scratch", "pretrained", "pretrained_decay")
 _NAMES = {
     "mcc": "Matthews' correlation",
     "spearman": "Spearman's correlation",
@@ -60,6 +60,7 @@ def rows(runs: dict[str, dict[str, dict]]) -> list[list[str]]:
             "from scratch",
             "pre-trained",
             "difference",
+            "with decay",
         ]
     ]
     for task, of_task in runs.items():
@@ -68,16 +69,21 @@ def rows(runs: dict[str, dict[str, dict]]) -> list[list[str]]:
         for split in pretrained["num_rows"]:
             if f"{metric}_mean" not in pretrained.get(split, {}):
                 continue  # "train", or without labels.
-            scratch, ours = (
-                (
-                    of_task[start][split][f"{metric}_mean"],
-                    _spread(of_task, start, split, metric),
-                )
-                for start in _STARTS
+            means, spreads = zip(
+                *(
+                    _mean_and_spread(of_task[start][split], metric)
+                    for start in _STARTS
+                ),
+                strict=True,
             )
             baseline = pretrained["baseline"].get(split, {}).get(metric)
-            difference = ours[0] - scratch[0]
-            is_beyond = abs(difference) > ours[1] + scratch[1]
+            difference = f"{means[1] - means[0]:+.1f}"
+            if abs(means[1] - means[0]) > spreads[0] + spreads[1]:
+                difference = f"**{difference}**"
+            scratch, ours, decayed = (
+                f"{mean:.1f} +- {spread:.1f}"
+                for mean, spread in zip(means, spreads, strict=True)
+            )
             table.append(
                 [
                     task,
@@ -85,18 +91,17 @@ def rows(runs: dict[str, dict[str, dict]]) -> list[list[str]]:
                     f"{pretrained['num_rows'][split]:,}",
                     _NAMES.get(metric, metric),
                     "" if baseline is None else f"{baseline:.1f}",
-                    f"{scratch[0]:.1f} +- {scratch[1]:.1f}",
-                    f"{ours[0]:.1f} +- {ours[1]:.1f}",
-                    f"**{difference:+.1f}**"
-                    if is_beyond
-                    else f"{difference:+.1f}",
+                    scratch,
+                    ours,
+                    difference,
+                    decayed,
                 ]
             )
     return table
 
 
-def _spread(of_task, start, split, metric) -> float:
-    return of_task[start][split][f"{metric}_stdev"] or 0.0
+def _mean_and_spread(scores: dict, metric: str) -> tuple[float, float]:
+    return scores[f"{metric}_mean"], scores[f"{metric}_stdev"] or 0.0
 
 
 def markdown(table: list[list[str]]) -> str:

@@ -6,7 +6,8 @@
 # DATA is a folder as tools/build_results_data.py describes it. A STEP is one of
 # data, english, korean (pre-training), a task below, or table; all by default.
 # Results go to build/results. What is finished there is not run again. STARTS
-# in the environment limits fine-tuning to "pretrained" or "from_scratch".
+# in the environment limits fine-tuning to some of from_scratch, pretrained and
+# pretrained_decay.
 set -euo pipefail
 
 data=${1:?usage: tools/run_results.sh DATA [STEP...]}
@@ -14,7 +15,7 @@ shift
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 out=build/results
-starts=${STARTS:-pretrained from_scratch}
+starts=${STARTS:-from_scratch pretrained pretrained_decay}
 export PYTHONPATH=. TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 
 build_dataset() {  # language, corpus, name, further flags
@@ -40,11 +41,13 @@ build_data() {
 }
 
 finetune() {  # task, epochs, further parameters
-  finetune_from pretrained "$@"
-  # Layers that know nothing yet have nothing to lose by the full rate.
+  # The two that are compared differ in nothing but the weights they begin with.
   finetune_from from_scratch "$@" \
-    --gin_param=FinetuningConfig.from_scratch=True \
-    --gin_param=OptimizerConfig.layerwise_lr_decay=0.0
+    --gin_param=FinetuningConfig.from_scratch=True
+  finetune_from pretrained "$@"
+  # As the paper has it: the lower a layer, the smaller its rate.
+  finetune_from pretrained_decay "$@" \
+    --gin_param=OptimizerConfig.layerwise_lr_decay=0.8
 }
 
 finetune_from() {  # start, task, epochs, further parameters
