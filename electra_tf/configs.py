@@ -11,6 +11,15 @@ from collections.abc import Sequence
 
 import gin
 
+# What a discriminator learns: the rows of Table 5 of arXiv:2003.10555.
+DISCRIMINATOR_OBJECTIVES = (
+    "replaced_token_detection",
+    "replaced_token_detection_of_masked",
+    "replace_mlm",
+    "all_tokens_mlm",
+)
+GENERATOR_TRAININGS = ("maximum_likelihood", "adversarial", "frozen")
+
 # Of files with labelled rows.
 TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
 
@@ -173,6 +182,14 @@ class ElectraConfig:
       mask_prob: Share of the tokens that are masked.
       electra_objective: Replaced-token detection. With this and
         `electric_objective` off, the model is a masked language model.
+      discriminator_objective: What the second network learns of the corrupted
+        text (section 3.4 and Table 5): 'replaced_token_detection', of every
+        token whether it was replaced; 'replaced_token_detection_of_masked',
+        the same with a loss at the masked positions alone (ELECTRA 15 %);
+        'replace_mlm', the true tokens at these positions; 'all_tokens_mlm',
+        the true token of every position.
+      copy_mechanism: For 'all_tokens_mlm': a token is predicted as a mixture
+        of the one that is there and of the softmax.
       electric_objective: Electric's noise-contrastive estimation
         (arXiv:2012.08561), with its two-tower generator.
       gen_weight: Weight of the generator's loss (lambda is the other one).
@@ -189,10 +206,17 @@ class ElectraConfig:
         embeddings learn from its own loss only, and the discriminator adds a
         difference of its own to them.
       uniform_generator: Replacements are drawn uniformly from the vocabulary.
+      unigram_generator: Replacements are drawn by the frequencies of the tokens
+        in the training data.
+      generator_training: 'maximum_likelihood'; 'adversarial', which rewards
+        samples that the discriminator does not find (Appendix F); or 'frozen',
+        for the second of two stages (section 3.2).
       two_tower_generator: A left-to-right and a right-to-left tower instead of
         a masked language model; needs `electric_objective`.
       disallow_correct: The generator may not draw the true token.
       temperature: Temperature of the generator's samples.
+      final_temperature: What the temperature has become, step by step, at the
+        end of the training; None for no change.
       masked_token_prob: Share of the chosen positions that become [MASK]; the
         rest keep their token. The released code has 0.85, the paper 1.0.
       distinct_positions: Draw masked positions without replacement. The
@@ -207,6 +231,8 @@ class ElectraConfig:
     max_seq_length: int
     mask_prob: float = 0.15
     electra_objective: bool = True
+    discriminator_objective: str = "replaced_token_detection"
+    copy_mechanism: bool = True
     electric_objective: bool = False
     gen_weight: float = 1.0
     disc_weight: float = 50.0
@@ -216,9 +242,12 @@ class ElectraConfig:
     untied_generator_embeddings: bool = False
     disentangled_embeddings: bool = False
     uniform_generator: bool = False
+    unigram_generator: bool = False
+    generator_training: str = "maximum_likelihood"
     two_tower_generator: bool = False
     disallow_correct: bool = False
     temperature: float = 1.0
+    final_temperature: float | None = None
     masked_token_prob: float = 0.85
     distinct_positions: bool = False
     whole_word_masking: bool = False
@@ -251,7 +280,8 @@ class ElectraConfig:
             self.electra_objective
             and self.untied_generator
             and not self.untied_generator_embeddings
-            and not self.uniform_generator
+            and self.has_generator_network
+            and self.has_binary_discriminator
         ):
             raise ConfigError(
                 "ElectraConfig.disentangled_embeddings needs a discriminator "
@@ -260,8 +290,11 @@ class ElectraConfig:
                 f"untied_generator={self.untied_generator}, "
                 "untied_generator_embeddings="
                 f"{self.untied_generator_embeddings}, "
-                f"uniform_generator={self.uniform_generator}"
+                f"uniform_generator={self.uniform_generator}, "
+                f"unigram_generator={self.unigram_generator}, "
+                f"discriminator_objective={self.discriminator_objective!r}"
             )
+        self._check_ablations()
         if self.electra_objective and self.electric_objective:
             raise ConfigError(
                 "ElectraConfig takes one objective. Received: "
@@ -274,6 +307,67 @@ class ElectraConfig:
             raise ConfigError(
                 "ElectraConfig.two_tower_generator needs electric_objective. "
                 "Received: two_tower_generator=True, electric_objective=False"
+            )
+
+    def _check_ablations(self) -> None:
+        """Which of the paper's variants go together."""
+        for name, choices in (
+            ("discriminator_objective", DISCRIMINATOR_OBJECTIVES),
+            ("generator_training", GENERATOR_TRAININGS),
+        ):
+            _require(
+                self,
+                getattr(self, name) in choices,
+                name,
+                "one of " + ", ".join(choices),
+            )
+        if self.final_temperature is not None:
+            _require_positive(self, "final_temperature")
+        for name, is_default in (
+            (
+                "discriminator_objective",
+                self.discriminator_objective == DISCRIMINATOR_OBJECTIVES[0],
+            ),
+            (
+                "generator_training",
+                self.generator_training == GENERATOR_TRAININGS[0],
+            ),
+            ("unigram_generator", not self.unigram_generator),
+        ):
+            if not is_default and not self.electra_objective:
+                raise ConfigError(
+                    f"ElectraConfig.{name} needs electra_objective. Received: "
+                    f"{name}={getattr(self, name)!r}, electra_objective=False"
+                )
+        if self.uniform_generator and self.unigram_generator:
+            raise ConfigError(
+                "ElectraConfig takes one generator. Received: "
+                "uniform_generator=True, unigram_generator=True"
+            )
+        if self.generator_training == "maximum_likelihood":
+            return
+        if not (self.has_generator_network and self.untied_generator):
+            raise ConfigError(
+                "ElectraConfig.generator_training="
+                f"{self.generator_training!r} needs a generator network of "
+                "its own. Received: "
+                f"untied_generator={self.untied_generator}, "
+                f"uniform_generator={self.uniform_generator}, "
+                f"unigram_generator={self.unigram_generator}"
+            )
+        if self.generator_training == "frozen":
+            _require(
+                self,
+                self.untied_generator_embeddings,
+                "untied_generator_embeddings",
+                "True with generator_training='frozen', since shared "
+                "embeddings go on learning",
+            )
+        elif not self.has_binary_discriminator:
+            raise ConfigError(
+                "ElectraConfig.generator_training='adversarial' needs a "
+                "discriminator that detects replaced tokens. Received: "
+                f"discriminator_objective={self.discriminator_objective!r}"
             )
 
     @property
@@ -291,6 +385,18 @@ class ElectraConfig:
     @property
     def has_discriminator(self) -> bool:
         return self.electra_objective or self.electric_objective
+
+    @property
+    def has_binary_discriminator(self) -> bool:
+        """Whether the discriminator says of tokens if they were replaced."""
+        return self.electric_objective or (
+            self.electra_objective
+            and self.discriminator_objective.startswith("replaced_token")
+        )
+
+    @property
+    def has_generator_network(self) -> bool:
+        return not (self.uniform_generator or self.unigram_generator)
 
     @property
     def generator(self) -> EncoderConfig:
@@ -552,6 +658,9 @@ class PretrainingConfig:
       keep_global_step: Go on at the step of `init_checkpoint`, with its
         optimizer slots where it has them. Without, the step starts at 0 and
         the learning rate warms up again.
+      init_generator_checkpoint: Weights of the generator: a masked language
+        model of its size, as the first of two stages trains it (section 3.2 of
+        arXiv:2003.10555); read after `init_checkpoint`.
     """
 
     model: ElectraConfig
@@ -560,6 +669,7 @@ class PretrainingConfig:
     run: RunConfig
     init_checkpoint: str = ""
     keep_global_step: bool = False
+    init_generator_checkpoint: str = ""
 
     def __post_init__(self):
         _check_types(self)
@@ -574,6 +684,21 @@ class PretrainingConfig:
             raise ConfigError(
                 "PretrainingConfig.keep_global_step needs init_checkpoint. "
                 "Received: keep_global_step=True, init_checkpoint=''"
+            )
+        if self.init_generator_checkpoint and not (
+            self.model.has_discriminator
+            and self.model.has_generator_network
+            and self.model.untied_generator
+            and not self.model.two_tower_generator
+        ):
+            raise ConfigError(
+                "PretrainingConfig.init_generator_checkpoint needs a generator "
+                "of its own. Received: init_generator_checkpoint="
+                f"{self.init_generator_checkpoint!r}, electra_objective="
+                f"{self.model.electra_objective}, untied_generator="
+                f"{self.model.untied_generator}, uniform_generator="
+                f"{self.model.uniform_generator}, unigram_generator="
+                f"{self.model.unigram_generator}"
             )
 
 

@@ -71,10 +71,10 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
         data, or its data are gone.
     """
     config = read_pretraining_config(model_dir)
-    if not config.model.has_discriminator:
+    if not config.model.has_binary_discriminator:
         raise configs.ConfigError(
-            "Expected a model with a discriminator. Received: the masked "
-            f"language model in {model_dir}"
+            "Expected a model with a discriminator. Received: the model in "
+            f"{model_dir}, which predicts tokens alone"
         )
     if not config.data.heldout_files:
         raise configs.ConfigError(

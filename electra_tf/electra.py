@@ -14,7 +14,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, encoder, kernels, losses, masking
+from electra_tf import (
+    configs,
+    encoder,
+    kernels,
+    losses,
+    masking,
+    objectives,
+)
 
 
 class Noise(typing.NamedTuple):
@@ -215,16 +222,53 @@ class PretrainingModel(keras.Model):
         self.generator_predictions: typing.Any = None
         self.cloze_predictions: typing.Any = None
         self.discriminator_predictions: typing.Any = None
-        if config.uniform_generator:
-            pass
-        elif config.two_tower_generator:
+        if config.two_tower_generator:
             self._build_two_tower_generator()
-        else:
+        elif config.has_generator_network:
             self._build_masked_lm_generator()
-        if config.has_discriminator:
+        if config.has_binary_discriminator:
             self.discriminator_predictions = DiscriminatorHead(config.encoder)
             self.discriminator_predictions.build()
+        self._build_ablations()
         self.built = True
+
+    def _build_ablations(self):
+        """What the paper's other objectives and generators need."""
+        config = self.config
+        self.masked_lm_predictions: typing.Any = None
+        self.copy_predictions: typing.Any = None
+        self.reward_baseline: typing.Any = None
+        self.unigram_log_probs: typing.Any = None
+        if config.has_discriminator and not config.has_binary_discriminator:
+            self.masked_lm_predictions = MaskedLmHead(
+                config.encoder,
+                self.electra.embeddings,
+                config.encoder.hidden_size,
+                "masked_lm_predictions",
+            )
+            self.masked_lm_predictions.build()
+            if (
+                config.discriminator_objective == "all_tokens_mlm"
+                and config.copy_mechanism
+            ):
+                self.copy_predictions = encoder.dense(
+                    1, config.encoder.initializer_range, "copy_predictions"
+                )
+                self.copy_predictions.build((None, config.encoder.hidden_size))
+        if config.generator_training == "adversarial":
+            self.reward_baseline = objectives.RewardBaseline(config.generator)
+            self.reward_baseline.build()
+        elif config.generator_training == "frozen":
+            self.generator.trainable = False
+            self.generator_predictions.trainable = False
+        if config.unigram_generator:
+            self.unigram_log_probs = self.add_weight(
+                name="unigram_log_probs",
+                shape=(config.encoder.vocab_size,),
+                initializer="zeros",
+                trainable=False,
+                autocast=False,
+            )
 
     def _build_masked_lm_generator(self):
         config = self.config
@@ -262,21 +306,44 @@ class PretrainingModel(keras.Model):
         )
         self.cloze_predictions.build()
 
+    def set_unigram_generator(self, token_frequencies) -> None:
+        """Sets the distribution that a unigram generator draws from.
+
+        Args:
+          token_frequencies: <float32>[V], summing to 1; special tokens are left
+            out.
+        """
+        self.unigram_log_probs.assign(
+            tf.tensor_scatter_nd_sub(
+                tf.math.log(token_frequencies),
+                [[i] for i in self.special_ids],
+                [masking.DISALLOWED_LOGIT] * len(self.special_ids),
+            )
+        )
+
     def set_output_biases(self, token_frequencies) -> None:
         """Starts the output biases at what is known before any context.
 
         Args:
           token_frequencies: <float32>[V], summing to 1.
         """
-        for head in (self.generator_predictions, self.cloze_predictions):
+        for head in (
+            self.generator_predictions,
+            self.cloze_predictions,
+            self.masked_lm_predictions,
+        ):
             if head is not None:
                 head.output_bias.assign(tf.math.log(token_frequencies))
+        mask_prob = self.config.mask_prob
+        log_odds = math.log(mask_prob / (1 - mask_prob))
+        if self.copy_predictions is not None:
+            self.copy_predictions.bias.assign([-log_odds])
         # Electric's logits have the odds of masking added to them already.
-        if self.config.electra_objective:
-            mask_prob = self.config.mask_prob
-            self.discriminator_predictions.dense_1.bias.assign(
-                [math.log(mask_prob / (1 - mask_prob))]
-            )
+        if (
+            self.config.electra_objective
+            and self.config.has_binary_discriminator
+        ):
+            self.discriminator_predictions.dense_1.bias.assign([log_odds])
 
     def call(
         self,
@@ -285,6 +352,7 @@ class PretrainingModel(keras.Model):
         dropout_seed=None,
         all_reduce_sum=losses.identity,
         return_layers=False,
+        share_of_training: tf.Tensor | float = 0.0,
     ):
         """One forward pass over raw examples.
 
@@ -295,11 +363,14 @@ class PretrainingModel(keras.Model):
           all_reduce_sum: Sums over replicas, for the losses.
           return_layers: Add the encoders' inner outputs under
             "generator_outputs" and "discriminator_outputs".
+          share_of_training: <float32>[], steps taken of those planned, between
+            0 and 1, for `ElectraConfig.final_temperature`.
 
         Returns:
           "total_loss" <float32>[] (this replica's share), "masked_inputs",
           "mlm_output" (MaskedLmOutput), "fake_data" (FakeData), and where the
-          objective has them "cloze_output" and "disc_output".
+          objective has them "cloze_output" and "disc_output"
+          (DiscriminatorOutput, or objectives.TokenOutput).
         """
         config = self.config
         unmasked = masking.Inputs(
@@ -329,7 +400,7 @@ class PretrainingModel(keras.Model):
             outputs["generator_outputs"] = {"sequence_output": sequence}
         else:
             generator_outputs = None
-            if not config.uniform_generator:
+            if config.has_generator_network:
                 generator_outputs = self.generator(
                     masked.input_ids,
                     masked.input_mask,
@@ -342,10 +413,11 @@ class PretrainingModel(keras.Model):
             )
             outputs["generator_outputs"] = generator_outputs
         outputs["mlm_output"] = mlm_output
-        fake_data = self._get_fake_data(masked, mlm_output.logits, noise.sample)
+        fake_data = self._get_fake_data(
+            masked, mlm_output.logits, noise.sample, share_of_training
+        )
         outputs["fake_data"] = fake_data
-        generator_loss = (cloze_output or mlm_output).loss
-        total_loss = config.gen_weight * generator_loss
+        disc_output: typing.Any = None
         if config.has_discriminator:
             discriminator_outputs = self.electra(
                 fake_data.inputs.input_ids,
@@ -354,18 +426,90 @@ class PretrainingModel(keras.Model):
                 dropout_seed=dropout_seed,
                 return_layers=return_layers,
             )
-            disc_output = self._get_discriminator_output(
-                fake_data.inputs,
-                discriminator_outputs,
-                fake_data.is_fake_tokens,
-                cloze_output,
-                all_reduce_sum,
-            )
-            total_loss += config.disc_weight * disc_output.loss
+            if config.has_binary_discriminator:
+                disc_output = self._get_discriminator_output(
+                    fake_data.inputs,
+                    discriminator_outputs,
+                    fake_data.is_fake_tokens,
+                    cloze_output,
+                    all_reduce_sum,
+                    self._loss_mask(masked),
+                )
+            else:
+                disc_output = self._get_token_output(
+                    masked, fake_data, discriminator_outputs, all_reduce_sum
+                )
             outputs["disc_output"] = disc_output
             outputs["discriminator_outputs"] = discriminator_outputs
+        total_loss = 0.0
+        if config.generator_training == "adversarial":
+            total_loss = config.gen_weight * self._get_adversarial_loss(
+                outputs, all_reduce_sum
+            )
+        elif config.generator_training == "maximum_likelihood":
+            total_loss = config.gen_weight * (cloze_output or mlm_output).loss
+        if disc_output is not None:
+            total_loss += config.disc_weight * disc_output.loss
         outputs["total_loss"] = total_loss
         return outputs
+
+    def _loss_mask(self, masked: masking.Inputs) -> tf.Tensor | None:
+        """The tokens that the discriminator learns from; None for all."""
+        if self.config.discriminator_objective == "replaced_token_detection":
+            return None
+        _, is_masked = masking.scatter_update(
+            masked.input_ids, masked.masked_lm_ids, masked.masked_lm_positions
+        )
+        return is_masked
+
+    def _get_token_output(
+        self, masked, fake_data, discriminator_outputs, all_reduce_sum
+    ) -> objectives.TokenOutput:
+        """The true tokens of the corrupted text, of the masked ones or all."""
+        sequence = discriminator_outputs["sequence_output"]
+        if self.config.discriminator_objective == "replace_mlm":
+            return objectives.replace_mlm_output(
+                self.masked_lm_predictions(
+                    masking.gather_positions(
+                        sequence, masked.masked_lm_positions
+                    )
+                ),
+                masked,
+                all_reduce_sum,
+            )
+        copy_logits = None
+        if self.copy_predictions is not None:
+            copy_logits = self.copy_predictions(sequence)[..., 0]
+        return objectives.all_tokens_mlm_output(
+            self.masked_lm_predictions(sequence),
+            copy_logits,
+            fake_data.inputs.input_ids,
+            masking.unmask(masked),
+            masked.masked_lm_positions,
+            all_reduce_sum,
+        )
+
+    def _get_adversarial_loss(self, outputs, all_reduce_sum) -> tf.Tensor:
+        """The generator is rewarded where the discriminator is wrong."""
+        masked = outputs["masked_inputs"]
+        # Whether the baseline moves the generator, too, the paper leaves open.
+        sequence = tf.stop_gradient(
+            outputs["generator_outputs"]["sequence_output"]
+        )
+        return objectives.adversarial_loss(
+            outputs["mlm_output"].logits,
+            outputs["fake_data"].sampled_ids,
+            objectives.rewards(
+                outputs["disc_output"].logits,
+                outputs["fake_data"].is_fake_tokens,
+                masked.masked_lm_positions,
+            ),
+            self.reward_baseline(
+                masking.gather_positions(sequence, masked.masked_lm_positions)
+            ),
+            masked.masked_lm_weights,
+            all_reduce_sum,
+        )
 
     def _mask(self, inputs: masking.Inputs, noise: Noise) -> masking.Inputs:
         """Draws positions and masks them."""
@@ -458,7 +602,8 @@ class PretrainingModel(keras.Model):
 
         Args:
           inputs: The masked batch.
-          generator_outputs: Of the generator; None for a uniform one.
+          generator_outputs: Of the generator; None for a uniform or unigram
+            one.
           all_reduce_sum: Sums over replicas.
 
         Returns:
@@ -469,6 +614,8 @@ class PretrainingModel(keras.Model):
             logits = tf.zeros(
                 [shape[0], shape[1], self.config.encoder.vocab_size]
             )
+            if self.unigram_log_probs is not None:
+                logits += self.unigram_log_probs.value
         else:
             logits = self.generator_predictions(
                 masking.gather_positions(
@@ -497,13 +644,16 @@ class PretrainingModel(keras.Model):
             all_reduce_sum,
         )
 
-    def _get_fake_data(self, inputs, mlm_logits, sample_uniform) -> FakeData:
+    def _get_fake_data(
+        self, inputs, mlm_logits, sample_uniform, share_of_training=0.0
+    ) -> FakeData:
         """Samples tokens into the masked positions.
 
         Args:
           inputs: The masked batch.
           mlm_logits: <float32>[B, N, V].
           sample_uniform: <float32>[B, N] or [B, N, V], see `Noise`.
+          share_of_training: See `call`.
 
         Returns:
           FakeData. Label 1 marks a token that differs from the true one; for
@@ -512,7 +662,10 @@ class PretrainingModel(keras.Model):
         config = self.config
         unmasked = masking.unmask(inputs)
         logits = tf.stop_gradient(mlm_logits)
-        if config.temperature != 1.0:
+        if config.final_temperature is not None:
+            change = config.final_temperature - config.temperature
+            logits /= config.temperature + change * share_of_training
+        elif config.temperature != 1.0:
             logits /= config.temperature
         if config.disallow_correct:
             logits = masking.disallow(logits, inputs.masked_lm_ids)
@@ -540,6 +693,7 @@ class PretrainingModel(keras.Model):
         is_fake_tokens,
         cloze_output=None,
         all_reduce_sum=losses.identity,
+        loss_mask=None,
     ) -> losses.DiscriminatorOutput:
         """The discriminator's verdict on every token.
 
@@ -551,6 +705,7 @@ class PretrainingModel(keras.Model):
             token and the odds of masking are added to the logits
             (arXiv:2012.08561, section 2.2).
           all_reduce_sum: Sums over replicas.
+          loss_mask: <int32>[B, L], the tokens to learn from; None for all.
 
         Returns:
           losses.DiscriminatorOutput.
@@ -569,7 +724,7 @@ class PretrainingModel(keras.Model):
             logits += tf.stop_gradient(log_probs)
             logits += math.log(mask_prob / (1 - mask_prob))
         return losses.discriminator_output(
-            logits, is_fake_tokens, inputs.input_mask, all_reduce_sum
+            logits, is_fake_tokens, inputs.input_mask, all_reduce_sum, loss_mask
         )
 
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
@@ -593,7 +748,10 @@ class PretrainingModel(keras.Model):
                 masked.masked_lm_ids,
                 masked.masked_lm_weights,
             )
-            sums |= losses.discriminator_sums(
-                outputs["disc_output"], masked.input_mask
-            )
+            if self.config.has_binary_discriminator:
+                sums |= losses.discriminator_sums(
+                    outputs["disc_output"], masked.input_mask
+                )
+            else:
+                sums |= objectives.token_sums(outputs["disc_output"], masked)
         return sums

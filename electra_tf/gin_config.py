@@ -50,7 +50,7 @@ def load(
             )
     param = ""
     try:
-        with _include_folders(gin_files), _quiet_logging():
+        with _includes_of_neighbours(), _quiet_logging():
             for path in gin_files:
                 gin.parse_config_file(os.path.abspath(path))
             for param in gin_params:
@@ -73,16 +73,32 @@ def load(
 
 
 @contextlib.contextmanager
-def _include_folders(gin_files: Sequence[str]):
-    """Lets files include their neighbours, for the time of one load."""
-    prefixes = gin.config._LOCATION_PREFIXES  # gin can only add to them.
-    before = list(prefixes)
-    folders = [os.path.dirname(os.path.abspath(path)) for path in gin_files]
-    prefixes[:] = folders + before
+def _includes_of_neighbours():
+    """Lets every file include its neighbours, for the time of one load.
+
+    gin looks for an included file in a list of folders, which it can only add
+    to, and does not say who includes it. So whatever opens a file puts its
+    folder first until all of it is read.
+    """
+    folders = gin.config._LOCATION_PREFIXES
+    readers = gin.config._FILE_READERS
+    before = list(readers)
+
+    @contextlib.contextmanager
+    def open_in_its_folder(path):
+        outer = list(folders)
+        folders.insert(0, os.path.dirname(os.path.abspath(path)))
+        try:
+            with open(path, encoding="utf-8") as file:
+                yield file
+        finally:
+            folders[:] = outer
+
+    readers[:] = [(open_in_its_folder, os.path.isfile)]
     try:
         yield
     finally:
-        prefixes[:] = before
+        readers[:] = before
 
 
 @contextlib.contextmanager

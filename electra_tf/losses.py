@@ -79,7 +79,7 @@ def masked_lm_output(
       The output, its loss in nats per masked token.
     """
     logits = tf.cast(logits, tf.float32)
-    per_example_loss = _cross_entropy(logits, token_ids)
+    per_example_loss = cross_entropy(logits, token_ids)
     return MaskedLmOutput(
         logits=logits,
         preds=tf.argmax(logits, axis=-1, output_type=tf.int32),
@@ -88,7 +88,7 @@ def masked_lm_output(
     )
 
 
-def _cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
     """-log softmax(logits)[token], its gradient written out.
 
     TensorFlow's operation goes through the vocabulary twice as often. What is
@@ -149,6 +149,7 @@ def discriminator_output(
     is_fake_tokens: tf.Tensor,
     input_mask: tf.Tensor,
     all_reduce_sum: AllReduceSum = identity,
+    loss_mask: tf.Tensor | None = None,
 ) -> DiscriminatorOutput:
     """L_Disc of arXiv:2003.10555, section 2, averaged over real tokens.
 
@@ -160,12 +161,16 @@ def discriminator_output(
       is_fake_tokens: <int32>[B, L], 1 where the token was changed.
       input_mask: <int32>[B, L], 1 on real tokens, 0 on padding.
       all_reduce_sum: Sums the weights over replicas.
+      loss_mask: <int32>[B, L], the tokens to learn from; None for all real
+        ones.
 
     Returns:
       The output, its loss in nats per token.
     """
     logits = tf.cast(logits, tf.float32)
-    weights = tf.cast(input_mask, tf.float32)
+    weights = tf.cast(
+        input_mask if loss_mask is None else loss_mask, tf.float32
+    )
     losses = tf.nn.sigmoid_cross_entropy_with_logits(
         labels=tf.cast(is_fake_tokens, tf.float32), logits=logits
     )
@@ -189,7 +194,8 @@ class Sums(typing.NamedTuple):
     weight: tf.Tensor
 
 
-def _sums(values: tf.Tensor, weights: tf.Tensor) -> Sums:
+def weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> Sums:
+    """What a weighted mean of a batch adds to that of the whole set."""
     weights = tf.cast(weights, tf.float32)
     values = tf.cast(values, tf.float32)
     return Sums(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
@@ -209,8 +215,8 @@ def masked_lm_sums(
       Sums under the original's metric names.
     """
     return {
-        "masked_lm_accuracy": _sums(output.preds == token_ids, weights),
-        "masked_lm_loss": _sums(output.per_example_loss, weights),
+        "masked_lm_accuracy": weighted_sums(output.preds == token_ids, weights),
+        "masked_lm_loss": weighted_sums(output.per_example_loss, weights),
     }
 
 
@@ -219,7 +225,9 @@ def sampled_masked_lm_sums(
 ) -> dict[str, Sums]:
     """How often the generator's sample is the true token."""
     return {
-        "sampled_masked_lm_accuracy": _sums(sampled_ids == token_ids, weights)
+        "sampled_masked_lm_accuracy": weighted_sums(
+            sampled_ids == token_ids, weights
+        )
     }
 
 
@@ -246,14 +254,14 @@ def discriminator_sums(
     # Every example weighs the same in the original's disc_loss.
     examples = tf.ones_like(output.per_example_loss)
     return {
-        "disc_loss": _sums(output.per_example_loss, examples),
+        "disc_loss": weighted_sums(output.per_example_loss, examples),
         "disc_auc": _auc_histograms(
             labels, output.probs * tf.cast(input_mask, tf.float32)
         ),
-        "disc_accuracy": _sums(correct, input_mask),
-        "disc_precision": _sums(correct, output.preds * input_mask),
-        "disc_recall": _sums(correct, labels),
-        "replaced_rate": _sums(output.labels, input_mask),
+        "disc_accuracy": weighted_sums(correct, input_mask),
+        "disc_precision": weighted_sums(correct, output.preds * input_mask),
+        "disc_recall": weighted_sums(correct, labels),
+        "replaced_rate": weighted_sums(output.labels, input_mask),
     }
 
 

@@ -22,7 +22,6 @@ from electra_tf.checkpoint_conversion import continuing
 from electra_tf.command_line import write_atomically
 
 RESULTS_FILE = "eval_results.json"
-_LIVE_METRICS = ("total_loss", "masked_lm_loss", "disc_loss", "disc_auc")
 # Held-out masks and samples must not repeat those of training.
 _EVAL_SEED_OFFSET = 1_000_003
 
@@ -66,6 +65,8 @@ def pretrain(
         )
         if config.data.biases_from_data:
             model.set_output_biases(train_data.token_frequencies())
+        if config.model.unigram_generator:
+            model.set_unigram_generator(train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
@@ -73,7 +74,7 @@ def pretrain(
         engine = training.Engine(
             strategy,
             model,
-            make_loss_function(model),
+            make_loss_function(model, optimizer, run.num_train_steps),
             optimizer,
             run,
             config.data.train_batch_size,
@@ -99,9 +100,7 @@ def pretrain(
         engine,
         last_step,
         "pre-training",
-        _LIVE_METRICS
-        if config.model.has_discriminator
-        else ("total_loss", "masked_lm_accuracy"),
+        _live_metrics(config.model),
         evaluate if heldout_data else None,
         functools.partial(watch.advice, config),
     )
@@ -116,6 +115,18 @@ def pretrain(
     )
     training.write_summaries(run.model_dir, "eval", last_step, metrics)
     return metrics
+
+
+def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
+    """Metrics on the live line."""
+    if not model.has_discriminator:
+        return ("total_loss", "masked_lm_accuracy")
+    last = (
+        "disc_auc"
+        if model.has_binary_discriminator
+        else "disc_masked_lm_accuracy"
+    )
+    return ("total_loss", "masked_lm_loss", "disc_loss", last)
 
 
 def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
@@ -149,17 +160,33 @@ def _read_vocab(config: configs.PretrainingConfig) -> list[str]:
     return vocab
 
 
-def make_loss_function(model: electra.PretrainingModel):
-    """The engine's view of the model."""
+def make_loss_function(
+    model: electra.PretrainingModel,
+    optimizer: optimization.AdamWeightDecay | None = None,
+    num_train_steps: int = 0,
+):
+    """The engine's view of the model.
+
+    Args:
+      model: To be trained.
+      optimizer: Knows the step, for what changes in the course of a run.
+      num_train_steps: Length of that course.
+    """
+    changes = model.config.final_temperature is not None and optimizer
 
     def loss_function(features, dropout_seed, all_reduce_sum):
         features = dict(features)
         noise = features.pop("noise")
+        share_of_training: tf.Tensor | float = 0.0
+        if changes:
+            step = tf.cast(optimizer.iterations.value, tf.float32)
+            share_of_training = tf.minimum(step / num_train_steps, 1.0)
         outputs = model(
             features,
             noise=noise,
             dropout_seed=dropout_seed,
             all_reduce_sum=all_reduce_sum,
+            share_of_training=share_of_training,
         )
         return outputs["total_loss"], model.metric_sums(outputs)
 

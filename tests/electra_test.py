@@ -23,6 +23,17 @@ OBJECTIVES = {
     "disentangled": {"disentangled_embeddings": True},
     "distinct": {"distinct_positions": True, "disallow_correct": True},
     "electric": {"electra_objective": False, "electric_objective": True},
+    "masked_only": {
+        "discriminator_objective": "replaced_token_detection_of_masked"
+    },
+    "replace_mlm": {"discriminator_objective": "replace_mlm"},
+    "all_tokens_mlm": {"discriminator_objective": "all_tokens_mlm"},
+    "unigram": {"unigram_generator": True},
+    "adversarial": {"generator_training": "adversarial"},
+    "frozen": {
+        "generator_training": "frozen",
+        "untied_generator_embeddings": True,
+    },
 }
 ENCODER = [
     "embeddings/word_embeddings",

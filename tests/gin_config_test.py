@@ -156,6 +156,17 @@ def test_an_include_is_the_neighbour_of_its_file(tmp_path):
     assert load(tmp_path / "two" / "run.gin").run.seed == 2
 
 
+def test_an_included_file_includes_its_own_neighbours(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "sizes.gin").write_text(PRETRAINING)
+    (tmp_path / "base.gin").write_text("include 'sizes.gin'\n")
+    row = tmp_path / "rows" / "row.gin"
+    row.write_text("include '../base.gin'\nRunConfig.seed = 7\n")
+    # Of that name, but nobody's neighbour.
+    (tmp_path / "rows" / "sizes.gin").write_text("RunConfig.seed = 1\n")
+    assert load(row).run.seed == 7
+
+
 def test_a_defined_macro(gin_file):
     config = load(
         gin_file, params=["ElectraConfig.mask_prob = %prob", "prob = 0.2"]

@@ -144,7 +144,7 @@ def num_parameters(config: configs.ElectraConfig) -> int:
         total += hidden * hidden + hidden + hidden + 1
     if config.disentangled_embeddings:
         total += encoder.vocab_size * (encoder.embedding_size or 0)
-    if config.uniform_generator:
+    if not config.has_generator_network:
         return total
     generator, towers = config.generator, 1
     if config.two_tower_generator:
@@ -199,7 +199,7 @@ def _activation_bytes(
     total = 0.0
     if config.has_discriminator:
         total += of_encoder(config.encoder)
-    if not config.uniform_generator:
+    if config.has_generator_network:
         towers = 2 if config.two_tower_generator else 1
         total += towers * of_encoder(config.generator)
         scored = length if towers == 2 else config.max_predictions_per_seq
@@ -211,7 +211,7 @@ def _paper_flops(config: configs.PretrainingConfig) -> float | None:
     """The whole run as the paper counts it."""
     model, encoder = config.model, config.model.encoder
     is_plain = model.electra_objective and model.untied_generator
-    if not is_plain or model.uniform_generator:
+    if not is_plain or not model.has_generator_network:
         return None
     generator = model.generator
     discriminator = flops.Transformer(

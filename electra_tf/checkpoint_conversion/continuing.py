@@ -1,6 +1,8 @@
 """Pre-training that starts from a checkpoint of any format."""
 
 import dataclasses
+import re
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -18,7 +20,7 @@ def start_from_init_checkpoint(
     optimizer: optimization.AdamWeightDecay,
     global_step: tf.Variable,
 ) -> None:
-    """Loads `config.init_checkpoint`, and says what it loaded.
+    """Loads the checkpoints that a run starts from, and says what it loaded.
 
     Does nothing without one, and where the run has a checkpoint of its own. To
     be called in the strategy's scope.
@@ -32,9 +34,66 @@ def start_from_init_checkpoint(
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
     """
-    path = config.init_checkpoint
-    if not path or tf.train.latest_checkpoint(config.run.model_dir):
+    if tf.train.latest_checkpoint(config.run.model_dir):
         return
+    if config.init_checkpoint:
+        _start_all(config, model, optimizer, global_step)
+    if config.init_generator_checkpoint:
+        _start_generator(config, model)
+
+
+def _say(lines: Sequence[str]) -> None:
+    if tf.distribute.get_strategy().extended.should_checkpoint:  # The chief.
+        print("\n".join(lines))
+
+
+def _start_generator(
+    config: configs.PretrainingConfig, model: electra.PretrainingModel
+) -> None:
+    """Gives the generator the weights of a masked language model."""
+    path = config.init_generator_checkpoint
+    checkpoint = reading.read_checkpoint(path)
+    tensors = {
+        re.sub("^electra/", "generator/", name): tensor
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith(("electra/", "generator_predictions/"))
+    }
+    if "generator_predictions/output_bias" not in tensors:
+        raise configs.ConfigError(
+            "PretrainingConfig.init_generator_checkpoint must be a masked "
+            f"language model. Received: {path}, with "
+            f"{summarize(list(checkpoint.tensors))}"
+        )
+    if checkpoint.discriminator is not None:
+        found = [
+            f"{name}={ours} (there {theirs})"
+            for name, ours, theirs in sizes.differences(
+                config.model.generator, checkpoint.discriminator
+            )
+        ]
+        if found:
+            raise configs.ConfigError(
+                "The generator must have the sizes of "
+                f"init_generator_checkpoint {path}. Received: "
+                f"{', '.join(found)}"
+            )
+    variables = [
+        v
+        for v in model.variables
+        if v.path.startswith(("generator/", "generator_predictions/"))
+    ]
+    reading.assign_all(
+        dataclasses.replace(checkpoint, tensors=tensors),
+        variables,
+        path,
+        "the generator",
+    )
+    _say([f"generator from {path}: {len(variables)} variables"])
+
+
+def _start_all(config, model, optimizer, global_step) -> None:
+    """Loads `config.init_checkpoint`."""
+    path = config.init_checkpoint
     checkpoint = reading.read_checkpoint(path)
     _refuse_other_sizes(config.model, checkpoint, path)
     if config.model.disentangled_embeddings:
@@ -68,8 +127,7 @@ def start_from_init_checkpoint(
             f"  note     EncoderConfig.hidden_act={ours} (there "
             f"{'/'.join(checkpoint.activations)})"
         )
-    if tf.distribute.get_strategy().extended.should_checkpoint:  # The chief.
-        print("\n".join([*lines, *note]))
+    _say([*lines, *note])
 
 
 def _keep_step(config, checkpoint, optimizer, global_step) -> str:

@@ -194,6 +194,75 @@ def test_two_lengths_in_one_schedule(folder, tmp_path, capsys):
     assert log[0]["learning_rate"] == pytest.approx(1e-3 / 4 * 3 / 4)
 
 
+# As the generator is that is as large, see ElectraConfig.generator.
+EQUALLY_WIDE = helpers.encoder_config(
+    embedding_size=8, intermediate_size=32, num_attention_heads=1
+)
+TWO_STAGE = helpers.electra_config(
+    EQUALLY_WIDE,
+    generator_hidden_size=1.0,
+    generator_training="frozen",
+    untied_generator_embeddings=True,
+)
+
+
+def test_two_stages(folder, tmp_path):
+    model_dir = folder / "stage_1"
+    generator = helpers.write_pretrained(
+        model_dir, EQUALLY_WIDE, electra_objective=False
+    )
+    config = make_config(
+        folder,
+        tmp_path,
+        model=TWO_STAGE,
+        init_checkpoint=str(model_dir),
+        init_generator_checkpoint=str(model_dir),
+    )
+    model, *_ = start(config)
+    trained = {v.path: v.numpy() for v in generator.variables}
+    compared = 0
+    for variable in model.variables:
+        path = variable.path.replace("generator/", "electra/")
+        if path in trained:
+            np.testing.assert_array_equal(variable.numpy(), trained[path])
+            compared += 1
+    assert compared == 2 * 37 + 5 and len(model.variables) == compared + 4
+
+
+def test_refuses_a_generator_of_another_size(folder, tmp_path):
+    model_dir = folder / "other_size"
+    helpers.write_pretrained(model_dir, electra_objective=False)
+    message = refusal(
+        make_config(
+            folder,
+            tmp_path,
+            model=TWO_STAGE,
+            init_checkpoint="",
+            init_generator_checkpoint=str(model_dir),
+        )
+    )
+    assert message == (
+        "The generator must have the sizes of init_generator_checkpoint "
+        f"{model_dir}. Received: num_attention_heads=1 (there 2), "
+        "intermediate_size=32 (there 16), embedding_size=8 (there 6)"
+    )
+
+
+def test_refuses_a_generator_that_is_none(folder, tmp_path):
+    message = refusal(
+        make_config(
+            folder,
+            tmp_path,
+            model=TWO_STAGE,
+            init_checkpoint="",
+            init_generator_checkpoint=str(folder / "huggingface/discriminator"),
+        )
+    )
+    assert (
+        "init_generator_checkpoint must be a masked language model" in message
+    )
+
+
 def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
     def train(num_train_steps):
         config = make_config(
