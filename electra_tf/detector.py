@@ -6,14 +6,13 @@ asked of texts that nobody has corrupted on purpose.
 Shapes: W windows, L length, D hidden.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, electra, encoder, tokenization
-from electra_tf.checkpoint_conversion import reading, vocabulary
+from electra_tf import configs, electra, encoder, text_rows
+from electra_tf.checkpoint_conversion import reading
 from electra_tf.checkpoint_conversion.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -46,12 +45,8 @@ class Discriminator(tf.Module):
         """Of both, as Keras has them: their paths are the original's names."""
         return [*self.encoder.variables, *self.head.variables]
 
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3,
-        autograph=False,
-    )
-    def probabilities(self, input_ids, input_mask, segment_ids):
-        """Judges tokens.
+    def logits(self, input_ids, input_mask, segment_ids):
+        """Scores tokens.
 
         Args:
           input_ids: <int32>[W, L].
@@ -59,11 +54,28 @@ class Discriminator(tf.Module):
           segment_ids: <int32>[W, L].
 
         Returns:
-          <float32>[W, L], the probabilities of having been replaced.
+          <float32>[W, L], the head's output: before the sigmoid, or Electric's
+          energies.
         """
         outputs = self.encoder(input_ids, input_mask, segment_ids)
-        logits = self.head(outputs["sequence_output"])
-        return tf.sigmoid(tf.cast(logits, tf.float32))
+        return tf.cast(self.head(outputs["sequence_output"]), tf.float32)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3,
+        autograph=False,
+    )
+    def probabilities(self, input_ids, input_mask, segment_ids):
+        """Judges tokens; takes what `logits` takes.
+
+        Returns:
+          <float32>[W, L], the probabilities of having been replaced.
+        """
+        return tf.sigmoid(self.logits(input_ids, input_mask, segment_ids))
+
+
+def is_electric(checkpoint: Checkpoint) -> bool:
+    """Whether the discriminator is Electric's: the two towers are there."""
+    return any(name.startswith(_ELECTRIC) for name in checkpoint.tensors)
 
 
 def load_discriminator(checkpoint: Checkpoint, source: str) -> Discriminator:
@@ -92,7 +104,7 @@ def load_discriminator(checkpoint: Checkpoint, source: str) -> Discriminator:
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {received}"
         )
-    if any(name.startswith(_ELECTRIC) for name in checkpoint.tensors):
+    if is_electric(checkpoint):
         raise CheckpointError(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"
@@ -122,30 +134,12 @@ class Detector:
     """
 
     def __init__(self, path: str, vocab_file: str | None = None):
-        checkpoint = reading.read_checkpoint(path)
-        if vocab_file is not None:
-            found = vocabulary.read(vocab_file)
-            if found is None:
-                raise CheckpointError(
-                    "Expected a vocabulary file. Received: "
-                    f"{vocab_file}, which does not exist"
-                )
-            checkpoint = dataclasses.replace(checkpoint, vocabulary=found)
-            checkpoint.check_vocabulary(path)
+        checkpoint = text_rows.read_checkpoint(path, vocab_file)
         self._discriminator = load_discriminator(checkpoint, path)
-        found = checkpoint.vocabulary
-        if found is None:
-            raise CheckpointError(
-                f"Expected a vocabulary beside {path}, found none: name it "
-                "with --vocab-file"
-            )
-        config = self._discriminator.encoder.config
-        self.max_seq_length = min(
-            checkpoint.max_seq_length or config.max_position_embeddings,
-            config.max_position_embeddings,
+        self.max_seq_length = text_rows.longest_row(
+            checkpoint, self._discriminator.encoder.config
         )
-        self.notes = vocabulary.case_notes(found)
-        self._tokenizer = vocabulary.make_tokenizer(found)
+        self._tokenizer, self.notes = text_rows.make_tokenizer(checkpoint, path)
 
     def judge(self, texts: Sequence[str]) -> list[JudgedText]:
         """Judges every token of some texts.
@@ -160,19 +154,19 @@ class Detector:
         Returns:
           One verdict for each text.
         """
-        tokens = _tokens_with_offsets(self._tokenizer, texts)
+        tokens = text_rows.tokenize(self._tokenizer, texts)
         room = self.max_seq_length - 2
         windows = [
             (number, start)
             for number, of_text in enumerate(tokens)
-            for start in window_starts(len(of_text), room)
+            for start in window_starts(len(of_text.ids), room)
         ]
         rows = [
-            [i for i, _, _ in tokens[number][start : start + room]]
+            tokens[number].ids[start : start + room]
             for number, start in windows
         ]
-        judged: list[list[float]] = [[0.0] * len(x) for x in tokens]
-        most_context = [[-1] * len(x) for x in tokens]
+        judged: list[list[float]] = [[0.0] * len(x.ids) for x in tokens]
+        most_context = [[-1] * len(x.ids) for x in tokens]
         for (number, start), probabilities in zip(
             windows, self._judge_rows(rows), strict=True
         ):
@@ -188,8 +182,12 @@ class Detector:
                 text,
                 [
                     JudgedToken(vocab[i], begin, end, probability)
-                    for (i, begin, end), probability in zip(
-                        of_text, probabilities, strict=True
+                    for i, begin, end, probability in zip(
+                        of_text.ids,
+                        of_text.begins,
+                        of_text.ends,
+                        probabilities,
+                        strict=True,
                     )
                 ],
             )
@@ -200,25 +198,14 @@ class Detector:
 
     def _judge_rows(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
         """Verdicts on rows of token ids without [CLS] and [SEP]."""
-        cls_id = self._tokenizer.cls_token_id
-        sep_id = self._tokenizer.sep_token_id
-        # Rows of one length together, so that little is padding.
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         judged: list[list[float]] = [[]] * len(rows)
-        for first in range(0, len(rows), _BATCH_SIZE):
-            batch = order[first : first + _BATCH_SIZE]
-            length = 2 + max(len(rows[i]) for i in batch)
-            shape = (len(batch), length)
-            input_ids = np.full(shape, self._tokenizer.pad_token_id, np.int32)
-            input_mask = np.zeros(shape, np.int32)
-            for row, i in enumerate(batch):
-                size = 2 + len(rows[i])
-                input_ids[row, :size] = [cls_id, *rows[i], sep_id]
-                input_mask[row, :size] = 1
+        for batch in text_rows.in_batches(self._tokenizer, rows, _BATCH_SIZE):
             probabilities = self._discriminator.probabilities(
-                input_ids, input_mask, np.zeros_like(input_ids)
+                batch.input_ids,
+                batch.input_mask,
+                np.zeros_like(batch.input_ids),
             ).numpy()
-            for row, i in enumerate(batch):
+            for row, i in enumerate(batch.numbers):
                 judged[i] = probabilities[row, 1 : 1 + len(rows[i])].tolist()
         return judged
 
@@ -236,21 +223,3 @@ def window_starts(num_tokens: int, room: int) -> list[int]:
     """
     last = max(0, num_tokens - room)
     return [*range(0, last, max(1, room // 2)), last]
-
-
-def _tokens_with_offsets(
-    tokenizer: tokenization.FullTokenizer, texts: Sequence[str]
-) -> list[list[tuple[int, int, int]]]:
-    """For each text its (token id, first character, character after it)s."""
-    if not texts:
-        return []
-    ids, begins, ends = (
-        x.to_list()
-        for x in tokenizer.tokenize_with_offsets(
-            tf.constant([text.encode() for text in texts], tf.string)
-        )
-    )
-    return [
-        list(zip(*of_text, strict=True))
-        for of_text in zip(ids, begins, ends, strict=True)
-    ]

@@ -3,9 +3,10 @@
 Two counts of one model, for two questions. `Transformer` counts as the released
 code of arXiv:2003.10555 counts for its tables: every operation on a number, a
 training step for twice its forward pass, words looked up by one-hot matrix
-products. `of_training_example` counts what keeps a machine busy, as the share
-of its matrix product rate (MFU) is usually stated: matrix products alone, three
-times the forward pass, nothing for look-ups.
+products. `of_pretraining_step` counts likewise for every objective, to compare
+them at equal compute. `of_training_example` counts what keeps a machine busy,
+as the share of its matrix product rate (MFU) is usually stated: matrix products
+alone, three times the forward pass, nothing for look-ups.
 
 Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
 """
@@ -128,10 +129,14 @@ class Transformer:
             flops += _dense(width, self.hidden_size)
         return self.max_seq_length * flops
 
-    def embedding_flops_output(self) -> float:
-        """The masked language model's head on its share of the tokens."""
+    def embedding_flops_output(self, input_size: int | None = None) -> float:
+        """The masked language model's head on its share of the tokens.
+
+        Args:
+          input_size: Width of what it reads; None for `hidden_size`.
+        """
         width = self.embedding_width
-        transform = _dense(self.hidden_size, width)
+        transform = _dense(input_size or self.hidden_size, width)
         transform += (GELU + LAYER_NORM) * width
         logits = 2 * width * self.vocab_size
         softmax = (SOFTMAX + TARGET_LOG_PROBABILITY) * self.vocab_size
@@ -224,11 +229,95 @@ def electra_train_flops(
     ) + discriminator.train_flops(batch_size, train_steps, discriminator=True)
 
 
+def of_pretraining_step(
+    config: configs.ElectraConfig, batch_size: int
+) -> float:
+    """One pre-training step of any objective, as `Transformer` counts.
+
+    Words are looked up, as this package does: counted as one-hot matrix
+    products, as in the paper's tables, narrow models would pay for little else.
+    A softmax is counted for the slots that there are, 79 of 512 tokens where
+    the tables have 80. What is trained counts twice its forward pass, a frozen
+    generator once. A generator that is no network costs nothing; one that is
+    the discriminator is a pass of its own.
+
+    Args:
+      config: Sizes and objective.
+      batch_size: Examples in a step.
+
+    Returns:
+      Operations.
+    """
+    generator = _generator_flops(config)
+    if config.generator_training != "frozen":
+        generator *= FORWARD_PASSES_OF_A_STEP
+    discriminator = FORWARD_PASSES_OF_A_STEP * _discriminator_flops(config)
+    return batch_size * (generator + discriminator)
+
+
+def _transformer(
+    encoder: configs.EncoderConfig, config: configs.ElectraConfig
+) -> Transformer:
+    length = config.max_seq_length
+    return Transformer(
+        hidden_size=encoder.hidden_size,
+        num_hidden_layers=encoder.num_hidden_layers,
+        max_seq_length=length,
+        vocab_size=encoder.vocab_size,
+        embedding_size=encoder.embedding_size,
+        intermediate_size=encoder.intermediate_size,
+        num_attention_heads=encoder.num_attention_heads,
+        output_fraction=config.max_predictions_per_seq / length,
+        sparse_embed_lookup=True,
+    )
+
+
+def _generator_config(config: configs.ElectraConfig) -> configs.EncoderConfig:
+    """The network that predicts masked tokens."""
+    if config.has_discriminator and config.untied_generator:
+        return config.generator
+    return config.encoder
+
+
+def _generator_flops(config: configs.ElectraConfig) -> float:
+    """Forward pass of what predicts masked tokens, one example."""
+    if not config.has_generator_network:
+        return 0.0
+    model = _transformer(_generator_config(config), config)
+    if config.two_tower_generator:
+        every_token = dataclasses.replace(model, output_fraction=1.0)
+        return 2 * model.encoder_flops() + every_token.embedding_flops_output(
+            input_size=2 * model.hidden_size
+        )
+    flops = model.encoder_flops() + model.embedding_flops_output()
+    if config.generator_training == "adversarial":
+        # The expected reward of each sample.
+        flops += config.max_predictions_per_seq * _dense(model.hidden_size, 1)
+    return flops
+
+
+def _discriminator_flops(config: configs.ElectraConfig) -> float:
+    """Forward pass of the network that reads corrupted text, one example."""
+    if not config.has_discriminator:
+        return 0.0
+    model = _transformer(config.encoder, config)
+    if config.has_binary_discriminator:
+        return model.infer_flops()
+    if config.discriminator_objective == "replace_mlm":
+        return model.encoder_flops() + model.embedding_flops_output()
+    every_token = dataclasses.replace(model, output_fraction=1.0)
+    flops = model.encoder_flops() + every_token.embedding_flops_output()
+    if config.copy_mechanism:
+        flops += config.max_seq_length * _dense(model.hidden_size, 1)
+    return flops
+
+
 def of_training_example(config: configs.ElectraConfig) -> int:
     """Matrix products of one example in one training step.
 
     The backward pass has two matrix products of the same size for each of the
-    forward pass. Padded positions are counted, since they are computed.
+    forward pass, but a frozen generator has none. Padded positions are counted,
+    since they are computed.
 
     Args:
       config: Sizes and objective.
@@ -236,29 +325,52 @@ def of_training_example(config: configs.ElectraConfig) -> int:
     Returns:
       Operations, one for each multiplication and each addition.
     """
+    if config.generator_training == "frozen":
+        generator = _generator_products(config)
+        return 3 * (of_forward_pass(config) - generator) + generator
     return 3 * of_forward_pass(config)
 
 
 def of_forward_pass(config: configs.ElectraConfig) -> int:
     """Matrix products of one example, forward through both networks."""
-    total = 0
-    if config.has_discriminator:
-        total += _encoder(config.encoder, config.max_seq_length)
-        hidden = config.encoder.hidden_size
-        total += config.max_seq_length * 2 * hidden * (hidden + 1)
-    if config.uniform_generator:
-        return total
+    return _generator_products(config) + _discriminator_products(config)
+
+
+def _discriminator_products(config: configs.ElectraConfig) -> int:
+    if not config.has_discriminator:
+        return 0
+    encoder, length = config.encoder, config.max_seq_length
+    hidden = encoder.hidden_size
+    total = _encoder(encoder, length)
+    if config.has_binary_discriminator:
+        return total + length * 2 * hidden * (hidden + 1)
+    if config.discriminator_objective == "replace_mlm":
+        scored = config.max_predictions_per_seq
+        return total + scored * _masked_lm_head(encoder, hidden)
+    if config.copy_mechanism:
+        total += length * 2 * hidden
+    return total + length * _masked_lm_head(encoder, hidden)
+
+
+def _generator_products(config: configs.ElectraConfig) -> int:
+    if not config.has_generator_network:
+        return 0
+    generator = _generator_config(config)
     if config.two_tower_generator:
-        generator, towers = config.generator, 2
-        scored = config.max_seq_length
+        towers, scored = 2, config.max_seq_length
     else:
-        is_separate = config.has_discriminator and config.untied_generator
-        generator = config.generator if is_separate else config.encoder
         towers, scored = 1, config.max_predictions_per_seq
-    total += towers * _encoder(generator, config.max_seq_length)
-    width = generator.embedding_size or generator.hidden_size
-    head = 2 * towers * generator.hidden_size * width
-    return total + scored * (head + 2 * width * generator.vocab_size)
+    head = _masked_lm_head(generator, towers * generator.hidden_size)
+    total = towers * _encoder(generator, config.max_seq_length) + scored * head
+    if config.generator_training == "adversarial":
+        total += scored * 2 * generator.hidden_size
+    return total
+
+
+def _masked_lm_head(config: configs.EncoderConfig, input_size: int) -> int:
+    """Matrix products of one token's scores."""
+    width = config.embedding_size or config.hidden_size
+    return 2 * input_size * width + 2 * width * config.vocab_size
 
 
 def _encoder(config: configs.EncoderConfig, length: int) -> int:
