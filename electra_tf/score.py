@@ -1,0 +1,169 @@
+"""Scores sentences by their pseudo-log-likelihood under a pre-trained model.
+
+    python -m electra_tf.score --checkpoint=models/electric < sentences.txt
+
+The score of a text is the sum over its tokens of log p(token | all others), in
+nats: the higher, the more natural. Electric says it in one pass over the text,
+a masked language model or ELECTRA's generator in one pass for each token. The
+checkpoint may be of any format that has such a model.
+
+Texts are arguments, lines of --file or of standard input; a tab is part of a
+text. Prints one JSON object a line: text, score, num_tokens, per_token (the
+mean) and perplexity, exp(-per_token). --sort prints the best first.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from electra_tf import command_line, progress, scored_text, text_input
+from electra_tf.scored_text import ScoredText
+from electra_tf.text_input import Line
+
+# Texts that are read before the first is answered; those of one length go
+# through the network together.
+_TEXTS_AT_ONCE = 64
+
+
+def as_json(
+    scored: ScoredText, with_tokens: bool = False, with_cut: bool = False
+) -> str:
+    """One line of output.
+
+    Args:
+      scored: What to write.
+      with_tokens: Add each token's score and place.
+      with_cut: Say whether the text was cut.
+    """
+    answer: dict = {
+        "text": scored.text,
+        "score": round(scored.score, 6),
+        "num_tokens": len(scored.tokens),
+        "per_token": _rounded(scored.per_token),
+        "perplexity": _rounded(scored.perplexity),
+    }
+    if with_cut:
+        answer["truncated"] = scored.num_left_out > 0
+    if with_tokens:
+        answer["tokens"] = [
+            token._asdict() | {"score": round(token.score, 6)}
+            for token in scored.tokens
+        ]
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def make_parser() -> command_line.ArgumentParser:
+    """The flags of this command."""
+    parser = command_line.ArgumentParser(prog="score", description=__doc__)
+    text_input.add_arguments(parser)
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        help="a pre-trained checkpoint of any format: Electric, a masked "
+        "language model, or an ELECTRA with its generator",
+    )
+    parser.add_argument(
+        "--vocab-file", help="where the checkpoint comes without a vocabulary"
+    )
+    parser.add_argument(
+        "--method",
+        choices=scored_text.METHODS,
+        default=scored_text.AUTO,
+        help="default: one_pass for Electric, masked for the others",
+    )
+    parser.add_argument(
+        "--tokens",
+        action="store_true",
+        help="print each token's score and place, too",
+    )
+    parser.add_argument(
+        "--sort",
+        action="store_true",
+        help="print the highest score first, once all texts are read",
+    )
+    parser.add_argument(
+        "--truncate",
+        action="store_true",
+        help="score the beginning of a text that is too long for the model "
+        "(default: stop there)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=command_line.positive_int,
+        default=32,
+        help="rows that go through the network at once (default: %(default)s)",
+    )
+    return parser
+
+
+def _score(args: argparse.Namespace) -> None:
+    lines = text_input.read_lines(args.text, args.file)
+    # Imports TensorFlow: late, so that --help is quick.
+    from electra_tf import scoring
+
+    scorer = scoring.Scorer(
+        args.checkpoint, args.vocab_file, args.method, args.batch_size
+    )
+    for note in scorer.notes:
+        print(f"score: {note}", file=sys.stderr)
+
+    def score(lines: Iterable[Line], at_once: int) -> Iterator[list]:
+        for batch in text_input.in_batches(lines, at_once):
+            yield scorer.score(
+                [text_input.decode(line.content) for line in batch],
+                args.tokens,
+                args.truncate,
+                [line.place for line in batch],
+            )
+
+    at_once = max(_TEXTS_AT_ONCE, args.batch_size)
+    if args.sort:
+        all_lines = list(lines)
+        batches = iter(
+            [_sorted(score(all_lines, at_once), total=len(all_lines))]
+        )
+    else:
+        is_typed = text_input.is_typed(args.text, args.file)
+        batches = score(lines, 1 if is_typed else at_once)
+    num_scored = num_cut = 0
+    for batch in batches:
+        for scored in batch:
+            print(as_json(scored, args.tokens, args.truncate))
+        sys.stdout.flush()
+        num_scored += len(batch)
+        num_cut += sum(scored.num_left_out > 0 for scored in batch)
+    if num_cut:
+        print(
+            f"score: cut {num_cut} of {num_scored} texts after "
+            f"{scorer.most_tokens} tokens",
+            file=sys.stderr,
+        )
+
+
+def _sorted(
+    batches: Iterable[list[ScoredText]], total: int
+) -> list[ScoredText]:
+    """All texts, the best first; shows on a terminal how far it is."""
+    live = progress.Progress("scoring", total, "text", sys.stderr.isatty())
+    kept: list[ScoredText] = []
+    for batch in batches:
+        kept += batch
+        live.update(len(kept), {})
+    live.close()
+    return scored_text.best_first(kept)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parses the flags and scores; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return command_line.run(_score, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
