@@ -1,0 +1,186 @@
+"""The rows of the paper's comparisons, and what the paper found.
+
+A row is a gin file below gin/experiments. Numbers are averages over GLUE's dev
+sets as the papers print them; None where there is only a plot, or nothing.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variant of a comparison.
+
+    Attributes:
+      name: Of the row on the command line; unique in its suite.
+      gin_file: Below gin/experiments, without ".gin".
+      title: For people.
+      paper: GLUE in per cent; None where no number is printed.
+      first_stage: Of two stages, the gin file of the first: a masked language
+        model that both networks start from. Each stage has as many steps, and
+        both together cost what another row costs.
+    """
+
+    name: str
+    gin_file: str
+    title: str
+    paper: float | None = None
+    first_stage: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Rows that are compared with one of them.
+
+    Attributes:
+      title: For people.
+      source: Where the paper has this comparison.
+      reference: Name of the row that the others are compared with.
+      rows: In the order of the table.
+    """
+
+    title: str
+    source: str
+    reference: str
+    rows: tuple[Row, ...]
+
+    def row(self, name: str) -> Row:
+        """The row of a name.
+
+        Raises:
+          ValueError: If there is none.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise ValueError(
+            "Expected one of the rows "
+            f"{', '.join(row.name for row in self.rows)}. Received: {name}"
+        )
+
+
+def _row(
+    folder: str, name: str, title: str, paper: float | None = None, **kwargs
+) -> Row:
+    return Row(name, f"{folder}/{name}", title, paper, **kwargs)
+
+
+def _objective(name: str, title: str, paper: float | None = None) -> Row:
+    return _row("objectives", name, title, paper)
+
+
+_ELECTRA = "arXiv:2003.10555"
+
+SUITES: dict[str, Suite] = {
+    "objectives": Suite(
+        "Objectives",
+        f"Table 5 of {_ELECTRA}",
+        "electra",
+        (
+            _objective("electra", "ELECTRA", 85.0),
+            _objective("all_tokens_mlm", "All-Tokens MLM", 84.3),
+            _objective("replace_mlm", "Replace MLM", 82.4),
+            _objective("electra_15", "ELECTRA 15 %", 82.4),
+            _objective("bert", "BERT", 82.2),
+            _objective("bert_released_masking", "BERT, released masking"),
+        ),
+    ),
+    "weight_sharing": Suite(
+        "Weight sharing",
+        f"section 3.2 of {_ELECTRA}, after 500k steps",
+        "token_embeddings",
+        (
+            _row("weight_sharing", "none", "nothing shared", 83.6),
+            _row("weight_sharing", "token_embeddings", "embeddings", 84.3),
+            _row("weight_sharing", "all_weights", "all weights", 84.4),
+        ),
+    ),
+    "generator_size": Suite(
+        "Size of the generator",
+        f"Figure 3, left, of {_ELECTRA}",
+        "one_quarter",
+        (
+            _row("generator_size", "uniform", "uniform"),
+            _row("generator_size", "unigram", "unigram"),
+            _row("generator_size", "one_eighth", "1/8"),
+            _row("generator_size", "one_quarter", "1/4"),
+            _row("generator_size", "one_half", "1/2"),
+            _row("generator_size", "three_quarters", "3/4"),
+            _row("generator_size", "one", "1"),
+        ),
+    ),
+    "training_algorithms": Suite(
+        "Training algorithms",
+        f"Figure 3, right, and Appendix F of {_ELECTRA}",
+        "joint",
+        (
+            _row("training_algorithms", "joint", "joint"),
+            _row("training_algorithms", "adversarial", "adversarial"),
+            _row(
+                "training_algorithms",
+                "two_stage",
+                "two stages",
+                first_stage="training_algorithms/two_stage_generator",
+            ),
+            _objective("bert", "BERT"),
+        ),
+    ),
+    "newer_ideas": Suite(
+        "Newer ideas",
+        "the papers that the gin files name",
+        "electra",
+        (
+            _objective("electra", "ELECTRA"),
+            _row(
+                "newer_ideas",
+                "disentangled_embeddings",
+                "disentangled embeddings",
+            ),
+            _row("newer_ideas", "distinct_positions", "distinct positions"),
+            _row("newer_ideas", "mask_prob_20", "20 % masked"),
+            _row("newer_ideas", "mask_prob_40", "40 % masked"),
+            _row("newer_ideas", "whole_words", "whole words"),
+            _row("newer_ideas", "temperature_decay", "falling temperature"),
+        ),
+    ),
+    "models": Suite(
+        "Models",
+        f"Tables 1, 2 and 6 of {_ELECTRA}, and arXiv:2012.08561",
+        "small",
+        (
+            _row("models", "small", "ELECTRA-Small", 79.9),
+            _row("models", "bert_small", "BERT-Small", 75.1),
+            _row("models", "base", "ELECTRA-Base", 85.1),
+            _row("models", "electric", "Electric", 84.1),
+            _row("models", "large_400k", "ELECTRA-400K", 89.0),
+            _row("models", "large_1_75m", "ELECTRA-1.75M", 89.5),
+            # Their numbers in the README of the release are of the test set.
+            _row("models", "small_plus_plus", "ELECTRA-Small++"),
+            _row("models", "base_plus_plus", "ELECTRA-Base++"),
+        ),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One task of GLUE.
+
+    Attributes:
+      title: For people.
+      metric: Its key in results.json, in per cent.
+      metric_title: For people.
+    """
+
+    title: str
+    metric: str
+    metric_title: str
+
+
+TASKS: dict[str, Task] = {
+    "cola": Task("CoLA", "mcc", "Matthews"),
+    "mrpc": Task("MRPC", "accuracy", "accuracy"),
+    "rte": Task("RTE", "accuracy", "accuracy"),
+    "sst": Task("SST-2", "accuracy", "accuracy"),
+    "sts": Task("STS-B", "spearman", "Spearman"),
+}
