@@ -5,8 +5,10 @@
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
+#   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-interop torch and transformers, then the comparison with them
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
+#   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -92,13 +94,37 @@ results: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make results DATA=<folder>" >&2; exit 1; }
 	PYTHON=$(PYTHON) tools/run_results.sh "$(DATA)"
 
+# --- The paper's comparisons: docs/experiments.md ------------------------------
+
+SUITE := objectives
+BUDGET := 6e12
+SEEDS := 3
+EXPERIMENTS := build/experiments
+BUILD_EXAMPLES := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(EXPERIMENTS)/vocab.txt --max-seq-length=128 --no-blanks-separate-docs --num-processes=2
+
+$(EXPERIMENTS)/docstrings/manifest.json: | $(INSTALLED)
+	$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(EXPERIMENTS)/docstrings --heldout_fraction=0.05
+
+$(EXPERIMENTS)/vocab.txt: $(EXPERIMENTS)/docstrings/manifest.json
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make experiments DATA=<folder>" >&2; exit 1; }
+	$(PYTHON) tools/build_experiment_data.py --data_dir="$(DATA)" --docstrings_dir=$(EXPERIMENTS)/docstrings --output_dir=$(EXPERIMENTS)
+	$(PYTHON) tools/build_vocab.py --corpus_dir=$(EXPERIMENTS)/corpus --vocab_file=$@ --vocab_size=4096 --character-coverage=0.99999
+
+$(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
+	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/corpus --output-dir=$(EXPERIMENTS)/train_tfrecords --num-out-files=8
+	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/docstrings/heldout --output-dir=$(EXPERIMENTS)/heldout_tfrecords --num-out-files=2
+
+.PHONY: experiments
+experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
+	$(PYTHON) tools/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
+
 # --- Development --------------------------------------------------------------
 
 # Packages of other libraries, to compare with.
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop test-serving check format lint types clean
+.PHONY: test test-interop test-serving test-experiments check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile
 
@@ -116,6 +142,11 @@ test-interop: $(INTEROP_INSTALLED)
 # `make test`, as they compile a program and take minutes.
 test-serving: $(INSTALLED)
 	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
+
+# Every experiment's config for 20 steps; `make test` has 5 steps of those that
+# differ in more than a number.
+test-experiments: $(INSTALLED)
+	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/experiments_gin_test.py
 
 check: format lint types test
 

@@ -35,9 +35,9 @@ BEST_DIR = "best"
 # The file that C++ writes its messages to.
 _STDERR = 2
 
-# Of gradients in one message between CPUs: larger buffers are taken from the
-# system and cleared every time, smaller ones wait for each other.
-_BYTES_PER_PACK_ON_CPU = 4 * 2**20
+# Of gradients that travel together between CPUs: 16 MB are as fast, all at once
+# or 1 MB take a third longer (docs/performance.md).
+_PACK_BYTES = 4 * 2**20
 
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
@@ -273,21 +273,15 @@ def restore_variables(
     restored.expect_partial()
 
 
-def _make_all_reduce_sum(
-    context: tf.distribute.ReplicaContext, bytes_per_pack: int = 0
-):
-    """Sums tensors over the replicas; does nothing where there is one.
+def _make_all_reduce_sum(context: tf.distribute.ReplicaContext):
+    """Sums tensors over the replicas; does nothing where there is one."""
 
-    Args:
-      context: Of the replica.
-      bytes_per_pack: Tensors travel together until they are so many; 0 for all
-        at once.
-    """
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack)
-
-    def all_reduce_sum(tensors):
+    def all_reduce_sum(tensors, bytes_per_pack=0):
         if context.num_replicas_in_sync == 1:
             return tensors
+        options = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack
+        )
         return context.all_reduce(
             tf.distribute.ReduceOp.SUM, tensors, options=options
         )
@@ -511,10 +505,10 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
             for v, g in zip(variables, gradients, strict=True)
             if g is not None
         ]
-        summed, sums = self._reduce(
-            [g for g in gradients if g is not None],
-            sums | {"total_loss": loss_sums},
-            context,
+        # In one call, as every call is a message to all others.
+        sums = all_reduce_sum(sums | {"total_loss": loss_sums})
+        summed = self._reduce(
+            [g for g in gradients if g is not None], all_reduce_sum
         )
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         if self.loss_scale:
@@ -532,19 +526,17 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
             "learning_rate": losses.Sums(learning_rate, one),
         }
 
-    def _reduce(self, gradients, sums, context):
-        """Gradients and the sums of a loss function, added up over replicas.
-
-        All travel together: by itself each number would take as long as a
-        megabyte.
-        """
-        all_reduce_sum = _make_all_reduce_sum(context, self._bytes_per_pack())
-        return all_reduce_sum((gradients, sums))
-
-    def _bytes_per_pack(self) -> int:
-        """How many bytes of gradients travel in one message."""
-        # NCCL cuts them by itself.
-        return 0 if self.run.num_gpus else _BYTES_PER_PACK_ON_CPU
+    def _reduce(self, gradients, all_reduce_sum):
+        """Gradients <float32> of one replica -> those of the whole batch."""
+        if self.strategy.num_replicas_in_sync == 1:
+            return gradients
+        dtype = self.run.gradient_reduction_dtype
+        summed = all_reduce_sum(
+            [tf.cast(g, dtype) for g in gradients],
+            # Packs were measured between CPUs only.
+            0 if self.run.num_gpus else _PACK_BYTES,
+        )
+        return [tf.cast(g, tf.float32) for g in summed]
 
     def _sums_of_weights(self, features, seed):
         """What the losses of a replica's part of the batch are divided by.

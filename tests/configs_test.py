@@ -327,6 +327,13 @@ def test_refuses_a_negative(name):
     )
 
 
+def test_refuses_gradients_in_float16():
+    assert refusal(run, gradient_reduction_dtype="float16") == (
+        "RunConfig.gradient_reduction_dtype must be one of float32, bfloat16. "
+        "Received: gradient_reduction_dtype='float16'"
+    )
+
+
 def test_refuses_an_unknown_policy():
     assert refusal(run, dtype_policy="bfloat16") == (
         "RunConfig.dtype_policy must be one of float32, mixed_bfloat16, "

@@ -494,6 +494,18 @@ for name, (strategy, changes) in cuts.items():
             found[name]["refusal"] = None
         except ValueError as error:
             found[name]["refusal"] = str(error)
+
+training.make_strategy = lambda run: two
+found["norms"] = {
+    dtype: training_test.one_weight_engine(
+        helpers.run_config(sys.argv[1], gradient_reduction_dtype=dtype),
+        dataset=lambda *_: tf.data.Dataset.from_tensors(
+            {"x": tf.constant(1 + 2**-10)}
+        ).repeat(),
+        batch_size=2,
+    ).train(tf.constant(1))["gradient_norm"]
+    for dtype in ("float32", "bfloat16")
+}
 print(json.dumps(found))
 """
 
@@ -536,6 +548,11 @@ def test_two_replicas_evaluate_as_one_does(cuts):
     assert cuts["2 x 16"]["heldout"] == pytest.approx(
         cuts["whole"]["heldout"], rel=1e-4
     )
+
+
+def test_replicas_exchange_gradients_in_the_dtype_asked_for(cuts):
+    """Two gradients of 1 + 2^-10, which bfloat16 rounds to 1."""
+    assert cuts["norms"] == {"float32": 2 + 2**-9, "bfloat16": 2}
 
 
 def test_refuses_a_batch_that_replicas_cannot_share(cuts):

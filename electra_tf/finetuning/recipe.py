@@ -7,7 +7,7 @@ from electra_tf import configs
 
 
 class Recipe(typing.NamedTuple):
-    """Values of Table 8 of arXiv:2003.10555, as configure_finetuning.py has."""
+    """Values of Table 7 of arXiv:2003.10555, as configure_finetuning.py has."""
 
     size: str
     learning_rate: float
