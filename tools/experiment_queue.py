@@ -1,9 +1,10 @@
 """Runs commands some at a time, each with a log; told to stop, it tells them.
 
-Knows of a run what `experiment_runs.Run` says.
+Several queues may work on the same runs.
 """
 
 import dataclasses
+import fcntl
 import os
 import pathlib
 import signal
@@ -111,14 +112,25 @@ class Queue:
                 self.failures.append(
                     Failure(run, f"needs {run.needs[0]}, which failed")
                 )
-            elif not unfinished & set(run.needs):
+            elif not unfinished & set(run.needs) and self._start(run):
                 self.waiting.remove(run)
-                self._start(run)
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: Run) -> bool:
+        """Starts a run, unless the process of another queue is at it.
+
+        Returns:
+          Whether this queue need not come back to it.
+        """
         log = pathlib.Path(run.log_file)
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "ab") as file:
+            try:
+                # Held by the process, whose output the file is, to its end.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if run.is_finished():  # By the other queue.
+                return True
             file.write(f"$ python {' '.join(run.command)}\n".encode())
             file.flush()
             process = subprocess.Popen(
@@ -132,6 +144,7 @@ class Queue:
         self.running[run] = (process, time.monotonic())
         if self.stop_requests:  # Asked in between.
             process.send_signal(signal.SIGTERM)
+        return True
 
     def _collect(self) -> None:
         """Looks which processes have ended, and how."""

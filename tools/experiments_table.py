@@ -201,8 +201,8 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
     """
     points: dict[int, list[dict]] = {}
     for seed in options.seeds:
-        for record in read_heldout(variant.stage_dir(seed)):
-            points.setdefault(record["step"], []).append(record)
+        for step, metrics in read_heldout(variant.stage_dir(seed)).items():
+            points.setdefault(step, []).append(metrics)
     *before, last = variant.stages
     spent = sum(
         stage.flops_per_step * stage.config.run.num_train_steps
@@ -219,8 +219,8 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
     ]
 
 
-def read_heldout(model_dir: str) -> list[dict]:
-    """Held-out evaluations in a run's metrics.jsonl, one for each step."""
+def read_heldout(model_dir: str) -> dict[int, dict]:
+    """Held-out evaluations of a run: step -> metrics, those of the end too."""
     path = os.path.join(model_dir, "metrics.jsonl")
     found: dict[int, dict] = {}
     if os.path.exists(path):
@@ -232,7 +232,10 @@ def read_heldout(model_dir: str) -> list[dict]:
                     break  # The last line of a run that was killed.
                 if record["split"] == "heldout":
                     found[record["step"]] = record
-    return list(found.values())
+    last = _read_json(model_dir, "eval_results.json")
+    if last:
+        found[last["step"]] = last
+    return found
 
 
 def _ordering(rows: Sequence[dict]) -> list[dict]:
