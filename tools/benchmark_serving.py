@@ -252,11 +252,11 @@ def save_padded(args, exported: Exported, path: str) -> None:
     """Saves the same model with every text padded to one length."""
     import tensorflow as tf
 
-    from electra_tf.serving import saved_model, source
+    from electra_tf.serving import packed_stack, saved_model, source
 
     with tempfile.TemporaryDirectory() as vocab_dir:
         found = source.load(exported.checkpoint, vocab_dir)
-        served = saved_model.make_served_model(found)
+        served = saved_model.make_served_model(packed_stack.pack(found))
 
         def padded(*texts):
             features = found.tokenizer.pack_inputs(
@@ -266,9 +266,6 @@ def save_padded(args, exported: Exported, path: str) -> None:
             )
             return served.answer(served._run(features))
 
-        module = tf.Module()
-        module.model_variables = [v.value for v in found.keras_variables]
-        module.tokenizer = found.tokenizer
         call = tf.function(
             padded,
             input_signature=[
@@ -277,7 +274,7 @@ def save_padded(args, exported: Exported, path: str) -> None:
             ],
             autograph=False,
         )
-        tf.saved_model.save(module, path, {"serving_default": call})
+        tf.saved_model.save(served, path, {"serving_default": call})
 
 
 # The server on loopback.

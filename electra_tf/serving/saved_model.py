@@ -18,6 +18,7 @@ from electra_tf.command_line import write_atomically
 from electra_tf.serving import (
     answers,
     ops,
+    packed_stack,
     served,
     server_files,
     source,
@@ -76,7 +77,7 @@ def export(
         found = source.load(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length
         )
-        model = make_served_model(found)
+        model = make_served_model(packed_stack.pack(found))
         name = server_files.model_name(output_dir, name)
         path = _save(model, dict(found.metadata), output_dir, name)
     server_files.write(output_dir, name)

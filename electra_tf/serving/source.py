@@ -6,6 +6,8 @@ import json
 import os
 import typing
 
+import tensorflow as tf
+
 from electra_tf import configs, detector, encoder, tokenization
 from electra_tf.checkpoint_conversion import (
     electra_tf_format,
@@ -61,6 +63,8 @@ class Source:
         does, which lower-cases whatever the vocabulary.
       label_separator: Between several labels of one text.
       metadata: What goes into metadata.json beside the model.
+      packed_stack: The transformer layers' weights, where
+        `packed_stack.pack` took them out of `keras_variables`.
     """
 
     kind: str
@@ -79,6 +83,16 @@ class Source:
     lower_cases_words: bool = False
     label_separator: str = "|"
     metadata: dict = dataclasses.field(default_factory=dict)
+    packed_stack: tf.Module | None = None
+
+    @property
+    def encoder(self) -> encoder.Encoder:
+        """The encoder of the model."""
+        if isinstance(self.model, encoder.Encoder):
+            return self.model
+        if isinstance(self.model, detector.Discriminator):
+            return self.model.encoder
+        return self.model.electra
 
 
 def load(

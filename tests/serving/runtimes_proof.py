@@ -47,11 +47,21 @@ def test_cpp_runtime_answers_as_python(kind, cpp_program, tmp_path):
     expected = signature(**{k: tf.constant(v) for k, v in inputs.items()})
     found = native.ask(cpp_program, path, "serving_default", inputs, tmp_path)
     assert sorted(found) == sorted(expected)
+    rows = np.arange(len(texts))
+    if kind == "question_answering":
+        # Equally good answers, of a text that repeats itself, are ordered by
+        # the last bit.
+        ties = -np.diff(expected["scores"].numpy()) < 1e-5
+        is_answer = expected["starts"].numpy()[:, 1:] >= 0
+        rows = rows[~(ties & is_answer).any(axis=1)]
+        assert len(rows) > len(texts) // 2
     for name, values in expected.items():
         if values.dtype == tf.float32:
             np.testing.assert_allclose(found[name], values, atol=1e-5)
         else:
-            np.testing.assert_array_equal(found[name], values)
+            np.testing.assert_array_equal(
+                found[name][rows], values.numpy()[rows]
+            )
 
 
 def test_saved_model_cli(exported, tmp_path):
