@@ -233,15 +233,16 @@ class SelfAttention(Layer):
         query = split_heads(self.query(x))
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
-        scores = tf.matmul(query, key, transpose_b=True)
         draws = self.dropout.draws(dropout_seed)
-        scaled = (scores, attention_bias, width**-0.5)
+        scale = width**-0.5
         if draws is None:
-            probs = kernels.attention_probs(*scaled)
-            dropped = tf.cast(probs, x.dtype)
+            scores = tf.matmul(query, key, transpose_b=True)
+            probs = kernels.attention_probs(scores, attention_bias, scale)
+            context = tf.matmul(tf.cast(probs, x.dtype), value)
         else:
-            dropped, probs = kernels.dropped_attention_probs(*scaled, draws)
-        context = tf.matmul(dropped, value)
+            context, probs = kernels.dropped_attention(
+                query, key, value, attention_bias, scale, draws
+            )
         if heads > 1:
             context = tf.transpose(context, [0, 2, 1, 3])
         return tf.reshape(context, [-1, heads * width]), probs

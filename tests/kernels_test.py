@@ -39,14 +39,16 @@ def plain_drop_add_normalize(x, residual, gamma, beta):
 BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
 
 
-def attend(scores):
+def attend(query, key, value):
     draws = kernels.draw(0.25, SEED)
-    return kernels.dropped_attention_probs(scores, BIAS, 0.5, draws)[0]
+    return kernels.dropped_attention(query, key, value, BIAS, 0.5, draws)[0]
 
 
-def plain_attend(scores):
-    key, rate = kernels.draw(0.25, SEED)
-    return kernels.drop(tf.nn.softmax(scores * 0.5 + BIAS), key, rate)
+def plain_attend(query, key, value):
+    draws = kernels.draw(0.25, SEED)
+    scores = tf.matmul(query, key, transpose_b=True)
+    probs = tf.nn.softmax(scores * 0.5 + BIAS)
+    return tf.matmul(kernels.drop(probs, *draws), value)
 
 
 def gelu(x):
@@ -66,7 +68,7 @@ def plain_gelu(x):
             plain_drop_add_normalize,
             [(6, 8), (6, 8), (8,), (8,)],
         ),
-        (attend, plain_attend, [(2, 3, 4, 4)]),
+        (attend, plain_attend, [(2, 3, 4, 5)] * 3),
     ],
 )
 def test_forward_and_backward(function, plain, shapes):
@@ -95,9 +97,9 @@ def test_only_graphs_that_train_are_compiled():
 
 
 def test_probabilities_that_are_looked_at_have_no_dropout():
-    scores = normal(1, 1, 4, 4)
+    heads = [normal(1, 1, 4, 2) for _ in range(3)]
     draws = kernels.draw(0.5, SEED)
-    _, probs = kernels.dropped_attention_probs(scores, BIAS, 1.0, draws)
+    _, probs = kernels.dropped_attention(*heads, BIAS, 1.0, draws)
     np.testing.assert_allclose(
         tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
     )
