@@ -90,16 +90,25 @@ def all_tokens_mlm_output(
         log_copy = tf.math.log_sigmoid(copy_logits)
         log_predict = tf.math.log_sigmoid(-copy_logits)
 
-        def log_mixture(log_probs, ids):
-            predicted = log_predict + log_probs
-            both = log_copy + tf.nn.softplus(predicted - log_copy)
-            return tf.where(ids == corrupted_ids, both, predicted)
+        def logit_of(ids):
+            return tf.gather(logits, ids, axis=-1, batch_dims=2)
 
-        per_token_loss = -log_mixture(-per_token_loss, unmasked.input_ids)
-        is_copied = log_mixture(
-            -losses.cross_entropy(logits, corrupted_ids), corrupted_ids
-        ) >= log_mixture(-losses.cross_entropy(logits, preds), preds)
-        preds = tf.where(is_copied, corrupted_ids, preds)
+        def with_copy(predicted):
+            return log_copy + tf.nn.softplus(predicted - log_copy)
+
+        log_total = tf.stop_gradient(
+            per_token_loss + logit_of(unmasked.input_ids)
+        )
+        predicted = log_predict - per_token_loss
+        per_token_loss = -tf.where(
+            unmasked.input_ids == corrupted_ids,
+            with_copy(predicted),
+            predicted,
+        )
+        # The token that is there against the best of the softmax.
+        of_copied = with_copy(log_predict + logit_of(corrupted_ids) - log_total)
+        best = log_predict + tf.reduce_max(logits, axis=-1) - log_total
+        preds = tf.where(of_copied >= best, corrupted_ids, preds)
     weights = tf.cast(unmasked.input_mask, tf.float32)
     return TokenOutput(
         masking.gather_positions(preds, masked_lm_positions),
