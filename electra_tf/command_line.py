@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+# Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
+EXIT_STOPPED = 75
+
 
 class ArgumentParser(argparse.ArgumentParser):
     """A parser that takes `--max_seq_length` for `--max-seq-length`.

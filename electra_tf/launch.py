@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
-from electra_tf import configs, gin_config, run_record
+from electra_tf import command_line, configs, gin_config, run_record
 
 _GIN_FILE = flags.DEFINE_multi_string(
     "gin_file",
@@ -33,7 +33,7 @@ def launch(
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
     A run that was told to stop and saved leaves with
-    `training.EXIT_STOPPED`.
+    `command_line.EXIT_STOPPED`.
 
     Args:
       command: Name of the entry module, for messages.
@@ -139,7 +139,7 @@ def _fail_or_stop(command: str, error: RuntimeError) -> int:
 
     if isinstance(error, training.Stopped):
         print(error, file=sys.stderr)
-        return training.EXIT_STOPPED
+        return command_line.EXIT_STOPPED
     if isinstance(error, training.TrainingError):
         return _fail(command, error)
     raise error

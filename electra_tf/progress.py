@@ -7,10 +7,52 @@ import time
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress:
-    """Progress of a long job on stderr.
+class LiveLine:
+    """A line on stderr: redrawn on a terminal, elsewhere now and then.
 
-    On a terminal one line is redrawn; elsewhere a line is written now and then.
+    Args:
+      seconds_between_lines: Where the output is no terminal.
+    """
+
+    def __init__(self, seconds_between_lines: float = _SECONDS_BETWEEN_LINES):
+        self._seconds_between_lines = seconds_between_lines
+        self._is_terminal = sys.stderr.isatty()
+        self._written_at = float("-inf")
+        self._text = self._written = ""
+
+    def show(self, text: str) -> None:
+        """Shows the state of things."""
+        self._text = text
+        if self._is_terminal:
+            if text != self._written:
+                self._write(f"\r\x1b[K{text}")
+                self._written = text
+            return
+        now = time.monotonic()
+        if now - self._written_at >= self._seconds_between_lines:
+            self._write(text + "\n")
+            self._written_at, self._written = now, text
+
+    def note(self, text: str) -> None:
+        """Writes a line that stays."""
+        self._write(("\r\x1b[K" if self._is_terminal else "") + text + "\n")
+        if self._is_terminal:
+            self._written = ""
+
+    def close(self) -> None:
+        """Leaves the last state on the screen."""
+        if self._is_terminal:
+            if self._text:
+                self._write("\n")
+        elif self._text != self._written:
+            self._write(self._text + "\n")
+
+    def _write(self, text: str) -> None:
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Progress of a long job on stderr, as a `LiveLine`.
 
     Args:
       description: Opens the line.
@@ -26,9 +68,7 @@ class Progress:
         self.total = total
         self.unit = unit
         self.is_shown = is_shown
-        self._is_terminal = sys.stderr.isatty()
-        self._written_at = float("-inf")
-        self._line = ""
+        self._line = LiveLine()
         self.start(0)
 
     def start(self, done: int) -> None:
@@ -46,40 +86,26 @@ class Progress:
         if not self.is_shown:
             return
         self._done = done
-        now = time.monotonic()
-        self._line = " | ".join(
-            part
-            for part in (
-                f"{self.description} {self.unit} {done}/{self.total}",
-                format_metrics(metrics),
-                f"ETA {self._eta(now)}",
+        self._line.show(
+            " | ".join(
+                part
+                for part in (
+                    f"{self.description} {self.unit} {done}/{self.total}",
+                    format_metrics(metrics),
+                    f"ETA {self._eta(time.monotonic())}",
+                )
+                if part
             )
-            if part
         )
-        if self._is_terminal:
-            print(f"\r\x1b[K{self._line}", end="", file=sys.stderr, flush=True)
-        elif now - self._written_at >= _SECONDS_BETWEEN_LINES:
-            print(self._line, file=sys.stderr, flush=True)
-        else:
-            return
-        self._written_at = now
-        self._shown = self._line
-
-    _shown = ""
 
     def note(self, text: str) -> None:
         """Writes a line that stays."""
-        if not self.is_shown:
-            return
-        start = "\r\x1b[K" if self._is_terminal else ""
-        print(start + text, file=sys.stderr, flush=True)
+        if self.is_shown:
+            self._line.note(text)
 
     def close(self) -> None:
         """Leaves the last state on the screen."""
-        if self._is_terminal and self._line:
-            print(file=sys.stderr, flush=True)
-        elif self._line != self._shown:
-            print(self._line, file=sys.stderr, flush=True)
+        self._line.close()
 
     def _eta(self, now: float) -> str:
         if self._done <= self._first:

@@ -18,7 +18,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, gin_config, pretraining, run_record, training
+from electra_tf import (
+    configs,
+    gin_config,
+    metrics_log,
+    pretraining,
+    run_record,
+    training,
+)
 from tests import helpers
 
 FOLDER = helpers.ROOT / "gin" / "experiments"
@@ -356,7 +363,7 @@ def test_a_row_trains(row, train):
         )
     assert expected <= set(metrics)
     assert not (BINARY | TOKENS) & (set(metrics) - expected)
-    log = training.read_metrics(os.path.join(folder, "metrics.jsonl"))
+    log = metrics_log.read_metrics(os.path.join(folder, "metrics.jsonl"))
     assert log[-1]["step"] == NUM_STEPS
     for found in (metrics, *log):
         for name in ("total_loss", *expected):

@@ -336,12 +336,6 @@ def test_a_request_to_stop_is_passed_on(tmp_path, capfd):
     assert "SIGTERM: waiting for 1 run(s) to save" in capfd.readouterr().err
 
 
-def test_the_exit_code_is_that_of_a_stopped_run():
-    from electra_tf import training
-
-    assert experiment_queue.EXIT_STOPPED == training.EXIT_STOPPED
-
-
 # --- The command --------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from electra_tf import (
     configs,
     electra,
     losses,
+    metrics_log,
     optimization,
     pretraining,
     pretraining_data,
@@ -77,7 +78,9 @@ def one_weight_engine(
 
 
 def read_log(run):
-    return training.read_metrics(os.path.join(run.model_dir, "metrics.jsonl"))
+    return metrics_log.read_metrics(
+        os.path.join(run.model_dir, "metrics.jsonl")
+    )
 
 
 def steps(run, split):
@@ -217,9 +220,9 @@ def test_no_line_is_written_twice_after_a_crash(tmp_path):
 def test_a_line_that_was_cut_short_is_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 2, "split": "train"}\n{"step": 4, "sp')
-    log = training.MetricsLog(str(tmp_path), 4)
+    log = metrics_log.MetricsLog(str(tmp_path), 4)
     log.write(6, "train", {"loss": 0.5})
-    assert training.read_metrics(str(path)) == [
+    assert metrics_log.read_metrics(str(path)) == [
         {"step": 2, "split": "train"},
         {"step": 6, "split": "train", "loss": 0.5},
     ]

@@ -17,8 +17,6 @@ from experiment_runs import Run
 
 from electra_tf import progress
 
-# Of training.EXIT_STOPPED, whose module imports TensorFlow.
-EXIT_STOPPED = 75
 _SECONDS_BETWEEN_LOOKS = 0.2
 # Seconds between two lines where the output is no terminal.
 _SECONDS_BETWEEN_LINES = 60.0
@@ -51,7 +49,7 @@ class Queue:
         self.running: dict[Run, tuple[subprocess.Popen, float]] = {}
         self.failures: list[Failure] = []
         self.stop_requests = 0
-        self._line = _LiveLine()
+        self._line = progress.LiveLine(_SECONDS_BETWEEN_LINES)
         # Kind -> weight and seconds of each finished run.
         self._finished: dict[str, list[tuple[float, float]]] = {}
         self.waiting: list[Run] = []
@@ -77,7 +75,7 @@ class Queue:
                 self._collect()
                 if not self.was_stopped:
                     self._start_some()
-                self._line.show(self._progress())
+                self._line.show(_cut_to_terminal(self._progress()))
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             for process, _ in self.running.values():
@@ -222,33 +220,8 @@ def _last_line(log_file: str, returncode: int) -> str:
     return f"{last} ({log_file})"
 
 
-class _LiveLine:
-    """A line on stderr: redrawn on a terminal, elsewhere now and then."""
-
-    def __init__(self):
-        self._is_terminal = sys.stderr.isatty()
-        self._written_at = float("-inf")
-        self._text = ""
-
-    def show(self, text: str) -> None:
-        now = time.monotonic()
-        if self._is_terminal:
-            if text != self._text:
-                width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-                self._write(f"\r\x1b[K{text[:width]}")
-        elif now - self._written_at >= _SECONDS_BETWEEN_LINES:
-            self._write(text + "\n")
-            self._written_at = now
-        self._text = text
-
-    def note(self, text: str) -> None:
-        """Writes a line that stays."""
-        self._write(("\r\x1b[K" if self._is_terminal else "") + text + "\n")
-        self._text = ""
-
-    def close(self) -> None:
-        if self._is_terminal and self._text:
-            self._write("\n")
-
-    def _write(self, text: str) -> None:
-        print(text, end="", file=sys.stderr, flush=True)
+def _cut_to_terminal(text: str) -> str:
+    """What fits into one line of a terminal; all of it elsewhere."""
+    if not sys.stderr.isatty():
+        return text
+    return text[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]

@@ -21,7 +21,14 @@ import sys
 
 from experiment_suites import SUITES, TASKS, Row
 
-from electra_tf import command_line, configs, flops, gin_config, run_record
+from electra_tf import (
+    command_line,
+    configs,
+    flops,
+    gin_config,
+    metrics_log,
+    run_record,
+)
 
 _GIN = pathlib.Path(__file__).parents[1] / "gin"
 OWN_STEPS = "own_steps"
@@ -183,7 +190,7 @@ class Run:
 
     def step(self) -> int:
         """Steps of pre-training so far, as its last look says."""
-        path = os.path.join(self.model_dir, "metrics.jsonl")
+        path = os.path.join(self.model_dir, metrics_log.METRICS_FILE)
         try:
             with open(path, "rb") as file:
                 file.seek(max(0, os.path.getsize(path) - 10_000))

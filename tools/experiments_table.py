@@ -20,7 +20,7 @@ import results_table
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
 
-from electra_tf import configs
+from electra_tf import configs, metrics_log
 
 # Of eval_results.json, after the last stage.
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -221,17 +221,12 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
 
 def read_heldout(model_dir: str) -> dict[int, dict]:
     """Held-out evaluations of a run: step -> metrics, those of the end too."""
-    path = os.path.join(model_dir, "metrics.jsonl")
-    found: dict[int, dict] = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError:
-                    break  # The last line of a run that was killed.
-                if record["split"] == "heldout":
-                    found[record["step"]] = record
+    path = os.path.join(model_dir, metrics_log.METRICS_FILE)
+    found = {
+        record["step"]: record
+        for record in metrics_log.read_metrics(path)
+        if record["split"] == "heldout"
+    }
     last = _read_json(model_dir, "eval_results.json")
     if last:
         found[last["step"]] = last

@@ -274,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except _Stopped:
         print("stopped; run again to go on", file=sys.stderr)
-        return experiment_queue.EXIT_STOPPED
+        return command_line.EXIT_STOPPED
 
 
 if __name__ == "__main__":

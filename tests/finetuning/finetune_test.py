@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, run_record, training
+from electra_tf import configs, metrics_log, run_record, training
 from electra_tf.finetuning import (
     evaluation,
     finetune,
@@ -118,7 +118,7 @@ def test_results(finished):
 
 def test_every_epoch_is_trained(finished):
     config, _ = finished
-    log = training.read_metrics(
+    log = metrics_log.read_metrics(
         os.path.join(config.run.model_dir, "trial_1", "metrics.jsonl")
     )
     # 13 rows are 4 batches of 4, the last one filled up.
@@ -304,7 +304,9 @@ def test_several_tasks_train_in_one_model(joint):
     assert set(trial["tasks"]["sts"]["dev"]) >= {"spearman", "pearson"}
     # 5 rows of RTE, 10 of STS-B in both orders: 4 batches of 4, two epochs.
     assert trial["num_train_steps"] == 8
-    log = training.read_metrics(f"{config.run.model_dir}/trial_1/metrics.jsonl")
+    log = metrics_log.read_metrics(
+        f"{config.run.model_dir}/trial_1/metrics.jsonl"
+    )
     assert {"rte_loss", "sts_loss"} <= set(log[-1])
     # The encoder is narrower than ELECTRA-Small.
     assert trial["learning_rate"] == 3e-4
@@ -315,7 +317,7 @@ def test_several_tasks_train_in_one_model(joint):
 def test_dev_is_scored_while_it_trains(joint):
     config, results = joint
     trial_dir = f"{config.run.model_dir}/trial_1"
-    log = training.read_metrics(f"{trial_dir}/metrics.jsonl")
+    log = metrics_log.read_metrics(f"{trial_dir}/metrics.jsonl")
     scored = [r for r in log if r["split"] == "heldout"]
     assert [r["step"] for r in scored] == [4, 8]
     scores = results["trials"][0]["tasks"]["sts"]["dev"]
