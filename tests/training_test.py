@@ -290,7 +290,11 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
     data = pretraining_data.PretrainingData(data_pattern, config, run.seed)
     strategy = training.make_strategy(run)
     with strategy.scope():
-        model = electra.PretrainingModel(config, SPECIAL)
+        model = electra.PretrainingModel(
+            config, SPECIAL, np.arange(config.encoder.vocab_size) % 3 == 0
+        )
+        if config.unigram_generator:
+            model.set_unigram_generator(data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
             configs.OptimizerConfig(1e-2, num_warmup_steps=2),
             run.num_train_steps,
@@ -628,6 +632,38 @@ def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
     assert w != 0
 
 
+def test_large_gradients_add_up_over_micro_batches_in_every_call(tmp_path):
+    """What the graph's optimizer makes of large sums is undone by its end."""
+
+    def dataset(batch_size, first_step, shard):
+        del first_step, shard
+        return tf.data.Dataset.from_tensors(
+            {"x": tf.range(batch_size, dtype=tf.float32)}
+        ).repeat()
+
+    def loss_function(model):
+        # Together with its slots and gradients more than the 205 MB from which
+        # on memory counts as short.
+        model.large = model.add_weight(
+            name="large", shape=(10_000_000,), initializer="zeros"
+        )
+
+        def loss(features, dropout_seed, all_reduce_sum):
+            x = tf.reduce_sum(features["x"]) + 0.0 * model.w.value
+            return x * tf.reduce_sum(tf.sin(model.large.value)), {}
+
+        return loss
+
+    run = helpers.run_config(tmp_path, micro_batch_size=4, num_parallel_parts=2)
+    engine = one_weight_engine(run, loss_function, dataset, 8)
+    metrics = engine.train(tf.constant(1))
+    # 0 + 1 + ... + 7 for every number.
+    assert metrics["gradient_norm"] == pytest.approx(28 * 1e7**0.5, rel=1e-5)
+    for _ in range(2):
+        engine.train(tf.constant(3))
+    assert int(engine.global_step) == 7
+
+
 def test_an_unused_weight_stays_as_it_is(tmp_path):
     """No weight decay for what takes no part, in micro-batches either."""
 
@@ -739,10 +775,28 @@ OBJECTIVES = {
     "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
     "mlm": {"electra_objective": False},
     "electric": {"electra_objective": False, "electric_objective": True},
+    "electric, two towers": {
+        "electra_objective": False,
+        "electric_objective": True,
+        "two_tower_generator": True,
+    },
+    "electra 15 %, whole words": {
+        "discriminator_objective": "replaced_token_detection_of_masked",
+        "whole_word_masking": True,
+    },
+    "replace mlm": {"discriminator_objective": "replace_mlm"},
+    "all-tokens mlm": {"discriminator_objective": "all_tokens_mlm"},
+    "adversarial": {"generator_training": "adversarial"},
+    "frozen": {
+        "generator_training": "frozen",
+        "untied_generator_embeddings": True,
+    },
     "uniform": {"uniform_generator": True},
-    "distinct, disallowed": {
+    "unigram": {"unigram_generator": True},
+    "distinct, disallowed, disentangled": {
         "distinct_positions": True,
         "disallow_correct": True,
+        "disentangled_embeddings": True,
     },
 }
 
@@ -760,8 +814,6 @@ def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
     metrics = engine.train(tf.constant(3))
     assert math.isfinite(metrics["total_loss"])
     kernel = "electra/encoder/layer_0/output/dense/kernel"
-    if objective != "mlm":
-        kernel = "discriminator_predictions/dense/kernel"
     path = next(k for k in before if k.endswith(kernel))
     assert (state(engine)[path] != before[path]).any()
 
