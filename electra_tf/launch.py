@@ -20,6 +20,23 @@ _GIN_PARAM = flags.DEFINE_multi_string(
     "--gin_param='RunConfig.num_train_steps=1000'.",
 )
 flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
+flags.DEFINE_string(
+    "distribution_strategy",
+    None,
+    "one_device, mirrored, multi_worker_mirrored or tpu; overrides "
+    "RunConfig.distribution_strategy.",
+)
+flags.DEFINE_integer(
+    "num_gpus", None, "GPUs of this host; overrides RunConfig.num_gpus."
+)
+flags.DEFINE_string(
+    "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
+)
+# Flag -> the parameter that it overrides.
+_BINDINGS = {
+    name: f"RunConfig.{name}"
+    for name in ("model_dir", "distribution_strategy", "num_gpus", "tpu")
+}
 
 
 def launch(
@@ -108,7 +125,7 @@ def _require_flags(defaults: Sequence[str], needed: Sequence[str]) -> None:
 
 def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
     """The configuration, and what to call before the first step."""
-    bindings = {"model_dir": "RunConfig.model_dir", **bindings}
+    bindings = _BINDINGS | dict(bindings)
     params += [
         f"{binding} = {flags.FLAGS[name].value!r}"
         for name, binding in bindings.items()

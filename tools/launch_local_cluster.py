@@ -2,7 +2,7 @@
 
     python tools/launch_local_cluster.py --num_workers=2 -- \\
       python -m electra_tf.run_pretraining --gin_file=gin/small.gin \\
-      --gin_param="RunConfig.distribution_strategy='multi_worker_mirrored'"
+      --distribution_strategy=multi_worker_mirrored
 
 Every process gets its own TF_CONFIG with free ports of this machine. Lines that
 they write are passed on behind the number of the worker, signals are passed to

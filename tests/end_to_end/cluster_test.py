@@ -19,7 +19,7 @@ FLAGS = (
     "electra_tf.run_pretraining",
     "--gin_file=run.gin",
 )
-ON_TWO = "RunConfig.distribution_strategy = 'multi_worker_mirrored'"
+ON_TWO = "--distribution_strategy=multi_worker_mirrored"
 GIN = (
     resume_test.GIN
     + f"""
@@ -51,7 +51,7 @@ def start_workers(folder, model_dir):
         helpers.start(
             *FLAGS,
             f"--model_dir={model_dir}",
-            f"--gin_param={ON_TWO}",
+            ON_TWO,
             cwd=folder,
             env=helpers.environment(
                 TF_CONFIG=launch_local_cluster.tf_config(ports, index)
@@ -80,7 +80,7 @@ def runs(folder):
         "--num_workers=2",
         "--",
         *helpers.command(*FLAGS),
-        f"--gin_param={ON_TWO}",
+        ON_TWO,
         f"--model_dir={folder}/undisturbed",
         cwd=folder,
     )
@@ -171,9 +171,7 @@ def test_the_chief_alone_speaks_and_writes(folder, runs):
 
 
 def test_needs_to_know_the_cluster(folder):
-    result = helpers.execute(
-        *FLAGS, "--model_dir=nowhere", f"--gin_param={ON_TWO}", cwd=folder
-    )
+    result = helpers.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (
         "run_pretraining: error: RunConfig.cluster_resolver='tf_config' needs "

@@ -265,6 +265,25 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
             ["--gin_file=run.gin"],
             "The gin configuration must set RunConfig.model_dir",
         ),
+        (
+            [
+                "--gin_file=run.gin",
+                "--model_dir=new",
+                "--distribution_strategy=mirorred",
+            ],
+            "RunConfig.distribution_strategy must be one of one_device, "
+            "mirrored, multi_worker_mirrored, tpu. "
+            "Received: distribution_strategy='mirorred'",
+        ),
+        (
+            [
+                "--gin_file=run.gin",
+                "--model_dir=new",
+                "--gin_param=RunConfig.num_gpus = 1",
+                "--num_gpus=-1",
+            ],
+            "RunConfig.num_gpus must be 0 or more. Received: num_gpus=-1",
+        ),
     ],
 )
 def test_a_mistake_ends_with_one_line(folder, flags, expected):
