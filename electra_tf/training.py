@@ -458,8 +458,13 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
 
     @tf.function(reduce_retracing=True)
     def _train_loop(self, iterator, num_steps):
-        sums = self._train_step(next(iterator))
-        for _ in tf.range(num_steps - 1):
+        # A first step outside the loop would do as well, but the graph would
+        # hold it twice.
+        step = self._train_step.get_concrete_function(iterator.element_spec)
+        sums = tf.nest.map_structure(
+            lambda x: tf.zeros(x.shape, x.dtype), step.structured_outputs
+        )
+        for _ in tf.range(num_steps):
             sums = tf.nest.map_structure(
                 _add_to_loop_variable, sums, self._train_step(next(iterator))
             )
