@@ -322,7 +322,8 @@ def measured_cpu() -> Hardware:
     import benchmark_training
 
     rate = benchmark_training.MatmulRate(benchmark_training.square_shapes())
-    rounds = [rate.measure() for _ in range(7)]
+    # The first ones of a process are slower.
+    rounds = [rate.measure() for _ in range(40)]
     return Hardware(
         "this CPU, measured",
         max(statistics.median(r[shape] for r in rounds) for shape in rounds[0]),
