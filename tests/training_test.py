@@ -774,8 +774,7 @@ OBJECTIVES = {
     "electra": {},
     "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
     "mlm": {"electra_objective": False},
-    "electric": {"electra_objective": False, "electric_objective": True},
-    "electric, two towers": {
+    "electric": {
         "electra_objective": False,
         "electric_objective": True,
         "two_tower_generator": True,
@@ -787,10 +786,6 @@ OBJECTIVES = {
     "replace mlm": {"discriminator_objective": "replace_mlm"},
     "all-tokens mlm": {"discriminator_objective": "all_tokens_mlm"},
     "adversarial": {"generator_training": "adversarial"},
-    "frozen": {
-        "generator_training": "frozen",
-        "untied_generator_embeddings": True,
-    },
     "uniform": {"uniform_generator": True},
     "unigram": {"unigram_generator": True},
     "distinct, disallowed, disentangled": {
