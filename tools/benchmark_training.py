@@ -148,7 +148,7 @@ class Product:
         micro_batch_size=0,
         strategy=None,
         cached=False,
-        is_parallel=True,
+        is_parallel=False,
     ):
         import keras
         import tensorflow as tf
@@ -403,7 +403,12 @@ def measure_recompilation(args, product: Product) -> dict:
 def measure_input(args, config, pattern: str, seconds_per_step: float) -> dict:
     """Waits for real records beside a step that has its batch already."""
     product = Product(
-        config, pattern, args.batch_size, args.micro_batch_size, cached=True
+        config,
+        pattern,
+        args.batch_size,
+        args.micro_batch_size,
+        cached=True,
+        is_parallel=True,
     )
     batches = iter(product.data.dataset(args.batch_size))
     next(batches)
@@ -784,7 +789,11 @@ def measure(args) -> tuple[dict, dict[str, float]]:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         _say("the product starts")
         product = Product(
-            config, pattern, args.batch_size, args.micro_batch_size
+            config,
+            pattern,
+            args.batch_size,
+            args.micro_batch_size,
+            is_parallel=True,
         )
         product(args.num_warm_up_steps)
         seconds_per_step = product(args.num_steps) / args.num_steps
