@@ -146,11 +146,15 @@ def test_the_order_of_the_paper(results):
     assert second["paper"] == second["ours"] == ["electra", "bert"]
 
 
+def cells_of(line):
+    """Of a row of a Markdown table."""
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
 def test_table(results):
     lines = experiments_table.markdown(results).splitlines()
     header, _, electra, _, bert = lines[6:11]
-    cells = [cell.strip() for cell in header.strip("|").split("|")]
-    assert cells == [
+    assert cells_of(header) == [
         "row",
         "seeds",
         "mean",
@@ -162,8 +166,7 @@ def test_table(results):
         "FLOPs",
         "CPU minutes",
     ]
-    cells = [cell.strip() for cell in electra.strip("|").split("|")]
-    assert cells == [
+    assert cells_of(electra) == [
         "ELECTRA",
         "3",
         "62.0 +- 1.0 [59.5, 64.5]",
