@@ -11,6 +11,10 @@ from collections.abc import Sequence
 
 import gin
 
+# Of feed-forward layers and of the heads of pre-training: those of the
+# original's `get_activation`, and GELU's tanh approximation.
+HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
+
 # What a discriminator learns: the rows of Table 5 of arXiv:2003.10555.
 DISCRIMINATOR_OBJECTIVES = (
     "replaced_token_detection",
@@ -19,6 +23,9 @@ DISCRIMINATOR_OBJECTIVES = (
     "all_tokens_mlm",
 )
 GENERATOR_TRAININGS = ("maximum_likelihood", "adversarial", "frozen")
+
+# Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
+RECIPES = ("paper", "released")
 
 # Of files with labelled rows.
 TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
@@ -116,10 +123,11 @@ class EncoderConfig:
       hidden_dropout_prob: Dropout after dense layers and embeddings.
       attention_probs_dropout_prob: Dropout of the attention probabilities.
       initializer_range: Deviation of the truncated normal initializer.
-      hidden_act: 'gelu', with the error function as in the original, or
-        'gelu_new', its tanh approximation, which KerasHub and the Model Garden
-        compute. For the feed-forward layers and the discriminator's head; the
-        generator's head has 'gelu', as in Hugging Face's models.
+      hidden_act: 'gelu', with the error function as in the original; its
+        'relu', 'tanh' and 'linear'; or 'gelu_new', GELU's tanh approximation,
+        which KerasHub and the Model Garden compute. For the feed-forward layers
+        and the heads of pre-training; with 'gelu_new' the generator's head has
+        'gelu', as in Hugging Face's models.
     """
 
     vocab_size: int
@@ -139,9 +147,9 @@ class EncoderConfig:
         _check_types(self)
         _require(
             self,
-            self.hidden_act in ("gelu", "gelu_new"),
+            self.hidden_act in HIDDEN_ACTS,
             "hidden_act",
-            "'gelu' or 'gelu_new'",
+            "one of " + ", ".join(HIDDEN_ACTS),
         )
         if self.embedding_size is None:
             object.__setattr__(self, "embedding_size", self.hidden_size)
@@ -166,6 +174,15 @@ class EncoderConfig:
                 f"Received: hidden_size={self.hidden_size}, "
                 f"num_attention_heads={self.num_attention_heads}"
             )
+
+
+def share_of(whole: int, share: float) -> int:
+    """A part of a width or of layers, rounded half to even.
+
+    The original's get_generator_config does so: a third of 768 is 256 for a
+    share of 0.33333, too.
+    """
+    return round(whole * share)
 
 
 @gin.configurable
@@ -212,7 +229,8 @@ class ElectraConfig:
         samples that the discriminator does not find (Appendix F); or 'frozen',
         for the second of two stages (section 3.2).
       two_tower_generator: A left-to-right and a right-to-left tower instead of
-        a masked language model; needs `electric_objective`.
+        a masked language model, each with weights of its own; Electric always
+        has it.
       disallow_correct: The generator may not draw the true token.
       temperature: Temperature of the generator's samples.
       final_temperature: What the temperature has become, step by step, at the
@@ -303,10 +321,28 @@ class ElectraConfig:
         if self.electric_objective:
             # The original's configuration does the same.
             object.__setattr__(self, "two_tower_generator", True)
-        elif self.two_tower_generator:
+        if self.two_tower_generator:
+            self._check_two_towers()
+
+    def _check_two_towers(self) -> None:
+        """The original fails where there are no towers to take a loss of."""
+        if not (
+            self.has_discriminator
+            and self.untied_generator
+            and self.has_generator_network
+            and self.generator_training == "maximum_likelihood"
+            and not self.disentangled_embeddings
+        ):
             raise ConfigError(
-                "ElectraConfig.two_tower_generator needs electric_objective. "
-                "Received: two_tower_generator=True, electric_objective=False"
+                "ElectraConfig.two_tower_generator needs a discriminator and "
+                "towers that learn by themselves. Received: "
+                f"electra_objective={self.electra_objective}, "
+                f"electric_objective={self.electric_objective}, "
+                f"untied_generator={self.untied_generator}, "
+                f"uniform_generator={self.uniform_generator}, "
+                f"unigram_generator={self.unigram_generator}, "
+                f"generator_training={self.generator_training!r}, "
+                f"disentangled_embeddings={self.disentangled_embeddings}"
             )
 
     def _check_ablations(self) -> None:
@@ -400,26 +436,44 @@ class ElectraConfig:
 
     @property
     def generator(self) -> EncoderConfig:
-        """Sizes of the generator (the original's get_generator_config).
+        """The generator's network.
 
-        Its feed-forward layer is always 4 times its width and its heads are
-        64 wide, whatever the discriminator has.
+        Raises:
+          ConfigError: If its heads do not divide its width, where the original
+            cannot build it either.
+        """
+        sizes = self.generator_sizes
+        width, heads = sizes["hidden_size"], sizes["num_attention_heads"]
+        if width % heads:
+            raise ConfigError(
+                "ElectraConfig.generator_hidden_size must lead to a width that "
+                "its heads, one for each 64, divide. Received: "
+                f"generator_hidden_size={self.generator_hidden_size}, which is "
+                f"a width of {width} with {heads} heads"
+            )
+        return dataclasses.replace(self.encoder, **sizes)
+
+    @property
+    def generator_sizes(self) -> dict[str, typing.Any]:
+        """Where the generator is not as the discriminator.
+
+        The original's get_generator_config: the feed-forward layer is always 4
+        times the width and heads are 64 wide, whatever the discriminator has.
         """
         encoder = self.encoder
-        hidden_size = int(encoder.hidden_size * self.generator_hidden_size)
-        layers = int(encoder.num_hidden_layers * self.generator_layers)
-        return dataclasses.replace(
-            encoder,
-            hidden_size=hidden_size,
-            num_hidden_layers=layers,
-            intermediate_size=4 * hidden_size,
-            num_attention_heads=max(1, hidden_size // 64),
-            embedding_size=(
+        hidden_size = share_of(encoder.hidden_size, self.generator_hidden_size)
+        layers = share_of(encoder.num_hidden_layers, self.generator_layers)
+        return {
+            "hidden_size": hidden_size,
+            "num_hidden_layers": layers,
+            "intermediate_size": 4 * hidden_size,
+            "num_attention_heads": max(1, hidden_size // 64),
+            "embedding_size": (
                 hidden_size
                 if self.untied_generator_embeddings
                 else encoder.embedding_size
             ),
-        )
+        }
 
 
 @gin.configurable
@@ -432,13 +486,13 @@ class OptimizerConfig:
         size, see `finetuning.recipe`.
       optimizer: 'adam', or 'lamb' for large batches (arXiv:1904.00962), whose
         steps are in proportion to the norm of what they change.
-      num_warmup_steps: Steps of linear warm-up. Ignored in fine-tuning, which
-        has `warmup_proportion`.
-      warmup_proportion: Warm-up as a share of the training steps; None for
-        `num_warmup_steps`.
+      num_warmup_steps: Steps of linear warm-up.
+      warmup_proportion: Warm-up as a share of the training steps, None for
+        none. Of the two the longer one counts.
       lr_decay_power: Power of the polynomial decay to 0.
       layerwise_lr_decay: Factor between the rates of two layers in
-        fine-tuning; 0 for one rate, None for that of the encoder's size.
+        fine-tuning; 0 or less for one rate, None for that of the encoder's
+        size.
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
       weight_decay_rate: Decay, applied to all but LayerNorm and biases.
@@ -450,7 +504,7 @@ class OptimizerConfig:
 
     learning_rate: float | None
     optimizer: str = "adam"
-    num_warmup_steps: int = 10000
+    num_warmup_steps: int = 0
     warmup_proportion: float | None = None
     lr_decay_power: float = 1.0
     layerwise_lr_decay: float | None = 0.0
@@ -474,7 +528,12 @@ class OptimizerConfig:
         )
         _require_fraction(self, "weight_decay_rate", "beta_1", "beta_2")
         if self.layerwise_lr_decay is not None:
-            _require_fraction(self, "layerwise_lr_decay")
+            _require(
+                self,
+                self.layerwise_lr_decay < 1,
+                "layerwise_lr_decay",
+                "below 1",
+            )
         _require(
             self, self.num_warmup_steps >= 0, "num_warmup_steps", "0 or more"
         )
@@ -483,9 +542,10 @@ class OptimizerConfig:
 
     def warmup_steps(self, num_train_steps: int) -> float:
         """Length of the warm-up; the original does not round it."""
-        if self.warmup_proportion is None:
-            return self.num_warmup_steps
-        return num_train_steps * self.warmup_proportion
+        return max(
+            self.num_warmup_steps,
+            num_train_steps * (self.warmup_proportion or 0.0),
+        )
 
 
 @gin.configurable
@@ -863,6 +923,9 @@ class FinetuningConfig:
       optimizer: Rates and schedule.
       run: Where the results go.
       num_trials: Models with different seeds, `run.seed` and those after it.
+      recipe: Rate and layer-wise decay where `optimizer` leaves them open:
+        'paper', Table 7 of arXiv:2003.10555, or 'released', what the original's
+        configure_finetuning.py has. They differ for a small encoder.
       from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
         what pre-training is to be compared with.
       dropout: In the encoder and in the head; None for what `init_checkpoint`
@@ -883,6 +946,7 @@ class FinetuningConfig:
     optimizer: OptimizerConfig
     run: RunConfig
     num_trials: int = 1
+    recipe: str = "paper"
     from_scratch: bool = False
     dropout: float | None = None
     learning_rates: tuple[float, ...] = ()
@@ -894,6 +958,12 @@ class FinetuningConfig:
     def __post_init__(self):
         _check_types(self)
         _require_positive(self, "num_trials")
+        _require(
+            self,
+            self.recipe in RECIPES,
+            "recipe",
+            "one of " + ", ".join(RECIPES),
+        )
         if self.dropout is not None:
             _require_fraction(self, "dropout")
         _require(

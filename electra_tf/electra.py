@@ -55,7 +55,7 @@ class FakeData(typing.NamedTuple):
 
 
 class MaskedLmHead(encoder.Layer):
-    """Dense, GELU, LayerNorm, product with the embedding table, bias.
+    """Dense, activation, LayerNorm, product with the embedding table, bias.
 
     Args:
       config: Of the encoder below.
@@ -77,6 +77,11 @@ class MaskedLmHead(encoder.Layer):
         self.input_size = input_size
         width = typing.cast(int, config.embedding_size)
         self.dense = encoder.dense(width, config.initializer_range, "dense")
+        # The original takes the encoder's. It has no gelu_new; where that is
+        # from, this head has GELU with the error function.
+        self.hidden_act = (
+            "gelu" if config.hidden_act == "gelu_new" else config.hidden_act
+        )
         self.layer_norm = encoder.LayerNorm(width)
 
     def build(self, input_shape=None):
@@ -99,7 +104,10 @@ class MaskedLmHead(encoder.Layer):
         """
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.input_size])
-        x = self.layer_norm(kernels.gelu(self.dense(x)))
+        activated = kernels.activation(
+            self.dense(x), hidden_act=self.hidden_act
+        )
+        x = self.layer_norm(activated)
         table = tf.cast(self.embeddings.word_embeddings.value, x.dtype)
         logits = tf.matmul(x, table, transpose_b=True)
         logits += tf.cast(self.output_bias.value, x.dtype)
@@ -107,7 +115,7 @@ class MaskedLmHead(encoder.Layer):
 
 
 class DiscriminatorHead(encoder.Layer):
-    """Dense, GELU, one logit per token."""
+    """Dense, activation, one logit per token."""
 
     def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="discriminator_predictions")
@@ -133,7 +141,7 @@ class DiscriminatorHead(encoder.Layer):
         """
         shape = tf.shape(x)
         x = tf.reshape(x, [-1, self.config.hidden_size])
-        activated = kernels.gelu(
+        activated = kernels.activation(
             self.dense(x), hidden_act=self.config.hidden_act
         )
         logits = self.dense_1(activated)
@@ -146,10 +154,16 @@ class TwoTowerGenerator(encoder.Layer):
     A left-to-right tower moved one position to the right and a right-to-left
     tower moved one to the left, side by side (arXiv:2012.08561, section 3). The
     moves wrap around the ends of the row, as in the original.
+
+    Args:
+      config: Of each tower.
+      embeddings: To share; None for tables of its own in each tower.
     """
 
     def __init__(
-        self, config: configs.EncoderConfig, embeddings: encoder.Embeddings
+        self,
+        config: configs.EncoderConfig,
+        embeddings: encoder.Embeddings | None,
     ):
         super().__init__(name="two_towers")
         self.left_to_right = encoder.Encoder(
@@ -296,11 +310,16 @@ class PretrainingModel(keras.Model):
 
     def _build_two_tower_generator(self):
         config = self.config.generator
-        self.generator = TwoTowerGenerator(config, self.electra.embeddings)
+        self.generator = TwoTowerGenerator(
+            config,
+            None
+            if self.config.untied_generator_embeddings
+            else self.electra.embeddings,
+        )
         self.generator.build_towers()
         self.cloze_predictions = MaskedLmHead(
             config,
-            self.electra.embeddings,
+            self.generator.left_to_right.embeddings,
             2 * config.hidden_size,
             "cloze_predictions",
         )

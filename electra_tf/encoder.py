@@ -309,7 +309,9 @@ class Intermediate(Layer):
         self.dense.build((None, self.config.hidden_size))
 
     def call(self, x, is_training=False):
-        return kernels.gelu(self.dense(x), is_training, self.config.hidden_act)
+        return kernels.activation(
+            self.dense(x), is_training, self.config.hidden_act
+        )
 
 
 class TransformerLayer(Layer):

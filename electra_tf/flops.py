@@ -272,8 +272,8 @@ def _transformer(
     )
 
 
-def _generator_config(config: configs.ElectraConfig) -> configs.EncoderConfig:
-    """The network that predicts masked tokens."""
+def generator_config(config: configs.ElectraConfig) -> configs.EncoderConfig:
+    """The network that predicts masked tokens, which may be the only one."""
     if config.has_discriminator and config.untied_generator:
         return config.generator
     return config.encoder
@@ -283,7 +283,7 @@ def _generator_flops(config: configs.ElectraConfig) -> float:
     """Forward pass of what predicts masked tokens, one example."""
     if not config.has_generator_network:
         return 0.0
-    model = _transformer(_generator_config(config), config)
+    model = _transformer(generator_config(config), config)
     if config.two_tower_generator:
         every_token = dataclasses.replace(model, output_fraction=1.0)
         return 2 * model.encoder_flops() + every_token.embedding_flops_output(
@@ -355,7 +355,7 @@ def _discriminator_products(config: configs.ElectraConfig) -> int:
 def _generator_products(config: configs.ElectraConfig) -> int:
     if not config.has_generator_network:
         return 0
-    generator = _generator_config(config)
+    generator = generator_config(config)
     if config.two_tower_generator:
         towers, scored = 2, config.max_seq_length
     else:

@@ -150,6 +150,25 @@ def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
 _drop = one_pass(drop)
 
 
+def activation(
+    x: tf.Tensor, is_training: bool = False, hidden_act: str = "gelu"
+) -> tf.Tensor:
+    """The activation of a name, as in the original's `get_activation`.
+
+    Args:
+      x: <float>[...].
+      is_training: Compile what takes more than one operation.
+      hidden_act: One of `configs.HIDDEN_ACTS`.
+
+    Returns:
+      <float>[...].
+    """
+    simple = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
+    if hidden_act in simple:
+        return simple[hidden_act](x)
+    return gelu(x, is_training, hidden_act)
+
+
 def gelu(
     x: tf.Tensor, is_training: bool = False, hidden_act: str = "gelu"
 ) -> tf.Tensor:

@@ -2,11 +2,18 @@
 
 import os
 import sys
+import typing
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
 
-from electra_tf import command_line, configs, gin_config, run_record
+from electra_tf import (
+    command_line,
+    configs,
+    gin_config,
+    original_hparams,
+    run_record,
+)
 
 _GIN_FILE = flags.DEFINE_multi_string(
     "gin_file",
@@ -18,6 +25,16 @@ _GIN_PARAM = flags.DEFINE_multi_string(
     [],
     "gin binding that overrides the files, such as "
     "--gin_param='RunConfig.num_train_steps=1000'.",
+)
+_HPARAMS = flags.DEFINE_string(
+    "hparams",
+    None,
+    "In place of --gin_file: the --hparams of the original's command of this "
+    "name, as JSON or a file that holds it, with its --data_dir and "
+    "--model_name. --gin_param and the other flags override them.",
+)
+_MODEL_NAME = flags.DEFINE_string(
+    "model_name", None, "With --hparams: the model's folder in models/."
 )
 flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
 flags.DEFINE_string(
@@ -46,6 +63,7 @@ def launch(
     bindings: Mapping[str, str] | None = None,
     defaults: Sequence[str] = (),
     needed: Sequence[str] = (),
+    translate: original_hparams.Translate | None = None,
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
@@ -60,19 +78,19 @@ def launch(
         such as "RunConfig.seed".
       defaults: gin bindings in place of a file, where none is given.
       needed: Flags without which these do not suffice.
+      translate: What --hparams means; None for a command without it.
     """
 
     def main(argv):
         logging.set_verbosity(logging.WARNING)
         try:
             _refuse_arguments(argv)
-            if not _GIN_FILE.value:
-                _require_flags(defaults, needed)
             config, before_training = _configure(
                 configurable,
-                list(_GIN_PARAM.value)
-                if _GIN_FILE.value
-                else [*defaults, *_GIN_PARAM.value],
+                [
+                    *_base(defaults, needed, translate, bindings or {}),
+                    *_GIN_PARAM.value,
+                ],
                 bindings or {},
             )
             _set_environment(config.run)
@@ -107,6 +125,40 @@ def _refuse_arguments(argv) -> None:
         raise configs.ConfigError(f"Unexpected argument {argv[1]!r}")
 
 
+def _base(
+    defaults: Sequence[str],
+    needed: Sequence[str],
+    translate: original_hparams.Translate | None,
+    bindings: Mapping[str, str],
+) -> Sequence[str]:
+    """The bindings that stand in place of a gin file, if there is none."""
+    if _HPARAMS.value is None or translate is None:
+        for name in {"data_dir", "model_name"} - set(bindings):
+            if name in flags.FLAGS and flags.FLAGS[name].value:
+                raise configs.ConfigError(f"Expected --hparams with --{name}")
+        if not _GIN_FILE.value:
+            _require_flags(defaults, needed)
+            return defaults
+        return ()
+    if _GIN_FILE.value:
+        raise configs.ConfigError(
+            "Expected either --gin_file or --hparams. Received: both"
+        )
+    for name in ("data_dir", "model_name"):
+        if not flags.FLAGS[name].value:
+            raise configs.ConfigError(
+                f"Expected --{name} with --hparams, as in the original"
+            )
+    found = translate(
+        original_hparams.read(_HPARAMS.value),
+        flags.FLAGS["data_dir"].value,
+        typing.cast(str, _MODEL_NAME.value),
+    )
+    for note in found.notes:
+        print(f"hparams: {note}")
+    return original_hparams.as_gin(found.bindings)
+
+
 def _require_flags(defaults: Sequence[str], needed: Sequence[str]) -> None:
     """Refuses to run without --gin_file where the other flags do not do."""
     if not defaults:
@@ -135,7 +187,13 @@ def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
     run_record.refuse_other_run(config)
     given = [
         f"--{name}={flags.FLAGS[name].value}"
-        for name in (_GIN_FILE.name, _GIN_PARAM.name, *bindings)
+        for name in (
+            _GIN_FILE.name,
+            _GIN_PARAM.name,
+            _HPARAMS.name,
+            _MODEL_NAME.name,
+            *bindings,
+        )
         if flags.FLAGS[name].present
     ]
 

@@ -76,14 +76,14 @@ def layerwise_scale(
     Args:
       path: The variable's name.
       num_hidden_layers: Transformer layers.
-      decay: Factor per layer; 0 for no scaling.
+      decay: Factor per layer; 0 or less for no scaling.
       top_layer_scaled: False brings the exponent of everything below the head
         down by two, so that the top layer learns at the full rate.
 
     Returns:
       A factor of at most 1.
     """
-    if not decay:
+    if decay <= 0:
         return 1.0
     layer = re.search(r"encoder/layer_(\d+)/", path)
     if layer:

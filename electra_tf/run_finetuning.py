@@ -6,12 +6,15 @@ python -m electra_tf.run_finetuning --gin_file=gin/finetune/rte.gin \\
 python -m electra_tf.run_finetuning --init_checkpoint=models/electra_small \\
     --train_file=train.tsv --dev_file=dev.tsv --model_dir=models/mine
 
+python -m electra_tf.run_finetuning --data_dir=data --model_name=mine \\
+    --hparams='{"model_size": "base", "task_names": ["rte"]}'
+
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
 from absl import flags
 
-from electra_tf import configs, launch
+from electra_tf import configs, launch, original_hparams
 
 # Registers QuestionAnsweringConfig for gin.
 from electra_tf.finetuning import qa_config  # noqa: F401
@@ -137,4 +140,5 @@ if __name__ == "__main__":
         BINDINGS,
         DEFAULTS,
         ("init_checkpoint", "model_dir"),
+        original_hparams.finetuning,
     )

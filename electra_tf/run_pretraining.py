@@ -2,12 +2,15 @@
 
 python -m electra_tf.run_pretraining --gin_file=gin/base.gin
 
+python -m electra_tf.run_pretraining --data_dir=data --model_name=mine \\
+    --hparams='{"model_size": "base"}'
+
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
 from absl import flags
 
-from electra_tf import configs, launch
+from electra_tf import configs, launch, original_hparams
 
 
 def _run(config, before_training) -> None:
@@ -24,5 +27,16 @@ def _run(config, before_training) -> None:
 
 
 if __name__ == "__main__":
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "With --hparams: the folder with pretrain_tfrecords/, vocab.txt and "
+        "models/.",
+    )
     flags.adopt_module_key_flags(launch)
-    launch.launch("run_pretraining", configs.PretrainingConfig, _run)
+    launch.launch(
+        "run_pretraining",
+        configs.PretrainingConfig,
+        _run,
+        translate=original_hparams.pretraining,
+    )

@@ -5,14 +5,20 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
+import typing
+from collections.abc import Mapping, Sequence
 
 from electra_tf import configs
 from electra_tf.command_line import write_atomically
 
 CONFIG_FILE = "config.json"
+# Counts up when a field of the record takes another meaning. 1, which records
+# do not say: `warmup_proportion` put `num_warmup_steps` out of force.
+RECORD_FORMAT = 2
 _PACKAGES = (
     "electra_tf",
     "tensorflow",
@@ -54,6 +60,56 @@ _MAY_DIFFER = (
 )
 
 
+# Share -> the size of the discriminator that it is one of.
+_SHARES = {
+    "generator_hidden_size": "hidden_size",
+    "generator_layers": "num_hidden_layers",
+}
+_GENERATOR_LAYER = re.compile(
+    r"generator(?:_ltr)?/encoder/layer_(\d+)/intermediate/dense/kernel"
+)
+
+
+class CutSize(typing.NamedTuple):
+    """A size of a generator that an earlier version made too small.
+
+    It cut off what the original rounds: of 768 * 0.33333 it made 255, not 256.
+
+    Attributes:
+      name: Field of `configs.ElectraConfig`, a share.
+      share: As recorded.
+      whole: The size of the discriminator.
+      size: What was trained.
+      rounded: What the share stands for.
+    """
+
+    name: str
+    share: float
+    whole: int
+    size: int
+    rounded: int
+
+    @property
+    def fitting_share(self) -> float:
+        """Rounded, it gives the size that was trained."""
+        return self.size / self.whole
+
+    def is_given_by(self, share: float) -> bool:
+        """Whether a share gives the size that was trained."""
+        return configs.share_of(self.whole, share) == self.size
+
+    def __str__(self) -> str:
+        size = (
+            f"has {self.size} layer{'s' if self.size > 1 else ''}"
+            if self.name == "generator_layers"
+            else f"is {self.size} wide"
+        )
+        return (
+            f"the generator {size}, cut by an earlier version where the "
+            f"original has {self.rounded}"
+        )
+
+
 def refuse_other_run(config) -> None:
     """Refuses a model directory that holds another run's model.
 
@@ -78,7 +134,8 @@ def refuse_other_run(config) -> None:
         for folder in ("", "trial_1")
     ):
         return  # Nothing was learned there.
-    theirs = _with_defaults(read_config(model_dir), config)
+    record, cut = _read(model_dir)
+    theirs = _with_defaults(record, config)
     ours_class, their_class = type(config).__name__, theirs.get("class")
     if their_class == "ConvertedCheckpoint":
         raise configs.ConfigError(
@@ -87,11 +144,20 @@ def refuse_other_run(config) -> None:
         )
     # As it comes back from a file: a tuple as a list.
     ours = json.loads(json.dumps(as_dict(config)))
-    found = [
-        f"{name}={a!r} (was {b!r})"
-        for name, a, b in configs.differences(ours, theirs)
-        if name not in _MAY_DIFFER
-    ]
+    was_cut = {f"model.{size.name}": size for size in cut}
+    found = []
+    for name, a, b in configs.differences(ours, theirs):
+        reason = f"was {b!r}"
+        if name in was_cut:
+            size = was_cut[name]
+            if size.is_given_by(typing.cast(float, a)):
+                continue
+            reason = (
+                f"{size}: to go on there, --gin_param=ElectraConfig."
+                f"{size.name}={size.fitting_share}"
+            )
+        if name not in _MAY_DIFFER:
+            found.append(f"{name}={a!r} ({reason})")
     if found:
         raise configs.ConfigError(
             f"{model_dir} holds another run's model. This run differs in: "
@@ -152,19 +218,115 @@ def write(config, operative_config: str, flags: list[str]) -> None:
 
 def as_dict(config) -> dict:
     """A configuration as JSON keeps it, with its class."""
-    return {"class": type(config).__name__} | dataclasses.asdict(config)
+    kind = {"class": type(config).__name__, "format": RECORD_FORMAT}
+    return kind | dataclasses.asdict(config)
 
 
 def read_config(model_dir: str) -> dict:
-    """The configuration in a model directory.
+    """The configuration in a model directory, in the terms of this version.
 
     Raises:
       ConfigError: If there is none.
     """
+    return _read(model_dir)[0]
+
+
+def cut_sizes(
+    record: dict, shapes: Mapping[str, Sequence[int]]
+) -> list[CutSize]:
+    """In which sizes a trained generator is not what its record says.
+
+    Args:
+      record: Of a pre-training run.
+      shapes: Name of each variable -> its shape.
+
+    Returns:
+      What an earlier version cut; nothing in the records of other runs.
+    """
+    candidates = _candidates(record)
+    if not candidates:
+        return []
+    layers = {
+        int(match[1]): shape[0]
+        for name, shape in shapes.items()
+        if (match := _GENERATOR_LAYER.fullmatch(name))
+    }
+    if not layers:
+        return []
+    trained = {
+        "generator_hidden_size": layers[0],
+        "generator_layers": len(layers),
+    }
+    return [size for size in candidates if trained[size.name] == size.size]
+
+
+def with_fitting_shares(record: dict, cut: Sequence[CutSize]) -> dict:
+    """The record that gives the sizes that were trained."""
+    if not cut:
+        return record
+    fitting = {size.name: size.fitting_share for size in cut}
+    return record | {"model": record["model"] | fitting}
+
+
+def _candidates(record: dict) -> list[CutSize]:
+    """What an earlier version would have cut of the sizes of a run."""
+    if record.get("class") != "PretrainingConfig":
+        return []
+    found = []
+    for name, whole_name in _SHARES.items():
+        try:
+            share = record["model"][name]
+            whole = record["model"]["encoder"][whole_name]
+            size, rounded = int(whole * share), configs.share_of(whole, share)
+        except (KeyError, TypeError, ValueError):
+            continue  # Whoever builds the configuration says what is wrong.
+        if size != rounded:
+            found.append(CutSize(name, share, whole, size, rounded))
+    return found
+
+
+def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
+    """The record in the terms of this version, and what was cut."""
+    record = _read_json(model_dir)
+    cut: list[CutSize] = []
+    if _candidates(record):
+        cut = cut_sizes(record, _shapes_of_last_checkpoint(model_dir))
+    record = with_fitting_shares(record, cut)
+    optimizer = record.get("optimizer")
+    if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
+        record = record | {"format": RECORD_FORMAT}
+        if optimizer.get("warmup_proportion") is not None:
+            record["optimizer"] = optimizer | {"num_warmup_steps": 0}
+    return record, cut
+
+
+def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
+    """Name -> shape of the model's variables; nothing if there are none."""
+    # Late: most records need no look at the variables. TensorFlow's notes on
+    # the machine would bury the one line that may follow.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
+    prefix = tf.train.latest_checkpoint(model_dir)
+    if prefix is None:
+        return {}
+    try:
+        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    except (tf.errors.OpError, RuntimeError, ValueError):
+        return {}  # Whoever reads the values says what is wrong.
+    # TensorFlow writes the "/" of a name as ".S".
+    return {
+        key.removeprefix("model/").split("/")[0].replace(".S", "/"): shape
+        for key, shape in shapes.items()
+        if key.startswith("model/")
+    }
+
+
+def _read_json(model_dir: str) -> dict:
     path = os.path.join(model_dir, CONFIG_FILE)
     try:
         with open(path, encoding="utf-8") as f:
-            return json.load(f)
+            record = json.load(f)
     except FileNotFoundError:
         raise configs.ConfigError(
             f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
@@ -172,6 +334,9 @@ def read_config(model_dir: str) -> dict:
         ) from None
     except (OSError, json.JSONDecodeError) as error:
         raise configs.ConfigError(f"Cannot read {path}: {error}") from None
+    if not isinstance(record, dict):
+        raise configs.ConfigError(f"Cannot read {path}: it holds no object")
+    return record
 
 
 def _versions() -> dict[str, str | None]:

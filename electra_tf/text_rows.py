@@ -83,7 +83,7 @@ def read_checkpoint(path: str, vocab_file: str | None) -> Checkpoint:
 def make_tokenizer(
     checkpoint: Checkpoint, source: str
 ) -> tuple[tokenization.FullTokenizer, list[str]]:
-    """The tokenizer of a checkpoint, and what had to be assumed for it.
+    """The tokenizer of a checkpoint, and what is to be said of the two.
 
     Args:
       checkpoint: Of `read_checkpoint`.
@@ -101,7 +101,8 @@ def make_tokenizer(
             f"Expected a vocabulary beside {source}, found none: name it "
             "with --vocab-file"
         )
-    return vocabulary.make_tokenizer(found), vocabulary.case_notes(found)
+    notes = [*checkpoint.notes, *vocabulary.case_notes(found)]
+    return vocabulary.make_tokenizer(found), notes
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:

@@ -211,7 +211,6 @@ def test_pre_training_needs_steps():
         (optimizer, "weight_decay_rate"),
         (optimizer, "beta_1"),
         (optimizer, "beta_2"),
-        (optimizer, "layerwise_lr_decay"),
         (optimizer, "warmup_proportion"),
     ],
 )
@@ -219,6 +218,22 @@ def test_pre_training_needs_steps():
 def test_refuses_what_is_no_fraction(make, name, value):
     assert refusal(make, **{name: value}).endswith(
         f".{name} must be at least 0 and below 1. Received: {name}={value}"
+    )
+
+
+def test_the_decay_between_layers_is_below_1():
+    assert refusal(optimizer, layerwise_lr_decay=1.0) == (
+        "OptimizerConfig.layerwise_lr_decay must be below 1. "
+        "Received: layerwise_lr_decay=1.0"
+    )
+    # None of it, as in the original.
+    assert optimizer(layerwise_lr_decay=-1).layerwise_lr_decay == -1.0
+
+
+def test_refuses_an_unknown_activation():
+    assert refusal(encoder, hidden_act="swish") == (
+        "EncoderConfig.hidden_act must be one of gelu, gelu_new, relu, tanh, "
+        "linear. Received: hidden_act='swish'"
     )
 
 
@@ -264,10 +279,17 @@ def test_refuses_two_objectives():
     )
 
 
-def test_refuses_two_towers_without_electric():
-    assert refusal(model, two_tower_generator=True) == (
-        "ElectraConfig.two_tower_generator needs electric_objective. "
-        "Received: two_tower_generator=True, electric_objective=False"
+def test_refuses_two_towers_that_share_all_weights():
+    message = refusal(
+        model,
+        electra_objective=False,
+        electric_objective=True,
+        untied_generator=False,
+    )
+    assert message.startswith(
+        "ElectraConfig.two_tower_generator needs a discriminator and towers "
+        "that learn by themselves. Received: electra_objective=False, "
+        "electric_objective=True, untied_generator=False, "
     )
 
 
@@ -484,31 +506,51 @@ def test_max_predictions_per_seq(length, mask_prob, predictions):
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "share", "layers", "expected"),
+    ("whole", "share", "part"),
     [
-        # Width, heads, feed-forward width, layers.
-        (256, 0.25, 1.0, (64, 1, 256, 12)),
-        (256, 1.0, 1.0, (256, 4, 1024, 12)),
-        (768, 0.33333, 1.0, (255, 3, 1020, 12)),
-        (1024, 0.25, 0.5, (256, 4, 1024, 6)),
-        (64, 0.25, 0.25, (16, 1, 64, 3)),
+        (768, 0.33333, 256),  # 255.997, as for ELECTRA-Base.
+        (1024, 0.33333, 341),  # 341.33
+        (12, 0.66667, 8),
+        (5, 0.5, 2),  # Half to even.
+        (7, 0.5, 4),
     ],
 )
-def test_generator_sizes(hidden_size, share, layers, expected):
+def test_a_share_is_rounded(whole, share, part):
+    assert configs.share_of(whole, share) == part
+
+
+# The original's get_bert_config and get_generator_config, recorded.
+DERIVED_SIZES = helpers.read_json(
+    helpers.ROOT / "tests" / "parity" / "golden" / "derived_sizes.json"
+)["pretraining"]
+
+
+@pytest.mark.parametrize(
+    "recorded", DERIVED_SIZES, ids=lambda r: str(r["hparams"])
+)
+def test_generator_sizes_are_the_originals(recorded):
+    settings, sizes = recorded["config"], recorded["discriminator"]
     config = model(
-        encoder=encoder(hidden_size=hidden_size),
-        generator_hidden_size=share,
-        generator_layers=layers,
+        encoder=configs.EncoderConfig(
+            **sizes,
+            embedding_size=settings["embedding_size"] or sizes["hidden_size"],
+        ),
+        generator_hidden_size=settings["generator_hidden_size"],
+        generator_layers=settings["generator_layers"],
     )
-    generator = config.generator
-    assert (
-        generator.hidden_size,
-        generator.num_attention_heads,
-        generator.intermediate_size,
-        generator.num_hidden_layers,
-    ) == expected
-    assert generator.embedding_size == 128
-    assert generator.vocab_size == 30522
+    expected = recorded["generator"]
+    width, heads = expected["hidden_size"], expected["num_attention_heads"]
+    if width % heads:
+        # The original fails as it builds its attention.
+        with pytest.raises(
+            configs.ConfigError,
+            match=f"a width of {width} with {heads} heads",
+        ):
+            _ = config.generator
+        return
+    found = dataclasses.asdict(config.generator)
+    assert found.pop("embedding_size") == config.encoder.embedding_size
+    assert found == expected
 
 
 def test_embeddings_of_an_untied_generator_are_as_wide_as_it():
@@ -516,11 +558,21 @@ def test_embeddings_of_an_untied_generator_are_as_wide_as_it():
     assert config.generator.embedding_size == 64
 
 
-def test_warm_up_steps():
-    assert optimizer(num_warmup_steps=7).warmup_steps(1000) == 7
-    # Not rounded, as in the original.
-    assert optimizer(warmup_proportion=0.1).warmup_steps(1005) == 100.5
-    assert optimizer(warmup_proportion=0.0).warmup_steps(1005) == 0
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({}, 0),
+        ({"num_warmup_steps": 7}, 7),
+        # Not rounded, as in the original.
+        ({"warmup_proportion": 0.1}, 100.5),
+        ({"warmup_proportion": 0.0}, 0),
+        # Of the two the longer one.
+        ({"num_warmup_steps": 7, "warmup_proportion": 0.1}, 100.5),
+        ({"num_warmup_steps": 200, "warmup_proportion": 0.1}, 200),
+    ],
+)
+def test_warm_up_steps(changes, steps):
+    assert optimizer(**changes).warmup_steps(1005) == steps
 
 
 @pytest.mark.parametrize(
@@ -556,3 +608,15 @@ def test_imports_no_tensorflow():
         [sys.executable, "-c", code], capture_output=True, text=True
     )
     assert result.stdout == "False\n"
+
+
+def test_refuses_a_generator_that_its_heads_do_not_divide():
+    config = model(generator_hidden_size=0.66667)
+    assert config.generator_sizes["hidden_size"] == 171
+    with pytest.raises(configs.ConfigError) as caught:
+        _ = config.generator
+    assert str(caught.value) == (
+        "ElectraConfig.generator_hidden_size must lead to a width that its "
+        "heads, one for each 64, divide. Received: "
+        "generator_hidden_size=0.66667, which is a width of 171 with 2 heads"
+    )

@@ -23,6 +23,11 @@ OBJECTIVES = {
     "disentangled": {"disentangled_embeddings": True},
     "distinct": {"distinct_positions": True, "disallow_correct": True},
     "electric": {"electra_objective": False, "electric_objective": True},
+    "electric_untied_embeddings": {
+        "electra_objective": False,
+        "electric_objective": True,
+        "untied_generator_embeddings": True,
+    },
     "masked_only": {
         "discriminator_objective": "replaced_token_detection_of_masked"
     },
@@ -146,6 +151,15 @@ def scoped(scope, names):
             + scoped("cloze_predictions", HEAD)
             + scoped("discriminator_predictions", DISCRIMINATOR_HEAD),
         ),
+        (
+            "electric_untied_embeddings",
+            # A set of tables for each tower, as wide as the tower.
+            scoped("electra", ENCODER)
+            + scoped("generator_ltr", ENCODER[:5] + ENCODER[7:])
+            + scoped("generator_rtl", ENCODER[:5] + ENCODER[7:])
+            + scoped("cloze_predictions", HEAD)
+            + scoped("discriminator_predictions", DISCRIMINATOR_HEAD),
+        ),
     ],
 )
 def test_variables_have_the_names_of_the_original(objective, expected):
@@ -165,6 +179,58 @@ def test_variable_shapes():
     assert shapes["generator_predictions/output_bias"] == (20,)
     assert shapes["discriminator_predictions/dense/kernel"] == (8, 8)
     assert shapes["discriminator_predictions/dense_1/kernel"] == (8, 1)
+
+
+def test_variable_shapes_of_towers_with_tables_of_their_own():
+    model = build(**OBJECTIVES["electric_untied_embeddings"])
+    shapes = {v.path: tuple(v.shape) for v in model.variables}
+    for tower in ("generator_ltr", "generator_rtl"):
+        assert shapes[f"{tower}/embeddings/word_embeddings"] == (20, 4)
+        assert shapes[f"{tower}/embeddings/position_embeddings"] == (LENGTH, 4)
+    # Of both towers, into the left-to-right one's table.
+    assert shapes["cloze_predictions/dense/kernel"] == (8, 4)
+    assert shapes["electra/embeddings/word_embeddings"] == (20, 6)
+    head = model.cloze_predictions
+    x = tf.ones([1, 2, 8])
+    before = head(x).numpy()
+    ltr, rtl = model.generator.left_to_right, model.generator.right_to_left
+    rtl.embeddings.word_embeddings.assign_add(tf.ones([20, 4]))
+    np.testing.assert_array_equal(head(x), before)
+    ltr.embeddings.word_embeddings.assign(tf.zeros([20, 4]))
+    np.testing.assert_array_equal(head(x), tf.zeros([1, 2, 20]))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=False),
+    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("hidden_act", ACTIVATIONS)
+def test_heads_have_the_activation_of_the_encoder(hidden_act):
+    encoder = helpers.encoder_config(
+        num_hidden_layers=1, hidden_act=hidden_act, initializer_range=0.5
+    )
+    model = build(encoder)
+    x = tf.random.stateless_normal([1, 2, 8], [1, 2])
+    head = model.discriminator_predictions
+    activated = ACTIVATIONS[hidden_act](head.dense(x))
+    np.testing.assert_allclose(
+        head(x), head.dense_1(activated)[..., 0], atol=1e-6
+    )
+    # GELU's approximation is that of libraries whose generator's head has not.
+    name = "gelu" if hidden_act == "gelu_new" else hidden_act
+    head, x = model.generator_predictions, x[..., :4]
+    activated = head.layer_norm(ACTIVATIONS[name](head.dense(x)))
+    np.testing.assert_allclose(
+        head(x),
+        activated
+        @ tf.transpose(model.electra.embeddings.word_embeddings.value),
+        atol=1e-5,
+    )
 
 
 def loss_and_gradients(model, data, draws):

@@ -269,6 +269,7 @@ SIZES = (
     "EncoderConfig.hidden_dropout_prob = 0.0",
     "EncoderConfig.attention_probs_dropout_prob = 0.0",
     "OptimizerConfig.learning_rate = 1e-3",
+    "OptimizerConfig.num_warmup_steps = 0",
     "OptimizerConfig.warmup_proportion = 0.1",
     "PretrainingDataConfig.train_batch_size = 2",
     "PretrainingDataConfig.eval_batch_size = 2",

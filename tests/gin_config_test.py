@@ -1,14 +1,17 @@
 """Tests of gin_config.py and of the files in gin/."""
 
 import fnmatch
+import math
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
-from electra_tf import configs, gin_config
+from electra_tf import configs, electra, gin_config
+from tools import plan_run
 
 ROOT = pathlib.Path(__file__).parents[1]
 GIN = ROOT / "gin"
@@ -96,6 +99,29 @@ def test_equals_table_6(column, size):
             if hasattr(part, name):
                 found[name] = getattr(part, name)
     assert found == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_variables", "num_parameters"),
+    [
+        ("small.gin", 402, 14_196_219),
+        ("base.gin", 400, 119_386_427),
+        ("large.gin", 784, 354_655_291),
+    ],
+)
+def test_the_models_are_those_of_the_original(
+    name, num_variables, num_parameters
+):
+    """Trainable variables of the graphs that the original builds."""
+    config = load(GIN / name).model
+    with tf.Graph().as_default():  # Shapes alone, no values.
+        model = electra.PretrainingModel(
+            config, electra.SpecialIds(cls=101, sep=102, mask=103)
+        )
+    shapes = [tuple(v.shape) for v in model.trainable_variables]
+    assert len(shapes) == num_variables
+    assert sum(map(math.prod, shapes)) == num_parameters
+    assert plan_run.num_parameters(config) == num_parameters
 
 
 @pytest.mark.parametrize(

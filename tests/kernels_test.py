@@ -1,10 +1,12 @@
 """Tests of kernels.py: compiled and plain, forward and backward, agree."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import kernels
+from electra_tf import configs, kernels
 
 RNG = np.random.default_rng(0)
 SEED = tf.constant([1, 2])
@@ -51,18 +53,33 @@ def plain_attend(query, key, value):
     return tf.matmul(kernels.drop(probs, *draws), value)
 
 
-def gelu(x):
-    return kernels.gelu(x, is_training=True)
-
-
 def plain_gelu(x):
     return tf.nn.gelu(x, approximate=False)
+
+
+def activation(hidden_act):
+    return functools.partial(
+        kernels.activation, is_training=True, hidden_act=hidden_act
+    )
 
 
 @pytest.mark.parametrize(
     ("function", "plain", "shapes"),
     [
-        (gelu, plain_gelu, [(5, 7)]),
+        (
+            functools.partial(kernels.gelu, is_training=True),
+            plain_gelu,
+            [(5, 7)],
+        ),
+        (activation("gelu"), plain_gelu, [(5, 7)]),
+        (
+            activation("gelu_new"),
+            functools.partial(tf.nn.gelu, approximate=True),
+            [(5, 7)],
+        ),
+        (activation("relu"), tf.nn.relu, [(5, 7)]),
+        (activation("tanh"), tf.tanh, [(5, 7)]),
+        (activation("linear"), lambda x: x, [(5, 7)]),
         (
             drop_add_normalize,
             plain_drop_add_normalize,
@@ -82,6 +99,28 @@ def test_forward_and_backward(function, plain, shapes):
     for found in (eager, in_parts, whole):
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("hidden_act", "expected"),
+    [
+        ("gelu", [-0.158655, 0.0, 1.954500]),
+        ("gelu_new", [-0.158808, 0.0, 1.954598]),
+        ("relu", [0.0, 0.0, 2.0]),
+        ("tanh", [-0.761594, 0.0, 0.964028]),
+        ("linear", [-1.0, 0.0, 2.0]),
+    ],
+)
+def test_activations_of_minus_one_zero_and_two(hidden_act, expected):
+    assert hidden_act in configs.HIDDEN_ACTS
+    for dtype, tolerance in ((tf.float32, 2e-6), (tf.bfloat16, 1e-2)):
+        found = kernels.activation(
+            tf.constant([-1.0, 0.0, 2.0], dtype), hidden_act=hidden_act
+        )
+        assert found.dtype == dtype
+        np.testing.assert_allclose(
+            tf.cast(found, tf.float32), expected, atol=tolerance
+        )
 
 
 def test_only_graphs_that_train_are_compiled():

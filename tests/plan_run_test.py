@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs, electra
 from tests import helpers
@@ -10,6 +11,8 @@ from tools import plan_run
 
 SMALL = str(helpers.ROOT / "gin" / "small.gin")
 HARDWARE = plan_run.Hardware("round", 1e12, "float32", 16e9, 1e9, 0.5)
+
+ELECTRIC = {"electra_objective": False, "electric_objective": True}
 
 
 def config(**changes):
@@ -28,19 +31,57 @@ def config(**changes):
     [
         {},
         {"electra_objective": False},
+        {"electra_objective": False, "untied_generator_embeddings": True},
         {"uniform_generator": True},
+        {"unigram_generator": True},
         {"untied_generator": False, "generator_hidden_size": 1.0},
         {"untied_generator_embeddings": True},
         {"disentangled_embeddings": True},
-        {"electra_objective": False, "electric_objective": True},
+        {"discriminator_objective": "replace_mlm"},
+        {"discriminator_objective": "all_tokens_mlm"},
+        {"discriminator_objective": "all_tokens_mlm", "copy_mechanism": False},
+        {"generator_training": "adversarial"},
+        {"generator_training": "frozen", "untied_generator_embeddings": True},
+        ELECTRIC,
+        ELECTRIC | {"untied_generator_embeddings": True},
     ],
+    ids=str,
 )
-def test_parameters_are_those_of_the_model(changes):
-    model = electra.PretrainingModel(
-        config(**changes).model, electra.SpecialIds(2, 3, 4)
-    )
-    counted = plan_run.num_parameters(config(**changes).model)
-    assert counted == model.count_params()
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"type_vocab_size": 3, "num_hidden_layers": 5},
+        {"embedding_size": 8},
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_model(changes, sizes):
+    # Of 8 units 4 and 3, of 2 layers 2 and 1, of 5 layers 5 and 2.
+    for shares in ({}, {"generator_hidden_size": 0.4, "generator_layers": 0.5}):
+        encoder = helpers.encoder_config(**sizes)
+        model_config = config(encoder=encoder, **(shares | changes)).model
+        with tf.Graph().as_default():  # Shapes alone, no values.
+            model = electra.PretrainingModel(
+                model_config, electra.SpecialIds(2, 3, 4)
+            )
+        frequencies = model.unigram_log_probs
+        counted = plan_run.num_parameters(model_config)
+        assert counted == model.count_params() - (
+            0 if frequencies is None else encoder.vocab_size
+        )
+
+
+def test_a_masked_language_model_keeps_its_own_activations():
+    """Not those of a generator that it does not have."""
+    sizes = [
+        plan_run.plan(
+            config(electra_objective=False, generator_hidden_size=share),
+            HARDWARE,
+        ).memory["activations"]
+        for share in (0.25, 0.5)
+    ]
+    assert sizes[0] == sizes[1]
 
 
 def test_the_arithmetic():

@@ -224,6 +224,12 @@ def test_refuses_a_config_that_is_no_json(tmp_path):
         run_record.read_config(str(tmp_path))
 
 
+def test_refuses_a_config_that_is_no_object(tmp_path):
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(configs.ConfigError, match="it holds no object"):
+        run_record.read_config(str(tmp_path))
+
+
 def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
     path = os.path.join(trained.run.model_dir, "config.json")
     record = helpers.read_json(path)
@@ -234,6 +240,91 @@ def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
     changed = dataclasses.replace(trained, init_checkpoint="released")
     with pytest.raises(configs.ConfigError, match="init_checkpoint='released'"):
         run_record.refuse_other_run(changed)
+
+
+def as_an_earlier_version_wrote_it(trained, **optimizer):
+    """A record that has no format, of a run with some optimizer."""
+    path = os.path.join(trained.run.model_dir, "config.json")
+    record = helpers.read_json(path)
+    del record["format"]
+    record["optimizer"] |= optimizer
+    with open(path, "w") as f:
+        json.dump(record, f)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "same", "other", "difference"),
+    [
+        # The share put the steps out of force; now the longer one counts.
+        (
+            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
+            {"num_warmup_steps": 0, "warmup_proportion": 0.1},
+            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
+            "optimizer.num_warmup_steps=10000 (was 0)",
+        ),
+        (
+            {"num_warmup_steps": 10000, "warmup_proportion": None},
+            {"num_warmup_steps": 10000},
+            {},
+            "optimizer.num_warmup_steps=0 (was 10000)",
+        ),
+    ],
+)
+def test_the_warm_up_of_an_earlier_version_is_kept(
+    trained, earlier, same, other, difference
+):
+    as_an_earlier_version_wrote_it(trained, **earlier)
+    model_dir = trained.run.model_dir
+    same = pretraining_config(model_dir, optimizer=same)
+    assert run_record.refuse_other_run(same) is None
+    assert difference in refusal(pretraining_config(model_dir, optimizer=other))
+    # In a record of today both count.
+    run_record.write(same, "", [])
+    assert run_record.refuse_other_run(same) is None
+
+
+# Of 8 units 3 or 4, of 2 layers 1 or 2.
+CUT = {"generator_hidden_size": 0.45, "generator_layers": 0.9}
+ONE_LAYER = {"generator/encoder/layer_0/intermediate/dense/kernel": (3, 12)}
+TOWERS = {
+    f"generator_{tower}/encoder/layer_{n}/intermediate/dense/kernel": (4, 16)
+    for tower in ("ltr", "rtl")
+    for n in (0, 1)
+}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes"),
+    [
+        (ONE_LAYER, [(3, 4, 0.375), (1, 2, 0.5)]),
+        (
+            ONE_LAYER
+            | {name.replace("_0", "_1"): (3, 12) for name in ONE_LAYER},
+            [(3, 4, 0.375)],
+        ),
+        (TOWERS, []),
+        ({n: (3, 12) for n in TOWERS}, [(3, 4, 0.375)]),
+        ({n.replace("generator", "electra"): (3, 12) for n in ONE_LAYER}, []),
+        ({}, []),
+    ],
+    ids=["both", "width", "rounded", "towers", "no generator", "nothing"],
+)
+def test_the_tensors_say_what_was_cut(tmp_path, shapes, sizes):
+    config = pretraining_config(tmp_path, model=CUT)
+    record = run_record.as_dict(config)
+    cut = run_record.cut_sizes(record, shapes)
+    assert [(c.size, c.rounded, c.fitting_share) for c in cut] == sizes
+    fitting = run_record.with_fitting_shares(record, cut)["model"]
+    for size in cut:
+        assert fitting[size.name] == size.fitting_share
+        assert record["model"][size.name] == size.share == CUT[size.name]
+
+
+def test_what_is_whole_is_never_cut(trained):
+    record = run_record.as_dict(trained)
+    assert run_record.cut_sizes(record, ONE_LAYER) == []
+    assert run_record.cut_sizes({"class": "FinetuningConfig"}, ONE_LAYER) == []
+    assert run_record.cut_sizes({"class": "PretrainingConfig"}, ONE_LAYER) == []
 
 
 def test_refuses_to_train_in_a_converted_directory(trained):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import electra, scoring, text_rows, training
+from electra_tf.checkpoint_conversion import original, reading
 from electra_tf.scored_text import MASKED, ONE_PASS
 from tests import helpers
 
@@ -236,6 +237,35 @@ def test_the_generator_of_an_electra_scores(tmp_path, has_own_tables):
         ),
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize("has_own_tables", [False, True])
+def test_electric_scores_whatever_its_towers_share(tmp_path, has_own_tables):
+    helpers.write_vocab(tmp_path)
+    model = helpers.write_pretrained(
+        tmp_path,
+        electra_objective=False,
+        electric_objective=True,
+        untied_generator_embeddings=has_own_tables,
+    )
+    features = inputs([["wa", "wc", "wf"]])
+    outputs = model(features, noise=draw_noise(1, 1, model.config))
+    # The energies of the uncorrupted text, from the model's own forward.
+    energies = model.discriminator_predictions(
+        model.electra(**features)["sequence_output"]
+    )[0, 1:-1]
+    ltr = "generator_ltr/embeddings/word_embeddings"
+    assert (ltr in {v.path for v in model.variables}) == has_own_tables
+    assert outputs["cloze_output"].logits.shape == (1, 5, len(helpers.VOCAB))
+    # The same through a checkpoint of the original.
+    original.write(
+        reading.read_checkpoint(tmp_path), str(tmp_path / "original")
+    )
+    for path in (tmp_path, tmp_path / "original"):
+        scorer = scoring.Scorer(str(path))
+        assert scorer.method == ONE_PASS
+        (scored,) = scorer.score(["wa wc wf"])
+        np.testing.assert_allclose(token_scores(scored), -energies, atol=1e-5)
 
 
 @pytest.mark.parametrize("fixture", ["one_pass", "masked"])

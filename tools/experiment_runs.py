@@ -340,9 +340,11 @@ def _stage(
     params: list[str] = []
     if num_train_steps is not None:
         params.append(f"RunConfig.num_train_steps={num_train_steps}")
-        if optimizer.warmup_proportion is None and optimizer.num_warmup_steps:
+        if optimizer.num_warmup_steps:
             # Warm-up keeps its share of the training.
-            share = optimizer.num_warmup_steps / run.num_train_steps
+            share = optimizer.warmup_steps(run.num_train_steps)
+            share /= run.num_train_steps
+            params.append("OptimizerConfig.num_warmup_steps=0")
             params.append(f"OptimizerConfig.warmup_proportion={share:.6g}")
     steps = num_train_steps or run.num_train_steps
     if not run.eval_steps and config.data.heldout_files:

@@ -136,29 +136,46 @@ class Plan:
 
 
 def num_parameters(config: configs.ElectraConfig) -> int:
-    """Weights of both networks, by arithmetic."""
+    """Weights of both networks and their heads, by arithmetic."""
     encoder = config.encoder
     total = _embedding_parameters(encoder) + _encoder_parameters(encoder)
-    if config.has_discriminator:
-        hidden = encoder.hidden_size
-        total += hidden * hidden + hidden + hidden + 1
+    total += _discriminator_head_parameters(config)
     if config.disentangled_embeddings:
         total += encoder.vocab_size * (encoder.embedding_size or 0)
     if not config.has_generator_network:
         return total
-    generator, towers = config.generator, 1
-    if config.two_tower_generator:
-        towers = 2
+    generator = flops.generator_config(config)
+    towers = 2 if config.two_tower_generator else 1
+    if generator is not encoder:
         total += towers * _encoder_parameters(generator)
-    elif config.has_discriminator and config.untied_generator:
-        total += _encoder_parameters(generator)
         if config.untied_generator_embeddings:
-            total += _embedding_parameters(generator)
-    else:
-        generator = encoder
-    width = generator.embedding_size or generator.hidden_size
-    head = towers * generator.hidden_size * width + width + 2 * width
-    return total + head + generator.vocab_size
+            total += towers * _embedding_parameters(generator)
+    if config.generator_training == "adversarial":
+        total += generator.hidden_size + 1  # Expects the reward.
+    return total + _masked_lm_head_parameters(
+        generator, towers * generator.hidden_size
+    )
+
+
+def _discriminator_head_parameters(config: configs.ElectraConfig) -> int:
+    hidden = config.encoder.hidden_size
+    if not config.has_discriminator:
+        return 0
+    if config.has_binary_discriminator:
+        return hidden * hidden + hidden + hidden + 1
+    head = _masked_lm_head_parameters(config.encoder, hidden)
+    is_copying = (
+        config.discriminator_objective == "all_tokens_mlm"
+        and config.copy_mechanism
+    )
+    return head + (hidden + 1 if is_copying else 0)
+
+
+def _masked_lm_head_parameters(
+    config: configs.EncoderConfig, input_size: int
+) -> int:
+    width = config.embedding_size or config.hidden_size
+    return input_size * width + width + 2 * width + config.vocab_size
 
 
 def _embedding_parameters(config: configs.EncoderConfig) -> int:
@@ -201,7 +218,7 @@ def _activation_bytes(
         total += of_encoder(config.encoder)
     if config.has_generator_network:
         towers = 2 if config.two_tower_generator else 1
-        total += towers * of_encoder(config.generator)
+        total += towers * of_encoder(flops.generator_config(config))
         scored = length if towers == 2 else config.max_predictions_per_seq
         total += 3 * 4 * scored * config.encoder.vocab_size
     return examples * total

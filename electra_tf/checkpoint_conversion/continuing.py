@@ -2,12 +2,18 @@
 
 import dataclasses
 import re
+import typing
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from electra_tf import configs, electra, optimization, tokenization
-from electra_tf.checkpoint_conversion import disentangled, reading, sizes
+from electra_tf.checkpoint_conversion import (
+    disentangled,
+    original,
+    reading,
+    sizes,
+)
 from electra_tf.checkpoint_conversion.checkpoint import (
     Checkpoint,
     summarize,
@@ -120,7 +126,8 @@ def _start_all(config, model, optimizer, global_step) -> None:
             + (f" (the checkpoint's: {trained})" if trained else "")
             + ", the learning rate warms up again"
         )
-    note = _compare_vocabulary(config, checkpoint)
+    note = [f"  note     {remark}" for remark in checkpoint.notes]
+    note += _compare_vocabulary(config, checkpoint)
     ours = config.model.encoder.hidden_act
     if checkpoint.activations and checkpoint.activations != (ours,):
         note.append(
@@ -166,32 +173,52 @@ def _refuse_other_sizes(
                 model.encoder, checkpoint.discriminator, ignore
             )
         ]
-    if checkpoint.generator is not None and model.untied_generator:
-        shares = {
-            "hidden_size": "generator_hidden_size",
-            "num_hidden_layers": "generator_layers",
-        }
-        for name, ours, theirs in sizes.differences(
-            model.generator, checkpoint.generator, ignore
-        ):
-            text = f"the generator's {name}={ours} (there {theirs}"
-            whole = getattr(checkpoint.discriminator, name, None)
-            if name in shares and whole:
-                text += f": ElectraConfig.{shares[name]}={theirs / whole:.4g}"
-            found.append(f"{text})")
-        own = "generator/embeddings/word_embeddings" in checkpoint.tensors
-        may_be_own = (
-            model.untied_generator_embeddings or model.disentangled_embeddings
-        )
-        if own and not may_be_own:
-            found.append(
-                "ElectraConfig.untied_generator_embeddings=False (there True)"
-            )
+    if model.untied_generator:
+        found += _other_sizes_of_the_generator(model, checkpoint, path, ignore)
     if found:
         raise configs.ConfigError(
             f"The model must have the sizes of init_checkpoint {path}. "
             f"Received: {', '.join(found)}"
         )
+
+
+def _other_sizes_of_the_generator(
+    model: configs.ElectraConfig,
+    checkpoint: Checkpoint,
+    path: str,
+    ignore: Sequence[str],
+) -> list[str]:
+    """In what they differ, with the shares that give the sizes there."""
+    generator, scope = checkpoint.generator, "generator"
+    if model.two_tower_generator:
+        generator = sizes.tower_config(checkpoint.tensors, path)
+        scope = sizes.TOWERS[0]
+        # Of two towers the shapes alone are known.
+        ignore = ["num_attention_heads"]
+    if generator is None:
+        return []
+    shares = {
+        "hidden_size": "generator_hidden_size",
+        "num_hidden_layers": "generator_layers",
+    }
+    found = []
+    for name, ours, theirs in sizes.differences(
+        model.generator, generator, ignore
+    ):
+        text = f"the generator's {name}={ours} (there {theirs}"
+        if name in shares:
+            whole = getattr(checkpoint.discriminator or model.encoder, name)
+            share = original.share(typing.cast(int, theirs), whole)
+            text += f": ElectraConfig.{shares[name]}={share}"
+        found.append(f"{text})")
+    may_be_own = (
+        model.untied_generator_embeddings or model.disentangled_embeddings
+    )
+    if sizes.has_tables(checkpoint.tensors, scope) and not may_be_own:
+        found.append(
+            "ElectraConfig.untied_generator_embeddings=False (there True)"
+        )
+    return found
 
 
 def _compare_vocabulary(config, checkpoint) -> list[str]:

@@ -70,10 +70,14 @@ def read(path: str) -> Checkpoint:
     record = read_json(os.path.join(model_dir, run_record.CONFIG_FILE))
     prefix = _prefix(path, model_dir, record)
     tensors, optimizer, step = _read_variables(prefix)
-    notes: tuple[str, ...] = ()
+    cut = run_record.cut_sizes(
+        record, {name: tensor.shape for name, tensor in tensors.items()}
+    )
+    record = run_record.with_fitting_shares(record, cut)
+    notes = tuple(str(size) for size in cut)
     if disentangled.DELTA in tensors:
         tensors = disentangled.fold(tensors)
-        notes = (
+        notes += (
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
             "behind",

@@ -51,6 +51,9 @@ _HIDDEN_ACTS = {
     "gelu": "gelu",
     "gelu_new": "gelu_new",
     "gelu_pytorch_tanh": "gelu_new",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
 }
 
 # The original's LayerNorm has this and no other.
@@ -228,6 +231,14 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
             "the head for classification has a hidden layer there; it is "
             "written so that it computes what the one layer here does"
         )
+    scope = sizes_lib.masked_lm_encoder(checkpoint.tensors)
+    config = (
+        checkpoint.generator
+        if scope == "generator"
+        else checkpoint.discriminator
+    )
+    if head is None and scope is not None and config is not None:
+        found += _head_notes(config.hidden_act)
     if any(name.startswith("generator_ltr/") for name in checkpoint.tensors):
         found.append("transformers has no two-tower generator")
     if checkpoint.vocabulary is None:
@@ -239,10 +250,25 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _head_notes(hidden_act: str) -> list[str]:
+    """What a masked language model's head computes otherwise."""
+    if hidden_act in ("gelu", "gelu_new"):
+        return []
+    return [
+        "in a masked language model's head transformers computes GELU, whatever"
+        f" hidden_act is, and this package {hidden_act}, as the original does: "
+        "their logits differ, unless model.generator_predictions.activation = "
+        f"transformers.activations.ACT2FN[{hidden_act!r}]"
+    ]
+
+
 def forward(
     path: str, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """What transformers itself computes.
+
+    With one change, where `notes` advises it: a masked language model's head
+    has the activation of its encoder.
 
     Args:
       path: As for `read`.
@@ -279,9 +305,13 @@ def forward(
         model = getattr(transformers, architecture).from_pretrained(
             part, local_files_only=True
         )
+        is_generator = architecture == "ElectraForMaskedLM"
+        if is_generator and _head_notes(model.config.hidden_act):
+            model.generator_predictions.activation = (
+                transformers.activations.ACT2FN[model.config.hidden_act]
+            )
         with torch.no_grad():
             found = model.float().eval()(**features, output_hidden_states=True)
-        is_generator = architecture == "ElectraForMaskedLM"
         prefix = "generator_" if is_generator else ""
         outputs[f"{prefix}sequence_output"] = found["hidden_states"][-1].numpy()
         name = {
@@ -365,6 +395,8 @@ def _read_model(folder: str) -> Checkpoint:
             tensors, sizes_lib.masked_lm_head_shapes(encoder), folder
         )
     tokenizer, remarks = _read_tokenizer(folder)
+    if is_generator:
+        remarks += tuple(_head_notes(encoder.hidden_act))
     return Checkpoint(
         tensors=tensors,
         discriminator=sizes.discriminator,
@@ -398,7 +430,7 @@ def _read_config(folder: str) -> dict:
             f"{model_type}"
         )
     received = config.setdefault("hidden_act", "gelu")
-    if received not in _HIDDEN_ACTS:
+    if received not in tuple(_HIDDEN_ACTS):
         raise CheckpointError(
             f"{path}: hidden_act must be one of {', '.join(_HIDDEN_ACTS)}. "
             f"Received: {received!r}"

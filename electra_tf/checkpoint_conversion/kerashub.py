@@ -6,7 +6,8 @@ generator beside a discriminator, stay behind. Three things differ there:
 
 - The feed-forward layers have GELU's tanh approximation, and no setting changes
   that. So what is read has the `hidden_act` "gelu_new". The original has the
-  error function; `use_exact_gelu` gives it to a loaded backbone.
+  error function; `use_exact_gelu` gives it to a loaded backbone. A model with
+  another activation is not written.
 - A layer `pooled_dense` follows on the first token's vector, which the original
   has not got. It is written as the identity, so that `pooled_output` is the
   tanh of that vector, and never read.
@@ -168,6 +169,11 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
 
     path = os.fspath(path)
     scope, config = _encoder(checkpoint)
+    if config.hidden_act not in ("gelu", HIDDEN_ACT):
+        raise CheckpointError(
+            "KerasHub's ElectraBackbone has GELU and no other activation. "
+            f"Received: a model with hidden_act={config.hidden_act!r}"
+        )
     checkpoint.check_vocabulary(path)
     names = _tensor_names(checkpoint, scope, config)
     # Before the large part: a vocabulary may be refused.

@@ -11,7 +11,8 @@ ELECTRA's discriminator fits in. Two things differ there:
 
 - `hidden_activation: gelu` of a task is GELU's tanh approximation, so what is
   read has the `hidden_act` "gelu_new". The original has the error function, as
-  an encoder has that is built with `inner_activation="gelu"`.
+  an encoder has that is built with `inner_activation="gelu"`. The original's
+  other activations have their names there too.
 - A pooler follows on the first token's vector, which the original has not got.
   It is written as the identity, so that `pooled_output` is the tanh of that
   vector, and never read.
@@ -89,8 +90,13 @@ PARAMS_PATH = ("task", "model", "encoder")
 ENCODERS = ("encoder", "model")
 POOLER = "_pooler_layer"
 
-# The only GELU that its tasks have.
-HIDDEN_ACT = "gelu_new"
+# hidden_activation of its tasks -> hidden_act. They have one GELU only.
+HIDDEN_ACTS = {
+    "gelu": "gelu_new",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
 GELU_NOTE = (
     "tasks of the Model Garden compute GELU by its tanh approximation, this "
     "model with the error function: outputs differ from about the fourth "
@@ -207,7 +213,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
         if name == "encoder/layer_0/attention/self/query/bias":
             num_heads = tensor.shape[0]
         tensors[f"electra/{name}"] = _without_heads(name, tensor)
-    known: dict[str, float | str] = {"hidden_act": HIDDEN_ACT}
+    known: dict[str, float | str] = {"hidden_act": HIDDEN_ACTS["gelu"]}
     known |= _read_params(os.path.join(folder, PARAMS_FILE))
     if num_heads is not None:
         known["num_attention_heads"] = num_heads
@@ -296,8 +302,8 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
       One line for the user each.
     """
     config = checkpoint.discriminator
-    is_same = config is None or config.hidden_act == HIDDEN_ACT
-    found = [] if is_same else [GELU_NOTE]
+    is_exact = config is not None and config.hidden_act == "gelu"
+    found = [GELU_NOTE] if is_exact else []
     found += [
         "the Model Garden's pooler, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector",
@@ -319,11 +325,17 @@ def params(config: configs.EncoderConfig) -> dict:
     settings = {
         theirs: getattr(config, ours) for ours, theirs in SETTINGS.items()
     }
-    settings["hidden_activation"] = "gelu"
+    settings["hidden_activation"] = _hidden_activation(config)
     nested: dict = {"type": "bert", "bert": settings}
     for name in reversed(PARAMS_PATH):
         nested = {name: nested}
     return nested
+
+
+def _hidden_activation(config: configs.EncoderConfig) -> str:
+    """What a task calls the activation, both GELUs alike."""
+    is_gelu = config.hidden_act in ("gelu", "gelu_new")
+    return "gelu" if is_gelu else config.hidden_act
 
 
 def forward(
@@ -355,7 +367,7 @@ def forward(
         max_sequence_length=config.max_position_embeddings,
         type_vocab_size=config.type_vocab_size,
         inner_dim=config.intermediate_size,
-        inner_activation=tf_utils.get_activation("gelu"),
+        inner_activation=tf_utils.get_activation(_hidden_activation(config)),
         embedding_width=config.embedding_size,
         dict_outputs=True,
     )
@@ -493,7 +505,7 @@ def _open(path: str | os.PathLike) -> tuple[str, _Graph]:
     return prefix, graph
 
 
-def _read_params(file: str) -> dict[str, float]:
+def _read_params(file: str) -> dict[str, float | str]:
     """What params.yaml says of the encoder and no shape does.
 
     Raises:
@@ -516,16 +528,17 @@ def _read_params(file: str) -> dict[str, float]:
             f"Expected {'.'.join(PARAMS_PATH)} with the settings of a BERT "
             f"encoder in {file}. Received: something else"
         ) from None
-    if activation != "gelu" or norm_first:
+    if activation not in tuple(HIDDEN_ACTS) or norm_first:
         raise CheckpointError(
-            f"Expected hidden_activation: gelu and norm_first: false in {file}."
-            f" Received: {activation} and {str(norm_first).lower()}"
+            f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and "
+            f"norm_first: false in {file}. Received: {activation} and "
+            f"{str(norm_first).lower()}"
         )
     return {
         ours: settings[SETTINGS[ours]]
         for ours in SETTINGS_NOT_IN_TENSORS
         if SETTINGS[ours] in settings
-    }
+    } | {"hidden_act": HIDDEN_ACTS[activation]}
 
 
 def _unreadable(prefix: str, error: Exception) -> CheckpointError:

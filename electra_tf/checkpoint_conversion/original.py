@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, original_hparams
 from electra_tf.checkpoint_conversion import sizes as sizes_lib
 from electra_tf.checkpoint_conversion import (
     task_heads,
@@ -33,139 +33,6 @@ from electra_tf.checkpoint_conversion.checkpoint import (
     read_json,
 )
 from electra_tf.command_line import write_atomically
-
-# Table 6 of arXiv:2003.10555; heads are 64 wide and feed-forward layers 4
-# times as wide as the hidden vector unless model_hparam_overrides says so.
-MODEL_SIZES = {
-    "small": {"hidden_size": 256, "num_hidden_layers": 12},
-    "base": {"hidden_size": 768, "num_hidden_layers": 12},
-    "large": {"hidden_size": 1024, "num_hidden_layers": 24},
-}
-# The original's only setting that depends on the size by itself.
-SMALL_EMBEDDING_SIZE = 128
-# What the original takes where a setting is not given.
-DEFAULT_MODEL_SIZE = "small"
-DEFAULT_VOCAB_SIZE = 30522
-DEFAULT_MAX_SEQ_LENGTH = 128
-DEFAULT_LEARNING_RATE = 5e-4
-
-# Settings that bear one name in the original and here.
-ELECTRA_SETTINGS = (
-    "mask_prob",
-    "electra_objective",
-    "electric_objective",
-    "gen_weight",
-    "disc_weight",
-    "generator_layers",
-    "generator_hidden_size",
-    "untied_generator",
-    "untied_generator_embeddings",
-    "uniform_generator",
-    "two_tower_generator",
-    "disallow_correct",
-    "temperature",
-)
-OPTIMIZER_SETTINGS = (
-    "num_warmup_steps",
-    "warmup_proportion",
-    "lr_decay_power",
-    "layerwise_lr_decay",
-    "weight_decay_rate",
-)
-
-
-def encoder_config_from_original(config: dict) -> configs.EncoderConfig:
-    """The encoder that the original builds from its settings.
-
-    Args:
-      config: Settings of the original's pre-training or fine-tuning; the
-        original's defaults stand in for what is not given.
-
-    Returns:
-      The discriminator's sizes.
-
-    Raises:
-      configs.ConfigError: If the model size or an override is unknown.
-    """
-    model_size = config.get("model_size", DEFAULT_MODEL_SIZE)
-    if model_size not in MODEL_SIZES:
-        raise configs.ConfigError(
-            f"model_size must be one of {', '.join(MODEL_SIZES)}. "
-            f"Received: model_size={model_size!r}"
-        )
-    overrides = dict(config.get("model_hparam_overrides") or {})
-    activation = overrides.pop("hidden_act", "gelu")
-    if activation != "gelu":
-        raise configs.ConfigError(
-            "model_hparam_overrides may only ask for hidden_act='gelu'. "
-            f"Received: hidden_act={activation!r}"
-        )
-    sizes: dict[str, typing.Any] = MODEL_SIZES[model_size] | {
-        "vocab_size": config.get("vocab_size", DEFAULT_VOCAB_SIZE),
-        "embedding_size": config.get(
-            "embedding_size",
-            SMALL_EMBEDDING_SIZE if model_size == "small" else None,
-        ),
-    }
-    sizes |= overrides
-    sizes.setdefault("num_attention_heads", max(1, sizes["hidden_size"] // 64))
-    sizes.setdefault("intermediate_size", 4 * sizes["hidden_size"])
-    known = {field.name for field in dataclasses.fields(configs.EncoderConfig)}
-    unknown = sorted(set(sizes) - known)
-    if unknown:
-        raise configs.ConfigError(
-            f"model_hparam_overrides may set {', '.join(sorted(known))}. "
-            f"Received: {', '.join(unknown)}"
-        )
-    return configs.EncoderConfig(**sizes)
-
-
-def electra_config_from_original(config: dict) -> configs.ElectraConfig:
-    """The pre-training model that the original builds from its settings.
-
-    Settings of the run (batch size, paths, TPU) have no place in it and are
-    passed over.
-
-    Args:
-      config: Settings of the original's pre-training; the original's defaults
-        stand in for what is not given.
-
-    Returns:
-      The model's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
-    """
-    settings = {
-        name: config[name] for name in ELECTRA_SETTINGS if name in config
-    }
-    return configs.ElectraConfig(
-        encoder=encoder_config_from_original(config),
-        max_seq_length=config.get("max_seq_length", DEFAULT_MAX_SEQ_LENGTH),
-        **settings,
-    )
-
-
-def optimizer_config_from_original(config: dict) -> configs.OptimizerConfig:
-    """The optimizer that the original builds from its settings.
-
-    Args:
-      config: Settings of the original's pre-training, or all settings of its
-        fine-tuning (whose defaults differ and are not filled in here).
-
-    Returns:
-      The optimizer's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
-    """
-    settings = {
-        name: config[name] for name in OPTIMIZER_SETTINGS if name in config
-    }
-    return configs.OptimizerConfig(
-        learning_rate=config.get("learning_rate", DEFAULT_LEARNING_RATE),
-        **settings,
-    )
 
 
 def read_original_checkpoint(prefix: str) -> dict[str, np.ndarray]:
@@ -282,7 +149,7 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     if hparams is None and os.path.exists(hparams_file):
         hparams = read_json(hparams_file)
     sizes = sizes_lib.read_sizes(
-        tensors, prefix, _known_settings(hparams, tensors)
+        tensors, prefix, _known_settings(hparams, tensors, prefix)
     )
     if hparams and sizes.discriminator:
         _refuse_other_hparams(hparams, sizes.discriminator, prefix)
@@ -363,25 +230,54 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     """Its settings cannot say these sizes, so it would compute other things."""
-    config = checkpoint.generator
+    tensors, discriminator = checkpoint.tensors, checkpoint.discriminator
+    towers = sizes_lib.tower_config(tensors, "the checkpoint")
+    config = checkpoint.generator or towers
     if config is None:
         return
     heads = max(1, config.hidden_size // sizes_lib.HEAD_WIDTH)
-    expectations = {
+    expectations: dict[str, typing.Any] = {
         "num_attention_heads": heads,
         "intermediate_size": 4 * config.hidden_size,
     }
-    if "generator/embeddings/word_embeddings" in checkpoint.tensors:
+    if _has_tables_of_its_own(tensors):
         expectations["embedding_size"] = config.hidden_size
+    if discriminator is not None:
+        # All else is the discriminator's.
+        expectations |= {
+            "vocab_size": discriminator.vocab_size,
+            "max_position_embeddings": discriminator.max_position_embeddings,
+            "type_vocab_size": discriminator.type_vocab_size,
+        }
+    if towers is None:
+        # A generator alone has no settings beside it that say another.
+        expectations["hidden_act"] = (
+            _their_hidden_act(discriminator) if discriminator else "gelu"
+        )
+        config = dataclasses.replace(
+            config, hidden_act=_their_hidden_act(config)
+        )
     for name, expected in expectations.items():
         received = getattr(config, name)
         if received != expected:
             raise CheckpointError(
                 f"The original has no generator of hidden_size="
-                f"{config.hidden_size} with another {name} than {expected}. "
+                f"{config.hidden_size} with another {name} than {expected}"
+                f"{'' if discriminator else ' and no discriminator'}. "
                 f"Received: {received}; leave the generator behind with "
                 "--encoder-only"
             )
+
+
+def _their_hidden_act(config: configs.EncoderConfig) -> str:
+    """What the original computes: it has one GELU, see `notes`."""
+    return "gelu" if config.hidden_act == "gelu_new" else config.hidden_act
+
+
+def _has_tables_of_its_own(tensors: Mapping[str, np.ndarray]) -> bool:
+    """Whether a generator, or its towers, share no embeddings."""
+    scopes = ("generator", *sizes_lib.TOWERS)
+    return any(sizes_lib.has_tables(tensors, scope) for scope in scopes)
 
 
 def write_by_name(prefix: str, *parts: Mapping[str, np.ndarray]) -> None:
@@ -419,11 +315,17 @@ def _find(path: str | os.PathLike) -> str | None:
     return prefix if tf.io.gfile.exists(prefix + ".index") else None
 
 
-def _known_settings(hparams, tensors) -> dict[str, dict]:
-    """What the original's settings say that no shape tells."""
+def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
+    """What the original's settings say that no shape tells.
+
+    Nothing of Electric's towers, of whose sizes only the shapes are kept.
+    """
     if hparams is None:
         return {}
-    config = encoder_config_from_original(hparams)
+    try:
+        config = original_hparams.encoder_config(hparams)
+    except configs.ConfigError as error:
+        raise CheckpointError(f"The settings of {prefix}: {error}") from None
     known = {name: getattr(config, name) for name in sizes_lib.NOT_IN_TENSORS}
     kernel = tensors.get("generator/encoder/layer_0/intermediate/dense/kernel")
     width = 0 if kernel is None else kernel.shape[0]
@@ -437,7 +339,7 @@ def _known_settings(hparams, tensors) -> dict[str, dict]:
 
 def _refuse_other_hparams(hparams, config, prefix) -> None:
     """Compares the settings with what the tensors say."""
-    theirs = encoder_config_from_original(hparams)
+    theirs = original_hparams.encoder_config(hparams)
     for name, ours, said in sizes_lib.differences(config, theirs):
         raise CheckpointError(
             f"The settings of {prefix} say {name}={said}, but its tensors have "
@@ -479,16 +381,17 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     config = checkpoint.discriminator
     assert config is not None
     overrides = dataclasses.asdict(config)
-    # The original has the error function only, see `notes`.
-    del overrides["hidden_act"]
+    overrides["hidden_act"] = _their_hidden_act(config)
+    if overrides["hidden_act"] == "gelu":
+        del overrides["hidden_act"]  # The original's default.
     hparams: dict = {
         "model_size": next(
             (
                 name
-                for name, size in MODEL_SIZES.items()
+                for name, size in original_hparams.MODEL_SIZES.items()
                 if size["hidden_size"] == config.hidden_size
             ),
-            DEFAULT_MODEL_SIZE,
+            "small",
         ),
         "vocab_size": overrides.pop("vocab_size"),
         "embedding_size": overrides.pop("embedding_size"),
@@ -512,8 +415,10 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
     has_head = "discriminator_predictions/dense/kernel" in tensors
     generator = checkpoint.generator
     found: dict = {}
-    if "generator_ltr/encoder/layer_0/output/dense/kernel" in tensors:
-        generator = sizes_lib.encoder_config(tensors, "generator_ltr", "it")
+    towers = sizes_lib.tower_config(tensors, "the checkpoint")
+    if towers is not None:
+        generator = towers
+        # Towers with `electra_objective` look the same.
         found |= {"electra_objective": False, "electric_objective": True}
     elif sizes_lib.masked_lm_encoder(tensors) == "electra":
         found |= (
@@ -528,15 +433,21 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
         found["generator_layers"] = share(
             generator.num_hidden_layers, config.num_hidden_layers
         )
-    if "generator/embeddings/word_embeddings" in tensors:
+    if _has_tables_of_its_own(tensors):
         found["untied_generator_embeddings"] = True
     return found
 
 
 def share(part: int, whole: int) -> float:
-    """A share of which int(whole * share) is the part, as both codes do it."""
-    exact = part / whole
-    return exact if int(whole * exact) == part else (part + 0.5) / whole
+    """A share of which `configs.share_of`, as the original, makes the part.
+
+    Four digits do for wholes of up to 5000, such as 0.3333 for 256 of 768.
+    """
+    for num_digits in range(4, 17):
+        found = round(part / whole, num_digits)
+        if configs.share_of(whole, found) == part:
+            return found
+    return part / whole
 
 
 def _open(prefix: str):

@@ -2,8 +2,9 @@
 
 All formats are read into tensors with the original's names, so one place knows
 what the shapes say. Two networks may be in a checkpoint: the discriminator in
-the scope "electra" and the generator in the scope "generator". A generator
-without embedding tables of its own shares the discriminator's.
+the scope "electra" and the generator in the scope "generator", or the two
+towers of Electric's generator. A generator without embedding tables of its own
+shares the discriminator's.
 
 Shapes: V vocabulary, E embedding, D hidden, I intermediate.
 """
@@ -15,27 +16,23 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from electra_tf import configs
+from electra_tf import configs, original_hparams
 from electra_tf.checkpoint_conversion.checkpoint import CheckpointError
 
 # ELECTRA's heads are this wide, unless a configuration says otherwise.
 HEAD_WIDTH = 64
 
 # What no shape tells.
-NOT_IN_TENSORS = (
-    "num_attention_heads",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "hidden_act",
-)
+NOT_IN_TENSORS = original_hparams.NOT_IN_TENSORS
+
+# Of Electric's generator.
+TOWERS = ("generator_ltr", "generator_rtl")
 
 # First parts of the names that an ELECTRA has.
 SCOPES = (
     "electra",
     "generator",
-    "generator_ltr",
-    "generator_rtl",
+    *TOWERS,
     "generator_predictions",
     "cloze_predictions",
     "discriminator_predictions",
@@ -90,12 +87,10 @@ def read_sizes(
     assumed: set[str] = set()
     for scope in ("electra", "generator"):
         if f"{scope}/encoder/layer_0/intermediate/dense/kernel" in tensors:
-            # The original has no other, and formats that have one say so.
-            settings = {"hidden_act": "gelu"} | dict(
-                (known or {}).get(scope, {})
-            )
+            settings = (known or {}).get(scope, {})
             assumed |= set(NOT_IN_TENSORS) - set(settings)
             found[scope] = encoder_config(tensors, scope, source, settings)
+    tower_config(tensors, source)
     if not found and not any(name.startswith("generator_") for name in tensors):
         raise CheckpointError(
             f"Expected an ELECTRA in {source}. Received: tensors of none, such "
@@ -160,7 +155,7 @@ def encoder_config(
             raise CheckpointError(f"{source} lacks the tensor {name}")
         return tuple(tensors[name].shape)
 
-    own = f"{scope}/embeddings/word_embeddings" in tensors
+    own = has_tables(tensors, scope)
     embeddings = f"{scope if own else 'electra'}/embeddings"
     vocab_size, embedding_size = _matrix(
         shape(f"{embeddings}/word_embeddings"), embeddings, source
@@ -192,6 +187,45 @@ def encoder_config(
         raise CheckpointError(f"{source}, scope {scope!r}: {error}") from None
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
     return config
+
+
+def tower_config(
+    tensors: Mapping[str, np.ndarray], source: str
+) -> configs.EncoderConfig | None:
+    """Reads the sizes of Electric's towers and checks all their tensors.
+
+    Args:
+      tensors: Name -> weights.
+      source: Path, for error messages.
+
+    Returns:
+      The sizes of each tower, heads 64 wide, or None where there is none.
+
+    Raises:
+      CheckpointError: If a tensor is missing or does not fit, or the towers
+        differ.
+    """
+    if not any(name.split("/")[0] in TOWERS for name in tensors):
+        return None
+    left, right = (encoder_config(tensors, scope, source) for scope in TOWERS)
+    if left != right or len({has_tables(tensors, s) for s in TOWERS}) > 1:
+        raise CheckpointError(
+            f"{source}: the towers {' and '.join(TOWERS)} must be of one size, "
+            "with tables of their own or without. Received: two that differ"
+        )
+    if any(name.startswith("cloze_predictions/") for name in tensors):
+        check_shapes(tensors, cloze_head_shapes(left), source)
+    return left
+
+
+def has_tables(tensors: Mapping[str, np.ndarray], scope: str) -> bool:
+    """Whether an encoder has embedding tables of its own.
+
+    Args:
+      tensors: Name -> weights.
+      scope: Of the encoder.
+    """
+    return any(name.startswith(f"{scope}/embeddings/") for name in tensors)
 
 
 def _matrix(shape, name, source) -> tuple[int, int]:
@@ -281,11 +315,29 @@ def masked_lm_head_shapes(
     Returns:
       Name -> shape.
     """
-    width = typing.cast(int, config.embedding_size)
+    return _lm_head_shapes("generator_predictions", config.hidden_size, config)
+
+
+def cloze_head_shapes(
+    config: configs.EncoderConfig,
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the head of Electric's generator.
+
+    Args:
+      config: Sizes of each tower below.
+
+    Returns:
+      Name -> shape.
+    """
+    return _lm_head_shapes("cloze_predictions", 2 * config.hidden_size, config)
+
+
+def _lm_head_shapes(name, input_size, config) -> dict[str, tuple[int, ...]]:
+    width = config.embedding_size
     return (
-        _dense("generator_predictions/dense", config.hidden_size, width)
-        | _layer_norm("generator_predictions", width)
-        | {"generator_predictions/output_bias": (config.vocab_size,)}
+        _dense(f"{name}/dense", input_size, width)
+        | _layer_norm(name, width)
+        | {f"{name}/output_bias": (config.vocab_size,)}
     )
 
 

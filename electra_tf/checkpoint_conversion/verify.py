@@ -50,7 +50,7 @@ class Difference(typing.NamedTuple):
 def random_inputs(
     config: configs.EncoderConfig, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Random tokens in rows of different lengths, in two segments.
+    """Random tokens in rows of different lengths, in all segments.
 
     Args:
       config: Bounds the ids and the length.
@@ -66,13 +66,14 @@ def random_inputs(
     lengths = np.linspace(length, min(2, length), _BATCH_SIZE).astype(int)
     positions = np.arange(length)
     mask = positions < lengths[:, np.newaxis]
-    second = positions >= lengths[:, np.newaxis] // 2
-    second &= config.type_vocab_size > 1
+    starts = np.outer(lengths, np.arange(1, config.type_vocab_size))
+    starts = starts[:, np.newaxis] // config.type_vocab_size
+    segments = np.sum(positions[:, np.newaxis] >= starts, axis=-1)
     ids = random.integers(0, config.vocab_size, shape)
     return {
         "input_ids": (ids * mask).astype(np.int32),
         "input_mask": mask.astype(np.int32),
-        "segment_ids": (second & mask).astype(np.int32),
+        "segment_ids": (segments * mask).astype(np.int32),
     }
 
 

@@ -54,6 +54,7 @@ def finetune(
     prepared = preparation.prepare(config)
     optimizer, notes = recipe.complete(
         config.optimizer,
+        config.recipe,
         prepared.encoder_config.hidden_size,
         bool(config.learning_rates),
     )

@@ -1,40 +1,64 @@
-"""What the paper fine-tunes with, by the size of the encoder; no TensorFlow."""
+"""What to fine-tune with, by the size of the encoder; no TensorFlow."""
 
 import dataclasses
 import typing
 
-from electra_tf import configs
+from electra_tf import configs, original_hparams
 
 
-class Recipe(typing.NamedTuple):
-    """Values of Table 7 of arXiv:2003.10555, as configure_finetuning.py has."""
+class Rates(typing.NamedTuple):
+    """What depends on the size of the encoder."""
 
-    size: str
     learning_rate: float
     layerwise_lr_decay: float
 
 
-SMALL = Recipe("small", 3e-4, 0.8)
-BASE = Recipe("base", 1e-4, 0.8)
-LARGE = Recipe("large", 5e-5, 0.9)
+# Table 7 of arXiv:2003.10555.
+PAPER = {
+    "small": Rates(3e-4, 0.8),
+    "base": Rates(1e-4, 0.8),
+    "large": Rates(5e-5, 0.9),
+}
+_SOURCES = {"paper": "the paper's", "released": "the released code's"}
 
 
-def for_size(hidden_size: int) -> Recipe:
-    """The recipe of the paper's model that an encoder is at least as wide as.
+def size_of(hidden_size: int) -> str:
+    """The paper's model that an encoder is at least as wide as.
 
     Args:
       hidden_size: Of the encoder; 256, 768 and 1024 in the paper.
 
     Returns:
-      The recipe; that of the small model for narrower ones.
+      "small", "base" or "large"; "small" for narrower ones.
     """
-    if hidden_size >= 1024:
-        return LARGE
-    return BASE if hidden_size >= 768 else SMALL
+    fitting = [
+        name
+        for name, sizes in original_hparams.MODEL_SIZES.items()
+        if sizes["hidden_size"] <= hidden_size
+    ]
+    return fitting[-1] if fitting else "small"
+
+
+def rates(recipe: str, hidden_size: int) -> Rates:
+    """The rates of a recipe.
+
+    Args:
+      recipe: One of `configs.RECIPES`.
+      hidden_size: Of the encoder.
+    """
+    size = size_of(hidden_size)
+    if recipe == "paper":
+        return PAPER[size]
+    chosen: dict[str, typing.Any] = {
+        name: original_hparams.FINETUNING[name].default
+        for name in Rates._fields
+    }
+    return Rates(**chosen | original_hparams.of_model_size(size))
 
 
 def complete(
     optimizer: configs.OptimizerConfig,
+    recipe: str,
     hidden_size: int,
     learning_rate_is_given: bool = False,
 ) -> tuple[configs.OptimizerConfig, list[str]]:
@@ -42,23 +66,23 @@ def complete(
 
     Args:
       optimizer: May leave `learning_rate` and `layerwise_lr_decay` open.
+      recipe: One of `configs.RECIPES`.
       hidden_size: Of the encoder.
       learning_rate_is_given: Whether each trial brings its own.
 
     Returns:
       The optimizer, and a line for each choice made here.
     """
-    recipe = for_size(hidden_size)
+    size = size_of(hidden_size)
     changes: dict[str, typing.Any] = {}
     notes = []
-    for name in ("learning_rate", "layerwise_lr_decay"):
+    for name, value in rates(recipe, hidden_size)._asdict().items():
         if getattr(optimizer, name) is None:
-            value = getattr(recipe, name)
             changes[name] = value
             if name == "learning_rate" and learning_rate_is_given:
                 continue
             notes.append(
-                f"{name} {value:g}: the paper's for ELECTRA-"
-                f"{recipe.size.capitalize()} (hidden size {hidden_size} here)"
+                f"{name} {value:g}: {_SOURCES[recipe]} for ELECTRA-"
+                f"{size.capitalize()} (hidden size {hidden_size} here)"
             )
     return dataclasses.replace(optimizer, **changes), notes

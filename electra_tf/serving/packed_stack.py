@@ -92,7 +92,7 @@ class PackedStack(tf.Module):
         x = kernels.layer_norm(
             projected + x, weights.context_gamma, weights.context_beta
         )
-        wide = kernels.gelu(
+        wide = kernels.activation(
             _dense(x, weights.intermediate, weights.intermediate_bias),
             hidden_act=self._hidden_act,
         )

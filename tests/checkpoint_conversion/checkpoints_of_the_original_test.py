@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, original_hparams
 from electra_tf.checkpoint_conversion import original, sizes
 from electra_tf.checkpoint_conversion.checkpoint import CheckpointError
 from tests import helpers
@@ -68,7 +68,7 @@ def test_a_saver_of_tensorflow_1_restores_it(written):
 def test_hparams_build_the_same_model(tmp_path, untied):
     checkpoint = models.pretrained(untied)
     original.write(checkpoint, str(tmp_path))
-    config = original.electra_config_from_original(
+    config = original_hparams.electra_config(
         helpers.read_json(tmp_path / "hparams.json")
         | {"max_seq_length": helpers.LENGTH}
     )
@@ -77,11 +77,99 @@ def test_hparams_build_the_same_model(tmp_path, untied):
     assert config.untied_generator_embeddings == untied
 
 
+@pytest.mark.parametrize("untied", [False, True])
+def test_towers_travel_with_hparams_that_build_them(tmp_path, untied):
+    checkpoint = models.electric(untied)
+    original.write(checkpoint, str(tmp_path))
+    models.assert_same_tensors(checkpoint, original.read(str(tmp_path)))
+    hparams = helpers.read_json(tmp_path / "hparams.json")
+    config = original_hparams.electra_config(
+        hparams | {"max_seq_length": helpers.LENGTH}
+    )
+    assert config.electric_objective
+    assert config.untied_generator_embeddings == untied
+    tower = sizes.tower_config(checkpoint.tensors, "it")
+    assert config.generator == tower
+    assert tower.embedding_size == (4 if untied else 6)
+
+
 @pytest.mark.parametrize(
-    ("part", "whole"), [(256, 768), (85, 256), (1, 3), (12, 12), (7, 24)]
+    ("name", "shape", "message"),
+    [
+        (
+            "generator_rtl/embeddings/LayerNorm/beta",
+            None,
+            r"lacks 1 tensor\(s\), such as generator_rtl/embeddings/LayerN",
+        ),
+        (
+            "generator_ltr/embeddings/word_embeddings",
+            None,
+            "lacks the tensor generator_ltr/embeddings/word_embeddings",
+        ),
+        (
+            "generator_ltr/encoder/layer_1/output/dense/bias",
+            (5,),
+            r"must have the shape \[4\]. Received: \[5\]",
+        ),
+        (
+            "cloze_predictions/dense/kernel",
+            (4, 4),
+            r"must have the shape \[8, 4\]. Received: \[4, 4\]",
+        ),
+    ],
 )
-def test_a_share_gives_the_part_back(part, whole):
-    assert int(whole * original.share(part, whole)) == part
+def test_refuses_towers_with_a_gap(tmp_path, name, shape, message):
+    tensors = models.electric(untied=True).tensors
+    del tensors[name]
+    if shape:
+        tensors[name] = np.zeros(shape, np.float32)
+    original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
+    with pytest.raises(CheckpointError, match=message):
+        original.read(str(tmp_path))
+
+
+def test_refuses_towers_that_differ(tmp_path):
+    tensors = models.electric().tensors | {
+        name: tensor
+        for name, tensor in models.electric(untied=True).tensors.items()
+        if name.startswith("generator_rtl/")
+    }
+    original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
+    with pytest.raises(
+        CheckpointError,
+        match="generator_ltr and generator_rtl must be of one size.* differ",
+    ):
+        original.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("untied", "name", "value", "expected"),
+    [
+        (False, "intermediate_size", 8, 16),
+        (True, "embedding_size", 6, 4),
+        (True, "type_vocab_size", 3, 2),
+    ],
+)
+def test_refuses_towers_that_the_original_has_not(
+    tmp_path, untied, name, value, expected
+):
+    with pytest.raises(
+        CheckpointError,
+        match=f"with another {name} than {expected}. Received: {value}; leave",
+    ):
+        original.write(models.electric(untied, **{name: value}), str(tmp_path))
+
+
+def test_a_share_gives_every_part_back():
+    for whole in range(1, 1025):
+        for part in range(1, whole + 1):
+            share = original.share(part, whole)
+            assert configs.share_of(whole, share) == part, (part, whole)
+            assert len(str(share)) <= len("0.3333")
+    assert original.share(256, 768) == 0.3333
+    assert original.share(1, 4) == 0.25
+    assert original.share(36, 24) == 1.5
+    assert configs.share_of(10**6, original.share(333_333, 10**6)) == 333_333
 
 
 def test_without_settings_heads_are_64_wide(tmp_path):
@@ -227,7 +315,12 @@ def test_slots_that_are_cut_short_are_named_when_they_are_read(written):
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
-    [("num_attention_heads", 2, 1), ("intermediate_size", 8, 16)],
+    [
+        ("num_attention_heads", 2, 1),
+        ("intermediate_size", 8, 16),
+        ("type_vocab_size", 3, 2),
+        ("hidden_act", "relu", "gelu"),
+    ],
 )
 def test_refuses_a_generator_that_the_original_has_not(
     tmp_path, name, value, expected
@@ -243,6 +336,28 @@ def test_refuses_a_generator_that_the_original_has_not(
         )
 
 
+def test_a_generator_alone_has_no_settings(tmp_path):
+    both = models.pretrained(untied=True)
+    alone = dataclasses.replace(
+        both,
+        discriminator=None,
+        tensors={
+            name: tensor
+            for name, tensor in both.tensors.items()
+            if name.startswith(("generator/", "generator_predictions/"))
+        },
+    )
+    original.write(alone, str(tmp_path / "gelu"))
+    assert original.read(str(tmp_path / "gelu")).generator == both.generator
+    with pytest.raises(
+        CheckpointError,
+        match="another hidden_act than gelu and no discriminator. Received: re",
+    ):
+        original.write(
+            models.with_hidden_act(alone, "relu"), str(tmp_path / "relu")
+        )
+
+
 def test_encoder_only():
     kept = models.pretrained(slots=True).encoder_only()
     assert {name.split("/")[0] for name in kept.tensors} == {"electra"}
@@ -255,7 +370,40 @@ def test_encoder_only():
 
 def test_configs_are_not_made_of_unknown_sizes():
     with pytest.raises(configs.ConfigError):
-        original.encoder_config_from_original({"model_size": "huge"})
+        original_hparams.encoder_config({"model_size": "huge"})
+
+
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_other_activations_travel(tmp_path, hidden_act):
+    written = models.with_hidden_act(models.pretrained(), hidden_act)
+    original.write(written, str(tmp_path))
+    hparams = helpers.read_json(tmp_path / "hparams.json")
+    assert hparams["model_hparam_overrides"]["hidden_act"] == hidden_act
+    read = original.read(str(tmp_path))
+    assert (read.discriminator, read.generator) == (
+        written.discriminator,
+        written.generator,
+    )
+    assert original.notes(written) == ()
+    hparams["model_hparam_overrides"]["hidden_act"] = "swish"
+    (tmp_path / "hparams.json").write_text(json.dumps(hparams))
+    with pytest.raises(
+        CheckpointError,
+        match="The settings of .*model.ckpt-0: .*Received: hidden_act='swish'",
+    ):
+        original.read(str(tmp_path))
+    (tmp_path / "hparams.json").unlink()
+    read = original.read(str(tmp_path))
+    assert read.discriminator.hidden_act == "gelu"
+    assert "hidden_act" in read.assumed
+
+
+def test_three_segments_travel(tmp_path):
+    written = models.with_three_segments()
+    original.write(written, str(tmp_path))
+    read = original.read(str(tmp_path))
+    models.assert_same_tensors(written, read)
+    assert read.discriminator == written.discriminator
 
 
 def test_the_original_has_the_error_function_only(tmp_path):

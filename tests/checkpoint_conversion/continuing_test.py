@@ -1,7 +1,10 @@
 """Tests of runs that start from a checkpoint of another format."""
 
 import dataclasses
+import glob
 import json
+import os
+import re
 
 import keras
 import numpy as np
@@ -10,7 +13,9 @@ import tensorflow as tf
 
 from electra_tf import (
     configs,
+    detection,
     electra,
+    gin_config,
     optimization,
     pretraining,
     run_record,
@@ -22,6 +27,7 @@ from electra_tf.checkpoint_conversion import (
     original,
     reading,
 )
+from electra_tf.checkpoint_conversion.checkpoint import Checkpoint
 from electra_tf.finetuning import finetune, preparation
 from electra_tf.serving import saved_model
 from tests import helpers
@@ -309,6 +315,204 @@ def test_names_every_size_that_differs(folder, tmp_path):
         "ElectraConfig.generator_hidden_size=0.5), the generator's "
         "intermediate_size=32 (there 16)"
     )
+
+
+def test_the_share_that_is_named_gives_the_size_there(tmp_path):
+    """Also where four digits of it would not: 21,845 of 65,536."""
+    ours = helpers.electra_config(
+        helpers.encoder_config(hidden_size=65536, num_hidden_layers=7),
+        generator_layers=3 / 7,
+    )
+    generator = dataclasses.replace(
+        ours.generator,
+        hidden_size=21845,
+        intermediate_size=87380,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+    )
+    with pytest.raises(configs.ConfigError) as caught:
+        continuing._refuse_other_sizes(
+            ours, Checkpoint({}, ours.encoder, generator), "there"
+        )
+    shares = {
+        name: float(share)
+        for name, share in re.findall(
+            r"ElectraConfig\.(\w+)=([\d.]+)", str(caught.value)
+        )
+    }
+    assert set(shares) == {"generator_hidden_size", "generator_layers"}
+    assert round(65536 * shares["generator_hidden_size"]) == 21845
+    assert round(7 * shares["generator_layers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("small", (64, 12, 1, 256)),
+        ("base", (256, 12, 4, 1024)),
+        ("large", (256, 24, 4, 1024)),
+    ],
+)
+def test_takes_the_generators_of_the_release(name, sizes):
+    """Table 6's; the released small model has one as wide as the other."""
+    model = gin_config.load(
+        configs.PretrainingConfig, [str(helpers.ROOT / "gin" / f"{name}.gin")]
+    ).model
+    released = dict(
+        zip(
+            (
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+            ),
+            sizes,
+            strict=True,
+        )
+    )
+    generator = dataclasses.replace(model.encoder, **released)
+    checkpoint = Checkpoint({}, model.encoder, generator)
+    assert continuing._refuse_other_sizes(model, checkpoint, "there") is None
+
+
+# Of 8 units 3.6: 3 in an earlier version, 4 in the original.
+CUT = {"generator_hidden_size": 0.45}
+FITTING = {"generator_hidden_size": 0.375}
+
+
+@pytest.fixture
+def earlier(folder, tmp_path, monkeypatch):
+    """A run of an earlier version, stopped after one of three steps."""
+    config = make_config(
+        folder,
+        tmp_path / "earlier",
+        init_checkpoint="",
+        model=helpers.electra_config(**CUT),
+        run={"num_train_steps": 3, "stop_at_step": 1},
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(configs, "share_of", lambda a, b: int(a * b))
+        pretraining.pretrain(config, lambda: run_record.write(config, "", []))
+    path = tmp_path / "earlier" / "config.json"
+    record = helpers.read_json(path)
+    del record["format"]
+    path.write_text(json.dumps(record))
+    return dataclasses.replace(
+        config, run=dataclasses.replace(config.run, stop_at_step=0)
+    )
+
+
+def with_shares(config, shares, **changes):
+    model = dataclasses.replace(config.model, **shares)
+    return dataclasses.replace(config, model=model, **changes)
+
+
+def test_a_run_with_a_cut_generator_goes_on_with_the_share_of_it(earlier):
+    model_dir = earlier.run.model_dir
+    before = {p: os.stat(p).st_mtime_ns for p in glob.glob(model_dir + "/*")}
+    with pytest.raises(configs.ConfigError) as caught:
+        run_record.refuse_other_run(earlier)
+    assert str(caught.value) == (
+        f"{model_dir} holds another run's model. This run differs in: "
+        "model.generator_hidden_size=0.45 (the generator is 3 wide, cut by an "
+        "earlier version where the original has 4: to go on there, "
+        "--gin_param=ElectraConfig.generator_hidden_size=0.375). Choose "
+        "another --model_dir, or the old values to continue that run"
+    )
+    assert before == {
+        p: os.stat(p).st_mtime_ns for p in glob.glob(model_dir + "/*")
+    }
+    # Any share that gives 3 will do: 3.04.
+    assert (
+        run_record.refuse_other_run(
+            with_shares(earlier, {"generator_hidden_size": 0.38})
+        )
+        is None
+    )
+    # As it says. Afterwards the directory is one like any other.
+    fitting = with_shares(earlier, FITTING)
+    for _ in range(2):
+        run_record.refuse_other_run(fitting)
+        pretraining.pretrain(fitting, lambda: run_record.write(fitting, "", []))
+    read = reading.read_checkpoint(model_dir)
+    assert (read.global_step, read.notes) == (3, ())
+    with open(f"{model_dir}/metrics.jsonl") as log:
+        assert [json.loads(line)["step"] for line in log] == [1, 2, 3]
+    with pytest.raises(configs.ConfigError, match=r"=0.45 \(was 0.375\)"):
+        run_record.refuse_other_run(earlier)
+
+
+def test_going_on_with_a_cut_generator_changes_nothing(
+    earlier, tmp_path, monkeypatch
+):
+    """The same weights as if the earlier version had gone on itself."""
+    whole = dataclasses.replace(
+        earlier,
+        run=dataclasses.replace(earlier.run, model_dir=str(tmp_path / "whole")),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(configs, "share_of", lambda a, b: int(a * b))
+        pretraining.pretrain(whole, lambda: run_record.write(whole, "", []))
+    fitting = with_shares(earlier, FITTING)
+    pretraining.pretrain(fitting, lambda: run_record.write(fitting, "", []))
+    helpers.assert_same_checkpoint(earlier.run.model_dir, whole.run.model_dir)
+
+
+def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
+    run = dataclasses.replace(earlier.run, model_dir=str(tmp_path / "new"))
+    later = dataclasses.replace(
+        earlier,
+        run=run,
+        init_checkpoint=earlier.run.model_dir,
+        keep_global_step=True,
+    )
+    assert (
+        "the generator's hidden_size=4 (there 3: "
+        "ElectraConfig.generator_hidden_size=0.375), the generator's "
+        "intermediate_size=16 (there 12)"
+    ) in refusal(later)
+    capsys.readouterr()
+    start(with_shares(later, FITTING))
+    out = capsys.readouterr().out
+    assert "step     1, 164 of 164 optimizer slots" in out
+    assert (
+        "note     the generator is 3 wide, cut by an earlier version where the "
+        "original has 4"
+    ) in out
+
+
+def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
+    path = earlier.run.model_dir
+    encoder = preparation.read_encoder(path).discriminator
+    assert encoder == earlier.model.encoder
+    config = detection.read_pretraining_config(path)
+    assert config.model.generator.hidden_size == 3
+    assert detection.load_model(path, config).count_params()
+    for module in (original, huggingface):
+        written = tmp_path / module.__name__
+        module.write(reading.read_checkpoint(path), str(written))
+        read = reading.read_checkpoint(written)
+        assert read.generator.hidden_size == 3
+        assert read.generator.num_attention_heads == 1
+
+
+def test_refuses_towers_of_another_size(folder, tmp_path):
+    electric = {"electra_objective": False, "electric_objective": True}
+    helpers.write_pretrained(tmp_path / "towers", **electric)
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        tmp_path / "towers",
+        model=helpers.electra_config(generator_hidden_size=1.0, **electric),
+    )
+    assert refusal(config).endswith(
+        "Received: the generator's hidden_size=8 (there 4: "
+        "ElectraConfig.generator_hidden_size=0.5), the generator's "
+        "intermediate_size=32 (there 16)"
+    )
+    fitting = {"generator_hidden_size": 0.5}
+    model, *_ = start(with_shares(config, fitting))
+    assert model.count_params()
 
 
 def test_refuses_untied_embeddings(folder, tmp_path):

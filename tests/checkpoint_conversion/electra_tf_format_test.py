@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import training
+from electra_tf import configs, training
 from electra_tf.checkpoint_conversion import (
     electra_tf_format,
     original,
@@ -68,6 +68,41 @@ def test_reads_what_pretraining_leaves(tmp_path):
                 variable.numpy(), read.tensors[variable.path]
             )
     assert read.max_seq_length == helpers.LENGTH
+
+
+@pytest.mark.parametrize("scope", ["generator", "generator_ltr"])
+def test_reads_a_generator_that_an_earlier_version_cut(
+    tmp_path, monkeypatch, scope
+):
+    """127.504 of 130 wide with one head, and 1.8 of 2 layers."""
+    shares = {"generator_hidden_size": 0.9808, "generator_layers": 0.9}
+    objective = {"electra_objective": False, "electric_objective": True}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(configs, "share_of", lambda a, b: int(a * b))
+        model = helpers.write_pretrained(
+            tmp_path,
+            helpers.encoder_config(hidden_size=130),
+            **(shares | (objective if scope == "generator_ltr" else {})),
+        )
+        sizes = model.config.generator
+    assert (sizes.hidden_size, sizes.num_attention_heads) == (127, 1)
+    read = reading.read_checkpoint(tmp_path)
+    if scope == "generator":
+        assert read.generator == sizes
+        assert model.config.generator.num_attention_heads == 2
+    assert read.discriminator == model.config.encoder
+    assert read.assumed == ()
+    assert read.notes == (
+        "the generator is 127 wide, cut by an earlier version where the "
+        "original has 128",
+        "the generator has 1 layer, cut by an earlier version where the "
+        "original has 2",
+    )
+    # What is written of it says these sizes itself.
+    electra_tf_format.write(read, str(tmp_path / "again"))
+    again = reading.read_checkpoint(tmp_path / "again")
+    assert again.generator == read.generator
+    models.assert_same_tensors(read, again)
 
 
 @pytest.mark.parametrize("part", ["best", "trial_2", "trial_2/best"])

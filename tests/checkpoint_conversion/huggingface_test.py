@@ -86,6 +86,36 @@ def test_a_pair_comes_back(tmp_path, untied):
     assert (read.assumed, read.unused) == ((), ())
 
 
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
+    checkpoint = models.with_hidden_act(models.pretrained(), hidden_act)
+    huggingface.write(checkpoint, str(tmp_path))
+    for name in ("generator", "discriminator"):
+        config = helpers.read_json(tmp_path / name / "config.json")
+        assert config["hidden_act"] == hidden_act
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    assert read.activations == (hidden_act,)
+    (note,) = read.notes
+    assert f"this package {hidden_act}, as the original does" in note
+    assert note in huggingface.notes(checkpoint)
+    # Nothing else has such a head.
+    assert reading.read_checkpoint(tmp_path / "discriminator").notes == ()
+    finetuned = models.with_hidden_act(models.finetuned(), hidden_act)
+    assert note not in huggingface.notes(finetuned)
+    assert note not in huggingface.notes(models.pretrained())
+
+
+def test_three_segments_travel(tmp_path):
+    checkpoint = models.with_three_segments()
+    huggingface.write(checkpoint, str(tmp_path))
+    config = helpers.read_json(tmp_path / "config.json")
+    assert config["type_vocab_size"] == 3
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    assert read.discriminator == checkpoint.discriminator
+
+
 def test_networks_that_share_all_weights_come_back(tmp_path):
     checkpoint = models.pretrained()
     tensors = {
@@ -334,7 +364,8 @@ def test_refuses_a_pointer_in_place_of_a_file(finetuned, name):
         ({"model_type": "bert"}, "Received: a model of the type bert"),
         ({"model_type": "roberta"}, "Received: a model of the type roberta"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12, as in the"),
-        ({"hidden_act": "relu"}, "hidden_act must be one of gelu, .*'relu'"),
+        ({"hidden_act": "swish"}, "hidden_act must be one of gelu, .*'swish'"),
+        ({"hidden_act": ["relu"]}, r"hidden_act must be one of .*\['relu'\]"),
         (
             {"position_embedding_type": "relative_key"},
             "position_embedding_type must be 'absolute'",

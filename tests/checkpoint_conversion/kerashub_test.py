@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, encoder, tokenization
-from electra_tf.checkpoint_conversion import checkpoint, kerashub
+from electra_tf.checkpoint_conversion import checkpoint, kerashub, verify
 from tests import helpers
+from tests.checkpoint_conversion import models
 
 SPECIAL = helpers.VOCAB[:5]
 UNCASED = [
@@ -163,6 +164,30 @@ def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
         ours(read.discriminator, read.tensors),
         kerashub.forward(tmp_path, INPUTS)["sequence_output"],
     )
+
+
+def test_three_segments_travel(tmp_path):
+    written = models.with_hidden_act(models.with_three_segments(), "gelu_new")
+    kerashub.write(written, tmp_path)
+    read = kerashub.read(tmp_path)
+    models.assert_same_tensors(written, read)
+    assert read.discriminator == written.discriminator
+    inputs = verify.random_inputs(written.discriminator)
+    assert_close(
+        kerashub.forward(tmp_path, inputs)["sequence_output"],
+        verify.forward(written, inputs)["sequence_output"],
+    )
+
+
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_refuses_activations_that_kerashub_lacks(tmp_path, hidden_act):
+    with pytest.raises(
+        checkpoint.CheckpointError,
+        match="has GELU and no other activation. Received: a model with "
+        f"hidden_act='{hidden_act}'$",
+    ):
+        kerashub.write(random_checkpoint(hidden_act=hidden_act), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("embedding_size", [6, 8])

@@ -13,8 +13,9 @@ from official.nlp.modeling import models, networks
 from official.nlp.tasks import sentence_prediction
 
 from electra_tf import encoder
-from electra_tf.checkpoint_conversion import checkpoint, model_garden
+from electra_tf.checkpoint_conversion import checkpoint, model_garden, verify
 from tests import helpers
+from tests.checkpoint_conversion import models as our_models
 
 INPUTS = helpers.inputs([0, 1, 2]) | {
     "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
@@ -206,6 +207,32 @@ def test_an_encoder_with_the_exact_gelu(tmp_path):
     assert_close(call(exact), ours(written.discriminator, written.tensors))
 
 
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_other_activations_have_the_same_names(tmp_path, hidden_act):
+    written = random_checkpoint(hidden_act=hidden_act)
+    model_garden.write(written, tmp_path)
+    assert model_garden.read(tmp_path).discriminator == written.discriminator
+    received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
+    assert_close(received, ours(written.discriminator, written.tensors))
+    assert model_garden.GELU_NOTE not in model_garden.notes(written)
+
+
+def test_three_segments_travel(tmp_path):
+    written = our_models.with_hidden_act(
+        our_models.with_three_segments(), "gelu_new"
+    )
+    model_garden.write(written, tmp_path)
+    read = model_garden.read(tmp_path)
+    our_models.assert_same_tensors(written, read)
+    assert read.discriminator == written.discriminator
+    inputs = verify.random_inputs(written.discriminator)
+    received = model_garden.forward(tmp_path, inputs)["sequence_output"]
+    expected = verify.forward(written, inputs)["sequence_output"]
+    # What is computed at padding means nothing.
+    mask = inputs["input_mask"] > 0
+    assert_close(received[mask], expected[mask])
+
+
 def test_the_pooler_is_the_identity(folder):
     loaded = library_encoder()
     tf.train.Checkpoint(encoder=loaded).read(str(folder / "bert_model.ckpt"))
@@ -270,9 +297,9 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
         (
             lambda p: replace(
                 p / "params.yaml",
-                (p / "params.yaml").read_text().replace("gelu", "relu"),
+                (p / "params.yaml").read_text().replace("gelu", "swish"),
             ),
-            "Received: relu and false",
+            "of gelu, relu, tanh, linear and .*Received: swish and false",
         ),
         (
             lambda p: replace(p / "vocab.txt", "\n".join(helpers.VOCAB[:-1])),

@@ -60,6 +60,45 @@ def pretrained(untied=False, slots=False, **changes) -> Checkpoint:
     )
 
 
+def electric(untied=False, **tower_changes) -> Checkpoint:
+    """Two towers and their discriminator."""
+    tower = GENERATOR
+    if untied:
+        tower = dataclasses.replace(tower, embedding_size=tower.hidden_size)
+    tower = dataclasses.replace(tower, **tower_changes)
+    tensors = random_tensors(
+        sizes.encoder_shapes(ENCODER, "electra")
+        | sizes.encoder_shapes(tower, "generator_ltr", untied)
+        | sizes.encoder_shapes(tower, "generator_rtl", untied)
+        | sizes.discriminator_head_shapes(ENCODER)
+        | sizes.cloze_head_shapes(tower)
+    )
+    return Checkpoint(tensors, ENCODER, vocabulary=VOCABULARY)
+
+
+def with_hidden_act(checkpoint: Checkpoint, hidden_act: str) -> Checkpoint:
+    """The same weights below another activation."""
+
+    def changed(config):
+        return config and dataclasses.replace(config, hidden_act=hidden_act)
+
+    return dataclasses.replace(
+        checkpoint,
+        discriminator=changed(checkpoint.discriminator),
+        generator=changed(checkpoint.generator),
+    )
+
+
+def with_three_segments() -> Checkpoint:
+    """An encoder with more segments than ELECTRA takes apart."""
+    config = dataclasses.replace(ENCODER, type_vocab_size=3)
+    return Checkpoint(
+        random_tensors(sizes.encoder_shapes(config, "electra")),
+        config,
+        vocabulary=VOCABULARY,
+    )
+
+
 def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
     """An encoder with a head of one layer, or for question answering of two."""
     scope = "task_specific/letters"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, original_hparams
 from electra_tf.checkpoint_conversion import original
 
 
@@ -121,7 +121,7 @@ def test_reads_all_tensors(tmp_path):
     ],
 )
 def test_model_sizes(model_size, sizes):
-    config = original.encoder_config_from_original({"model_size": model_size})
+    config = original_hparams.encoder_config({"model_size": model_size})
     assert sizes == (
         config.hidden_size,
         config.num_hidden_layers,
@@ -133,15 +133,34 @@ def test_model_sizes(model_size, sizes):
 
 
 def test_heads_and_feed_forward_follow_an_overridden_width():
-    config = original.encoder_config_from_original(
+    config = original_hparams.encoder_config(
         {"model_hparam_overrides": {"hidden_size": 192}}
     )
     assert config.num_attention_heads == 3
     assert config.intermediate_size == 768
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("gelu", "gelu"),
+        ("relu", "relu"),
+        ("tanh", "tanh"),
+        ("linear", "linear"),
+        ("ReLU", "relu"),
+        ("", "linear"),
+        (None, "linear"),
+    ],
+)
+def test_activations_are_those_of_get_activation(theirs, ours):
+    config = original_hparams.encoder_config(
+        {"model_hparam_overrides": {"hidden_act": theirs}}
+    )
+    assert config.hidden_act == ours
+
+
 def test_settings_of_pretraining():
-    config = original.electra_config_from_original(
+    config = original_hparams.electra_config(
         {
             "max_seq_length": 64,
             "electra_objective": False,
@@ -152,15 +171,18 @@ def test_settings_of_pretraining():
     )
     assert config.max_seq_length == 64
     assert config.two_tower_generator
-    assert original.electra_config_from_original({}).disc_weight == 50.0
+    assert original_hparams.electra_config({}).disc_weight == 50.0
 
 
 def test_settings_of_the_optimizer():
-    config = original.optimizer_config_from_original(
-        {"layerwise_lr_decay": 0.8, "warmup_proportion": 0.1}
-    )
+    config = original_hparams.optimizer_config({"num_warmup_steps": 7})
     assert config.learning_rate == 5e-4
-    assert config.layerwise_lr_decay == 0.8
+    assert config.num_warmup_steps == 7
+    config = original_hparams.optimizer_config(
+        {"layerwise_lr_decay": -1.0}, original_hparams.FINETUNING
+    )
+    assert config.learning_rate == 1e-4
+    assert config.layerwise_lr_decay == -1.0
     assert config.warmup_proportion == 0.1
 
 
@@ -169,12 +191,17 @@ def test_settings_of_the_optimizer():
     [
         ({"model_size": "tiny"}, "one of small, base, large. Received: .*tiny"),
         (
-            {"model_hparam_overrides": {"hidden_act": "relu"}},
-            "Received: hidden_act='relu'",
+            {"model_hparam_overrides": {"hidden_act": "gelu_new"}},
+            "of gelu, relu, tanh, linear, or for none, which is linear. "
+            "Received: hidden_act='gelu_new'",
+        ),
+        (
+            {"model_hparam_overrides": {"hidden_act": ["relu"]}},
+            r"Received: hidden_act=\['relu'\]",
         ),
         ({"model_hparam_overrides": {"width": 3}}, "Received: width"),
     ],
 )
 def test_refuses_what_it_cannot_build(settings, message):
     with pytest.raises(configs.ConfigError, match=message):
-        original.encoder_config_from_original(settings)
+        original_hparams.encoder_config(settings)

@@ -108,6 +108,18 @@ def test_random_inputs_have_padding_and_segments():
     assert not (inputs["input_ids"] * (1 - inputs["input_mask"])).any()
 
 
+@pytest.mark.parametrize("num_segments", [1, 2, 3])
+def test_random_inputs_have_all_segments(num_segments):
+    config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
+    segments = verify.random_inputs(config)["segment_ids"]
+    expected = {
+        1: [0] * 12,
+        2: [0] * 6 + [1] * 6,
+        3: [0] * 4 + [1] * 4 + [2] * 4,
+    }
+    assert segments[0].tolist() == expected[num_segments]
+
+
 def test_every_network_and_head_is_run():
     inputs = verify.random_inputs(models.ENCODER)
     shapes = {
@@ -120,6 +132,13 @@ def test_every_network_and_head_is_run():
         "generator_sequence_output": (4, 12, 4),
         "generator_logits": (4, 12, 20),
     }
+    # Of Electric, the discriminator.
+    for untied in (False, True):
+        outputs = verify.forward(models.electric(untied), inputs)
+        assert {n: x.shape for n, x in outputs.items()} == {
+            "sequence_output": (4, 12, 8),
+            "discriminator_logits": (4, 12),
+        }
     for kind, num_outputs, expected in (
         ("classification", 3, {"logits": (4, 3)}),
         ("multi_label_classification", 3, {"logits": (4, 3)}),

@@ -53,12 +53,15 @@ def test_defaults_are_those_of_the_original():
     epochs = {name: load(name).data.num_train_epochs for name in NAMES}
     assert epochs["rte"] == epochs["sts"] == 10.0
     assert epochs["squad"] == epochs["squadv1"] == 2.0
+    assert epochs["naturalqs"] == 3.0
     assert epochs["mnli"] == epochs["cola"] == epochs["chunk"] == 3.0
     squad = load("squad")
     assert squad.data.max_seq_length == 512
     assert squad.question_answering == qa_config.QuestionAnsweringConfig()
     assert load("mrpc").optimizer.warmup_proportion == 0.1
     assert load("mrpc").optimizer.learning_rate is None
+    assert load("mrpc").recipe == "released"
+    assert load("own_data").recipe == "paper"
 
 
 def test_a_run_without_a_file_has_the_defaults_of_the_file():

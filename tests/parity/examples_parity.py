@@ -1,5 +1,6 @@
 """Compares the building of pre-training examples with the golden arrays."""
 
+import functools
 import json
 import pathlib
 import random
@@ -11,23 +12,25 @@ import tensorflow as tf
 
 from electra_tf import corpus, tokenization
 from electra_tf import pretraining_examples as examples
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 _UNEQUAL_SHAPES = float("inf")
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares every case named in examples/variants.json."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Every case named in examples/variants.json."""
     golden_dir = pathlib.Path(golden_dir)
     variants_path = golden_dir / "examples" / "variants.json"
     if not variants_path.exists():
         return
     variants = json.loads(variants_path.read_text(encoding="utf-8"))
     for name, variant in sorted(variants.items()):
-        if "same_as" in variant:
-            yield from _check_tfrecord(golden_dir, name, variant)
-        else:
-            yield from _check_variant(golden_dir, name, variant)
+        compare = _check_tfrecord if "same_as" in variant else _check_variant
+        yield Case(
+            f"examples/{name}",
+            functools.partial(compare, golden_dir, name, variant),
+        )
 
 
 def _check_variant(

@@ -25,6 +25,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
 from electra_tf.finetuning.task import Task
 from tests.parity import comparison
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 NOT_COMPARED = {
@@ -52,19 +53,27 @@ _EXAMPLE_FIELDS = (
 )
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares everything under features/."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Everything under features/."""
     golden_dir = pathlib.Path(golden_dir)
     if not (golden_dir / "features" / "features.json").exists():
         return
     comparer = _Comparer(golden_dir)
     for folder in sorted(p for p in comparer.root.iterdir() if p.is_dir()):
         if any(folder.glob("features_*_seq*.npz")):
-            yield from comparer.check_text_or_tagging(folder)
+            yield Case(
+                f"features/{folder.name}",
+                functools.partial(comparer.check_text_or_tagging, folder),
+            )
         elif any(folder.glob("features_*.npz")):
-            yield from comparer.check_question_answering(folder)
-    yield from comparer.check_order()
-    yield from comparer.check_answers()
+            yield from comparer.question_answering_cases(folder)
+    for file, compare in (
+        ("preprocessor_order.json", comparer.order_cases),
+        ("qa_postprocessing/cases.json", comparer.answers_cases),
+    ):
+        path = comparer.root / file
+        if path.exists():
+            yield Case(f"features/{file}", functools.partial(compare, path))
 
 
 def _qa_config(settings: dict) -> QuestionAnsweringConfig:
@@ -236,24 +245,32 @@ class _Comparer:
 
     # Question answering.
 
-    def check_question_answering(self, folder) -> Iterator[Check]:
-        for key, entry in sorted(self.figures.items()):
-            if key.rpartition("_")[0] != folder.name:
-                continue
-            task = tasks.get_task(
-                entry["task"], folder, qa_config=_qa_config(entry)
-            )
-            tokenizer = self.tokenizer(entry["vocab"], entry["do_lower_case"])
-            settings = [
-                f"features.json:{key}/{name}"
-                for name in entry
-                if name not in SPLITS
-            ]
-            for split in SPLITS:
-                if split in entry:
-                    yield from self._check_questions(
-                        task, tokenizer, folder, key, split, settings
-                    )
+    def question_answering_cases(self, folder) -> Iterator[Case]:
+        for key in sorted(self.figures):
+            if key.rpartition("_")[0] == folder.name:
+                yield Case(
+                    f"features/{key}",
+                    functools.partial(
+                        self._check_question_answering, folder, key
+                    ),
+                )
+
+    def _check_question_answering(self, folder, key: str) -> Iterator[Check]:
+        entry = self.figures[key]
+        task = tasks.get_task(
+            entry["task"], folder, qa_config=_qa_config(entry)
+        )
+        tokenizer = self.tokenizer(entry["vocab"], entry["do_lower_case"])
+        settings = [
+            f"features.json:{key}/{name}"
+            for name in entry
+            if name not in SPLITS
+        ]
+        for split in SPLITS:
+            if split in entry:
+                yield from self._check_questions(
+                    task, tokenizer, folder, key, split, settings
+                )
 
     def _check_questions(self, task, tokenizer, folder, key, split, settings):
         variant = key.rpartition("_")[2]
@@ -326,17 +343,17 @@ class _Comparer:
 
     # The order of the original's files for training and prediction.
 
-    def check_order(self) -> Iterator[Check]:
-        path = self.root / "preprocessor_order.json"
-        if not path.exists():
-            return
+    def order_cases(self, path: pathlib.Path) -> Iterator[Case]:
         for key, entry in comparison.read_json(path).items():
             names = (
                 [key]
                 if (self.root / key).is_dir()
                 else re.split(r"[^a-z0-9]+", key)
             )
-            yield from self._check_order(key, entry, names)
+            yield Case(
+                f"features/preprocessor_order/{key}",
+                functools.partial(self._check_order, key, entry, names),
+            )
 
     def _check_order(self, key, entry, names) -> Iterator[Check]:
         of_order = [tasks.get_task(n, self.root / n) for n in names]
@@ -419,13 +436,12 @@ class _Comparer:
 
     # From model outputs to answers and scores.
 
-    def check_answers(self) -> Iterator[Check]:
-        folder = self.root / "qa_postprocessing"
-        if not (folder / "cases.json").exists():
-            return
-        cases = comparison.read_json(folder / "cases.json")
-        for name, case in sorted(cases.items()):
-            yield from self._check_answers(name, case)
+    def answers_cases(self, path: pathlib.Path) -> Iterator[Case]:
+        for name, case in sorted(comparison.read_json(path).items()):
+            yield Case(
+                f"features/qa_postprocessing/{name}",
+                functools.partial(self._check_answers, name, case),
+            )
 
     def _check_answers(self, name: str, case: dict) -> Iterator[Check]:
         data = pathlib.PurePosixPath(case["data"])

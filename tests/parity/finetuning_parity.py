@@ -17,6 +17,7 @@ equal ones are added, which is the optimizer's clip_norm_of_unmerged_rows.
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 from collections.abc import Iterator
@@ -24,12 +25,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, encoder, optimization
+from electra_tf import configs, encoder, optimization, original_hparams
 from electra_tf.checkpoint_conversion import original
 from electra_tf.finetuning import model, tagging, tasks, text_tasks
 from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
 from electra_tf.finetuning.task import Task
 from tests.parity import comparison
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 NOT_COMPARED = {
@@ -62,11 +64,19 @@ CORRELATIONS = ("pearson", "spearman", "mcc")
 DISALLOWED = -100.0
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares every case of finetune/."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Every case of finetune/."""
     golden_dir = pathlib.Path(golden_dir)
     for path in sorted((golden_dir / "finetune").glob("*/config.json")):
-        yield from _Case(path.parent).checks()
+        folder = path.parent
+        yield Case(
+            f"finetune/{folder.name}",
+            functools.partial(_compare_folder, folder),
+        )
+
+
+def _compare_folder(folder: pathlib.Path) -> Iterator[Check]:
+    yield from _Folder(folder).checks()
 
 
 def make_task(name: str, labels, features: set[str], settings: dict) -> Task:
@@ -202,7 +212,7 @@ class _Training:
     slots: dict[str, np.ndarray]
 
 
-class _Case:
+class _Folder:
     """One folder of finetune/."""
 
     def __init__(self, folder: pathlib.Path):
@@ -214,7 +224,7 @@ class _Case:
         with np.load(folder / "batches.npz") as batches:
             self.batches = {name: batches[name] for name in batches.files}
         self.num_batches = len(self.batches["input_ids"])
-        self.config = original.encoder_config_from_original(self.settings)
+        self.config = original_hparams.encoder_config(self.settings)
         self.tasks = [
             make_task(
                 name,
@@ -285,7 +295,7 @@ class _Case:
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
-        encoder_config = original.encoder_config_from_original(arguments)
+        encoder_config = original_hparams.encoder_config(arguments)
         differences = configs.differences(
             dataclasses.asdict(encoder_config), dataclasses.asdict(self.config)
         )
@@ -303,7 +313,7 @@ class _Case:
         ours = {
             name: getattr(self.config, name)
             for name in names - {"embedding_size"}
-        } | {"hidden_act": "gelu"}
+        }
         yield self._check(
             "settings: encoder",
             len(configs.differences(ours, golden)),
@@ -496,7 +506,9 @@ class _Case:
         """
         self._load(0)
         variables = self.model.trainable_variables
-        config = original.optimizer_config_from_original(self.settings)
+        config = original_hparams.optimizer_config(
+            self.settings, original_hparams.FINETUNING
+        )
         scales = {
             v.path: optimization.layerwise_scale(
                 v.path,

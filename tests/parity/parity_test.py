@@ -5,7 +5,8 @@
 runs every module `*_parity.py` of this folder over the golden folder, which is
 tests/parity/golden by default, and prints a table. The cases, their sizes,
 seeds and options are those that the folder holds. What it holds and no check
-reads fails the run.
+reads fails the run. A case that an exception stops fails it as well, after all
+others have run.
 """
 
 import functools
@@ -13,16 +14,17 @@ import importlib
 import json
 import os
 import pathlib
+import re
 import shutil
-import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf import pretraining_examples
-from electra_tf.checkpoint_conversion import original
+from electra_tf.checkpoint_conversion import huggingface, original
 from tests.parity import coverage, report
+from tests.parity.cases import Case, Outcome, run, run_case
 from tests.parity.check import Check
 
 HERE = pathlib.Path(__file__).parent
@@ -31,28 +33,35 @@ GOLDEN = pathlib.Path(os.environ.get("ELECTRA_TF_GOLDEN") or SMALL_GOLDEN)
 MODULES = sorted(path.stem for path in HERE.glob("*_parity.py"))
 
 
-def load(module: str) -> types.ModuleType:
-    return importlib.import_module(f"tests.parity.{module}")
-
-
 @functools.cache
-def run(module: str) -> list[Check]:
-    """All checks of a module on the golden folder, made once."""
+def outcome_of(module: str) -> Outcome:
+    """What a module says about the golden folder, asked once."""
     report.RESULTS.golden_dir = str(GOLDEN)
-    checks = report.RESULTS.checks[module] = []
-    try:
-        checks.extend(load(module).checks(GOLDEN))
-    except Exception as error:  # Reported by test_equals_original.
-        report.RESULTS.errors[module] = error
-    return checks
+    outcome = report.RESULTS.outcomes[module] = run(module, GOLDEN)
+    return outcome
 
 
 def reasons() -> dict[str, str]:
     """Pattern -> why what it matches is not compared, of all modules."""
     patterns: dict[str, str] = {}
     for module in MODULES:
-        patterns |= getattr(load(module), "NOT_COMPARED", {})
+        loaded = importlib.import_module(f"tests.parity.{module}")
+        patterns |= getattr(loaded, "NOT_COMPARED", {})
     return patterns
+
+
+def require_equal(outcome: Outcome) -> None:
+    """Fails with all that stopped and all that differs."""
+    for stop in outcome.stops:
+        print(f"{stop.case}:\n{stop.traceback}")
+    failed = report.failures(outcome)
+    assert not failed, "\n".join(
+        [
+            f"{len(outcome.stops)} cases stopped, "
+            f"{len(failed) - len(outcome.stops)} checks differ:",
+            *failed,
+        ]
+    )
 
 
 def require_complete(golden_dir: pathlib.Path, checks: list[Check]) -> None:
@@ -74,19 +83,18 @@ def require_complete(golden_dir: pathlib.Path, checks: list[Check]) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_equals_original(module):
-    checks = run(module)
-    if module in report.RESULTS.errors:
-        raise report.RESULTS.errors[module]
-    failed = report.failures(checks)
-    assert not failed, "\n".join([f"{len(failed)} differ:", *failed])
-    if not checks:
+    outcome = outcome_of(module)
+    require_equal(outcome)
+    if not outcome.checks:
         # Were there something, test_everything_is_compared would name it.
         pytest.skip(f"{GOLDEN} holds nothing for {module}")
 
 
 def test_everything_is_compared():
     assert MODULES
-    checks = [check for module in MODULES for check in run(module)]
+    checks = [
+        check for module in MODULES for check in outcome_of(module).checks
+    ]
     require_complete(GOLDEN, checks)
 
 
@@ -158,7 +166,7 @@ def _change_record(path: pathlib.Path) -> None:
 
 
 def _failures(golden_dir: pathlib.Path, module: str) -> str:
-    return "\n".join(report.failures(load(module).checks(golden_dir)))
+    return "\n".join(report.failures(run(module, golden_dir)))
 
 
 def _copy(golden_dir: pathlib.Path, *names: str) -> None:
@@ -258,7 +266,7 @@ def test_notices_a_wrong_token(tmp_path):
         json.dumps({name: sets[name]}), encoding="utf-8"
     )
     _change_first_id(path)
-    checks = list(load("tokenization_parity").checks(tmp_path))
+    checks = run("tokenization_parity", tmp_path).checks
     (failed,) = (check for check in checks if not check.passed)
     assert failed.case == f"tokenization/{name}"
     assert failed.compared == "lines with other ids"
@@ -299,13 +307,12 @@ def test_notices_a_wrong_record(tmp_path):
 
 def test_names_what_no_check_has_read(tmp_path):
     _copy(tmp_path, "flops.json", "learning_rate_schedules.json")
-    checks = list(load("figures_parity").checks(tmp_path))
-    require_complete(tmp_path, checks)
+    require_complete(tmp_path, run("figures_parity", tmp_path).checks)
     _change_figure_of_unknown_name(tmp_path / "flops.json")
     np.savez(tmp_path / "unknown.npz", array=np.zeros(1))
     (tmp_path / "unknown.jsonl").write_text("{}\n", encoding="utf-8")
     _write_checkpoint(tmp_path / "unknown.ckpt-1", {"variable": np.zeros(1)})
-    checks = list(load("figures_parity").checks(tmp_path))
+    checks = run("figures_parity", tmp_path).checks
     with pytest.raises(AssertionError) as error:
         require_complete(tmp_path, checks)
     for entry in (
@@ -328,4 +335,112 @@ def test_empty_folder_does_not_pass(tmp_path):
 
 
 def test_nan_does_not_pass():
-    assert report.failures([Check("case", "array", float("nan"), 1.0)])
+    check = Check("case", "array", float("nan"), 1.0)
+    assert report.failures(Outcome(checks=[check]))
+
+
+def _stop_with(message: str):
+    raise ValueError(message)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "removed"])
+def test_a_damaged_checkpoint_stops_its_own_case_only(tmp_path, damage):
+    damaged, whole = "finetune/qa_v1_simple", "finetune/tagging_chunk"
+    _copy(tmp_path, damaged, whole)
+    expected = run("conversion_parity", tmp_path)
+    assert not report.failures(expected)
+    data = tmp_path / damaged / "model.ckpt-0.data-00000-of-00001"
+    if damage == "truncated":
+        data.write_bytes(data.read_bytes()[:100])
+    else:
+        data.unlink()
+    outcome = run("conversion_parity", tmp_path)
+    assert [(stop.module, stop.case) for stop in outcome.stops] == [
+        ("conversion_parity", f"{damaged}/model.ckpt-0 to_electra_tf"),
+        ("conversion_parity", f"{damaged}/model.ckpt-0 to_huggingface"),
+    ]
+    assert all("conversion" in stop.where for stop in outcome.stops)
+    assert outcome.checks == expected.checks[2:]
+
+
+def test_notices_a_head_that_is_left_behind(tmp_path, monkeypatch):
+    _copy(tmp_path, "finetune/tagging_chunk")
+    write = huggingface.write
+    monkeypatch.setattr(
+        huggingface,
+        "write",
+        lambda checkpoint, path: write(checkpoint.encoder_only(), path),
+    )
+    failed = _failures(tmp_path, "conversion_parity").splitlines()
+    assert failed == [
+        f"finetune/tagging_chunk: conversion: model.ckpt-{step} to huggingface "
+        "and back task_specific/chunk (2): error 2, tolerance 0"
+        for step in (0, 20)
+    ]
+
+
+def test_a_stopped_case_keeps_its_checks_and_what_comes_after():
+    before, after = Check("a", "ids", 0.0, 0.0), Check("b", "ids", 0.0, 0.0)
+
+    def first():
+        yield before
+        _stop_with("no such\nfile")
+
+    def both():
+        yield Case("a", first)
+        yield Case("b", lambda: [after])
+        _stop_with("a list cut short")
+
+    outcome = run_case("some_parity", Case("a list", both))
+    assert outcome.checks == [before, after]
+    first_stop, second_stop = outcome.stops
+    assert first_stop.module == "some_parity"
+    assert first_stop.case == "a"
+    assert first_stop.error == "ValueError: no such file"
+    assert re.fullmatch(
+        r"tests/parity/parity_test.py:\d+ in _stop_with", first_stop.where
+    )
+    assert second_stop.case == "a list"
+
+
+def test_one_message_names_all_that_stopped_and_differs(capsys):
+    def compare():
+        yield Check("a", "ids", 2.0, 0.0)
+        yield Case("b", lambda: _stop_with("first"))
+        yield Case("c", lambda: _stop_with("second"))
+        yield Check("d", "loss", 1.0, 0.5)
+
+    outcome = run_case("some_parity", Case("all", compare))
+    with pytest.raises(AssertionError) as error:
+        require_equal(outcome)
+    where = outcome.stops[0].where
+    lines = map(str.strip, str(error.value).splitlines())
+    assert list(lines)[:5] == [
+        "2 cases stopped, 2 checks differ:",
+        f"some_parity: b stopped: ValueError: first ({where})",
+        f"some_parity: c stopped: ValueError: second ({where})",
+        "a: ids: error 2, tolerance 0",
+        "d: loss: error 1, tolerance 0.5",
+    ]
+    assert "Traceback" in capsys.readouterr().out
+    table = list(report.lines(report.Results("golden", {"all": outcome})))
+    rows = {line.split()[0]: line.split()[1:] for line in table if line}
+    assert rows["a"][-2:] == ["0", "DIFFERS"]
+    assert rows["b"][:4] == ["some_parity", "STOPPED", "ValueError:", "first"]
+    assert rows["c"][:4] == ["some_parity", "STOPPED", "ValueError:", "second"]
+    assert rows["d"][-2:] == ["0.5", "DIFFERS"]
+    assert table[-1] == "2 checks, 2 differ; 2 cases stopped"
+
+
+def test_an_unknown_argument_stops_its_schedule(tmp_path):
+    _copy(tmp_path, "learning_rate_schedules.json")
+    path = tmp_path / "learning_rate_schedules.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["no_warmup"]["arguments"]["restart_steps"] = 10
+    path.write_text(json.dumps(content), encoding="utf-8")
+    outcome = run("figures_parity", tmp_path)
+    (stop,) = outcome.stops
+    assert stop.case == "learning_rate_schedules.json: no_warmup"
+    assert stop.error.endswith("Received: restart_steps")
+    compared = {check.compared.split(":")[0] for check in outcome.checks}
+    assert compared == content.keys() - {"no_warmup"}

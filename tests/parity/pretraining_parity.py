@@ -18,6 +18,7 @@ the optimizer's clip_norm_of_unmerged_rows.
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import re
 from collections.abc import Iterator
@@ -25,9 +26,17 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, electra, losses, masking, optimization
+from electra_tf import (
+    configs,
+    electra,
+    losses,
+    masking,
+    optimization,
+    original_hparams,
+)
 from electra_tf.checkpoint_conversion import original
 from tests.parity import comparison
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 NOT_COMPARED = {
@@ -50,6 +59,7 @@ NUM_EVAL_BATCHES = 3
 # Settings of the original's transformer.
 BERT_CONFIG_NAMES = (
     "attention_probs_dropout_prob",
+    "hidden_act",
     "hidden_dropout_prob",
     "hidden_size",
     "initializer_range",
@@ -87,10 +97,18 @@ NORMS = {
 }
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares every case of pretrain/."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Every case of pretrain/."""
     for path in sorted((golden_dir / "pretrain").glob("*/config.json")):
-        yield from _Case(path.parent).checks()
+        folder = path.parent
+        yield Case(
+            f"pretrain/{folder.name}",
+            functools.partial(_compare_folder, folder),
+        )
+
+
+def _compare_folder(folder: pathlib.Path) -> Iterator[Check]:
+    yield from _Folder(folder).checks()
 
 
 class ReplayingModel(electra.PretrainingModel):
@@ -296,7 +314,7 @@ class _Training:
     first_gradients: dict[str, np.ndarray]
 
 
-class _Case:
+class _Folder:
     """One folder of pretrain/."""
 
     def __init__(self, folder: pathlib.Path):
@@ -307,7 +325,7 @@ class _Case:
         self.sensitivity = self.golden["rounding_sensitivity"]
         with np.load(folder / "batches.npz") as batches:
             self.batches = {name: batches[name] for name in batches.files}
-        self.config = original.electra_config_from_original(self.settings)
+        self.config = original_hparams.electra_config(self.settings)
         ids = self.golden["special_ids"]
         self.model = ReplayingModel(
             self.config,
@@ -342,14 +360,14 @@ class _Case:
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
-        from_arguments = original.electra_config_from_original(arguments)
+        from_arguments = original_hparams.electra_config(arguments)
         differences = configs.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
         yield self._check(
             "settings: from hparams.json", len(differences), 0, "hparams.json"
         )
-        optimizer = original.optimizer_config_from_original(self.settings)
+        optimizer = original_hparams.optimizer_config(self.settings)
         encoder = self.config.encoder
         # What is compared with its value after the original's own defaults.
         values = {
@@ -363,7 +381,8 @@ class _Case:
             "weight_decay_rate": optimizer.weight_decay_rate,
         } | {
             name: getattr(self.config, name)
-            for name in original.ELECTRA_SETTINGS
+            for name, hparam in original_hparams.PRETRAINING.items()
+            if hparam.parameter == f"ElectraConfig.{name}"
         }
         if self.settings["embedding_size"] is None:
             values["embedding_size"] = None
@@ -429,7 +448,7 @@ class _Case:
             ours = {
                 name: getattr(built[network], name)
                 for name in BERT_CONFIG_NAMES
-            } | {"hidden_act": "gelu"}
+            }
             yield self._check(
                 f"settings: {network}",
                 len(configs.differences(ours, golden[network])),
@@ -593,7 +612,7 @@ class _Case:
         self._load(0)
         variables = self.model.trainable_variables
         optimizer = optimization.AdamWeightDecay(
-            original.optimizer_config_from_original(self.settings),
+            original_hparams.optimizer_config(self.settings),
             self.settings["num_train_steps"],
             clip_norm_of_unmerged_rows=unmerged,
         )

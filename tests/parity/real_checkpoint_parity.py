@@ -12,12 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import electra, optimization, tokenization
+from electra_tf import electra, optimization, original_hparams, tokenization
 from electra_tf.checkpoint_conversion import original
 from electra_tf.finetuning import features as finetuning_features
 from electra_tf.finetuning import model as finetuning_model
 from electra_tf.finetuning import tasks
 from tests.parity import comparison, pretraining_parity
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 UNSEEDED_METRICS = "pretraining_eval_metrics_unseeded_30_batches"
@@ -33,13 +34,13 @@ NOT_COMPARED = {
 PREDICTION_FILES = ("dev", "test")
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares both checkpoints."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Both checkpoints."""
     path = golden_dir / "real_checkpoint" / "info.json"
     if path.exists():
         real = _RealCheckpoint(golden_dir, path)
-        yield from real.check_pretraining()
-        yield from real.check_finetuning()
+        yield Case("real_checkpoint, pre-training", real.check_pretraining)
+        yield Case("real_checkpoint, fine-tuning", real.check_finetuning)
 
 
 class _RealCheckpoint:
@@ -72,7 +73,7 @@ class _RealCheckpoint:
         arguments = self.info["pretraining_hparams"]
         tokens = tokenization.load_vocab(self.vocab_file)
         model = pretraining_parity.ReplayingModel(
-            original.electra_config_from_original(arguments),
+            original_hparams.electra_config(arguments),
             electra.SpecialIds(
                 *(tokens.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
             ),
@@ -99,7 +100,7 @@ class _RealCheckpoint:
         )
         tensors = original.read_original_checkpoint(prefix)
         optimizer = optimization.AdamWeightDecay(
-            original.optimizer_config_from_original(arguments),
+            original_hparams.optimizer_config(arguments),
             arguments["num_train_steps"],
         )
         optimizer.build(variables)
@@ -203,7 +204,7 @@ class _RealCheckpoint:
     def check_finetuning(self) -> Iterator[Check]:
         arguments = self.info["finetuning_hparams"]
         (task_name,) = arguments["task_names"]
-        config = original.encoder_config_from_original(arguments)
+        config = original_hparams.encoder_config(arguments)
         task = tasks.get_task(
             task_name, self.folder / "finetuning_data" / task_name
         )

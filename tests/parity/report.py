@@ -2,9 +2,14 @@
 
 import collections
 import dataclasses
+import textwrap
 from collections.abc import Iterable, Iterator
 
+from tests.parity.cases import Outcome, Stop
 from tests.parity.check import Check
+
+# What fits into a table of a message.
+_MESSAGE_WIDTH = 200
 
 
 @dataclasses.dataclass
@@ -13,15 +18,13 @@ class Results:
 
     Attributes:
       golden_dir: What was compared with.
-      checks: Module -> its checks.
-      errors: Module -> what stopped it.
+      outcomes: Module -> what its cases said.
       not_compared: Pattern -> why what it matches is not compared, and how
         much that is.
     """
 
     golden_dir: str = ""
-    checks: dict[str, list[Check]] = dataclasses.field(default_factory=dict)
-    errors: dict[str, Exception] = dataclasses.field(default_factory=dict)
+    outcomes: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     not_compared: dict[str, tuple[str, int]] = dataclasses.field(
         default_factory=dict
     )
@@ -30,7 +33,15 @@ class Results:
 RESULTS = Results()
 
 
-def failures(checks: Iterable[Check]) -> list[str]:
+def failures(outcome: Outcome) -> list[str]:
+    """One line for each case that stopped, and each check that differs."""
+    return [
+        f"{stop.module}: {stop.case} stopped: {stop.error} ({stop.where})"
+        for stop in outcome.stops
+    ] + differing(outcome.checks)
+
+
+def differing(checks: Iterable[Check]) -> list[str]:
     """One line for each check that counts and did not pass."""
     return [
         f"{check.case}: {check.compared}: error {check.error:.3g}, "
@@ -70,8 +81,14 @@ def _rows(checks: Iterable[Check]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def table(checks: Iterable[Check]) -> list[str]:
-    """The rows as aligned lines, the header first."""
+def _stop_row(stop: Stop) -> tuple[str, ...]:
+    message = textwrap.shorten(stop.error, _MESSAGE_WIDTH)
+    where = f"{message} ({stop.where})"
+    return stop.case, stop.module, "", "", "", "STOPPED", where
+
+
+def table(checks: Iterable[Check], stops: Iterable[Stop] = ()) -> list[str]:
+    """The rows as aligned lines, the header first and stopped cases last."""
     header = (
         "case",
         "compared",
@@ -81,7 +98,7 @@ def table(checks: Iterable[Check]) -> list[str]:
         "ok",
         "largest error in",
     )
-    rows = [header, *_rows(checks)]
+    rows = [header, *_rows(checks), *map(_stop_row, stops)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -93,13 +110,15 @@ def table(checks: Iterable[Check]) -> list[str]:
 
 def lines(results: Results) -> Iterator[str]:
     """The whole report."""
-    checks = [check for of in results.checks.values() for check in of]
+    outcomes = results.outcomes.values()
+    checks = [check for outcome in outcomes for check in outcome.checks]
+    stops = [stop for outcome in outcomes for stop in outcome.stops]
     counting = [check for check in checks if not check.information_only]
-    if not checks:
+    if not checks and not stops:
         return
     yield f"golden numbers: {results.golden_dir}"
     yield "errors and tolerances of the row's worst check; see tests/parity"
-    yield from table(counting)
+    yield from table(counting, stops)
     informative = [check for check in checks if check.information_only]
     if informative:
         yield ""
@@ -111,7 +130,7 @@ def lines(results: Results) -> Iterator[str]:
         for pattern, (reason, count) in results.not_compared.items():
             yield f"{pattern} ({count}): {reason}"
     yield ""
-    failed = len(failures(checks))
-    yield f"{len(counting)} checks, {failed} differ"
-    for module, error in results.errors.items():
-        yield f"{module} stopped: {type(error).__name__}: {error}"
+    yield (
+        f"{len(counting)} checks, {len(differing(checks))} differ; "
+        f"{len(stops)} cases stopped"
+    )

@@ -1,5 +1,6 @@
 """Compares the tokenizer with the golden ids, line by line."""
 
+import functools
 import json
 import pathlib
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from electra_tf import tokenization
+from tests.parity.cases import Case
 from tests.parity.check import Check
 
 # Lines of these sets hold characters that the Unicode version of the golden
@@ -15,15 +17,18 @@ from tests.parity.check import Check
 _OTHER_UNICODE_SUFFIX = "unicode_version_sensitive"
 
 
-def checks(golden_dir: pathlib.Path) -> Iterator[Check]:
-    """Compares every set named in tokenization/sets.json."""
+def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
+    """Every set named in tokenization/sets.json."""
     folder = pathlib.Path(golden_dir) / "tokenization"
     sets_path = folder / "sets.json"
     if not sets_path.exists():
         return
     sets = json.loads(sets_path.read_text(encoding="utf-8"))
     for name, settings in sorted(sets.items()):
-        yield from _check_set(folder, name, settings)
+        yield Case(
+            f"tokenization/{name}",
+            functools.partial(_check_set, folder, name, settings),
+        )
 
 
 def _check_set(

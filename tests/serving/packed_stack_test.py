@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import encoder
+from electra_tf import configs, encoder
 from electra_tf.serving import packed_stack
 from tests import helpers
 from tests.serving.conftest import Exported
@@ -30,7 +30,12 @@ def call(built):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"num_attention_heads": 1}, {"hidden_act": "gelu_new"}]
+    "changes",
+    [
+        {},
+        {"num_attention_heads": 1},
+        *({"hidden_act": name} for name in configs.HIDDEN_ACTS),
+    ],
 )
 def test_packed_layers_compute_the_same(changes):
     built = build(**changes)
