@@ -46,7 +46,7 @@ $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 # --- 1. Corpus: the prose of the docstrings that every installation has -------
 
 $(BUILD)/corpus/manifest.json: | $(INSTALLED)
-	$(call timed,corpus,$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(BUILD)/corpus --labelled_train_size=400)
+	$(call timed,corpus,$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(BUILD)/corpus --labelled_train_size=400)
 
 # --- 2. Vocabulary ------------------------------------------------------------
 
@@ -78,21 +78,21 @@ $(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_from_scratch/results.js
 	$(call timed,export,$(PYTHON) tools/export_saved_model.py --model_dir=$(BUILD)/finetune_pretrained --output=$(BUILD)/saved_model)
 
 $(BUILD)/query.txt: $(BUILD)/saved_model/1/saved_model.pb
-	$(call timed,query,$(PYTHON) tools/query_saved_model.py --saved_model=$(BUILD)/saved_model/1 'Return the eigenvalues of a symmetric matrix.' 'Draw a legend next to the axes.' > $@)
+	$(call timed,query,$(PYTHON) tools/quickstart/query_saved_model.py --saved_model=$(BUILD)/saved_model/1 'Return the eigenvalues of a symmetric matrix.' 'Draw a legend next to the axes.' > $@)
 	@cat $@
 
 # --- 7. Report ----------------------------------------------------------------
 
 $(BUILD)/report.html: $(BUILD)/query.txt
-	@echo "\$$ $(PYTHON) tools/write_report.py --build_dir=$(BUILD)"
-	@$(PYTHON) tools/write_report.py --build_dir=$(BUILD)
+	@echo "\$$ $(PYTHON) tools/quickstart/write_report.py --build_dir=$(BUILD)"
+	@$(PYTHON) tools/quickstart/write_report.py --build_dir=$(BUILD)
 
 # --- Results on public sets: docs/results.md ----------------------------------
 
 .PHONY: results
 results: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make results DATA=<folder>" >&2; exit 1; }
-	PYTHON=$(PYTHON) tools/run_results.sh "$(DATA)"
+	PYTHON=$(PYTHON) tools/experiments/run_results.sh "$(DATA)"
 
 # --- The paper's comparisons: docs/experiments.md ------------------------------
 
@@ -103,11 +103,11 @@ EXPERIMENTS := build/experiments
 BUILD_EXAMPLES := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(EXPERIMENTS)/vocab.txt --max-seq-length=128 --no-blanks-separate-docs --num-processes=2
 
 $(EXPERIMENTS)/docstrings/manifest.json: | $(INSTALLED)
-	$(PYTHON) tools/build_docstring_corpus.py --output_dir=$(EXPERIMENTS)/docstrings --heldout_fraction=0.05
+	$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(EXPERIMENTS)/docstrings --heldout_fraction=0.05
 
 $(EXPERIMENTS)/vocab.txt: $(EXPERIMENTS)/docstrings/manifest.json
 	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make experiments DATA=<folder>" >&2; exit 1; }
-	$(PYTHON) tools/build_experiment_data.py --data_dir="$(DATA)" --docstrings_dir=$(EXPERIMENTS)/docstrings --output_dir=$(EXPERIMENTS)
+	$(PYTHON) tools/experiments/build_experiment_data.py --data_dir="$(DATA)" --docstrings_dir=$(EXPERIMENTS)/docstrings --output_dir=$(EXPERIMENTS)
 	$(PYTHON) tools/build_vocab.py --corpus_dir=$(EXPERIMENTS)/corpus --vocab_file=$@ --vocab_size=4096 --character-coverage=0.99999
 
 $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
@@ -116,7 +116,7 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 
 .PHONY: experiments
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
-	$(PYTHON) tools/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
+	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
 
 # --- Development --------------------------------------------------------------
 
@@ -155,6 +155,7 @@ format: $(INSTALLED)
 
 lint: $(INSTALLED)
 	$(PYTHON) -m ruff check .
+	$(VENV)/bin/lint-imports --no-logo
 
 types: $(INSTALLED)
 	$(PYTHON) -m mypy

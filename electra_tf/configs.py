@@ -5,11 +5,12 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 """
 
 import dataclasses
-import math
 import typing
 from collections.abc import Sequence
 
 import gin
+
+from electra_tf import errors
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.
@@ -24,18 +25,8 @@ DISCRIMINATOR_OBJECTIVES = (
 )
 GENERATOR_TRAININGS = ("maximum_likelihood", "adversarial", "frozen")
 
-# Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
-RECIPES = ("paper", "released")
 
-# Of files with labelled rows.
-TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
-
-
-class ConfigError(ValueError):
-    """A value that a user chose does not fit; the message is for the user."""
-
-
-def _check_types(config) -> None:
+def check_types(config) -> None:
     """gin accepts '128' for an int, so types are checked here."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -60,7 +51,7 @@ def _check_types(config) -> None:
             expected = " or ".join(
                 "None" if o is type(None) else o.__name__ for o in options
             )
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{type(config).__name__}.{field.name} must be {expected}. "
                 f"Received: {value!r}"
             )
@@ -79,30 +70,33 @@ def _check_tuple(config, name: str, kind: type) -> None:
             for v in value
         ]
     if not all(type(v) is kind for v in value):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{type(config).__name__}.{name} must be a list of "
             f"{kind.__name__}. Received: {getattr(config, name)!r}"
         )
     object.__setattr__(config, name, tuple(value))
 
 
-def _require(config, condition: bool, name: str, rule: str) -> None:
+def require(config, condition: bool, name: str, rule: str) -> None:
+    """Raises a ConfigError with rule and value where a condition fails."""
     if not condition:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{type(config).__name__}.{name} must be {rule}. "
             f"Received: {name}={getattr(config, name)!r}"
         )
 
 
-def _require_positive(config, *names: str) -> None:
+def require_positive(config, *names: str) -> None:
+    """Requires that fields are above 0."""
     for name in names:
-        _require(config, getattr(config, name) > 0, name, "positive")
+        require(config, getattr(config, name) > 0, name, "positive")
 
 
-def _require_fraction(config, *names: str) -> None:
+def require_fraction(config, *names: str) -> None:
+    """Requires that fields are at least 0 and below 1."""
     for name in names:
         value = getattr(config, name)
-        _require(config, 0.0 <= value < 1.0, name, "at least 0 and below 1")
+        require(config, 0.0 <= value < 1.0, name, "at least 0 and below 1")
 
 
 @gin.configurable
@@ -144,8 +138,8 @@ class EncoderConfig:
     hidden_act: str = "gelu"
 
     def __post_init__(self):
-        _check_types(self)
-        _require(
+        check_types(self)
+        require(
             self,
             self.hidden_act in HIDDEN_ACTS,
             "hidden_act",
@@ -153,7 +147,7 @@ class EncoderConfig:
         )
         if self.embedding_size is None:
             object.__setattr__(self, "embedding_size", self.hidden_size)
-        _require_positive(
+        require_positive(
             self,
             "vocab_size",
             "hidden_size",
@@ -165,11 +159,11 @@ class EncoderConfig:
             "type_vocab_size",
             "initializer_range",
         )
-        _require_fraction(
+        require_fraction(
             self, "hidden_dropout_prob", "attention_probs_dropout_prob"
         )
         if self.hidden_size % self.num_attention_heads:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "EncoderConfig.num_attention_heads must divide hidden_size. "
                 f"Received: hidden_size={self.hidden_size}, "
                 f"num_attention_heads={self.num_attention_heads}"
@@ -271,23 +265,23 @@ class ElectraConfig:
     whole_word_masking: bool = False
 
     def __post_init__(self):
-        _check_types(self)
-        _require_positive(
+        check_types(self)
+        require_positive(
             self,
             "max_seq_length",
             "generator_layers",
             "generator_hidden_size",
             "temperature",
         )
-        _require(self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1")
-        _require(
+        require(self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1")
+        require(
             self,
             0 <= self.masked_token_prob <= 1,
             "masked_token_prob",
             "between 0 and 1",
         )
         if self.max_seq_length > self.encoder.max_position_embeddings:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.max_seq_length must not exceed "
                 "EncoderConfig.max_position_embeddings. Received: "
                 f"max_seq_length={self.max_seq_length}, "
@@ -301,7 +295,7 @@ class ElectraConfig:
             and self.has_generator_network
             and self.has_binary_discriminator
         ):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.disentangled_embeddings needs a discriminator "
                 "and a generator that share their embeddings and nothing else. "
                 f"Received: electra_objective={self.electra_objective}, "
@@ -314,7 +308,7 @@ class ElectraConfig:
             )
         self._check_ablations()
         if self.electra_objective and self.electric_objective:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig takes one objective. Received: "
                 "electra_objective=True, electric_objective=True"
             )
@@ -333,7 +327,7 @@ class ElectraConfig:
             and self.generator_training == "maximum_likelihood"
             and not self.disentangled_embeddings
         ):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.two_tower_generator needs a discriminator and "
                 "towers that learn by themselves. Received: "
                 f"electra_objective={self.electra_objective}, "
@@ -351,14 +345,14 @@ class ElectraConfig:
             ("discriminator_objective", DISCRIMINATOR_OBJECTIVES),
             ("generator_training", GENERATOR_TRAININGS),
         ):
-            _require(
+            require(
                 self,
                 getattr(self, name) in choices,
                 name,
                 "one of " + ", ".join(choices),
             )
         if self.final_temperature is not None:
-            _require_positive(self, "final_temperature")
+            require_positive(self, "final_temperature")
         for name, is_default in (
             (
                 "discriminator_objective",
@@ -371,19 +365,19 @@ class ElectraConfig:
             ("unigram_generator", not self.unigram_generator),
         ):
             if not is_default and not self.electra_objective:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"ElectraConfig.{name} needs electra_objective. Received: "
                     f"{name}={getattr(self, name)!r}, electra_objective=False"
                 )
         if self.uniform_generator and self.unigram_generator:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig takes one generator. Received: "
                 "uniform_generator=True, unigram_generator=True"
             )
         if self.generator_training == "maximum_likelihood":
             return
         if not (self.has_generator_network and self.untied_generator):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.generator_training="
                 f"{self.generator_training!r} needs a generator network of "
                 "its own. Received: "
@@ -392,7 +386,7 @@ class ElectraConfig:
                 f"unigram_generator={self.unigram_generator}"
             )
         if self.generator_training == "frozen":
-            _require(
+            require(
                 self,
                 self.untied_generator_embeddings,
                 "untied_generator_embeddings",
@@ -400,7 +394,7 @@ class ElectraConfig:
                 "embeddings go on learning",
             )
         elif not self.has_binary_discriminator:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.generator_training='adversarial' needs a "
                 "discriminator that detects replaced tokens. Received: "
                 f"discriminator_objective={self.discriminator_objective!r}"
@@ -445,7 +439,7 @@ class ElectraConfig:
         sizes = self.generator_sizes
         width, heads = sizes["hidden_size"], sizes["num_attention_heads"]
         if width % heads:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "ElectraConfig.generator_hidden_size must lead to a width that "
                 "its heads, one for each 64, divide. Received: "
                 f"generator_hidden_size={self.generator_hidden_size}, which is "
@@ -516,29 +510,29 @@ class OptimizerConfig:
     clip_norm: float = 1.0
 
     def __post_init__(self):
-        _check_types(self)
-        _require_positive(self, "epsilon", "clip_norm")
+        check_types(self)
+        require_positive(self, "epsilon", "clip_norm")
         if self.learning_rate is not None:
-            _require_positive(self, "learning_rate")
-        _require(
+            require_positive(self, "learning_rate")
+        require(
             self,
             self.optimizer in ("adam", "lamb"),
             "optimizer",
             "'adam' or 'lamb'",
         )
-        _require_fraction(self, "weight_decay_rate", "beta_1", "beta_2")
+        require_fraction(self, "weight_decay_rate", "beta_1", "beta_2")
         if self.layerwise_lr_decay is not None:
-            _require(
+            require(
                 self,
                 self.layerwise_lr_decay < 1,
                 "layerwise_lr_decay",
                 "below 1",
             )
-        _require(
+        require(
             self, self.num_warmup_steps >= 0, "num_warmup_steps", "0 or more"
         )
         if self.warmup_proportion is not None:
-            _require_fraction(self, "warmup_proportion")
+            require_fraction(self, "warmup_proportion")
 
     def warmup_steps(self, num_train_steps: int) -> float:
         """Length of the warm-up; the original does not round it."""
@@ -582,13 +576,13 @@ class PretrainingDataConfig:
     data_service_address: str = ""
 
     def __post_init__(self):
-        _check_types(self)
-        _require_positive(
+        check_types(self)
+        require_positive(
             self, "train_batch_size", "eval_batch_size", "num_eval_steps"
         )
-        _require(self, bool(self.train_files), "train_files", "a glob")
-        _require(self, bool(self.vocab_file), "vocab_file", "a path")
-        _require(
+        require(self, bool(self.train_files), "train_files", "a glob")
+        require(self, bool(self.vocab_file), "vocab_file", "a path")
+        require(
             self,
             all(
                 not address or address.strip().startswith("grpc://")
@@ -669,9 +663,9 @@ class RunConfig:
     num_intra_op_threads: int = 0
 
     def __post_init__(self):
-        _check_types(self)
-        _require(self, bool(self.model_dir), "model_dir", "a path")
-        _require_positive(
+        check_types(self)
+        require(self, bool(self.model_dir), "model_dir", "a path")
+        require_positive(
             self,
             "save_checkpoints_steps",
             "steps_per_loop",
@@ -686,7 +680,7 @@ class RunConfig:
             "seed",
             "num_intra_op_threads",
         ):
-            _require(self, getattr(self, name) >= 0, name, "0 or more")
+            require(self, getattr(self, name) >= 0, name, "0 or more")
         for name, choices in (
             (
                 "distribution_strategy",
@@ -699,7 +693,7 @@ class RunConfig:
             ),
             ("gradient_reduction_dtype", ("float32", "bfloat16")),
         ):
-            _require(
+            require(
                 self,
                 getattr(self, name) in choices,
                 name,
@@ -737,16 +731,16 @@ class PretrainingConfig:
     init_generator_checkpoint: str = ""
 
     def __post_init__(self):
-        _check_types(self)
-        _require_positive(self.run, "num_train_steps")
-        _require(
+        check_types(self)
+        require_positive(self.run, "num_train_steps")
+        require(
             self.optimizer,
             self.optimizer.learning_rate is not None,
             "learning_rate",
             "given",
         )
         if self.keep_global_step and not self.init_checkpoint:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "PretrainingConfig.keep_global_step needs init_checkpoint. "
                 "Received: keep_global_step=True, init_checkpoint=''"
             )
@@ -756,7 +750,7 @@ class PretrainingConfig:
             and self.model.untied_generator
             and not self.model.two_tower_generator
         ):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "PretrainingConfig.init_generator_checkpoint needs a generator "
                 "of its own. Received: init_generator_checkpoint="
                 f"{self.init_generator_checkpoint!r}, electra_objective="
@@ -765,226 +759,6 @@ class PretrainingConfig:
                 f"{self.model.uniform_generator}, unigram_generator="
                 f"{self.model.unigram_generator}"
             )
-
-
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class FinetuningDataConfig:
-    """What to fine-tune on: files of your own, or tasks of the original.
-
-    Attributes:
-      task_name: Name of the task of `train_file`, also of its head in the
-        checkpoint.
-      train_file: Labelled rows, .tsv, .csv or .jsonl.
-      dev_file: Like `train_file`.
-      vocab_file: The vocabulary of the pre-trained model; empty for the one
-        beside `init_checkpoint`.
-      test_file: Like `train_file`; empty for none. Labels may be missing.
-      do_lower_case: Lower-case the text. None for what the vocabulary was made
-        for, if that is written beside it, otherwise yes.
-      strip_accents: Drop accents while lower-casing; None likewise.
-      text_cleaning: What is done to text before that, in exported models too,
-        see `text_cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
-        None likewise, otherwise nothing.
-      max_seq_length: Longer texts are cut.
-      train_batch_size: Examples in one step.
-      eval_batch_size: Examples in one evaluation step.
-      num_train_epochs: Passes over the training rows.
-      task_names: Tasks by name, such as 'rte', instead of files; several are
-        trained jointly.
-      data_dir: Where their files are: as in the original, in
-        finetuning_data/<task> below it, or in <task>, or in the folder that
-        GLUE's archive has for it.
-      double_unordered: Train on both orders of a pair where the order does not
-        matter (mrpc, sts).
-      folds: Parts of `train_file` for cross-validation: as many models, each
-        trained on the other parts and scored on its own; 0 for none.
-      task_type: Of the files: 'auto' for what their labels look like,
-        'classification', 'multi_label', 'regression' or 'tagging'.
-      text_columns: One or two columns of the files; none for those with the
-        usual names.
-      label_column: Likewise.
-      label_separator: Between the labels of a row; empty for the usual ones.
-      has_header: Whether the first row names the columns; None for what it
-        looks like.
-      features_cache_dir: Where features are kept for later runs; empty for
-        features_cache beside model_dir, None to make them every time.
-      bucketed: Train on batches of rows of similar length, padded to the
-        longest of them. False pads all to `max_seq_length`, as does a TPU.
-      skip_empty_texts: Leave rows of the files without a text out and count
-        them, rather than refuse them.
-    """
-
-    task_name: str = "own_data"
-    train_file: str = ""
-    dev_file: str = ""
-    vocab_file: str = ""
-    test_file: str = ""
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    text_cleaning: str | None = None
-    max_seq_length: int = 128
-    train_batch_size: int = 32
-    eval_batch_size: int = 32
-    num_train_epochs: float = 3.0
-    task_names: tuple[str, ...] = ()
-    data_dir: str = ""
-    double_unordered: bool = True
-    folds: int = 0
-    task_type: str = "auto"
-    text_columns: tuple[str, ...] = ()
-    label_column: str = ""
-    label_separator: str = ""
-    has_header: bool | None = None
-    skip_empty_texts: bool = False
-    features_cache_dir: str | None = ""
-    bucketed: bool = True
-
-    def __post_init__(self):
-        _check_types(self)
-        _require_positive(
-            self,
-            "max_seq_length",
-            "train_batch_size",
-            "eval_batch_size",
-            "num_train_epochs",
-        )
-        _require(self, bool(self.task_name), "task_name", "given")
-        _require(
-            self,
-            self.task_type in ("auto", *TASK_TYPES),
-            "task_type",
-            "one of " + ", ".join(("auto", *TASK_TYPES)),
-        )
-        _require(
-            self,
-            len(self.text_columns) <= 2,
-            "text_columns",
-            "one or two names",
-        )
-        _require(
-            self,
-            self.folds == 0 or self.folds >= 2,
-            "folds",
-            "0, or 2 or more",
-        )
-        if self.task_names:
-            self._check_tasks_by_name()
-            return
-        if not self.train_file:
-            raise ConfigError(
-                "FinetuningDataConfig must name either a train_file or "
-                "task_names and their data_dir. Received: train_file='', "
-                "task_names=()"
-            )
-        if self.folds:
-            _require(
-                self,
-                not self.dev_file,
-                "dev_file",
-                "empty with folds, which are scored instead",
-            )
-        else:
-            _require(self, bool(self.dev_file), "dev_file", "given, or folds")
-
-    def _check_tasks_by_name(self) -> None:
-        _require(self, bool(self.data_dir), "data_dir", "given with task_names")
-        _require(
-            self,
-            len(set(self.task_names)) == len(self.task_names),
-            "task_names",
-            "different from each other",
-        )
-        for name in ("train_file", "dev_file", "test_file"):
-            _require(
-                self,
-                not getattr(self, name),
-                name,
-                "empty with task_names, whose files are in data_dir",
-            )
-        _require(self, not self.folds, "folds", "0 without a train_file")
-
-    def num_train_steps(self, num_examples: int) -> int:
-        """Steps for the wanted epochs, each rounded up to whole batches."""
-        per_epoch = math.ceil(num_examples / self.train_batch_size)
-        return max(1, round(self.num_train_epochs * per_epoch))
-
-
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class FinetuningConfig:
-    """All that one fine-tuning run needs.
-
-    Attributes:
-      init_checkpoint: Model directory, or checkpoint in one, of a pre-training
-        run, or a checkpoint of another format that `checkpoint_conversion`
-        reads. The encoder's sizes are read there.
-      data: The labelled set, or the tasks.
-      optimizer: Rates and schedule.
-      run: Where the results go.
-      num_trials: Models with different seeds, `run.seed` and those after it.
-      recipe: Rate and layer-wise decay where `optimizer` leaves them open:
-        'paper', Table 7 of arXiv:2003.10555, or 'released', what the original's
-        configure_finetuning.py has. They differ for a small encoder.
-      from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
-        what pre-training is to be compared with.
-      dropout: In the encoder and in the head; None for what `init_checkpoint`
-        has, and 0.1 in the head.
-      learning_rates: Tried one after the other instead of
-        `optimizer.learning_rate`, each with `num_trials` seeds.
-      num_train_epochs_options: Likewise instead of `data.num_train_epochs`,
-        with every learning rate.
-      reseed_degenerate: How often a model that says the same of every row is
-        trained again with another seed.
-      question_answering: `QuestionAnsweringConfig`; None for its defaults.
-      keep_head: Go on with the head of `init_checkpoint`, which is fine-tuned
-        itself, rather than with a new one.
-    """
-
-    init_checkpoint: str
-    data: FinetuningDataConfig
-    optimizer: OptimizerConfig
-    run: RunConfig
-    num_trials: int = 1
-    recipe: str = "paper"
-    from_scratch: bool = False
-    dropout: float | None = None
-    learning_rates: tuple[float, ...] = ()
-    num_train_epochs_options: tuple[float, ...] = ()
-    reseed_degenerate: int = 0
-    question_answering: object | None = None
-    keep_head: bool = False
-
-    def __post_init__(self):
-        _check_types(self)
-        _require_positive(self, "num_trials")
-        _require(
-            self,
-            self.recipe in RECIPES,
-            "recipe",
-            "one of " + ", ".join(RECIPES),
-        )
-        if self.dropout is not None:
-            _require_fraction(self, "dropout")
-        _require(
-            self,
-            not self.keep_head
-            or not (self.from_scratch or len(self.data.task_names) > 1),
-            "keep_head",
-            "False from scratch and for several tasks",
-        )
-        for name in ("learning_rates", "num_train_epochs_options"):
-            values = getattr(self, name)
-            _require(
-                self,
-                all(value > 0 for value in values)
-                and len(set(values)) == len(values),
-                name,
-                "different positive numbers",
-            )
-        _require(
-            self, self.reseed_degenerate >= 0, "reseed_degenerate", "0 or more"
-        )
 
 
 def differences(
@@ -999,3 +773,53 @@ def differences(
         elif a != b:
             found.append((prefix + name, a, b))
     return found
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class QuestionAnsweringConfig:
+    """How passages are cut, answers are predicted and spans are chosen.
+
+    The names and values are those of the original's fine-tuning configuration.
+
+    Attributes:
+      max_query_length: Tokens of a question that are kept.
+      doc_stride: Tokens between the starts of two windows over a passage.
+      max_answer_length: Tokens of the longest answer.
+      n_best_size: Starts and ends considered for one window without joint
+        prediction; answers kept for one question.
+      joint_prediction: Predict the end from the start.
+      beam_size: Starts, and ends for each start, with joint prediction.
+      answerable_classifier: Predict whether there is an answer.
+      answerable_uses_start_logits: Let that prediction see the expected start.
+      answerable_weight: Its share in the loss.
+      qa_na_threshold: A question whose score of having no answer exceeds this
+        counts as answered with "", in SQuAD 2.0.
+    """
+
+    max_query_length: int = 64
+    doc_stride: int = 128
+    max_answer_length: int = 30
+    n_best_size: int = 20
+    joint_prediction: bool = True
+    beam_size: int = 20
+    answerable_classifier: bool = True
+    answerable_uses_start_logits: bool = True
+    answerable_weight: float = 0.5
+    qa_na_threshold: float = -2.75
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is float and type(value) is int:
+                object.__setattr__(self, field.name, float(value))
+            elif type(value) is not field.type:
+                raise errors.ConfigError(
+                    f"QuestionAnsweringConfig.{field.name} must be "
+                    f"{field.type.__name__}. Received: {value!r}"
+                )
+            if field.type is int and value < 1:
+                raise errors.ConfigError(
+                    f"QuestionAnsweringConfig.{field.name} must be positive. "
+                    f"Received: {field.name}={value!r}"
+                )

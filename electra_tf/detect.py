@@ -20,8 +20,9 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from electra_tf import command_line, text_input
-from electra_tf.judged_text import REPLACED_FROM, JudgedText, pieces
+from electra_tf import files
+from electra_tf.command_line import arguments, text_lines
+from electra_tf.inference.judged_text import REPLACED_FROM, JudgedText, pieces
 
 # Probability -> background of the 256-colour palette, from yellow to red.
 _COLOURS = ((0.75, 203), (0.5, 209), (0.25, 216), (0.1, 223))
@@ -64,13 +65,13 @@ def as_lines(judged: JudgedText, width: int, in_colour: bool) -> list[str]:
     lines = [_coloured_text(judged, in_colour)]
     above, below, used = "", "", 0
     for token in judged.tokens:
-        shown = text_input.printable(token.token)
+        shown = text_lines.printable(token.token)
         percentage = f"{100 * token.probability:.0f}"
-        columns = max(text_input.display_width(shown), len(percentage))
+        columns = max(text_lines.display_width(shown), len(percentage))
         if used and used + 1 + columns > width:
             lines += [above.rstrip(), below.rstrip()]
             above, below, used = "", "", 0
-        padding = " " * (columns - text_input.display_width(shown))
+        padding = " " * (columns - text_lines.display_width(shown))
         separator = " " if used else ""
         above += (
             separator + _colour(shown, token.probability, in_colour) + padding
@@ -85,7 +86,7 @@ def as_lines(judged: JudgedText, width: int, in_colour: bool) -> list[str]:
 def _coloured_text(judged: JudgedText, in_colour: bool) -> str:
     parts = []
     for is_token, begin, end, probability in pieces(judged):
-        part = text_input.printable(judged.text[begin:end])
+        part = text_lines.printable(judged.text[begin:end])
         parts.append(_colour(part, probability, in_colour and is_token))
     return "".join(parts)
 
@@ -118,10 +119,10 @@ def uses_colour(choice: str, is_terminal: bool, environment) -> bool:
     )
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = command_line.ArgumentParser(prog="detect", description=__doc__)
-    text_input.add_arguments(parser)
+    parser = arguments.ArgumentParser(prog="detect", description=__doc__)
+    text_lines.add_arguments(parser)
     parser.add_argument(
         "--checkpoint",
         required=True,
@@ -145,19 +146,19 @@ def make_parser() -> command_line.ArgumentParser:
 
 
 def _detect(args: argparse.Namespace) -> None:
-    lines = text_input.read_lines(args.text, args.file)
+    lines = text_lines.read_lines(args.text, args.file)
     # Imports TensorFlow: late, so that --help is quick.
-    from electra_tf import detection_page, detector
+    from electra_tf.inference import detector, judged_text
 
     found = detector.Detector(args.checkpoint, args.vocab_file)
     for note in found.notes:
         print(f"detect: {note}", file=sys.stderr)
-    is_typed = text_input.is_typed(args.text, args.file)
+    is_typed = text_lines.is_typed(args.text, args.file)
     in_colour = uses_colour(args.color, sys.stdout.isatty(), os.environ)
     width = shutil.get_terminal_size().columns
     kept: list[JudgedText] = []
-    for batch in text_input.in_batches(lines, 1 if is_typed else _BATCH_SIZE):
-        texts = [text_input.decode(line.content) for line in batch]
+    for batch in text_lines.in_batches(lines, 1 if is_typed else _BATCH_SIZE):
+        texts = [text_lines.decode(line.content) for line in batch]
         for judged in found.judge(texts):
             if args.json:
                 print(as_json(judged))
@@ -167,8 +168,8 @@ def _detect(args: argparse.Namespace) -> None:
                 kept.append(judged)
         sys.stdout.flush()
     if args.html:
-        command_line.write_atomically(
-            args.html, detection_page.render(kept, args.checkpoint)
+        files.write_atomically(
+            args.html, judged_text.render(kept, args.checkpoint)
         )
         print(f"detect: wrote {args.html}", file=sys.stderr)
 
@@ -176,7 +177,7 @@ def _detect(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and judges; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return command_line.run(_detect, make_parser(), argv)
+    return arguments.run(_detect, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from electra_tf import command_line, text_input
-from electra_tf.text_input import Line
+from electra_tf.command_line import arguments, text_lines
+from electra_tf.command_line.text_lines import Line
 
 _JSON_LINES = ".jsonl"
 # Of the table in an answer to read.
@@ -85,7 +85,7 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
 
 
 def _shorten(line: Line, most: int = 60) -> str:
-    text = text_input.decode(line.content)
+    text = text_lines.decode(line.content)
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
@@ -99,7 +99,7 @@ def as_lines(answer: dict, input_names: Sequence[str]) -> list[str]:
     Returns:
       Lines. What there is for each token, word or answer is a table.
     """
-    texts = (text_input.printable(answer[name]) for name in input_names)
+    texts = (text_lines.printable(answer[name]) for name in input_names)
     outputs = {n: v for n, v in answer.items() if n not in input_names}
     items: dict[str, list] = {}
     if "starts" in outputs:
@@ -112,7 +112,7 @@ def as_lines(answer: dict, input_names: Sequence[str]) -> list[str]:
     return [
         " | ".join(texts),
         *(
-            f"  {name:{width}}  {text_input.printable(_readable(value))}"
+            f"  {name:{width}}  {text_lines.printable(_readable(value))}"
             for name, value in outputs.items()
         ),
         *_table(items),
@@ -123,10 +123,10 @@ def _table(columns: dict[str, list]) -> list[str]:
     """A line for each item, without the names of the columns."""
     cells = []
     for values in columns.values():
-        shown = [text_input.printable(_readable(value)) for value in values]
-        width = max(map(text_input.display_width, shown), default=0)
+        shown = [text_lines.printable(_readable(value)) for value in values]
+        width = max(map(text_lines.display_width, shown), default=0)
         cells.append(
-            [x + " " * (width - text_input.display_width(x)) for x in shown]
+            [x + " " * (width - text_lines.display_width(x)) for x in shown]
         )
     return ["  " + "  ".join(row).rstrip() for row in zip(*cells, strict=True)]
 
@@ -148,10 +148,10 @@ def _readable(value) -> str:
     )
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = command_line.ArgumentParser(prog="predict", description=__doc__)
-    text_input.add_arguments(parser)
+    parser = arguments.ArgumentParser(prog="predict", description=__doc__)
+    text_lines.add_arguments(parser)
     parser.add_argument(
         "--saved-model",
         required=True,
@@ -170,7 +170,7 @@ def make_parser() -> command_line.ArgumentParser:
     )
     parser.add_argument(
         "--batch-size",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=32,
         help="texts that are answered at once (default: %(default)s)",
     )
@@ -178,20 +178,20 @@ def make_parser() -> command_line.ArgumentParser:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    lines = text_input.read_lines(args.text, args.file)
+    lines = text_lines.read_lines(args.text, args.file)
     # Imports TensorFlow: late, so that --help is quick.
-    from electra_tf import prediction
+    from electra_tf.inference import predictor
 
-    model = prediction.ExportedModel(
+    model = predictor.ExportedModel(
         args.saved_model, [name for name in args.outputs.split(",") if name]
     )
     is_json = bool(args.file) and args.file.endswith(_JSON_LINES)
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )
-    is_typed = text_input.is_typed(args.text, args.file)
+    is_typed = text_lines.is_typed(args.text, args.file)
     batch_size = 1 if is_typed else args.batch_size
-    for batch in text_input.in_batches(lines, batch_size):
+    for batch in text_lines.in_batches(lines, batch_size):
         rows = [parse_line(line, model.input_names, is_json) for line in batch]
         for answer in model.predict(rows):
             if is_readable:
@@ -204,7 +204,7 @@ def _predict(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and asks; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return command_line.run(_predict, make_parser(), argv)
+    return arguments.run(_predict, make_parser(), argv)
 
 
 if __name__ == "__main__":

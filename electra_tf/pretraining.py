@@ -7,19 +7,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import (
-    configs,
-    electra,
-    flops,
-    masking,
-    optimization,
-    pretraining_data,
-    tokenization,
-    training,
-    watch,
-)
-from electra_tf.checkpoint_conversion import continuing
-from electra_tf.command_line import write_atomically
+from electra_tf import configs, errors
+from electra_tf.checkpoints import continuing
+from electra_tf.files import write_atomically
+from electra_tf.model import electra, flops, masking
+from electra_tf.pretraining_data import batches
+from electra_tf.text import vocabulary
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import loop, optimization, replicas
 
 RESULTS_FILE = "eval_results.json"
 # Held-out masks and samples must not repeat those of training.
@@ -46,11 +41,11 @@ def pretrain(
     """
     run = config.run
     # First: workers can only meet before anything else has run.
-    strategy = training.make_strategy(run)
-    is_chief = training.is_chief(strategy)
-    training.set_policy(run)
+    strategy = replicas.make_strategy(run)
+    is_chief = replicas.is_chief(strategy)
+    replicas.set_policy(run)
     special_ids = read_special_ids(config)
-    train_data = pretraining_data.PretrainingData(
+    train_data = batches.PretrainingData(
         config.data.train_files,
         config.model,
         run.seed,
@@ -71,7 +66,7 @@ def pretrain(
             config.optimizer, run.num_train_steps
         )
         optimizer.build(model.trainable_variables)
-        engine = training.Engine(
+        engine = engine_lib.Engine(
             strategy,
             model,
             make_loss_function(model, optimizer, run.num_train_steps),
@@ -96,13 +91,13 @@ def pretrain(
     last_step = min(
         run.stop_at_step or run.num_train_steps, run.num_train_steps
     )
-    training.train(
+    loop.train(
         engine,
         last_step,
         "pre-training",
         _live_metrics(config.model),
         evaluate if heldout_data else None,
-        functools.partial(watch.advice, config),
+        functools.partial(advice, config),
     )
     metrics = evaluate() if heldout_data else {}
     if not is_chief:
@@ -113,7 +108,7 @@ def pretrain(
         os.path.join(run.model_dir, RESULTS_FILE),
         json.dumps({"step": last_step} | metrics, indent=1) + "\n",
     )
-    training.write_summaries(run.model_dir, "eval", last_step, metrics)
+    loop.write_summaries(run.model_dir, "eval", last_step, metrics)
     return metrics
 
 
@@ -129,14 +124,14 @@ def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
     return ("total_loss", "masked_lm_loss", "disc_loss", last)
 
 
-def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
+def read_special_ids(config: configs.PretrainingConfig) -> masking.SpecialIds:
     """Ids of the special tokens in the run's vocabulary.
 
     Raises:
       ValueError: If the vocabulary is missing, damaged or of another size.
     """
     vocab = _read_vocab(config)
-    return electra.SpecialIds(
+    return masking.SpecialIds(
         *(vocab.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
     )
 
@@ -144,15 +139,15 @@ def read_special_ids(config: configs.PretrainingConfig) -> electra.SpecialIds:
 def _read_vocab(config: configs.PretrainingConfig) -> list[str]:
     """The run's vocabulary, of the model's size."""
     if not tf.io.gfile.exists(config.data.vocab_file):
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             f"Expected a vocabulary at {config.data.vocab_file}, found none. "
             "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
             f"--vocab_file={config.data.vocab_file} "
             f"--vocab_size={config.model.encoder.vocab_size}"
         )
-    vocab = tokenization.load_vocab(config.data.vocab_file)
+    vocab = vocabulary.load_vocab(config.data.vocab_file)
     if len(vocab) != config.model.encoder.vocab_size:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "
             f"Received: vocab_size={config.model.encoder.vocab_size}, but "
             f"{config.data.vocab_file} has {len(vocab)} entries"
@@ -197,7 +192,7 @@ def _heldout_data(config):
     """Held-out data and the number of evaluation steps, or (None, 0)."""
     if not config.data.heldout_files:
         return None, 0
-    data = pretraining_data.PretrainingData(
+    data = batches.PretrainingData(
         config.data.heldout_files,
         config.model,
         config.run.seed + _EVAL_SEED_OFFSET,
@@ -207,7 +202,7 @@ def _heldout_data(config):
         config.data.num_eval_steps, len(data) // config.data.eval_batch_size
     )
     if not steps:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "PretrainingDataConfig.eval_batch_size must not exceed the "
             "held-out examples. Received: "
             f"eval_batch_size={config.data.eval_batch_size}, but "
@@ -237,3 +232,70 @@ def format_results(metrics: dict[str, float]) -> str:
     return "\n".join(
         f"  {name:28} {value:.4f}" for name, value in metrics.items()
     )
+
+
+# Before this share of the steps a discriminator that finds nothing is young.
+_GRACE = 0.1
+_MIN_GRACE_STEPS = 500
+# Fewer of the replaced tokens found than this, ranked hardly better than by
+# chance (0.5): it says "original" to everything.
+_COLLAPSED_RECALL = 0.01
+_COLLAPSED_AUC = 0.6
+# A generator of the paper's sizes is right for about 55 % of its samples when
+# it is trained; one that is right more often in the first half of a run leaves
+# the discriminator little to find.
+_TOO_GOOD_ACCURACY = 0.75
+# Of the steps of a float16 run that are not taken.
+_MANY_SKIPPED = 0.1
+
+
+def advice(
+    config: configs.PretrainingConfig, step: int, metrics: dict[str, float]
+) -> dict[str, str]:
+    """What a user should know about the metrics of a look.
+
+    Args:
+      config: Of the run.
+      step: Of the look.
+      metrics: Of training or of an evaluation.
+
+    Returns:
+      Name of a finding -> a sentence; empty where all is as it should be.
+    """
+    steps = config.run.num_train_steps
+    found = {}
+    is_young = step < max(_MIN_GRACE_STEPS, _GRACE * steps)
+    recall = metrics.get("disc_recall", 1.0)
+    if (
+        not is_young
+        and recall < _COLLAPSED_RECALL
+        and metrics.get("disc_auc", 1.0) < _COLLAPSED_AUC
+    ):
+        found["collapsed"] = (
+            "the discriminator has collapsed to the majority class: it calls "
+            f"every token original (disc_recall {recall:.3f}, disc_auc "
+            f"{metrics['disc_auc']:.2f}), so its accuracy of "
+            f"{metrics.get('disc_accuracy', 0.0):.2f} means nothing. Try a "
+            "lower OptimizerConfig.learning_rate, a longer warm-up, or more "
+            "weight on it (ElectraConfig.disc_weight="
+            f"{config.model.disc_weight:g})"
+        )
+    accuracy = metrics.get("sampled_masked_lm_accuracy", 0.0)
+    if step < steps / 2 and accuracy > _TOO_GOOD_ACCURACY:
+        found["generator_too_good"] = (
+            "the generator is too good too early: "
+            f"{100 * accuracy:.0f} % of its samples are the true token, so "
+            f"only {100 * metrics.get('replaced_rate', 0.0):.1f} % of all "
+            "tokens are replaced and the discriminator has little to learn "
+            "from. Try a smaller ElectraConfig.generator_hidden_size "
+            f"({config.model.generator_hidden_size:g}) or more text: the same "
+            "examples may come too often"
+        )
+    skipped = metrics.get("skipped_steps", 0.0)
+    if not is_young and skipped > _MANY_SKIPPED * step:
+        found["skipped_steps"] = (
+            f"{skipped:g} of {step} steps were not taken, as their float16 "
+            "gradients were not finite. Try RunConfig.dtype_policy="
+            "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
+        )
+    return found

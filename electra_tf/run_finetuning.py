@@ -14,10 +14,10 @@ Run it again after an interruption and it goes on from its last checkpoint.
 
 from absl import flags
 
-from electra_tf import configs, launch, original_hparams
-
 # Registers QuestionAnsweringConfig for gin.
-from electra_tf.finetuning import qa_config  # noqa: F401
+from electra_tf import configs  # noqa: F401
+from electra_tf.command_line import launch, original_hparams
+from electra_tf.finetuning import configs as finetuning_configs
 
 # What gin/finetuning.gin sets, for a run without a file.
 DEFAULTS = (
@@ -87,7 +87,7 @@ def _define_flags() -> None:
     flags.DEFINE_enum(
         "task_type",
         None,
-        ["auto", *configs.TASK_TYPES],
+        ["auto", *finetuning_configs.TASK_TYPES],
         "What the labels of the files are; auto finds it out.",
     )
     for name, text in (
@@ -135,7 +135,7 @@ if __name__ == "__main__":
     flags.adopt_module_key_flags(launch)
     launch.launch(
         "run_finetuning",
-        configs.FinetuningConfig,
+        finetuning_configs.FinetuningConfig,
         _run,
         BINDINGS,
         DEFAULTS,

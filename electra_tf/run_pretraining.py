@@ -10,7 +10,8 @@ Run it again after an interruption and it goes on from its last checkpoint.
 
 from absl import flags
 
-from electra_tf import configs, launch, original_hparams
+from electra_tf import configs
+from electra_tf.command_line import launch, original_hparams
 
 
 def _run(config, before_training) -> None:

@@ -18,9 +18,10 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from electra_tf import command_line, progress, scored_text, text_input
-from electra_tf.scored_text import ScoredText
-from electra_tf.text_input import Line
+from electra_tf.command_line import arguments, progress, text_lines
+from electra_tf.command_line.text_lines import Line
+from electra_tf.inference import scored_text
+from electra_tf.inference.scored_text import ScoredText
 
 # Texts that are read before the first is answered; those of one length go
 # through the network together.
@@ -58,10 +59,10 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
-    parser = command_line.ArgumentParser(prog="score", description=__doc__)
-    text_input.add_arguments(parser)
+    parser = arguments.ArgumentParser(prog="score", description=__doc__)
+    text_lines.add_arguments(parser)
     parser.add_argument(
         "--checkpoint",
         required=True,
@@ -95,7 +96,7 @@ def make_parser() -> command_line.ArgumentParser:
     )
     parser.add_argument(
         "--batch-size",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=32,
         help="rows that go through the network at once (default: %(default)s)",
     )
@@ -103,20 +104,20 @@ def make_parser() -> command_line.ArgumentParser:
 
 
 def _score(args: argparse.Namespace) -> None:
-    lines = text_input.read_lines(args.text, args.file)
+    lines = text_lines.read_lines(args.text, args.file)
     # Imports TensorFlow: late, so that --help is quick.
-    from electra_tf import scoring
+    from electra_tf.inference import scorer as scorer_lib
 
-    scorer = scoring.Scorer(
+    scorer = scorer_lib.Scorer(
         args.checkpoint, args.vocab_file, args.method, args.batch_size
     )
     for note in scorer.notes:
         print(f"score: {note}", file=sys.stderr)
 
     def score(lines: Iterable[Line], at_once: int) -> Iterator[list]:
-        for batch in text_input.in_batches(lines, at_once):
+        for batch in text_lines.in_batches(lines, at_once):
             yield scorer.score(
-                [text_input.decode(line.content) for line in batch],
+                [text_lines.decode(line.content) for line in batch],
                 args.tokens,
                 args.truncate,
                 [line.place for line in batch],
@@ -129,7 +130,7 @@ def _score(args: argparse.Namespace) -> None:
             [_sorted(score(all_lines, at_once), total=len(all_lines))]
         )
     else:
-        is_typed = text_input.is_typed(args.text, args.file)
+        is_typed = text_lines.is_typed(args.text, args.file)
         batches = score(lines, 1 if is_typed else at_once)
     num_scored = num_cut = 0
     for batch in batches:
@@ -162,7 +163,7 @@ def _sorted(
 def main(argv: Sequence[str] | None = None) -> int:
     """Parses the flags and scores; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return command_line.run(_score, make_parser(), argv)
+    return arguments.run(_score, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from electra_tf import configs
+from electra_tf import configs, errors
+from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
 ENCODER = {
@@ -48,7 +49,9 @@ def run(**changes):
 
 
 def finetuning_data(**changes):
-    return configs.FinetuningDataConfig(**(FINETUNING_DATA | changes))
+    return finetuning_configs.FinetuningDataConfig(
+        **(FINETUNING_DATA | changes)
+    )
 
 
 def pretraining(**changes):
@@ -68,18 +71,18 @@ def finetuning(**changes):
         "optimizer": optimizer(),
         "run": run(),
     }
-    return configs.FinetuningConfig(**(parts | changes))
+    return finetuning_configs.FinetuningConfig(**(parts | changes))
 
 
 def refusal(make, **changes):
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         make(**changes)
     # gin adds lines of its own.
     return str(caught.value).splitlines()[0]
 
 
 def test_a_config_error_is_a_value_error():
-    assert issubclass(configs.ConfigError, ValueError)
+    assert issubclass(errors.ConfigError, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -430,7 +433,9 @@ def test_refuses_a_labelled_set(changes, message):
 
 def test_a_list_may_be_one_value_or_text_with_commas():
     def names(value):
-        data = configs.FinetuningDataConfig(task_names=value, data_dir="glue")
+        data = finetuning_configs.FinetuningDataConfig(
+            task_names=value, data_dir="glue"
+        )
         return data.task_names
 
     assert names("rte") == ("rte",)
@@ -464,7 +469,7 @@ def test_pretraining_needs_a_learning_rate():
 
 def test_a_step_to_keep_is_of_a_checkpoint():
     with pytest.raises(
-        configs.ConfigError, match="keep_global_step needs init_checkpoint"
+        errors.ConfigError, match="keep_global_step needs init_checkpoint"
     ):
         configs.PretrainingConfig(
             model=helpers.electra_config(),
@@ -543,7 +548,7 @@ def test_generator_sizes_are_the_originals(recorded):
     if width % heads:
         # The original fails as it builds its attention.
         with pytest.raises(
-            configs.ConfigError,
+            errors.ConfigError,
             match=f"a width of {width} with {heads} heads",
         ):
             _ = config.generator
@@ -613,7 +618,7 @@ def test_imports_no_tensorflow():
 def test_refuses_a_generator_that_its_heads_do_not_divide():
     config = model(generator_hidden_size=0.66667)
     assert config.generator_sizes["hidden_size"] == 171
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         _ = config.generator
     assert str(caught.value) == (
         "ElectraConfig.generator_hidden_size must lead to a width that its "

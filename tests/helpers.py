@@ -164,7 +164,9 @@ def write_pretrained(model_dir, encoder=None, **changes):
     import keras
     import tensorflow as tf
 
-    from electra_tf import electra, run_record, training
+    from electra_tf import model_directory
+    from electra_tf.model import electra, masking
+    from electra_tf.training import saving
 
     keras.utils.set_random_seed(1)
     config = configs.PretrainingConfig(
@@ -176,11 +178,11 @@ def write_pretrained(model_dir, encoder=None, **changes):
         run=run_config(model_dir),
     )
     model = electra.PretrainingModel(
-        config.model, electra.SpecialIds(CLS, SEP, MASK)
+        config.model, masking.SpecialIds(CLS, SEP, MASK)
     )
-    run_record.write(config, "", [])
+    model_directory.write(config, "", [])
     tf.train.CheckpointManager(
-        training.checkpointed_variables(model), str(model_dir), 1
+        saving.checkpointed_variables(model), str(model_dir), 1
     ).save()
     return model
 

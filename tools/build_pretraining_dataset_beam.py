@@ -25,15 +25,16 @@ import re
 import sys
 from collections.abc import Sequence
 
-from electra_tf import building_flags, command_line
-from electra_tf.dataset_files import HELDOUT_SUFFIX, MANIFEST
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import building_flags
+from electra_tf.pretraining_data.output_folder import HELDOUT_SUFFIX, MANIFEST
 
 _LONGEST_REASON = 500
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags before "--"."""
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset_beam", description=__doc__
     )
     parser.add_argument("--corpus-dir", required=True, help="Folder of text.")
@@ -74,20 +75,22 @@ def build_dataset(
         ) from None
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from electra_tf import beam_examples, pretraining_examples, tokenization
+    from electra_tf.pretraining_data import beam as beam_lib
+    from electra_tf.pretraining_data import examples
+    from electra_tf.text import vocabulary
 
-    if args.max_seq_length < pretraining_examples.MIN_SEQ_LENGTH:
+    if args.max_seq_length < examples.MIN_SEQ_LENGTH:
         raise ValueError(
             "Expected --max-seq-length of at least "
-            f"{pretraining_examples.MIN_SEQ_LENGTH}. Received: "
+            f"{examples.MIN_SEQ_LENGTH}. Received: "
             f"{args.max_seq_length}."
         )
-    tokenization.load_vocab(args.vocab_file)
+    vocabulary.load_vocab(args.vocab_file)
     settings = building_flags.text_settings(
-        args, tokenization.load_settings(args.vocab_file), say
+        args, vocabulary.load_settings(args.vocab_file), say
     )
-    files = beam_examples.list_files(args.corpus_dir)
-    build = beam_examples.Build(
+    files = beam_lib.list_files(args.corpus_dir)
+    build = beam_lib.Build(
         max_seq_length=args.max_seq_length,
         blanks_separate_docs=args.blanks_separate_docs,
         seed=args.seed,
@@ -107,7 +110,7 @@ def build_dataset(
         suffixes.append(HELDOUT_SUFFIX)
     for suffix in suffixes:
         make_folder(output_dir + suffix)
-    task = beam_examples.Task(
+    task = beam_lib.Task(
         build,
         vocab,
         os.path.basename(args.vocab_file),
@@ -117,7 +120,7 @@ def build_dataset(
     options = PipelineOptions(list(beam_args))
     try:
         with beam.Pipeline(options=options) as pipeline:
-            beam_examples.build(pipeline, files, task)
+            beam_lib.build(pipeline, files, task)
     # A runner hands a worker's mistake back as it likes.
     except Exception as error:
         raise ValueError(reason_of(error)) from None
@@ -136,7 +139,7 @@ def make_folder(folder: str) -> None:
     """
     from apache_beam.io.filesystems import FileSystems
 
-    from electra_tf import beam_examples
+    from electra_tf.pretraining_data import beam as beam_lib
 
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
     names = [os.path.basename(m.path) for m in match.metadata_list]
@@ -146,7 +149,7 @@ def make_folder(folder: str) -> None:
             f"{folder!r}, which holds a finished data set."
         )
     ours = re.compile(
-        rf"({beam_examples.TEMPORARY_PREFIX}.*|pretrain_data\.tfrecord-.*)"
+        rf"({beam_lib.TEMPORARY_PREFIX}.*|pretrain_data\.tfrecord-.*)"
     )
     foreign = [name for name in names if not ours.fullmatch(name)]
     if foreign:
@@ -174,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--" in args:
         place = args.index("--")
         own, beam_args = args[:place], args[place + 1 :]
-    return command_line.run(
+    return arguments.run(
         functools.partial(build_dataset, beam_args=beam_args),
         make_parser(),
         own,

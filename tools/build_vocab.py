@@ -24,7 +24,9 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from electra_tf import command_line, corpus
+from electra_tf import files
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import corpus
 
 # The released BERT vocabularies' number of unused entries, and the size from
 # which a vocabulary can spare them.
@@ -37,11 +39,9 @@ _MANY_HANGUL_WORDS = 0.01
 _WORDS_PER_STRING = 1000
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags."""
-    parser = command_line.ArgumentParser(
-        prog="build_vocab", description=__doc__
-    )
+    parser = arguments.ArgumentParser(prog="build_vocab", description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--corpus-dir",
@@ -56,7 +56,7 @@ def make_parser() -> command_line.ArgumentParser:
     )
     parser.add_argument(
         "--vocab-size",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=30522,
         help="Number of entries (default 30522, BERT's).",
     )
@@ -75,7 +75,7 @@ def make_parser() -> command_line.ArgumentParser:
     )
     parser.add_argument(
         "--min-frequency",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=2,
         help="Pieces that occur less often are not learned (default 2).",
     )
@@ -143,7 +143,7 @@ def build_vocab(args: argparse.Namespace) -> None:
             f"{args.vocab_file!r}."
         )
 
-    from electra_tf import tokenization
+    from electra_tf.text import vocabulary
 
     word_counts = count_words(
         paths,
@@ -165,7 +165,7 @@ def build_vocab(args: argparse.Namespace) -> None:
         args.min_frequency,
         args.character_coverage,
     )
-    tokenization.validate_vocab(vocab, args.vocab_file)
+    vocabulary.validate_vocab(vocab, args.vocab_file)
     if len(vocab) < args.vocab_size:
         say(
             f"warning: the text gave {len(vocab)} of {args.vocab_size} "
@@ -178,12 +178,12 @@ def build_vocab(args: argparse.Namespace) -> None:
         "min_frequency": args.min_frequency,
         "character_coverage": args.character_coverage,
         "special_token_ids": {
-            token: vocab.index(token) for token in tokenization.SPECIAL_TOKENS
+            token: vocab.index(token) for token in vocabulary.SPECIAL_TOKENS
         },
         "num_words": sum(word_counts.values()),
         "tokenizers_version": importlib.metadata.version("tokenizers"),
     }
-    write_vocab(args.vocab_file, vocab, settings, tokenization.settings_file)
+    write_vocab(args.vocab_file, vocab, settings, vocabulary.settings_file)
 
 
 def say(message: str) -> None:
@@ -242,7 +242,7 @@ def count_words(
     """
     import tensorflow as tf
 
-    from electra_tf import tokenization
+    from electra_tf.text import tokenization
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def count(lines):
@@ -372,15 +372,15 @@ def write_vocab(vocab_file, vocab, settings, settings_file) -> None:
                     "Expected a new --vocab-file. Received: "
                     f"{vocab_file!r}, which holds another vocabulary."
                 )
-    command_line.write_atomically(vocab_file, content)
-    command_line.write_atomically(
+    files.write_atomically(vocab_file, content)
+    files.write_atomically(
         settings_file(vocab_file), json.dumps(settings, indent=1) + "\n"
     )
     say(f"wrote {len(vocab)} entries to {vocab_file}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return command_line.run(build_vocab, make_parser(), argv)
+    return arguments.run(build_vocab, make_parser(), argv)
 
 
 if __name__ == "__main__":

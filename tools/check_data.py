@@ -17,12 +17,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from electra_tf import command_line
+from electra_tf.command_line import arguments
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags."""
-    parser = command_line.ArgumentParser(prog="check_data", description=__doc__)
+    parser = arguments.ArgumentParser(prog="check_data", description=__doc__)
     parser.add_argument(
         "--data",
         help="Glob of TFRecord files, globs separated by commas, or a folder "
@@ -46,7 +46,7 @@ def make_parser() -> command_line.ArgumentParser:
     )
     parser.add_argument(
         "--num-samples",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=3,
         help="Examples to show (default 3).",
     )
@@ -64,9 +64,10 @@ def check_data(args: argparse.Namespace) -> None:
     """
     config = None
     if args.gin_file:
-        from electra_tf import configs, gin_config
+        from electra_tf import configs
+        from electra_tf.command_line import gin_files
 
-        config = gin_config.load(
+        config = gin_files.load(
             configs.PretrainingConfig, args.gin_file, args.gin_param
         )
     elif args.gin_param:
@@ -81,12 +82,13 @@ def check_data(args: argparse.Namespace) -> None:
     if os.path.isdir(pattern):
         pattern = os.path.join(pattern, "*tfrecord*")
 
-    from electra_tf import data_report, pretraining_data, tokenization
+    from electra_tf.pretraining_data import records, records_report, text_report
+    from electra_tf.text import vocabulary
 
-    report = data_report.report_on_records(
-        pretraining_data.match_files(pattern),
-        tokenization.load_vocab(vocab_file),
-        data_report.run_of_config(config) if config else None,
+    report = records_report.report_on_records(
+        records.match_files(pattern),
+        vocabulary.load_vocab(vocab_file),
+        text_report.run_of_config(config) if config else None,
         args.num_samples,
     )
     report.print(sys.stdout)
@@ -97,7 +99,7 @@ def check_data(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return command_line.run(check_data, make_parser(), argv)
+    return arguments.run(check_data, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import shutil
 import sys
 import typing
 
-from electra_tf import command_line
+from electra_tf.command_line import arguments
 
 OUTPUT_FORMATS = (
     "original",
@@ -39,12 +39,12 @@ OUTPUT_FORMATS = (
 def main(argv=None) -> int:
     """Parses the flags and converts; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return command_line.run(_convert, make_parser(), argv)
+    return arguments.run(_convert, make_parser(), argv)
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The command's flags."""
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="convert_checkpoint", description=__doc__
     )
     parser.add_argument(
@@ -111,7 +111,7 @@ def _convert(args: argparse.Namespace) -> None:
 
     logging.set_verbosity(logging.ERROR)
     # Imports TensorFlow: late, so that --help and mistakes are quick.
-    from electra_tf.checkpoint_conversion import reading
+    from electra_tf.checkpoints import reading
 
     input_format = reading.recognise(args.input)
     writer = reading.format_module(args.output_format)
@@ -135,8 +135,8 @@ def _convert(args: argparse.Namespace) -> None:
 
 def _read(args: argparse.Namespace, input_format: str):
     """Reads the input, with the settings of --hparams if there are any."""
-    from electra_tf.checkpoint_conversion import reading
-    from electra_tf.checkpoint_conversion.checkpoint import read_json
+    from electra_tf.checkpoints import reading
+    from electra_tf.files import read_json
 
     if not args.hparams:
         return reading.read_checkpoint(args.input)
@@ -170,7 +170,7 @@ def _refuse_used(output: str) -> None:
 
 def _complete(checkpoint, args):
     """The checkpoint with what the flags add and leave out."""
-    from electra_tf.checkpoint_conversion import vocabulary
+    from electra_tf.text import vocabulary
 
     if args.vocab_file:
         found = vocabulary.read(args.vocab_file)
@@ -248,10 +248,8 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
     Raises:
       CheckpointError: If they differ.
     """
-    from electra_tf.checkpoint_conversion import (
-        checkpoint as checkpoint_lib,
-    )
-    from electra_tf.checkpoint_conversion import reading, sizes, verify
+    from electra_tf import errors
+    from electra_tf.checkpoints import reading, sizes, verify
 
     read_again = reading.read_checkpoint(temporary)
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
@@ -262,7 +260,7 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
         if ours is not None and theirs is not None:
             unequal += [n for n, *_ in sizes.differences(ours, theirs)]
     if unequal:
-        raise checkpoint_lib.CheckpointError(
+        raise errors.CheckpointError(
             f"The output does not hold what was read: {len(unequal)} tensors "
             f"differ, such as {unequal[0]}; no output was left"
         )
@@ -316,7 +314,7 @@ def _verify(args, checkpoint, input_format: str, temporary: str) -> set[str]:
             )
         wrong = [d for d in found if not d.fits]
         if wrong:
-            raise checkpoint_lib.CheckpointError(
+            raise errors.CheckpointError(
                 f"{wrong[0].output} of electra_tf and of {name} differ by "
                 f"{wrong[0].largest:.2e} of {wrong[0].magnitude:.2e}, more "
                 f"than {verify.TOLERANCE:.0e}; no output was left"
@@ -347,7 +345,7 @@ def _print_change(name: str, computed, checkpoint, differences) -> None:
 
 def _report(args, source, checkpoint, writer, kept: set[str] | None) -> None:
     """Says what travelled and what did not."""
-    from electra_tf.checkpoint_conversion import sizes
+    from electra_tf.checkpoints import sizes
 
     everything = set(source.tensors) | set(source.optimizer)
     if kept is not None:
@@ -372,7 +370,7 @@ def _report(args, source, checkpoint, writer, kept: set[str] | None) -> None:
 
 def _names(what: str, names: set[str], verbose: bool) -> None:
     """A count, with all names or with the parts that they are in."""
-    from electra_tf.checkpoint_conversion.checkpoint import summarize
+    from electra_tf.checkpoints.checkpoint import summarize
 
     if not names:
         print(f"  {what:14} 0 tensors")

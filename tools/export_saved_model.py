@@ -16,9 +16,9 @@ import argparse
 import os
 import sys
 
-from electra_tf import command_line
+from electra_tf.command_line import arguments
 
-# As `electra_tf.serving.source.KINDS`; not imported, so that --help is quick.
+# As `serving.exportable.KINDS`; not imported, so that --help is quick.
 _KINDS = (
     "auto",
     "classification",
@@ -33,7 +33,7 @@ _KINDS = (
 
 def main(argv=None) -> int:
     """Parses the flags and exports; returns the exit code."""
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="export_saved_model", description=__doc__
     )
     parser.add_argument(
@@ -63,7 +63,7 @@ def main(argv=None) -> int:
     )
     parser.add_argument(
         "--max-seq-length",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         help="tokens of the longest input (default: as in training)",
     )
     parser.add_argument(
@@ -71,7 +71,7 @@ def main(argv=None) -> int:
         help="what the server calls the model (default: as --output is called)",
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return command_line.run(_export, parser, argv)
+    return arguments.run(_export, parser, argv)
 
 
 def _export(args) -> None:

@@ -23,8 +23,8 @@ import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 
-from electra_tf import command_line
-from electra_tf.flops import (
+from electra_tf.command_line import arguments
+from electra_tf.model.flops import (
     FORWARD_PASSES_OF_A_STEP,
     Transformer,
     electra_train_flops,
@@ -208,14 +208,14 @@ def table(costs: dict[str, Cost]) -> str:
     return "\n".join(lines)
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="flops_computation", description=__doc__
     )
     parser.add_argument(
         "--infer-length",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=128,
         help="tokens of the example that inference is counted for "
         "(default: %(default)s, as in the paper)",
@@ -234,7 +234,7 @@ def _print_table(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table; returns the exit code."""
-    return command_line.run(_print_table, make_parser(), argv)
+    return arguments.run(_print_table, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 
-from electra_tf import command_line
+from electra_tf.command_line import arguments
 
 # A worker that saves because it was told to may take this long before the
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
@@ -134,12 +134,12 @@ def _pass_on(index: int, source, target) -> None:
 
 
 def main(argv=None) -> int:
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="launch_local_cluster", description=__doc__
     )
     parser.add_argument(
         "--num-workers",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         required=True,
         help="processes to start",
     )
@@ -171,7 +171,7 @@ def main(argv=None) -> int:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    return command_line.run(launch, parser, argv[:split]) or codes[0]
+    return arguments.run(launch, parser, argv[:split]) or codes[0]
 
 
 if __name__ == "__main__":

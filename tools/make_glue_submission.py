@@ -10,24 +10,24 @@ Says which of the benchmark's files are still missing.
 
 import sys
 
-from electra_tf import command_line
-from electra_tf.finetuning import submission
+from electra_tf.command_line import arguments
+from electra_tf.finetuning import predictions
 
 
 def main(argv=None) -> int:
     """Parses the flags and writes the archive; returns the exit code."""
-    parser = command_line.ArgumentParser(
+    parser = arguments.ArgumentParser(
         prog="make_glue_submission", description=__doc__
     )
     parser.add_argument(
         "model_dirs", nargs="+", help="directories of fine-tuning runs"
     )
     parser.add_argument("--output", required=True, help="the zip to write")
-    return command_line.run(_make, parser, argv)
+    return arguments.run(_make, parser, argv)
 
 
 def _make(args) -> None:
-    included, missing = submission.write_archive(args.output, args.model_dirs)
+    included, missing = predictions.write_archive(args.output, args.model_dirs)
     print(f"{args.output}: {', '.join(included)}")
     if missing:
         print(f"missing for a whole submission: {', '.join(missing)}")

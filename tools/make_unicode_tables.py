@@ -4,7 +4,7 @@ The tokenizer must give the same ids under every Python, so its character
 classes are data, frozen at Unicode 13.0: the version that TensorFlow's own
 lower-casing knows. Python 3.9 carries that version of `unicodedata`:
 
-  python3.9 tools/make_unicode_tables.py > electra_tf/unicode_13_0.py
+  python3.9 tools/make_unicode_tables.py > electra_tf/text/unicode_13_0.py
 """
 
 import sys

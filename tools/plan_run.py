@@ -12,7 +12,7 @@ A prediction is arithmetic: matrix products at an assumed share (MFU) of the
 device's public peak, gradients over the link between the devices at its public
 rate, not hidden behind the computation. The shares are assumptions, not
 measurements of ours; change them with --mfu. For this_cpu the share is what
-docs/performance.md has from tools/benchmark_training.py.
+docs/performance.md has from tools/benchmarks/training.py.
 """
 
 import argparse
@@ -23,7 +23,9 @@ import sys
 import typing
 from collections.abc import Sequence
 
-from electra_tf import command_line, configs, flops
+from electra_tf import configs, errors
+from electra_tf.command_line import arguments
+from electra_tf.model import flops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,7 @@ HARDWARE = {
     ),
 }
 THIS_CPU = "this_cpu"
-# Share of the matrix product rate that tools/benchmark_training.py measures
+# Share of the matrix product rate that tools/benchmarks/training.py measures
 # for ELECTRA-Small on two cores, with a part of the batch on each.
 CPU_MFU = 0.6
 
@@ -272,7 +274,7 @@ def plan(
     """
     batch_size = config.data.train_batch_size
     if batch_size % num_devices:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "--num-devices must divide the batch size. Received: "
             f"num_devices={num_devices}, train_batch_size={batch_size}"
         )
@@ -336,9 +338,9 @@ def paper_figure(config: configs.PretrainingConfig) -> str:
 
 def measured_cpu() -> Hardware:
     """This machine, its matrix product rate measured."""
-    import benchmark_training
+    import training
 
-    rate = benchmark_training.MatmulRate(benchmark_training.square_shapes())
+    rate = training.MatmulRate(training.square_shapes())
     # The first ones of a process are slower.
     rounds = [rate.measure() for _ in range(40)]
     return Hardware(
@@ -403,10 +405,10 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     return "\n".join(lines)
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = command_line.ArgumentParser(prog="plan_run", description=__doc__)
-    whole = command_line.positive_int
+    parser = arguments.ArgumentParser(prog="plan_run", description=__doc__)
+    whole = arguments.positive_int
     parser.add_argument(
         "--gin-file", action="append", required=True, help="as for the run"
     )
@@ -435,7 +437,7 @@ def make_parser() -> command_line.ArgumentParser:
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from electra_tf import gin_config
+    from electra_tf.command_line import gin_files
 
     if args.mfu is not None and not 0 < args.mfu <= 1:
         raise ValueError(
@@ -443,7 +445,7 @@ def _plan(args: argparse.Namespace) -> None:
         )
     config = typing.cast(
         configs.PretrainingConfig,
-        gin_config.load(
+        gin_files.load(
             configs.PretrainingConfig, args.gin_file, args.gin_param
         ),
     )
@@ -462,8 +464,8 @@ def _plan(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the plan; returns the exit code."""
-    sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    return command_line.run(_plan, make_parser(), argv)
+    sys.path.insert(0, str(pathlib.Path(__file__).parent / "benchmarks"))
+    return arguments.run(_plan, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-from electra_tf import command_line
+from electra_tf.command_line import arguments
 
 
-def make_parser() -> command_line.ArgumentParser:
+def make_parser() -> arguments.ArgumentParser:
     """The flags."""
-    parser = command_line.ArgumentParser(prog="serve_data", description=__doc__)
+    parser = arguments.ArgumentParser(prog="serve_data", description=__doc__)
     parser.add_argument(
         "--port",
-        type=command_line.positive_int,
+        type=arguments.positive_int,
         default=5050,
         help="Where runs reach this service (default 5050).",
     )
@@ -80,7 +80,7 @@ def serve_data(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return command_line.run(serve_data, make_parser(), argv)
+    return arguments.run(serve_data, make_parser(), argv)
 
 
 if __name__ == "__main__":

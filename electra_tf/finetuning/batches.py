@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import pretraining_data
 from electra_tf.finetuning.features import Features, num_rows
+from electra_tf.training import replicas
 
 # Lengths are rounded up to a multiple of this. A step is traced once for all of
-# them, but its elementwise parts (kernels.py) are compiled for each of up to 32
+# them, but its elementwise parts (kernels) are compiled for each of up to 32
 # lengths: 0.06 s each, with dropout 0.5 s, once in a process. Rounding to 16
 # costs a tenth of the speed on MRPC and a third on SST-2.
 LENGTH_STEP = 4
@@ -33,7 +33,7 @@ def train_dataset(
     seed: int,
     batch_size: int,
     first_step: int = 0,
-    shard: pretraining_data.Shard = pretraining_data.WHOLE,
+    shard: replicas.Shard = replicas.WHOLE,
     bucketed: bool = True,
     length_step: int = LENGTH_STEP,
 ) -> tf.data.Dataset:

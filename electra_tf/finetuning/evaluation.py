@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from electra_tf.finetuning import batches
 from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.heads import DISALLOWED_LOGIT
-from electra_tf.finetuning.model import FinetuningModel
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.model.heads import DISALLOWED_LOGIT
 
 # Takes N rows of features; returns output name -> [N, ...], in their order.
 Predictor = Callable[[Features], dict[str, np.ndarray]]

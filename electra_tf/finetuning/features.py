@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import tokenization
+from electra_tf.text import tokenization
 
 Features = dict[str, np.ndarray]
 

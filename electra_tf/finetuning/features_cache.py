@@ -21,9 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, tokenization
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import Features, num_rows
-from electra_tf.finetuning.task import Task
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization
 
 FOLDER = "features_cache"
 # Beside a feature: the shape and the type that it has in memory.
@@ -32,7 +33,7 @@ _PACKAGES = ("numpy", "tensorflow", "tensorflow-text")
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
-def folder(config: configs.FinetuningConfig) -> str:
+def folder(config: finetuning_configs.FinetuningConfig) -> str:
     """Where the features of a run are kept; '' for nowhere."""
     chosen = config.data.features_cache_dir
     if chosen is None:

@@ -6,26 +6,23 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from electra_tf import configs, training
-from electra_tf.checkpoint_conversion import vocabulary
-from electra_tf.checkpoint_conversion.checkpoint import Vocabulary
-from electra_tf.command_line import write_atomically
-from electra_tf.finetuning import (
-    folds,
-    plan,
-    preparation,
-    recipe,
-    results,
-    submission,
-)
+from electra_tf import errors
+from electra_tf.files import write_atomically
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import predictions, preparation, recipe, results
+from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.preparation import Prepared
 from electra_tf.finetuning.trials import RESULTS_FILE, run_trial
+from electra_tf.text import vocabulary
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.training import replicas
 
 TABLE_FILE = "results.txt"
 
 
 def finetune(
-    config: configs.FinetuningConfig, before_training: Callable[[], None]
+    config: finetuning_configs.FinetuningConfig,
+    before_training: Callable[[], None],
 ) -> dict | None:
     """Fine-tunes the models of a run and scores each of them.
 
@@ -48,9 +45,9 @@ def finetune(
       training.TrainingError: If the loss is not finite.
     """
     # First: workers can only meet before anything else has run.
-    strategy = training.make_strategy(config.run)
-    is_chief = training.is_chief(strategy)
-    training.set_policy(config.run)
+    strategy = replicas.make_strategy(config.run)
+    is_chief = replicas.is_chief(strategy)
+    replicas.set_policy(config.run)
     prepared = preparation.prepare(config)
     optimizer, notes = recipe.complete(
         config.optimizer,
@@ -65,7 +62,7 @@ def finetune(
             print(note)
         before_training()
         _write_model_files(config, prepared)
-    trials = plan.make_trials(config)
+    trials = trials_lib.make_trials(config)
     num_planned = len(trials)
     records = []
     for trial in trials:  # Grows below.
@@ -81,7 +78,7 @@ def finetune(
             )
         )
         if records[-1]["degenerate"]:
-            again = plan.reseeded(trial, trials, config)
+            again = trials_lib.reseeded(trial, trials, config)
             if again is not None:
                 trials.append(again)
     if not is_chief:
@@ -102,25 +99,25 @@ def finetune(
 
 def _write_submission(model_dir: str) -> None:
     """Packs the best trial's predictions of GLUE's test sets, if there are."""
-    if not submission.find_files(model_dir):
+    if not predictions.find_files(model_dir):
         return
-    path = os.path.join(model_dir, submission.ARCHIVE)
+    path = os.path.join(model_dir, predictions.ARCHIVE)
     try:
-        submission.write_archive(path, [model_dir])
-    except configs.ConfigError as error:
-        print(f"no {submission.ARCHIVE}: {error}")
+        predictions.write_archive(path, [model_dir])
+    except errors.ConfigError as error:
+        print(f"no {predictions.ARCHIVE}: {error}")
 
 
 def _parts(
-    config: configs.FinetuningConfig, prepared: Prepared
+    config: finetuning_configs.FinetuningConfig, prepared: Prepared
 ) -> list[Prepared]:
     """What the trials of each fold share; all of it without folds."""
     if not config.data.folds:
         return [prepared]
     (data,) = prepared.data
     return [
-        dataclasses.replace(prepared, data=[folds.of_fold(data, fold)])
-        for fold in folds.split(data, config.data.folds, config.run.seed)
+        dataclasses.replace(prepared, data=[preparation.of_fold(data, fold)])
+        for fold in preparation.split(data, config.data.folds, config.run.seed)
     ]
 
 
@@ -144,7 +141,7 @@ def _has_pairs(examples: Mapping[str, Sequence]) -> bool:
 
 
 def _write_model_files(
-    config: configs.FinetuningConfig, prepared: Prepared
+    config: finetuning_configs.FinetuningConfig, prepared: Prepared
 ) -> None:
     """What exporting needs to know, beside config.json."""
     tokenizer = prepared.tokenizer

@@ -3,15 +3,18 @@
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from electra_tf import tokenization
-from electra_tf.command_line import write_atomically
-from electra_tf.finetuning.question_answering import QuestionAnsweringTask
-from electra_tf.finetuning.submission import SUBMISSION_DIR
-from electra_tf.finetuning.task import Task
+from electra_tf import errors
+from electra_tf.files import write_atomically
+from electra_tf.finetuning.tasks.question_answering import QuestionAnsweringTask
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization
+
+pass
 
 
 def write(
@@ -74,3 +77,129 @@ def write_tsv(
             # A line is a row.
             cleaned = (re.sub(r"[\t\r\n]", " ", value) for value in row)
             f.write("\t".join(cleaned) + "\n")
+
+
+ARCHIVE = "glue_submission.zip"
+# In a trial's directory: one file for each test set.
+SUBMISSION_DIR = "submission"
+
+# All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
+FILES = tuple(
+    f"{name}.tsv"
+    for name in (
+        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm"),
+        *("QNLI", "RTE", "WNLI", "AX"),
+    )
+)
+HEADER = "index\tprediction"
+
+
+def find_files(model_dir: str) -> dict[str, str]:
+    """The predictions of the trial that was best on dev.
+
+    Args:
+      model_dir: Of a finished fine-tuning run.
+
+    Returns:
+      Name in the archive -> path; nothing for a run without GLUE's test sets.
+
+    Raises:
+      ConfigError: If there is no finished run.
+    """
+    path = os.path.join(model_dir, "results.json")
+    try:
+        with open(path, encoding="utf-8") as f:
+            best = json.load(f)["best_on_dev"]
+    except FileNotFoundError:
+        raise errors.ConfigError(
+            f"Expected a finished fine-tuning run at {model_dir}, found no "
+            "results.json there"
+        ) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
+    folder = os.path.join(model_dir, f"trial_{best}", SUBMISSION_DIR)
+    if not os.path.isdir(folder):
+        return {}
+    return {
+        name: os.path.join(folder, name)
+        for name in FILES
+        if os.path.isfile(os.path.join(folder, name))
+    }
+
+
+def write_archive(
+    path: str, model_dirs: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Writes one archive of the predictions of several runs.
+
+    Args:
+      path: Of the archive; the same predictions give the same bytes.
+      model_dirs: Finished fine-tuning runs.
+
+    Returns:
+      Names of the files in the archive, and of those that it lacks.
+
+    Raises:
+      ConfigError: If a run is not finished, two runs have the same test set, a
+        file is not one of the benchmark's, or there is none at all.
+    """
+    found: dict[str, str] = {}
+    for model_dir in model_dirs:
+        for name, source in find_files(model_dir).items():
+            if name in found:
+                raise errors.ConfigError(
+                    f"Expected {name} of one run. Received: {found[name]} and "
+                    f"{source}"
+                )
+            found[name] = source
+    if not found:
+        raise errors.ConfigError(
+            "Expected predictions of GLUE's test sets. Received: none in "
+            f"{', '.join(model_dirs)}: fine-tune with the test files in place"
+        )
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in FILES:
+                if name in found:
+                    # Without the time, so that nothing but content counts.
+                    archive.writestr(
+                        zipfile.ZipInfo(name),
+                        _checked(found[name]),
+                        zipfile.ZIP_DEFLATED,
+                    )
+        os.replace(temporary, path)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"Cannot write {path}: {error.strerror}"
+        ) from None
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    return (
+        [name for name in FILES if name in found],
+        [name for name in FILES if name not in found],
+    )
+
+
+def _checked(path: str) -> str:
+    """The content of a file with the benchmark's two columns.
+
+    Raises:
+      ConfigError: If it has others, or its rows are not counted from 0.
+    """
+    with open(path, encoding="utf-8") as f:
+        content = f.read()
+    header, *rows = content.removesuffix("\n").split("\n")
+    if header != HEADER:
+        raise errors.ConfigError(
+            f"Expected the columns index and prediction in {path}. Received: "
+            f"{header!r}"
+        )
+    for number, row in enumerate(rows):
+        if row.count("\t") != 1 or not row.startswith(f"{number}\t"):
+            raise errors.ConfigError(
+                f"Expected the index {number} and a prediction in {path}, row "
+                f"{number + 2}. Received: {row!r}"
+            )
+    return content

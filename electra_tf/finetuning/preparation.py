@@ -8,18 +8,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from electra_tf import configs, tokenization
-from electra_tf.checkpoint_conversion import reading, vocabulary
-from electra_tf.checkpoint_conversion.checkpoint import Checkpoint
-from electra_tf.finetuning import (
-    features_cache,
-    kept_head,
-    own_data,
-    tasks,
-)
+from electra_tf import configs, errors
+from electra_tf.checkpoints import reading, task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import features_cache
 from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
-from electra_tf.finetuning.task import Task
+from electra_tf.finetuning.tasks import by_name, own_data
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization, vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Prepared:
     data: list[TaskData]
 
 
-def prepare(config: configs.FinetuningConfig) -> Prepared:
+def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
     """Reads all that a run needs.
 
     Raises:
@@ -88,8 +86,8 @@ def prepare(config: configs.FinetuningConfig) -> Prepared:
     tasks_of_run = make_tasks(config)
     if config.keep_head:
         (task,) = tasks_of_run
-        kept_head.adopt(whole, task, config.init_checkpoint)
-        head = kept_head.tensors(whole, task.name)
+        adopt(whole, task, config.init_checkpoint)
+        head = tensors(whole, task.name)
         checkpoint = dataclasses.replace(
             checkpoint, tensors=dict(checkpoint.tensors) | head
         )
@@ -114,7 +112,7 @@ def read_encoder(init_checkpoint: str) -> Checkpoint:
 
 def _encoder_of(checkpoint: Checkpoint, init_checkpoint: str) -> Checkpoint:
     if checkpoint.discriminator is None:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {init_checkpoint}, with a generator only"
         )
@@ -122,7 +120,7 @@ def _encoder_of(checkpoint: Checkpoint, init_checkpoint: str) -> Checkpoint:
 
 
 def make_tokenizer(
-    config: configs.FinetuningConfig, checkpoint: Checkpoint
+    config: finetuning_configs.FinetuningConfig, checkpoint: Checkpoint
 ) -> tokenization.FullTokenizer:
     """Of the given vocabulary, or of the one beside the checkpoint."""
     vocab_file, found = config.data.vocab_file, checkpoint.vocabulary
@@ -130,16 +128,16 @@ def make_tokenizer(
         return tokenization.FullTokenizer(
             vocab_file,
             *_text_settings(
-                config.data, tokenization.load_settings(vocab_file), vocab_file
+                config.data, vocabulary.load_settings(vocab_file), vocab_file
             ),
             _text_cleaning(
                 config.data,
-                tokenization.load_text_cleaning(vocab_file),
+                vocabulary.load_text_cleaning(vocab_file),
                 vocab_file,
             ),
         )
     if found is None:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {config.init_checkpoint}"
         )
@@ -162,7 +160,7 @@ def make_tokenizer(
 
 
 def _text_cleaning(
-    data: configs.FinetuningDataConfig, made_for: str, source: str
+    data: finetuning_configs.FinetuningDataConfig, made_for: str, source: str
 ) -> str:
     """The wanted text cleaning, or that which the vocabulary was made for.
 
@@ -172,7 +170,7 @@ def _text_cleaning(
     if data.text_cleaning is None:
         return made_for
     if made_for not in ("none", data.text_cleaning):
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             f"FinetuningDataConfig.text_cleaning must be {made_for!r}, as for "
             f"{source}. Received: text_cleaning={data.text_cleaning!r}"
         )
@@ -180,7 +178,9 @@ def _text_cleaning(
 
 
 def _text_settings(
-    data: configs.FinetuningDataConfig, made_for: dict[str, bool], source: str
+    data: finetuning_configs.FinetuningDataConfig,
+    made_for: dict[str, bool],
+    source: str,
 ) -> tuple[bool, bool]:
     """Whether text is lower-cased, and whether it loses its accents.
 
@@ -199,7 +199,7 @@ def _text_settings(
         # Without lower-casing, accents are kept whatever is said of them.
         counts = settings.get("do_lower_case", True)
         if counts and known is not None and wanted not in (None, known):
-            raise configs.ConfigError(
+            raise errors.ConfigError(
                 f"FinetuningDataConfig.{name} must be {known}, as for "
                 f"{source}. Received: {name}={wanted}"
             )
@@ -212,13 +212,13 @@ def _text_settings(
 def _check_sizes(config, encoder_config, tokenizer) -> None:
     data = config.data
     if tokenizer.vocab_size != encoder_config.vocab_size:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             f"Expected the vocabulary of {config.init_checkpoint} with "
             f"{encoder_config.vocab_size} entries. Received: {data.vocab_file} "
             f"with {tokenizer.vocab_size}"
         )
     if data.max_seq_length > encoder_config.max_position_embeddings:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "FinetuningDataConfig.max_seq_length must not exceed the "
             f"{encoder_config.max_position_embeddings} positions of "
             f"{config.init_checkpoint}. Received: "
@@ -226,7 +226,7 @@ def _check_sizes(config, encoder_config, tokenizer) -> None:
         )
 
 
-def make_tasks(config: configs.FinetuningConfig) -> list[Task]:
+def make_tasks(config: finetuning_configs.FinetuningConfig) -> list[Task]:
     """The tasks that a configuration names, or that of its files.
 
     Raises:
@@ -238,7 +238,9 @@ def make_tasks(config: configs.FinetuningConfig) -> list[Task]:
             QuestionAnsweringConfig | None, config.question_answering
         )
         return [
-            tasks.get_task(name, data.data_dir, data.double_unordered, options)
+            by_name.get_task(
+                name, data.data_dir, data.double_unordered, options
+            )
             for name in data.task_names
         ]
     files = {"train": data.train_file}
@@ -260,7 +262,7 @@ def make_tasks(config: configs.FinetuningConfig) -> list[Task]:
 
 
 def _read_task(
-    config: configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningConfig,
     task: Task,
     tokenizer: tokenization.FullTokenizer,
 ) -> TaskData:
@@ -288,7 +290,7 @@ def _read_task(
 
 
 def _refuse_missing(
-    config: configs.FinetuningConfig, task: Task, split: str
+    config: finetuning_configs.FinetuningConfig, task: Task, split: str
 ) -> None:
     """Says which file of a task is missing, and where it was looked for.
 
@@ -301,13 +303,13 @@ def _refuse_missing(
         if not config.data.task_names:
             raise
         data_dir = config.data.data_dir
-        folders = map(str, tasks.possible_folders(task.name, data_dir))
-        raise configs.ConfigError(
+        folders = map(str, by_name.possible_folders(task.name, data_dir))
+        raise errors.ConfigError(
             f"Expected the files of the task {task.name!r} in "
             f"{', '.join(folders)} or {data_dir}. "
             f"{error}"
         ) from None
-    raise configs.ConfigError(
+    raise errors.ConfigError(
         f"Expected the split {split!r} of the task {task.name!r}. Received: "
         f"{', '.join(task.splits()) or 'none'}"
     )
@@ -316,3 +318,140 @@ def _refuse_missing(
 def take_rows(features: Features, rows: np.ndarray) -> Features:
     """Some rows of all features; `rows` <int>[M] -> [M, ...]."""
     return {name: values[rows] for name, values in features.items()}
+
+
+pass
+
+
+class Fold(typing.NamedTuple):
+    """Row numbers of the training set.
+
+    Attributes:
+      train: <int>[M], to train on.
+      heldout: <int>[N - M], to score.
+    """
+
+    train: np.ndarray
+    heldout: np.ndarray
+
+
+def split(data: TaskData, num_folds: int, seed: int) -> list[Fold]:
+    """Cuts the training rows into parts of equal size.
+
+    With one label for each row, every part has the same share of each label.
+
+    Args:
+      data: With the split "train", a row of features for each example.
+      num_folds: Number of parts.
+      seed: Of the order.
+
+    Returns:
+      One fold for each part.
+
+    Raises:
+      ConfigError: If a label, or the set, has fewer rows than there are parts.
+    """
+    from sklearn import model_selection
+
+    examples = data.examples["train"]
+    labels: Sequence = [0] * len(examples)
+    cut: typing.Any = model_selection.KFold
+    if data.task.description().get("kind") == "classification":
+        labels = [example.label for example in examples]
+        cut = model_selection.StratifiedKFold
+    rarest, count = min(
+        ((label, labels.count(label)) for label in sorted(set(labels))),
+        key=lambda pair: pair[1],
+    )
+    if count < num_folds:
+        what = f"rows of the label {rarest!r}" if rarest != 0 else "rows"
+        raise errors.ConfigError(
+            "FinetuningDataConfig.folds must not exceed the rows of the "
+            f"rarest label in training. Received: folds={num_folds}, but only "
+            f"{count} {what}"
+        )
+    folds = cut(num_folds, shuffle=True, random_state=seed)
+    return [Fold(*rows) for rows in folds.split(np.zeros(len(labels)), labels)]
+
+
+def of_fold(data: TaskData, fold: Fold) -> TaskData:
+    """The set of one fold: "dev" is what it leaves out of training."""
+    rows_of = {"train": fold.train, "dev": fold.heldout}
+    examples = {
+        name: [data.examples["train"][row] for row in rows]
+        for name, rows in rows_of.items()
+    }
+    features = {
+        name: take_rows(data.features["train"], rows)
+        for name, rows in rows_of.items()
+    }
+    for name in data.examples:
+        if name not in rows_of:
+            examples[name] = list(data.examples[name])
+            features[name] = data.features[name]
+    return TaskData(data.task, examples, features, data.labelled | {"dev"})
+
+
+# Kinds whose labels are a list in the task.
+_WITH_LABELS = ("classification", "multi_label_classification", "tagging")
+
+
+def adopt(checkpoint: Checkpoint, task: Task, source: str) -> None:
+    """Makes a task's labels those of the head of a checkpoint.
+
+    The rows at hand may have fewer labels than the head, not more.
+
+    Args:
+      checkpoint: With a fine-tuned head.
+      task: Its `labels` become the head's, in the head's order.
+      source: Path of the checkpoint, for error messages.
+
+    Raises:
+      ConfigError: If there is no head, it is of another kind, or it lacks a
+        label.
+    """
+    head = checkpoint.head
+    kind = task.description().get("kind")
+    if head is None or head.kind != kind:
+        raise errors.ConfigError(
+            f"FinetuningConfig.keep_head needs a checkpoint with a head for "
+            f"{kind}. Received: {source}, with "
+            + (f"one for {head.kind}" if head else "no fine-tuned head")
+        )
+    if kind not in _WITH_LABELS:
+        return
+    labels = list(task.labels)  # type: ignore[attr-defined]
+    num_outputs = head.num_outputs or len(head.labels or ())
+    if head.labels is None:
+        if len(labels) != num_outputs:
+            raise errors.ConfigError(
+                f"Expected {num_outputs} labels, as many as the head of "
+                f"{source} has. Received: {len(labels)}, {_listing(labels)}"
+            )
+        return
+    unknown = [label for label in labels if label not in head.labels]
+    if unknown:
+        raise errors.ConfigError(
+            f"Expected the labels of the head of {source}, "
+            f"{_listing(head.labels)}. Received: {len(labels)} labels, with "
+            f"{_listing(unknown)} among them; without "
+            "FinetuningConfig.keep_head a new head is trained"
+        )
+    task.labels = list(head.labels)  # type: ignore[attr-defined]
+
+
+def _listing(labels) -> str:
+    shown = ", ".join(repr(label) for label in labels[:10])
+    return shown + (", ..." if len(labels) > 10 else "")
+
+
+def tensors(checkpoint: Checkpoint, task_name: str) -> dict[str, np.ndarray]:
+    """The head's weights, under the names that they have in a task's scope."""
+    assert checkpoint.head is not None
+    found = task_heads.head_tensors(
+        checkpoint.tensors, checkpoint.head.task_name
+    )
+    return {
+        f"task_specific/{task_name}/{name}": tensor
+        for name, tensor in found.items()
+    }

@@ -3,7 +3,8 @@
 import dataclasses
 import typing
 
-from electra_tf import configs, original_hparams
+from electra_tf import configs
+from electra_tf.command_line import original_hparams
 
 
 class Rates(typing.NamedTuple):

@@ -2,20 +2,116 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import os
 
 import tensorflow as tf
 
-from electra_tf import configs, optimization, training
-from electra_tf.checkpoint_conversion import reading
-from electra_tf.command_line import write_atomically
+from electra_tf import configs, errors
+from electra_tf.checkpoints import reading
+from electra_tf.files import write_atomically
 from electra_tf.finetuning import batches, evaluation, features, predictions
-from electra_tf.finetuning.model import FinetuningModel
-from electra_tf.finetuning.plan import Trial
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.preparation import Prepared, TaskData
-from electra_tf.finetuning.task import Task
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import loop, optimization, replicas
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One model of a run; its directory is <model_dir>/trial_<number>.
+
+    Attributes:
+      number: From 1.
+      seed: Of the head's weights, the order of the rows, and dropout.
+      learning_rate: Peak rate.
+      num_train_epochs: Passes over the training rows.
+      fold: The part that is left out of training and scored, from 1; None
+        without cross-validation.
+      replaces: The degenerate trial that this one repeats with another seed.
+    """
+
+    number: int
+    seed: int
+    learning_rate: float
+    num_train_epochs: float
+    fold: int | None = None
+    replaces: int | None = None
+
+    @property
+    def folder(self) -> str:
+        return f"trial_{self.number}"
+
+    def as_dict(self) -> dict:
+        """For JSON, without what does not apply."""
+        values = dataclasses.asdict(self)
+        values["trial"] = values.pop("number")
+        return {
+            name: value for name, value in values.items() if value is not None
+        }
+
+
+def make_trials(config: finetuning_configs.FinetuningConfig) -> list[Trial]:
+    """Every learning rate with every number of epochs, seed and fold.
+
+    Args:
+      config: Of the run; its optimizer has a learning rate.
+
+    Returns:
+      The trials in the order in which they are run.
+    """
+    rates = config.learning_rates
+    if not rates:
+        assert config.optimizer.learning_rate is not None
+        rates = (config.optimizer.learning_rate,)
+    settings = itertools.product(
+        rates,
+        config.num_train_epochs_options or (config.data.num_train_epochs,),
+        range(config.num_trials),
+        range(1, config.data.folds + 1) if config.data.folds else (None,),
+    )
+    return [
+        Trial(number, config.run.seed + repetition, rate, epochs, fold)
+        for number, (rate, epochs, repetition, fold) in enumerate(settings, 1)
+    ]
+
+
+def reseeded(
+    degenerate: Trial,
+    trials: list[Trial],
+    config: finetuning_configs.FinetuningConfig,
+) -> Trial | None:
+    """The trial that repeats a degenerate one with a new seed.
+
+    Args:
+      degenerate: Of `trials`.
+      trials: All so far.
+      config: Of the run.
+
+    Returns:
+      The trial, or None if it was repeated often enough.
+    """
+    attempts = 0
+    first: Trial | None = degenerate
+    while first is not None and first.replaces is not None:
+        attempts += 1
+        first = next(t for t in trials if t.number == first.replaces)
+    if attempts >= config.reseed_degenerate:
+        return None
+    return dataclasses.replace(
+        degenerate,
+        number=len(trials) + 1,
+        # No trial of the plan has it.
+        seed=max(trial.seed for trial in trials) + 1,
+        replaces=degenerate.number,
+    )
+
+
+pass
 
 RESULTS_FILE = "results.json"
 SETTINGS_FILE = "trial.json"
@@ -41,7 +137,7 @@ def build_model(
 
 
 def run_trial(
-    config: configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningConfig,
     trial: Trial,
     prepared: Prepared,
     strategy: tf.distribute.Strategy,
@@ -68,7 +164,7 @@ def run_trial(
       ConfigError: If the directory is that of another trial.
     """
     directory = os.path.join(config.run.model_dir, trial.folder)
-    is_chief = training.is_chief(strategy)
+    is_chief = replicas.is_chief(strategy)
     _claim(directory, trial, is_chief)
     results_path = os.path.join(directory, RESULTS_FILE)
     if os.path.exists(results_path):
@@ -90,7 +186,7 @@ def run_trial(
         return _dev_scores(config, prepared, predictors)
 
     num_train_steps = engine.run.num_train_steps
-    training.train(
+    loop.train(
         engine,
         num_train_steps,
         description,
@@ -114,7 +210,7 @@ def run_trial(
         if is_degenerate:
             result["degenerate"].append(data.task.name)
     if is_chief:
-        training.write_summaries(
+        loop.write_summaries(
             directory,
             "eval",
             num_train_steps,
@@ -140,7 +236,7 @@ def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
             for name, a, b in configs.differences(ours, theirs)
         ]
         if differences:
-            raise configs.ConfigError(
+            raise errors.ConfigError(
                 f"{directory} holds another trial, which differs in: "
                 f"{', '.join(differences)}. Choose another --model_dir, or "
                 "the old values to continue that run"
@@ -151,12 +247,12 @@ def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
 
 
 def _make_engine(
-    config: configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningConfig,
     trial: Trial,
     prepared: Prepared,
     strategy: tf.distribute.Strategy,
     directory: str,
-) -> training.Engine:
+) -> engine_lib.Engine:
     """Model, optimizer and batches of a trial."""
     rows = [data.features["train"] for data in prepared.data]
     train_features = rows[0] if len(rows) == 1 else features.combine(rows)
@@ -175,7 +271,7 @@ def _make_engine(
     )
     decay = optimizer_config.layerwise_lr_decay
     assert decay is not None
-    training.set_policy(run)  # Seeds the new head.
+    replicas.set_policy(run)  # Seeds the new head.
     with strategy.scope():
         model = build_model(
             prepared.encoder_config,
@@ -207,7 +303,7 @@ def _make_engine(
             },
         )
         optimizer.build(model.trainable_variables)
-        return training.Engine(
+        return engine_lib.Engine(
             strategy,
             model,
             make_loss_function(model),
@@ -246,7 +342,7 @@ def make_loss_function(model: FinetuningModel):
 
 
 def _dev_scores(
-    config: configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningConfig,
     prepared: Prepared,
     predictors: dict[str, evaluation.Predictor],
 ) -> dict[str, float]:
@@ -274,7 +370,7 @@ def _flat_scores(scores: dict[str, dict]) -> dict[str, float]:
 
 
 def _evaluate(
-    config: configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningConfig,
     predict: evaluation.Predictor,
     data: TaskData,
     prepared: Prepared,

@@ -1,0 +1,1 @@
+"""A checkpoint -> a SavedModel that answers raw strings."""

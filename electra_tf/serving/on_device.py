@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import run_record, tokenization
-from electra_tf.checkpoint_conversion import vocabulary
-from electra_tf.command_line import write_atomically
-from electra_tf.serving import inputs, saved_model, source
+from electra_tf import model_directory
+from electra_tf.files import write_atomically
+from electra_tf.serving import exportable, inputs, saved_model
+from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
-from electra_tf.serving.source import Source
+from electra_tf.text import tokenization, vocabulary
 
 # The signature for inputs of any B and L. That for one input of the greatest
 # length, which accelerators want, is called so with the length behind it.
@@ -64,7 +64,7 @@ def export(
       ValueError: If there is no such model, or it cannot be converted.
     """
     with tempfile.TemporaryDirectory() as vocab_dir:
-        found = source.load(
+        found = exportable.load(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length
         )
         models = convert(found)
@@ -72,12 +72,12 @@ def export(
         for name, content in models.items():
             _write(os.path.join(output_dir, name), content)
         # With its settings.
-        for name in (VOCAB_FILE, tokenization.settings_file(VOCAB_FILE)):
+        for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
             shutil.copy(os.path.join(vocab_dir, name), output_dir)
     metadata = dict(found.metadata)
     metadata["signatures"] = [TOKENS, f"{TOKENS}_{found.max_seq_length}"]
     metadata["bytes"] = {name: len(model) for name, model in models.items()}
-    metadata["git_commit"] = run_record.git_commit()
+    metadata["git_commit"] = model_directory.git_commit()
     metadata["versions"] = {
         "tensorflow": importlib.metadata.version("tensorflow")
     }

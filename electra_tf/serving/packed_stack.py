@@ -21,8 +21,8 @@ import typing
 
 import tensorflow as tf
 
-from electra_tf import encoder, kernels
-from electra_tf.serving.source import Source
+from electra_tf.model import encoder, kernels
+from electra_tf.serving.exportable import Source
 
 
 class _Weights(typing.NamedTuple):

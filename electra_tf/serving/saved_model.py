@@ -13,15 +13,14 @@ import tempfile
 
 import tensorflow as tf
 
-from electra_tf import run_record
-from electra_tf.command_line import write_atomically
+from electra_tf import model_directory
+from electra_tf.files import write_atomically
 from electra_tf.serving import (
-    answers,
-    ops,
+    answer_signatures,
+    exportable,
     packed_stack,
-    served,
     server_files,
-    source,
+    signatures,
     text_signatures,
     token_signatures,
 )
@@ -29,18 +28,18 @@ from electra_tf.serving import (
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
 
-_MODELS: dict[str, type[served.ServedModel]] = {
+_MODELS: dict[str, type[signatures.ServedModel]] = {
     "classification": text_signatures.Classifier,
     "multi_label_classification": text_signatures.MultiLabelClassifier,
     "regression": text_signatures.Regressor,
     "tagging": token_signatures.Tagger,
-    "question_answering": answers.QuestionAnswerer,
-    source.ENCODING: token_signatures.Encoder,
-    source.DETECTION: token_signatures.Detector,
+    "question_answering": answer_signatures.QuestionAnswerer,
+    exportable.ENCODING: token_signatures.Encoder,
+    exportable.DETECTION: token_signatures.Detector,
 }
 
 
-def make_served_model(found: source.Source) -> served.ServedModel:
+def make_served_model(found: exportable.Source) -> signatures.ServedModel:
     """The signatures of a model, by what it does."""
     return _MODELS[found.kind](found)
 
@@ -74,7 +73,7 @@ def export(
       ValueError: If there is no such model, or it cannot be exported.
     """
     with tempfile.TemporaryDirectory() as vocab_dir:
-        found = source.load(
+        found = exportable.load(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length
         )
         model = make_served_model(packed_stack.pack(found))
@@ -85,18 +84,18 @@ def export(
 
 
 def _save(
-    model: served.ServedModel, metadata: dict, output_dir: str, name: str
+    model: signatures.ServedModel, metadata: dict, output_dir: str, name: str
 ) -> str:
     os.makedirs(output_dir, exist_ok=True)
     temporary = os.path.join(output_dir, f"tmp-{os.getpid()}")
     try:
         tf.saved_model.save(model, temporary, signatures=model.signatures())
         _set_method_names(temporary, model.method_names)
-        ops.check(temporary)
+        server_files.check(temporary)
         extra = os.path.join(temporary, EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
         metadata["signatures"] = _describe_signatures(temporary)
-        metadata["git_commit"] = run_record.git_commit()
+        metadata["git_commit"] = model_directory.git_commit()
         metadata["versions"] = {
             package: importlib.metadata.version(package)
             for package in ("tensorflow", "tensorflow-text", "keras")
@@ -140,7 +139,7 @@ def _describe_signatures(path: str) -> dict:
             for name in sorted(tensors)
         }
 
-    (meta_graph,) = ops.read_proto(path).meta_graphs
+    (meta_graph,) = server_files.read_proto(path).meta_graphs
     return {
         name: {
             "inputs": describe(signature.inputs),
@@ -160,7 +159,7 @@ def _set_method_names(path: str, method_names: dict[str, str]) -> None:
     if not method_names:
         return
     proto_path = os.path.join(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
-    saved = ops.read_proto(path)
+    saved = server_files.read_proto(path)
     for meta_graph in saved.meta_graphs:
         for name, method_name in method_names.items():
             meta_graph.signature_def[name].method_name = method_name

@@ -8,10 +8,11 @@ import os
 import re
 
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
-from electra_tf import configs
-from electra_tf.command_line import write_atomically
-from electra_tf.serving import served
+from electra_tf import errors
+from electra_tf.files import write_atomically
+from electra_tf.serving import signatures
 
 WARMUP_FILE = "tf_serving_warmup_requests"
 MODELS_FILE = "models.config"
@@ -84,7 +85,7 @@ def model_name(output_dir: str, name: str | None = None) -> str:
     if name is None:
         found = re.sub(r"[^A-Za-z0-9_.\-]+", "_", found) or "model"
     if not re.fullmatch(r"[A-Za-z0-9_.\-]+", found):
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "Expected a model name of letters, digits and _ . - only. "
             f"Received: {found!r}"
         )
@@ -142,7 +143,7 @@ def write_warmup_requests(
     try:
         from tensorflow_serving.apis import prediction_log_pb2
     except ImportError:
-        raise configs.ConfigError(
+        raise errors.ConfigError(
             "Warm-up requests need tensorflow-serving-api: "
             "pip install 'electra_tf[serving]'"
         ) from None
@@ -161,7 +162,7 @@ def write_warmup_requests(
                 log = prediction_log_pb2.PredictionLog()
                 request = log.predict_log.request
                 request.model_spec.name = name
-                request.model_spec.signature_name = served.DEFAULT
+                request.model_spec.signature_name = signatures.DEFAULT
                 for key, texts in example_inputs.items():
                     request.inputs[key].CopyFrom(
                         tf.make_tensor_proto(
@@ -171,3 +172,80 @@ def write_warmup_requests(
                 writer.write(log.SerializeToString())
                 sizes.append(size)
     return sizes
+
+
+# Ops of TF-Text 2.12.1's `ops_lib` that the tokenizer is made of. More of them
+# are there; one that is missed here should be looked up before it is added.
+TEXT_OPS = frozenset({"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"})
+
+# Ops that TensorFlow's Python package has, but that call back into Python or
+# are not linked into a server.
+_NOT_LINKED = (
+    "EagerPyFunc",
+    "PyFunc",
+    "PyFuncStateless",
+    "TPU",
+    "Xla",
+)
+
+# Ops of the graph itself: the API of `tf.raw_ops` leaves them out.
+_STRUCTURAL_OPS = frozenset({"NoOp", "_Arg", "_Retval"})
+
+
+def read_proto(path: str) -> saved_model_pb2.SavedModel:
+    """The SavedModel proto of an export.
+
+    Args:
+      path: One version.
+
+    Raises:
+      ConfigError: If there is none.
+    """
+    file = os.path.join(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    if not os.path.isfile(file):
+        raise errors.ConfigError(
+            f"Expected a SavedModel at {path}, found none: export one with "
+            "tools/export_saved_model.py"
+        )
+    saved = saved_model_pb2.SavedModel()
+    with open(file, "rb") as f:
+        saved.ParseFromString(f.read())
+    return saved
+
+
+def ops_of(path: str) -> set[str]:
+    """The names of all ops of a SavedModel, its functions included."""
+    found: set[str] = set()
+    for meta_graph in read_proto(path).meta_graphs:
+        graph = meta_graph.graph_def
+        found.update(node.op for node in graph.node)
+        names = {function.signature.name for function in graph.library.function}
+        for function in graph.library.function:
+            found.update(node.op for node in function.node_def)
+        found -= names
+    return found
+
+
+def foreign_ops(names: set[str]) -> list[str]:
+    """Those that stock TF Serving does not link, sorted."""
+
+    def is_linked(name: str) -> bool:
+        if name in TEXT_OPS or name in _STRUCTURAL_OPS:
+            return True
+        return hasattr(tf.raw_ops, name) and not name.startswith(_NOT_LINKED)
+
+    return sorted(name for name in names if not is_linked(name))
+
+
+def check(path: str) -> None:
+    """Refuses a SavedModel that stock TF Serving could not load.
+
+    Raises:
+      ConfigError: If it has such ops.
+    """
+    foreign = foreign_ops(ops_of(path))
+    if foreign:
+        raise errors.ConfigError(
+            "Expected ops of TensorFlow and of TF-Text 2.12.1 only, as stock "
+            f"TF Serving has them. Received: {', '.join(foreign)}"
+        )

@@ -5,17 +5,18 @@ Shapes: B batch, L length, C labels.
 
 import tensorflow as tf
 
-from electra_tf.serving import inputs, served
+from electra_tf.serving import inputs
+from electra_tf.serving import signatures as signatures_lib
+from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
-from electra_tf.serving.source import Source
 
 
-class _TextModel(served.ServedModel):
+class _TextModel(signatures_lib.ServedModel):
     """A model of one text, or of two."""
 
     def __init__(self, source: Source):
         super().__init__(source)
-        names = [served.TEXT, served.TEXT_PAIR]
+        names = [signatures_lib.TEXT, signatures_lib.TEXT_PAIR]
         self.input_names = names if source.has_pairs else names[:1]
 
     def compute(self, features):
@@ -32,7 +33,7 @@ class _TextModel(served.ServedModel):
 
     def signatures(self):
         # One function, so that the tokenizer's tables are in the graph once.
-        answer_texts = served.string_function(
+        answer_texts = signatures_lib.string_function(
             self._answer_texts, *self.input_names
         )
 
@@ -55,17 +56,21 @@ class _TextModel(served.ServedModel):
             return outputs
 
         found = {
-            served.DEFAULT: served.string_function(
+            signatures_lib.DEFAULT: signatures_lib.string_function(
                 serving_default, *self.input_names
             ),
-            served.TOKENS: self.token_signature(self.answer),
-            served.BYTES: served.string_function(serving_bytes, "inputs"),
+            signatures_lib.TOKENS: self.token_signature(self.answer),
+            signatures_lib.BYTES: signatures_lib.string_function(
+                serving_bytes, "inputs"
+            ),
         }
-        self.method_names = {served.BYTES: method_name}
+        self.method_names = {signatures_lib.BYTES: method_name}
         return found
 
     def _answer_texts(self, *texts):
-        checks = [served.check_same_size(*texts)] if len(texts) == 2 else []
+        checks = (
+            [signatures_lib.check_same_size(*texts)] if len(texts) == 2 else []
+        )
         with tf.control_dependencies(checks):
             features = inputs.pack_texts(
                 self.tokenizer, self._source.max_seq_length, *texts
@@ -73,7 +78,9 @@ class _TextModel(served.ServedModel):
             return self.answer(self._run(features))
 
     def example_inputs(self):
-        return {name: list(served.SENTENCES) for name in self.input_names}
+        return {
+            name: list(signatures_lib.SENTENCES) for name in self.input_names
+        }
 
 
 class Classifier(_TextModel):

@@ -12,14 +12,14 @@ the longest text, D hidden, C labels.
 
 import tensorflow as tf
 
-from electra_tf.serving import inputs, served
-from electra_tf.serving import words as words_lib
+from electra_tf.serving import inputs
+from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
 
 NO_OFFSET = -1
 
 
-class Encoder(served.ServedModel):
+class Encoder(signatures_lib.ServedModel):
     """The encoder's vectors.
 
     `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
@@ -40,13 +40,13 @@ class Encoder(served.ServedModel):
         }
 
     def signatures(self):
-        names = [served.TEXT, served.TEXT_PAIR]
+        names = [signatures_lib.TEXT, signatures_lib.TEXT_PAIR]
         names = names if self._source.has_pairs else names[:1]
 
         length = self._source.max_seq_length
 
         def of_pairs(text, text_pair):
-            check = served.check_same_size(text, text_pair)
+            check = signatures_lib.check_same_size(text, text_pair)
             with tf.control_dependencies([check]):
                 features = inputs.pack_texts(
                     self.tokenizer, length, text, text_pair
@@ -73,21 +73,23 @@ class Encoder(served.ServedModel):
             }
 
         return {
-            served.DEFAULT: served.string_function(
+            signatures_lib.DEFAULT: signatures_lib.string_function(
                 of_pairs if self._source.has_pairs else of_texts, *names
             ),
-            served.TOKENS: self.token_signature(lambda outputs: outputs),
+            signatures_lib.TOKENS: self.token_signature(
+                lambda outputs: outputs
+            ),
         }
 
     def example_inputs(self):
-        names = (served.TEXT, served.TEXT_PAIR)
+        names = (signatures_lib.TEXT, signatures_lib.TEXT_PAIR)
         return {
-            name: list(served.SENTENCES)
+            name: list(signatures_lib.SENTENCES)
             for name in names[: 1 + self._source.has_pairs]
         }
 
 
-class Detector(served.ServedModel):
+class Detector(signatures_lib.ServedModel):
     """Each token's probability of having been replaced.
 
     `serving_default` takes `text` <string>[B] and returns `tokens`
@@ -126,17 +128,19 @@ class Detector(served.ServedModel):
             }
 
         return {
-            served.DEFAULT: served.string_function(
-                serving_default, served.TEXT
+            signatures_lib.DEFAULT: signatures_lib.string_function(
+                serving_default, signatures_lib.TEXT
             ),
-            served.TOKENS: self.token_signature(lambda outputs: outputs),
+            signatures_lib.TOKENS: self.token_signature(
+                lambda outputs: outputs
+            ),
         }
 
     def example_inputs(self):
-        return {served.TEXT: list(served.SENTENCES)}
+        return {signatures_lib.TEXT: list(signatures_lib.SENTENCES)}
 
 
-class Tagger(served.ServedModel):
+class Tagger(signatures_lib.ServedModel):
     """A label for each word.
 
     `serving_default` takes `text` <string>[B], splits it into words (see
@@ -169,8 +173,8 @@ class Tagger(served.ServedModel):
         most_words = self._source.max_seq_length - 2
 
         def serving_default(text):
-            found = words_lib.Words(
-                *(x[:, :most_words] for x in words_lib.split(text))
+            found = inputs.Words(
+                *(x[:, :most_words] for x in inputs.split(text))
             )
             labels, scores = tag_words(found.words)
             return {
@@ -190,17 +194,17 @@ class Tagger(served.ServedModel):
             return {"labels": self._names(scores), "scores": scores}
 
         return {
-            served.DEFAULT: served.string_function(
-                serving_default, served.TEXT
+            signatures_lib.DEFAULT: signatures_lib.string_function(
+                serving_default, signatures_lib.TEXT
             ),
-            served.WORDS: tf.function(
+            signatures_lib.WORDS: tf.function(
                 words,
                 input_signature=[
                     tf.TensorSpec([None, None], tf.string, "words")
                 ],
                 autograph=False,
             ).get_concrete_function(),
-            served.TOKENS: self.token_signature(answer_tokens),
+            signatures_lib.TOKENS: self.token_signature(answer_tokens),
         }
 
     def _names(self, scores: tf.Tensor) -> tf.Tensor:
@@ -248,4 +252,4 @@ class Tagger(served.ServedModel):
         )
 
     def example_inputs(self):
-        return {served.TEXT: list(served.SENTENCES)}
+        return {signatures_lib.TEXT: list(signatures_lib.SENTENCES)}

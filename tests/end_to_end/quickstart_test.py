@@ -131,7 +131,7 @@ def test_quickstart(folder):
 
     answer = succeed(
         folder,
-        tool("query_saved_model"),
+        tool("quickstart/query_saved_model"),
         "--saved_model=exported/1",
         "red green blue",
         "pink gray gold",

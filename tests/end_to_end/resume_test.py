@@ -9,8 +9,8 @@ import typing
 
 import pytest
 
-from electra_tf import flops
-from electra_tf.training import SPEED_METRICS
+from electra_tf.model import flops
+from electra_tf.training.loop import SPEED_METRICS
 from tests import helpers
 
 # Moments at which a run is killed; more of them where it is to be tried hard.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from electra_tf import pretraining_data
 from electra_tf.finetuning import batches
+from electra_tf.training import replicas
 
 MAX_LENGTH = 40
 
@@ -139,11 +139,9 @@ def test_without_buckets_a_batch_is_any_rows_at_full_length():
 
 def test_shards_are_parts_of_the_whole_batch():
     whole = take(batches.train_dataset(TEN, 3, 4), 4)
-    both = take(
-        batches.train_dataset(TEN, 3, 2, 0, pretraining_data.Shard(2, 0, 2)), 8
-    )
+    both = take(batches.train_dataset(TEN, 3, 2, 0, replicas.Shard(2, 0, 2)), 8)
     second = take(
-        batches.train_dataset(TEN, 3, 2, 1, pretraining_data.Shard(2, 1, 1)), 3
+        batches.train_dataset(TEN, 3, 2, 1, replicas.Shard(2, 1, 1)), 3
     )
     for step, batch in enumerate(whole):
         halves = both[2 * step], both[2 * step + 1]

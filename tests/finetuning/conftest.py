@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf import tokenization
+from electra_tf.text import tokenization
 
 VOCAB = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h ##x ##y , . ( ) - Ab 1 2 中"

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from electra_tf import configs
-from electra_tf.finetuning import features_cache, own_data
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import features_cache
+from electra_tf.finetuning.tasks import own_data
 
 TRAIN = "text\tlabel\na b c\tyes\nb\tno\nc\tyes\n"
 LENGTH = 8
@@ -133,7 +135,7 @@ def test_the_code_is_the_package_and_the_task(make_task):
     assert {
         "features.py",
         "text_tasks.py",
-        "tokenization.py",
+        "text/tokenization.py",
         pathlib.Path(__file__).name,
     } <= names
 
@@ -217,9 +219,9 @@ def test_files_are_small(tmp_path):
     [("", "models/features_cache"), ("kept", "kept"), (None, "")],
 )
 def test_where_the_cache_is(chosen, folder):
-    config = configs.FinetuningConfig(
+    config = finetuning_configs.FinetuningConfig(
         init_checkpoint="pretrained",
-        data=configs.FinetuningDataConfig(
+        data=finetuning_configs.FinetuningDataConfig(
             task_name="mood",
             train_file="train.tsv",
             dev_file="dev.tsv",

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, metrics_log, run_record, training
+from electra_tf import configs, errors, model_directory
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
     predictions,
     preparation,
-    text_tasks,
     trials,
 )
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.training import loop
 from tests import helpers
 
 # "wa" says it all.
@@ -40,9 +42,9 @@ def pretrained(tmp_path_factory):
 
 
 def make_config(pretrained, model_dir, data=None, **changes):
-    config = configs.FinetuningConfig(
+    config = finetuning_configs.FinetuningConfig(
         init_checkpoint=str(pretrained / "model"),
-        data=configs.FinetuningDataConfig(
+        data=finetuning_configs.FinetuningDataConfig(
             task_name="letters",
             train_file=str(pretrained / "train.tsv"),
             dev_file=str(pretrained / "dev.tsv"),
@@ -63,7 +65,7 @@ def make_config(pretrained, model_dir, data=None, **changes):
 
 def run(config):
     def before_training():
-        run_record.write(config, "", [])
+        model_directory.write(config, "", [])
 
     return finetune.finetune(config, before_training)
 
@@ -118,7 +120,7 @@ def test_results(finished):
 
 def test_every_epoch_is_trained(finished):
     config, _ = finished
-    log = metrics_log.read_metrics(
+    log = model_directory.read_metrics(
         os.path.join(config.run.model_dir, "trial_1", "metrics.jsonl")
     )
     # 13 rows are 4 batches of 4, the last one filled up.
@@ -148,7 +150,7 @@ def test_finished_trials_are_not_run_again(finished, monkeypatch):
     def train(*args):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(loop, "train", train)
     assert run(config) == results
 
 
@@ -174,7 +176,7 @@ def weights_at_the_start(config, monkeypatch):
         found["scales"] = engine.optimizer.scales
         raise Began
 
-    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(loop, "train", train)
     with pytest.raises(Began):
         run(config)
     return found
@@ -304,7 +306,7 @@ def test_several_tasks_train_in_one_model(joint):
     assert set(trial["tasks"]["sts"]["dev"]) >= {"spearman", "pearson"}
     # 5 rows of RTE, 10 of STS-B in both orders: 4 batches of 4, two epochs.
     assert trial["num_train_steps"] == 8
-    log = metrics_log.read_metrics(
+    log = model_directory.read_metrics(
         f"{config.run.model_dir}/trial_1/metrics.jsonl"
     )
     assert {"rte_loss", "sts_loss"} <= set(log[-1])
@@ -317,7 +319,7 @@ def test_several_tasks_train_in_one_model(joint):
 def test_dev_is_scored_while_it_trains(joint):
     config, results = joint
     trial_dir = f"{config.run.model_dir}/trial_1"
-    log = metrics_log.read_metrics(f"{trial_dir}/metrics.jsonl")
+    log = model_directory.read_metrics(f"{trial_dir}/metrics.jsonl")
     scored = [r for r in log if r["split"] == "heldout"]
     assert [r["step"] for r in scored] == [4, 8]
     scores = results["trials"][0]["tasks"]["sts"]["dev"]
@@ -537,9 +539,9 @@ def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
 
 def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
     config, _ = finished
-    monkeypatch.setattr(training, "train", lambda *args: pytest.fail("trains"))
+    monkeypatch.setattr(loop, "train", lambda *args: pytest.fail("trains"))
     changed = dataclasses.replace(config, learning_rates=(5e-3,))
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         run(changed)
     assert str(caught.value).startswith(
         f"{config.run.model_dir}/trial_1 holds another trial, which differs "
@@ -549,9 +551,9 @@ def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
     changed = dataclasses.replace(
         config, data=dataclasses.replace(config.data, train_batch_size=2)
     )
-    with pytest.raises(configs.ConfigError, match="data.train_batch_size=2"):
-        run_record.refuse_other_run(changed)
-    run_record.refuse_other_run(dataclasses.replace(config, num_trials=9))
+    with pytest.raises(errors.ConfigError, match="data.train_batch_size=2"):
+        model_directory.refuse_other_run(changed)
+    model_directory.refuse_other_run(dataclasses.replace(config, num_trials=9))
 
 
 def refusal(config):
@@ -591,7 +593,7 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     assert settings() == (False, False)
     # Without lower-casing, it does not matter.
     assert settings(strip_accents=True) == (False, True)
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         settings(do_lower_case=True)
     assert str(caught.value) == (
         f"FinetuningDataConfig.do_lower_case must be False, as for {path}. "
@@ -599,7 +601,7 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     )
     made_for.write_text('{"do_lower_case": true, "strip_accents": false}')
     assert settings() == (True, False)
-    with pytest.raises(configs.ConfigError) as caught:
+    with pytest.raises(errors.ConfigError) as caught:
         settings(strip_accents=True)
     assert "strip_accents must be False" in str(caught.value)
 

@@ -4,8 +4,10 @@ import pathlib
 
 import pytest
 
-from electra_tf import configs, gin_config, run_finetuning
-from electra_tf.finetuning import qa_config, tasks
+from electra_tf import configs, run_finetuning
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning.tasks import by_name
 from tests import helpers
 
 GIN = helpers.ROOT / "gin" / "finetune"
@@ -26,8 +28,8 @@ _PARAMS = {
 
 
 def load(name):
-    return gin_config.load(
-        configs.FinetuningConfig,
+    return gin_files.load(
+        finetuning_configs.FinetuningConfig,
         [str(GIN / f"{name}.gin")],
         _PARAMS.get(name, ()),
     )
@@ -37,16 +39,19 @@ def load(name):
 def test_loads_and_parses_back(name, tmp_path):
     config = load(name)
     written = tmp_path / "operative_config.gin"
-    written.write_text(gin_config.operative_config())
-    assert gin_config.load(configs.FinetuningConfig, [str(written)]) == config
+    written.write_text(gin_files.operative_config())
+    assert (
+        gin_files.load(finetuning_configs.FinetuningConfig, [str(written)])
+        == config
+    )
     opening = pathlib.Path(GIN / f"{name}.gin").read_text()
     assert f"run_finetuning --gin_file=gin/finetune/{name}.gin" in opening
     for task_name in config.data.task_names:
-        assert task_name in tasks.TASK_NAMES
+        assert task_name in by_name.TASK_NAMES
 
 
 def test_there_is_one_for_every_task():
-    assert set(tasks.TASK_NAMES) <= set(NAMES)
+    assert set(by_name.TASK_NAMES) <= set(NAMES)
 
 
 def test_defaults_are_those_of_the_original():
@@ -57,7 +62,7 @@ def test_defaults_are_those_of_the_original():
     assert epochs["mnli"] == epochs["cola"] == epochs["chunk"] == 3.0
     squad = load("squad")
     assert squad.data.max_seq_length == 512
-    assert squad.question_answering == qa_config.QuestionAnsweringConfig()
+    assert squad.question_answering == configs.QuestionAnsweringConfig()
     assert load("mrpc").optimizer.warmup_proportion == 0.1
     assert load("mrpc").optimizer.learning_rate is None
     assert load("mrpc").recipe == "released"
@@ -65,13 +70,13 @@ def test_defaults_are_those_of_the_original():
 
 
 def test_a_run_without_a_file_has_the_defaults_of_the_file():
-    with_file = gin_config.load(
-        configs.FinetuningConfig,
+    with_file = gin_files.load(
+        finetuning_configs.FinetuningConfig,
         [str(GIN.parent / "finetuning.gin")],
         _PARAMS["own_data"],
     )
-    without = gin_config.load(
-        configs.FinetuningConfig,
+    without = gin_files.load(
+        finetuning_configs.FinetuningConfig,
         [],
         [*run_finetuning.DEFAULTS, *_PARAMS["own_data"]],
     )

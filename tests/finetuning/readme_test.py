@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
-from electra_tf import configs, gin_config, run_finetuning
-from electra_tf.finetuning import finetune, tasks
+from electra_tf import run_finetuning
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import finetune
+from electra_tf.finetuning.tasks import by_name
 from tests import helpers
 
 ROWS = ["yes / wa / wb", "no / wc / wd", "yes / we / wf", "no / wg / wh"]
@@ -27,15 +30,15 @@ def code():
 def test_a_task_in_code(code, tmp_path, monkeypatch):
     (tmp_path / "rhymes.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(tasks, "_registered", {})
+    monkeypatch.setattr(by_name, "_registered", {})
     folder = tmp_path / "data"
     folder.mkdir()
     for split in ("train", "dev"):
         (folder / f"{split}.txt").write_text("\n".join(ROWS) + "\n")
     helpers.write_pretrained(tmp_path / "pretrained")
     vocab_file = helpers.write_vocab(tmp_path)
-    config = gin_config.load(
-        configs.FinetuningConfig,
+    config = gin_files.load(
+        finetuning_configs.FinetuningConfig,
         [],
         [
             *run_finetuning.DEFAULTS,
@@ -59,4 +62,4 @@ def test_a_task_in_code(code, tmp_path, monkeypatch):
 
 def test_a_task_of_the_package_keeps_its_name():
     with pytest.raises(ValueError, match="^Expected a new name. Received: 'r"):
-        tasks.register("rte", lambda folder: None)
+        by_name.register("rte", lambda folder: None)

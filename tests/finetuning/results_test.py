@@ -1,23 +1,26 @@
-"""Tests of finetuning/results.py and finetuning/plan.py."""
+"""Tests of finetuning/results.py and finetuning/trials.py."""
 
 import dataclasses
 
 import pytest
 
 from electra_tf import configs
-from electra_tf.finetuning import plan, results, text_tasks
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import results
+from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.preparation import TaskData
+from electra_tf.finetuning.tasks import text_tasks
 
 LABELS = ["no", "yes"]
 
 
 def config(folds=0, **changes):
-    data = configs.FinetuningDataConfig(
+    data = finetuning_configs.FinetuningDataConfig(
         train_file="train.tsv",
         dev_file="" if folds else "dev.tsv",
         folds=folds,
     )
-    return configs.FinetuningConfig(
+    return finetuning_configs.FinetuningConfig(
         init_checkpoint="model",
         data=data,
         optimizer=configs.OptimizerConfig(1e-3),
@@ -67,12 +70,12 @@ def summarize(records, parts=None):
 def test_seeds_follow_each_other():
     assert [
         (t.number, t.folder, t.seed, t.fold, t.learning_rate)
-        for t in plan.make_trials(config(num_trials=2))
+        for t in trials_lib.make_trials(config(num_trials=2))
     ] == [(1, "trial_1", 7, None, 1e-3), (2, "trial_2", 8, None, 1e-3)]
 
 
 def test_a_grid_has_the_same_seeds_everywhere():
-    trials = plan.make_trials(
+    trials = trials_lib.make_trials(
         config(
             num_trials=2,
             learning_rates=(1e-4, 1e-3),
@@ -89,7 +92,7 @@ def test_a_grid_has_the_same_seeds_everywhere():
 
 
 def test_every_seed_goes_through_all_folds():
-    trials = plan.make_trials(config(folds=3, num_trials=2))
+    trials = trials_lib.make_trials(config(folds=3, num_trials=2))
     assert [(t.seed, t.fold) for t in trials] == [
         (seed, fold) for seed in (7, 8) for fold in (1, 2, 3)
     ]
@@ -97,15 +100,15 @@ def test_every_seed_goes_through_all_folds():
 
 def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked():
     asked = config(num_trials=2, reseed_degenerate=2)
-    trials = plan.make_trials(asked)
-    again = plan.reseeded(trials[0], trials, asked)
+    trials = trials_lib.make_trials(asked)
+    again = trials_lib.reseeded(trials[0], trials, asked)
     assert again == dataclasses.replace(trials[0], number=3, seed=9, replaces=1)
     trials.append(again)
-    more = plan.reseeded(again, trials, asked)
+    more = trials_lib.reseeded(again, trials, asked)
     assert (more.number, more.seed, more.replaces) == (4, 10, 3)
     trials.append(more)
-    assert plan.reseeded(more, trials, asked) is None
-    assert plan.reseeded(trials[0], trials[:2], config()) is None
+    assert trials_lib.reseeded(more, trials, asked) is None
+    assert trials_lib.reseeded(trials[0], trials[:2], config()) is None
 
 
 # --- The summary -------------------------------------------------------------

@@ -1,12 +1,12 @@
-"""Tests of finetuning/submission.py and tools/make_glue_submission.py."""
+"""Tests of finetuning/predictions.py and tools/make_glue_submission.py."""
 
 import json
 import zipfile
 
 import pytest
 
-from electra_tf import configs
-from electra_tf.finetuning import submission
+from electra_tf import errors
+from electra_tf.finetuning import predictions as predictions_lib
 from tools import make_glue_submission
 
 
@@ -17,7 +17,7 @@ def write_run(folder, files, best=2):
     for name, labels in files.items():
         rows = [f"{i}\t{label}\n" for i, label in enumerate(labels)]
         (predictions / name).write_text(
-            submission.HEADER + "\n" + "".join(rows)
+            predictions_lib.HEADER + "\n" + "".join(rows)
         )
     (folder / "results.json").write_text(json.dumps({"best_on_dev": best}))
     return str(folder)
@@ -50,13 +50,13 @@ def test_joins_runs_and_names_what_is_missing(runs, tmp_path, capsys):
 def test_the_same_predictions_give_the_same_bytes(runs, tmp_path):
     paths = [tmp_path / name for name in ("a.zip", "b.zip")]
     for path in paths:
-        submission.write_archive(str(path), runs)
+        predictions_lib.write_archive(str(path), runs)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def refusal(path, runs):
-    with pytest.raises(configs.ConfigError) as caught:
-        submission.write_archive(str(path), runs)
+    with pytest.raises(errors.ConfigError) as caught:
+        predictions_lib.write_archive(str(path), runs)
     assert not path.exists()
     return str(caught.value)
 

@@ -11,20 +11,18 @@ import pytest
 import torch
 import transformers
 
-from electra_tf import tokenization
-from electra_tf.checkpoint_conversion import (
+from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
+    huggingface_model,
     original,
-    reading,
-    verify,
 )
-from electra_tf.checkpoint_conversion.checkpoint import (
-    CheckpointError,
-    Vocabulary,
-)
+from electra_tf.errors import CheckpointError
+from electra_tf.text import tokenization
+from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
-from tests.checkpoint_conversion import models
+from tests.checkpoints import models
 from tools import convert_checkpoint
 
 CLASSES = [
@@ -77,7 +75,7 @@ def assert_parity(checkpoint, path) -> set[str]:
     inputs = verify.random_inputs(config)
     found = verify.compare(
         verify.forward(checkpoint, inputs),
-        huggingface.forward(str(path), inputs),
+        huggingface_model.forward(str(path), inputs),
         inputs["input_mask"],
     )
     for difference in found:

@@ -12,9 +12,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from electra_tf import tokenization
-from electra_tf.checkpoint_conversion import huggingface, reading, verify
-from electra_tf.finetuning import tasks
+from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints.formats import huggingface_model
+from electra_tf.finetuning.tasks import by_name
+from electra_tf.text import tokenization
 from tests import helpers
 from tools import convert_checkpoint
 
@@ -55,14 +56,14 @@ def test_predicts_what_the_original_predicted(tmp_path):
     checkpoint = reading.read_checkpoint(tmp_path / "theirs")
     tokenizer = tokenization.FullTokenizer(tmp_path / "theirs" / "vocab.txt")
     (task_name,) = arguments["task_names"]
-    task = tasks.get_task(task_name, REAL / "finetuning_data" / task_name)
+    task = by_name.get_task(task_name, REAL / "finetuning_data" / task_name)
     for split in ("dev", "test"):
         features = task.features(
             task.read_examples(split), tokenizer, arguments["max_seq_length"]
         )
         golden = np.load(REAL / f"finetune_{split}_predictions.npz")["logits"]
         for forward, subject in (
-            (huggingface.forward, str(tmp_path / "theirs")),
+            (huggingface_model.forward, str(tmp_path / "theirs")),
             (verify.forward, checkpoint),
         ):
             logits = forward(subject, features)["logits"]

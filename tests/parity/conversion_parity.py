@@ -15,18 +15,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.checkpoint_conversion import (
+from electra_tf.checkpoints import sizes, verify
+from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
+from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
     original,
-    sizes,
-    verify,
 )
-from electra_tf.checkpoint_conversion.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    summarize,
-)
+from electra_tf.errors import CheckpointError
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check

@@ -9,10 +9,11 @@ import functools
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from electra_tf import configs, gin_config, original_hparams
+from electra_tf import configs
+from electra_tf.command_line import gin_files, original_hparams
+from electra_tf.finetuning import configs as finetuning_configs
 
 # Registers QuestionAnsweringConfig for gin.
-from electra_tf.finetuning import qa_config  # noqa: F401
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -37,7 +38,7 @@ def cases(golden_dir: pathlib.Path) -> Iterator[Case]:
 
 
 def _load(configurable, translation: original_hparams.Translation):
-    return gin_config.load(
+    return gin_files.load(
         configurable, [], original_hparams.as_gin(translation.bindings)
     )
 
@@ -66,7 +67,7 @@ def _pretraining(entry: str, golden: dict) -> Iterable[Check]:
 
 def _finetuning(entry: str, golden: dict) -> Iterable[Check]:
     config = _load(
-        configs.FinetuningConfig,
+        finetuning_configs.FinetuningConfig,
         original_hparams.finetuning(golden["hparams"], "data", "model"),
     )
     ours = _values(config, original_hparams.FINETUNING)

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import corpus, tokenization
-from electra_tf import pretraining_examples as examples
+from electra_tf.pretraining_data import corpus, examples, parts, records
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.text import tokenization
+from tests.parity import original_examples
 from tests.parity.cases import Case
 from tests.parity.check import Check
 
@@ -132,7 +134,7 @@ def _run_builder(corpus_dir, tokenizer, variant):
     arrays = {
         name: np.array(values, np.int32).reshape(-1, variant["max_seq_length"])
         for name, values in zip(
-            examples.FEATURE_NAMES, zip(*made, strict=True), strict=True
+            records_lib.FEATURE_NAMES, zip(*made, strict=True), strict=True
         )
     }
     return arrays, counts, rng
@@ -141,7 +143,7 @@ def _run_builder(corpus_dir, tokenizer, variant):
 def _run_job(corpus_dir, tokenizer, variant):
     """The original's job, read back from the files that it wrote."""
     with tempfile.TemporaryDirectory() as output_dir:
-        result = examples.write_examples(
+        result = original_examples.write_examples(
             str(corpus_dir),
             output_dir,
             tokenizer,
@@ -162,7 +164,7 @@ def _read_round_robin(paths, max_seq_length: int) -> dict[str, np.ndarray]:
     """Features of record j of file i at row j * number of files + i."""
     spec = {
         name: tf.io.FixedLenFeature([max_seq_length], tf.int64)
-        for name in examples.FEATURE_NAMES
+        for name in records_lib.FEATURE_NAMES
     }
     records = tf.data.Dataset.from_tensor_slices(
         [str(path) for path in paths]
@@ -187,18 +189,20 @@ def _check_tfrecord(
     source = variant["same_as"].split(":")[0]
     folder = golden_dir / case
     paths = [
-        folder / examples.shard_name(i, variant["files"])
+        folder / records_lib.shard_name(i, variant["files"])
         for i in range(variant["files"])
     ]
     with np.load(golden_dir / "examples" / f"{source}.npz") as arrays:
-        columns = [arrays[key].tolist() for key in examples.FEATURE_NAMES]
+        columns = [arrays[key].tolist() for key in records_lib.FEATURE_NAMES]
     with tempfile.TemporaryDirectory() as output_dir:
         part = str(pathlib.Path(output_dir) / "part")
         with tf.io.TFRecordWriter(part) as writer:
             for row in zip(*columns, strict=True):
-                writer.write(examples.serialize_example(examples.Example(*row)))
+                writer.write(
+                    records_lib.serialize_example(records.Example(*row))
+                )
         ours = [str(pathlib.Path(output_dir) / path.name) for path in paths]
-        num_records = examples.merge_parts([part], ours, seed=0)
+        num_records = parts.merge_parts([part], ours, seed=0)
         our_arrays = _read_round_robin(ours, variant["max_seq_length"])
     golden_arrays = _read_round_robin(paths, variant["max_seq_length"])
 
@@ -207,7 +211,7 @@ def _check_tfrecord(
         f"{entry}/{key}"
         for key in ("files", "max_seq_length", "same_as", "seed")
     }
-    for key in examples.FEATURE_NAMES:
+    for key in records_lib.FEATURE_NAMES:
         yield Check(
             case,
             key,

@@ -15,15 +15,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from electra_tf import tokenization
+from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning import (
-    question_answering,
-    tagging,
-    tasks,
-)
-from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
-from electra_tf.finetuning.task import Task
+from electra_tf.finetuning.tasks import by_name, question_answering, tagging
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -161,7 +157,7 @@ class _Comparer:
     # Classification, regression and tagging.
 
     def check_text_or_tagging(self, folder: pathlib.Path) -> Iterator[Check]:
-        task = tasks.get_task(folder.name, folder)
+        task = by_name.get_task(folder.name, folder)
         tokenizer = self._fitting_tokenizer(task, folder)
         if isinstance(task, tagging.TaggingTask):
             name = f"{folder.name}/label_mapping.json"
@@ -257,7 +253,7 @@ class _Comparer:
 
     def _check_question_answering(self, folder, key: str) -> Iterator[Check]:
         entry = self.figures[key]
-        task = tasks.get_task(
+        task = by_name.get_task(
             entry["task"], folder, qa_config=_qa_config(entry)
         )
         tokenizer = self.tokenizer(entry["vocab"], entry["do_lower_case"])
@@ -356,7 +352,7 @@ class _Comparer:
             )
 
     def _check_order(self, key, entry, names) -> Iterator[Check]:
-        of_order = [tasks.get_task(n, self.root / n) for n in names]
+        of_order = [by_name.get_task(n, self.root / n) for n in names]
         tokenizers = [
             self._fitting_tokenizer(task, self.root / task.name)
             for task in of_order
@@ -445,7 +441,7 @@ class _Comparer:
 
     def _check_answers(self, name: str, case: dict) -> Iterator[Check]:
         data = pathlib.PurePosixPath(case["data"])
-        task = tasks.get_task(
+        task = by_name.get_task(
             case["task"],
             self.root / data.parent,
             qa_config=_qa_config(case["config"]),

@@ -17,9 +17,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, electra, masking, optimization, original_hparams
-from electra_tf.finetuning import heads, qa_config
-from electra_tf.finetuning import model as finetuning_model
+from electra_tf import configs
+from electra_tf.command_line import original_hparams
+from electra_tf.model import electra, finetuning_model, heads, masking
+from electra_tf.training import optimization
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -258,7 +259,7 @@ def _check_initial_weights(golden_dir, file, group, golden) -> Iterator[Check]:
                 "model_hparam_overrides": overrides,
             }
         )
-        model = electra.PretrainingModel(config, electra.SpecialIds(2, 3, 4))
+        model = electra.PretrainingModel(config, masking.SpecialIds(2, 3, 4))
         variables = model.trainable_variables
     elif group == "finetuning_heads":
         hidden_size = original_hparams.encoder_config(
@@ -291,7 +292,7 @@ def _head_variables(statistics: dict, hidden_size: int) -> list:
         kernel = f"task_specific/{task}/dense/kernel"
         if len(names) > len(("kernel", "bias")):
             head = heads.QuestionAnsweringHead(
-                task, hidden_size, qa_config.QuestionAnsweringConfig()
+                task, hidden_size, configs.QuestionAnsweringConfig()
             )
         else:
             _, num_labels = statistics[kernel]["shape"]

@@ -25,11 +25,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, encoder, optimization, original_hparams
-from electra_tf.checkpoint_conversion import original
-from electra_tf.finetuning import model, tagging, tasks, text_tasks
-from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
-from electra_tf.finetuning.task import Task
+from electra_tf import configs
+from electra_tf.checkpoints.formats import original
+from electra_tf.command_line import original_hparams
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning.tasks import by_name, tagging, text_tasks
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model import encoder, finetuning_model
+from electra_tf.training import optimization
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -98,9 +101,9 @@ def make_task(name: str, labels, features: set[str], settings: dict) -> Task:
         config = QuestionAnsweringConfig(
             **{k: v for k, v in settings.items() if k in fields}
         )
-        return tasks.get_task(name, "", qa_config=config)
-    if name in tasks.TASK_NAMES:
-        return tasks.get_task(name, "")
+        return by_name.get_task(name, "", qa_config=config)
+    if name in by_name.TASK_NAMES:
+        return by_name.get_task(name, "")
     if f"{name}_targets" in features:
         return text_tasks.RegressionTask(name, 0.0, 1.0)
     return text_tasks.ClassificationTask(name, labels)
@@ -234,7 +237,7 @@ class _Folder:
             )
             for name in self.settings["task_names"]
         ]
-        self.model = model.FinetuningModel(
+        self.model = finetuning_model.FinetuningModel(
             self.config, [task.make_head(self.config) for task in self.tasks]
         )
         self.sparse_tables: set[str] = set()

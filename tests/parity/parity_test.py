@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import pretraining_examples
-from electra_tf.checkpoint_conversion import huggingface, original
+from electra_tf.checkpoints.formats import huggingface, original
+from electra_tf.pretraining_data import records
+from electra_tf.pretraining_data import records as records_lib
 from tests.parity import coverage, report
 from tests.parity.cases import Case, Outcome, run, run_case
 from tests.parity.check import Check
@@ -276,7 +277,7 @@ def test_notices_a_wrong_token(tmp_path):
 def test_notices_a_wrong_record(tmp_path):
     length, num_files = 8, 2
     rows = np.arange(6 * length, dtype=np.int32).reshape(6, length)
-    arrays = dict.fromkeys(pretraining_examples.FEATURE_NAMES, rows)
+    arrays = dict.fromkeys(records_lib.FEATURE_NAMES, rows)
     folder = tmp_path / "examples/files"
     folder.mkdir(parents=True)
     np.savez(tmp_path / "examples/source.npz", **arrays)
@@ -291,14 +292,13 @@ def test_notices_a_wrong_record(tmp_path):
         json.dumps({"files": variant}), encoding="utf-8"
     )
     paths = [
-        folder / pretraining_examples.shard_name(i, num_files)
-        for i in range(num_files)
+        folder / records_lib.shard_name(i, num_files) for i in range(num_files)
     ]
     for index, path in enumerate(paths):
         with tf.io.TFRecordWriter(str(path)) as writer:
             for row in rows[index::num_files].tolist():
-                example = pretraining_examples.Example(row, row, row)
-                writer.write(pretraining_examples.serialize_example(example))
+                example = records.Example(row, row, row)
+                writer.write(records_lib.serialize_example(example))
     assert not _failures(tmp_path, "examples_parity")
     _change_record(paths[1])
     (failed,) = _failures(tmp_path, "examples_parity").splitlines()
@@ -359,7 +359,7 @@ def test_a_damaged_checkpoint_stops_its_own_case_only(tmp_path, damage):
         ("conversion_parity", f"{damaged}/model.ckpt-0 to_electra_tf"),
         ("conversion_parity", f"{damaged}/model.ckpt-0 to_huggingface"),
     ]
-    assert all("conversion" in stop.where for stop in outcome.stops)
+    assert all("checkpoints" in stop.where for stop in outcome.stops)
     assert outcome.checks == expected.checks[2:]
 
 

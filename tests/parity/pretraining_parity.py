@@ -26,15 +26,11 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import (
-    configs,
-    electra,
-    losses,
-    masking,
-    optimization,
-    original_hparams,
-)
-from electra_tf.checkpoint_conversion import original
+from electra_tf import configs
+from electra_tf.checkpoints.formats import original
+from electra_tf.command_line import original_hparams
+from electra_tf.model import electra, losses, masking
+from electra_tf.training import optimization
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -129,7 +125,7 @@ def forward(model: electra.PretrainingModel, batch: dict) -> dict:
       Golden name (without "batch0_") -> tensor; "metric_sums" as well.
     """
     features = {name: batch[name] for name in BATCH_ARRAYS[:3]}
-    noise = electra.Noise(*(batch[name] for name in BATCH_ARRAYS[3:]))
+    noise = masking.Noise(*(batch[name] for name in BATCH_ARRAYS[3:]))
     outputs = model(features, noise, return_layers=True)
     masked = outputs["masked_inputs"]
     mlm, fake = outputs["mlm_output"], outputs["fake_data"]
@@ -329,7 +325,7 @@ class _Folder:
         ids = self.golden["special_ids"]
         self.model = ReplayingModel(
             self.config,
-            electra.SpecialIds(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"]),
+            masking.SpecialIds(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"]),
         )
         self.sparse_tables: set[str] = set()
 

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import electra, optimization, original_hparams, tokenization
-from electra_tf.checkpoint_conversion import original
+from electra_tf.checkpoints.formats import original
+from electra_tf.command_line import original_hparams
 from electra_tf.finetuning import features as finetuning_features
-from electra_tf.finetuning import model as finetuning_model
-from electra_tf.finetuning import tasks
+from electra_tf.finetuning.tasks import by_name
+from electra_tf.model import finetuning_model, masking
+from electra_tf.text import tokenization, vocabulary
+from electra_tf.training import optimization
 from tests.parity import comparison, pretraining_parity
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -71,10 +73,10 @@ class _RealCheckpoint:
 
     def check_pretraining(self) -> Iterator[Check]:
         arguments = self.info["pretraining_hparams"]
-        tokens = tokenization.load_vocab(self.vocab_file)
+        tokens = vocabulary.load_vocab(self.vocab_file)
         model = pretraining_parity.ReplayingModel(
             original_hparams.electra_config(arguments),
-            electra.SpecialIds(
+            masking.SpecialIds(
                 *(tokens.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
             ),
         )
@@ -205,7 +207,7 @@ class _RealCheckpoint:
         arguments = self.info["finetuning_hparams"]
         (task_name,) = arguments["task_names"]
         config = original_hparams.encoder_config(arguments)
-        task = tasks.get_task(
+        task = by_name.get_task(
             task_name, self.folder / "finetuning_data" / task_name
         )
         model = finetuning_model.FinetuningModel(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf import tokenization
+from electra_tf.text import tokenization
 from tests.parity.cases import Case
 from tests.parity.check import Check
 

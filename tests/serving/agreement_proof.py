@@ -20,18 +20,17 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from electra_tf.checkpoint_conversion import (
-    electra_tf_format,
-    sizes,
-    vocabulary,
-)
-from electra_tf.checkpoint_conversion.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
-from electra_tf.serving import local_server, on_device, saved_model, source
-from electra_tf.serving.servable import Servable
+from electra_tf.serving import exportable, on_device, saved_model
+from electra_tf.serving.local_server import __main__
+from electra_tf.serving.local_server.servable import Servable
+from electra_tf.text import vocabulary
 from tests import helpers
-from tests.checkpoint_conversion import models
+from tests.checkpoints import models
 from tests.serving import native
 from tests.serving.conftest import NASTY
 
@@ -102,7 +101,7 @@ def language(request, tmp_path_factory):
     )
     path = saved_model.export(str(folder / "model"), str(folder / "real"))
     (folder / "vocab").mkdir()
-    loaded = source.load(str(folder / "model"), str(folder / "vocab"))
+    loaded = exportable.load(str(folder / "model"), str(folder / "vocab"))
     texts = read_texts(DATA / file, column)
     assert len(texts) == NUM_ROWS
     return path, loaded, [*texts, *NASTY]
@@ -168,7 +167,7 @@ def test_same_answer_everywhere(language, servable, cpp_program, tmp_path):
     answers = {
         "python": in_batches(lambda x: in_python(servable, x), texts, 50)
     }
-    with local_server.LocalServer(servable) as server:
+    with __main__.LocalServer(servable) as server:
         address = f"127.0.0.1:{server.grpc_port}"
         with grpc.insecure_channel(address) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)

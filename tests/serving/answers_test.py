@@ -1,4 +1,4 @@
-"""Tests of serving/answers.py: the graph against the evaluation."""
+"""Tests of serving/answer_signatures.py: the graph against the evaluation."""
 
 import dataclasses
 
@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.checkpoint_conversion import electra_tf_format, sizes
-from electra_tf.checkpoint_conversion.checkpoint import Checkpoint, TaskHead
-from electra_tf.finetuning import question_answering
-from electra_tf.finetuning.qa_config import QuestionAnsweringConfig
-from electra_tf.serving import answers, saved_model, source
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.formats import electra_tf_format
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning.tasks import passages, question_answering
+from electra_tf.serving import answer_signatures, exportable, saved_model
 from tests import helpers
-from tests.checkpoint_conversion import models
+from tests.checkpoints import models
 
 LENGTH = 16
 JOINT = QuestionAnsweringConfig(
@@ -71,7 +72,7 @@ def loaded(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("answers")
     electra_tf_format.write(checkpoint(request.param), str(folder / "model"))
     (folder / "vocab").mkdir()
-    found = source.load(str(folder / "model"), str(folder / "vocab"))
+    found = exportable.load(str(folder / "model"), str(folder / "vocab"))
     model = saved_model.make_served_model(found)
     return found, model.signatures()["serving_default"]
 
@@ -91,12 +92,12 @@ def evaluate(found, rows):
         "squad", "", found.question_answering, v2=True
     )
     examples = [
-        question_answering.QuestionAnsweringExample(
+        passages.QuestionAnsweringExample(
             eid=i,
             qas_id=str(i),
             qid=None,
             question_text=question,
-            doc_tokens=question_answering._WORD.findall(context),
+            doc_tokens=passages._WORD.findall(context),
         )
         for i, (question, context) in enumerate(rows)
     ]
@@ -165,7 +166,7 @@ def test_reads_a_bounded_part_of_a_long_context(loaded):
     answer = ask(signature, [("wb", many), QUESTIONS[1]])
     # Every window ends within the first ones.
     room = LENGTH - 4
-    last = (answers.MAX_WINDOWS - 1) * JOINT.doc_stride + room
+    last = (answer_signatures.MAX_WINDOWS - 1) * JOINT.doc_stride + room
     assert 0 <= answer["end"][0] <= 3 * last
     alone = ask(signature, QUESTIONS[1:2])
     assert answer["answer"][1] == alone["answer"][0]

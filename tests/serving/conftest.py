@@ -8,9 +8,12 @@ import keras
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, run_record, training
-from electra_tf.finetuning import text_tasks, trials
+from electra_tf import configs, model_directory
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import trials
+from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.serving import saved_model
+from electra_tf.training import saving
 from tests import helpers
 from tests.serving import native
 
@@ -50,9 +53,9 @@ class Exported(typing.NamedTuple):
 def write_finetuned(folder):
     """A model directory as a fine-tuning run of two trials leaves it."""
     model_dir = folder / "finetuned"
-    config = configs.FinetuningConfig(
+    config = finetuning_configs.FinetuningConfig(
         init_checkpoint="pretrained",
-        data=configs.FinetuningDataConfig(
+        data=finetuning_configs.FinetuningDataConfig(
             task_name="letters",
             train_file="train.tsv",
             dev_file="dev.tsv",
@@ -65,14 +68,14 @@ def write_finetuned(folder):
         run=helpers.run_config(model_dir),
         num_trials=2,
     )
-    run_record.write(config, "", [])
+    model_directory.write(config, "", [])
     encoder = helpers.encoder_config(initializer_range=0.5)
     task = text_tasks.ClassificationTask("letters", LABELS)
     for trial in (1, 2):
         keras.utils.set_random_seed(trial)
         model = trials.build_model(encoder, task)
         tf.train.CheckpointManager(
-            training.checkpointed_variables(model),
+            saving.checkpointed_variables(model),
             str(model_dir / f"trial_{trial}"),
             1,
         ).save()

@@ -1,4 +1,4 @@
-"""Tests of serving/local_server.py and what it is made of."""
+"""Tests of serving/local_server/__main__.py and what it is made of."""
 
 import base64
 import json
@@ -19,11 +19,11 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from electra_tf import tokenization
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
-from electra_tf.serving import local_server
-from electra_tf.serving.servable import Servable
+from electra_tf.serving.local_server import __main__
+from electra_tf.serving.local_server.servable import Servable
+from electra_tf.text import tokenization
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
 MODEL = "/v1/models/letters"
@@ -36,7 +36,7 @@ def servable(exported):
 
 @pytest.fixture(scope="module")
 def server(servable):
-    with local_server.LocalServer(servable) as running:
+    with __main__.LocalServer(servable) as running:
         yield running
 
 
@@ -442,11 +442,11 @@ def test_warms_up(servable):
 
 def test_refuses_a_taken_port(servable, server):
     with pytest.raises(ValueError, match="free port for REST"):
-        local_server.LocalServer(servable, rest_port=server.rest_port)
+        __main__.LocalServer(servable, rest_port=server.rest_port)
     with pytest.raises(ValueError, match="free port for gRPC"):
-        local_server.LocalServer(servable, grpc_port=server.grpc_port)
+        __main__.LocalServer(servable, grpc_port=server.grpc_port)
 
 
 def test_refuses_a_folder_without_versions(tmp_path, capsys):
-    assert local_server.main([f"--model_base_path={tmp_path}"]) == 1
+    assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
     assert "Expected versions 1, 2, ..." in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.serving import on_device, saved_model, source
+from electra_tf.serving import exportable, on_device, saved_model
 from tests import helpers
 
 TEXTS = ["wa wb", "", "wc, wd? " * 20, "\u00c9 wa"]
@@ -35,7 +35,7 @@ def exported(tmp_path_factory):
 def expected(exported, tmp_path_factory):
     """What the served model says of the same token ids."""
     folder = str(tmp_path_factory.mktemp("vocab"))
-    model = saved_model.make_served_model(source.load(exported[0], folder))
+    model = saved_model.make_served_model(exportable.load(exported[0], folder))
     return lambda features: model.compute(
         {name: tf.constant(values) for name, values in features.items()}
     )["probabilities"].numpy()

@@ -1,10 +1,10 @@
-"""Tests of serving/ops.py."""
+"""Tests of serving/server_files.py."""
 
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.serving import ops
+from electra_tf.serving import server_files
 
 
 def save(function, folder) -> str:
@@ -19,11 +19,11 @@ def save(function, folder) -> str:
 
 
 def test_exported_ops_are_linked_by_the_server(exported):
-    found = ops.ops_of(exported.path)
+    found = server_files.ops_of(exported.path)
     # Of the tokenizer, which is in a function, and of the model.
-    assert found >= ops.TEXT_OPS
+    assert found >= server_files.TEXT_OPS
     assert {"MatMul", "StaticRegexReplace", "VarHandleOp"} <= found
-    assert ops.foreign_ops(found) == []
+    assert server_files.foreign_ops(found) == []
 
 
 def test_refuses_an_op_that_is_missing_in_the_servers_text_library(tmp_path):
@@ -35,7 +35,7 @@ def test_refuses_an_op_that_is_missing_in_the_servers_text_library(tmp_path):
     with pytest.raises(
         ValueError, match=r"TF-Text 2\.12\.1 only.*RoundRobinTrim"
     ):
-        ops.check(save(trim, tmp_path))
+        server_files.check(save(trim, tmp_path))
 
 
 def test_refuses_an_op_that_calls_python(tmp_path):
@@ -44,9 +44,9 @@ def test_refuses_an_op_that_calls_python(tmp_path):
         return {"text": tf.ensure_shape(found, [None])}
 
     path = save(upper, tmp_path)
-    assert ops.foreign_ops(ops.ops_of(path)) == ["PyFunc"]
+    assert server_files.foreign_ops(server_files.ops_of(path)) == ["PyFunc"]
 
 
 def test_refuses_a_folder_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="Expected a SavedModel at"):
-        ops.read_proto(str(tmp_path))
+        server_files.read_proto(str(tmp_path))

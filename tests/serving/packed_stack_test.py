@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, encoder
+from electra_tf import configs
+from electra_tf.model import encoder
 from electra_tf.serving import packed_stack
 from tests import helpers
 from tests.serving.conftest import Exported

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.checkpoint_conversion import electra_tf_format
-from electra_tf.serving import ops, saved_model
+from electra_tf.checkpoints.formats import electra_tf_format
+from electra_tf.serving import saved_model, server_files
 from tests import helpers
-from tests.checkpoint_conversion import models
+from tests.checkpoints import models
 from tests.serving import answers_test, native
 from tests.serving.conftest import NASTY
 
@@ -39,7 +39,7 @@ def test_cpp_runtime_answers_as_python(kind, cpp_program, tmp_path):
     if cpp_program is None:
         pytest.skip("no C++ compiler here")
     path = export(kind, tmp_path)
-    assert ops.foreign_ops(ops.ops_of(path)) == []
+    assert server_files.foreign_ops(server_files.ops_of(path)) == []
     signature = tf.saved_model.load(path).signatures["serving_default"]
     names = list(signature.structured_input_signature[1])
     texts = np.array([*NASTY, b"wa wb wc", b"wd, we."], object)

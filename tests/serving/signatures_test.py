@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
-from electra_tf.checkpoint_conversion import electra_tf_format
-from electra_tf.checkpoint_conversion.checkpoint import TaskHead
+from electra_tf import errors
+from electra_tf.checkpoints.checkpoint import TaskHead
+from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning import tagging
-from electra_tf.serving import saved_model, source, words
+from electra_tf.finetuning.tasks import tagging
+from electra_tf.serving import exportable, inputs, saved_model
 from tests import helpers
-from tests.checkpoint_conversion import models
+from tests.checkpoints import models
 
 LENGTH = helpers.LENGTH
 TEXTS = ["wa wb", "", "wc wd " * 20, "unknown W\u00c1 wo"]
@@ -28,7 +28,7 @@ def serve(tmp_path_factory):
         folder = tmp_path_factory.mktemp("signatures")
         (folder / "vocab").mkdir()
         electra_tf_format.write(checkpoint, str(folder / "model"))
-        found = source.load(
+        found = exportable.load(
             str(folder / "model"), str(folder / "vocab"), **options
         )
         return found, saved_model.make_served_model(found).signatures()
@@ -240,7 +240,7 @@ def test_tags_raw_text_with_offsets(tagger):
     ],
 )
 def test_words_of_raw_text(text, expected):
-    found = words.split(strings([text, "x"]))
+    found = inputs.split(strings([text, "x"]))
     assert [w.decode() for w in found.words[0].numpy()] == expected
     assert [
         text[start:end]
@@ -330,10 +330,10 @@ def test_refuses_what_a_model_cannot_do(tmp_path):
     ):
         (tmp_path / "vocab").mkdir(exist_ok=True)
         with pytest.raises(ValueError, match=message) as caught:
-            source.load(
+            exportable.load(
                 str(tmp_path / "model"), str(tmp_path / "vocab"), **options
             )
-        assert isinstance(caught.value, ValueError | configs.ConfigError)
+        assert isinstance(caught.value, ValueError | errors.ConfigError)
 
 
 def test_offsets_are_those_of_cleaned_text(serve):

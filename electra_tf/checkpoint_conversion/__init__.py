@@ -1,1 +1,0 @@
-"""Checkpoints of other formats: one module for each, with its names."""

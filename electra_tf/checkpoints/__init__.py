@@ -1,0 +1,1 @@
+"""An ELECTRA on disk, in any format."""

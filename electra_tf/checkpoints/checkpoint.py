@@ -1,0 +1,166 @@
+"""What every format is read into and written from.
+
+The tensors carry the names of the original's variables, which are also the
+paths of the variables here: a format's file holds one table from those names
+to its own. Nothing here knows a format.
+"""
+
+import collections
+import dataclasses
+import re
+import typing
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from electra_tf import configs, errors
+from electra_tf.text import vocabulary as vocabulary_lib
+
+
+class LoadReport(typing.NamedTuple):
+    """What became of the tensors of a checkpoint.
+
+    Attributes:
+      used: Variables that were loaded.
+      unused: Tensors without a variable, such as optimizer slots.
+      missing: Variables without a tensor; they keep their values.
+    """
+
+    used: tuple[str, ...]
+    unused: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskHead:
+    """A fine-tuned head.
+
+    Attributes:
+      kind: "classification", "multi_label_classification", "regression",
+        "tagging" or "question_answering".
+      task_name: Scope of its variables: task_specific/<task_name>/...
+      labels: Names of the classes, in the order of the logits; None where the
+        checkpoint does not say.
+      num_outputs: Width of the last layer of a classification, regression or
+        tagging head.
+      hidden_activation: Of the dense layer between the first token's vector
+        and the output layer, as Hugging Face's classification head has one;
+        None without one, as in the original.
+      options: Of `QuestionAnsweringConfig`, for question answering.
+    """
+
+    kind: str
+    task_name: str
+    labels: tuple[str, ...] | None = None
+    num_outputs: int | None = None
+    hidden_activation: str | None = None
+    options: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """An ELECTRA, whole or in part, in memory.
+
+    Attributes:
+      tensors: Name of the original's variable -> weights. What a format ties
+        to another tensor (an output layer to the embedding table) is there
+        once.
+      discriminator: Sizes of the network in scope "electra"; None if absent.
+      generator: Sizes of the network in scope "generator"; None if absent.
+      head: The fine-tuned head, if there is one.
+      optimizer: Name of the original's slot, such as
+        "electra/embeddings/word_embeddings/adam_m" -> values; empty without.
+        They may be read from disk only when they are asked for.
+      global_step: Steps trained; None where the checkpoint does not say.
+      vocabulary: None where there is no vocabulary beside the checkpoint.
+      unused: Names, as the format has them, of tensors that have no place
+        here.
+      max_seq_length: Of the training; None where the checkpoint does not say.
+      assumed: Fields of `configs.EncoderConfig` that nothing beside the
+        tensors says, so that they have their defaults (heads 64 wide).
+      notes: Remarks for the user, such as a setting that does not travel.
+    """
+
+    tensors: dict[str, np.ndarray]
+    discriminator: configs.EncoderConfig | None = None
+    generator: configs.EncoderConfig | None = None
+    head: TaskHead | None = None
+    optimizer: Mapping[str, np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
+    global_step: int | None = None
+    vocabulary: vocabulary_lib.Vocabulary | None = None
+    unused: tuple[str, ...] = ()
+    max_seq_length: int | None = None
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """The `hidden_act` of its networks, each once."""
+        both = (self.discriminator, self.generator)
+        return tuple(dict.fromkeys(c.hidden_act for c in both if c is not None))
+
+    def encoder_only(self) -> "Checkpoint":
+        """The discriminator's encoder and the vocabulary, and nothing else.
+
+        Raises:
+          CheckpointError: If there is no discriminator.
+        """
+        if self.discriminator is None:
+            raise errors.CheckpointError(
+                "Expected a checkpoint with a discriminator. Received: a "
+                "generator only"
+            )
+        return dataclasses.replace(
+            self,
+            tensors={
+                name: tensor
+                for name, tensor in self.tensors.items()
+                if name.startswith("electra/")
+            },
+            generator=None,
+            head=None,
+            optimizer={},
+            global_step=None,
+        )
+
+    def check_vocabulary(self, source: str) -> None:
+        """Compares the vocabulary with the embedding tables.
+
+        Args:
+          source: Named in the error.
+
+        Raises:
+          CheckpointError: If their sizes differ.
+        """
+        config = self.discriminator or self.generator
+        if self.vocabulary is None or config is None:
+            return
+        received = len(self.vocabulary.tokens)
+        if received != config.vocab_size:
+            raise errors.CheckpointError(
+                f"{source}: expected a vocabulary with {config.vocab_size} "
+                "entries, as many as the embedding table has rows. Received: "
+                f"{received} entries"
+            )
+
+
+def summarize(names: Iterable[str], most: int = 8) -> str:
+    """Names of tensors in a few words, such as "electra (39), generator (34)".
+
+    Args:
+      names: Of tensors and optimizer slots.
+      most: Parts to name.
+
+    Returns:
+      How many there are of each part.
+    """
+    parts = collections.Counter(
+        "optimizer slots"
+        if name.endswith(("/adam_m", "/adam_v"))
+        else re.sub(r"^(task_specific/[^/]+|[^/.]+).*", r"\1", name)
+        for name in names
+    )
+    shown = [f"{part} ({count})" for part, count in sorted(parts.items())]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "")

@@ -1,0 +1,1 @@
+"""Formats of checkpoints: one module for each, with its names."""

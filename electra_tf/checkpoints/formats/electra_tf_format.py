@@ -1,0 +1,301 @@
+"""Model directories of this package: of its runs, and of conversions.
+
+A run's directory has config.json (see `run_record`) and TensorFlow 2
+checkpoints, in which `training.checkpointed_variables` keeps every variable
+under its path; the paths are the original's names. A fine-tuning run has one
+checkpoint directory per trial. A conversion has one directory, whose
+config.json (class "ConvertedCheckpoint") says what there is.
+"""
+
+import dataclasses
+import json
+import os
+import re
+
+import tensorflow as tf
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints import disentangled, tensor_files
+from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.formats import original
+from electra_tf.errors import CheckpointError
+from electra_tf.files import read_json, write_atomically
+from electra_tf.text import vocabulary
+from electra_tf.text.vocabulary import Vocabulary
+
+CONVERTED_CLASS = "ConvertedCheckpoint"
+# Directories below that of a run with checkpoints of their own.
+_PART_OF_RUN = re.compile(r"trial_\d+|best")
+_RUN_CLASSES = ("PretrainingConfig", "FinetuningConfig")
+MODEL_FILE = "model.json"
+# What a task's description says of its head beside kind and labels.
+_HEAD_OPTIONS = ("has_pairs", "min_value", "scale", "as_original")
+RESULTS_FILE = "results.json"
+
+
+def recognise(path: str) -> bool:
+    """Whether a path is a model directory, a trial in one, or a checkpoint."""
+    return _model_dir(path) is not None
+
+
+def read(path: str) -> Checkpoint:
+    """Reads what a run trained, or what was converted.
+
+    Args:
+      path: Model directory (its last checkpoint; of a fine-tuning run the
+        trial that was best on dev), directory of one trial or of the best
+        checkpoint in it, or prefix of a checkpoint.
+
+    Returns:
+      The checkpoint.
+
+    Raises:
+      CheckpointError: If there is none, or it cannot be read.
+    """
+    path = os.fspath(path).removesuffix(".index")
+    model_dir = _model_dir(path)
+    if model_dir is None:
+        raise CheckpointError(
+            f"Expected a model directory with {model_directory.CONFIG_FILE} at "
+            f"{path}, found none"
+        )
+    record = read_json(os.path.join(model_dir, model_directory.CONFIG_FILE))
+    prefix = _prefix(path, model_dir, record)
+    tensors, optimizer, step = _read_variables(prefix)
+    cut = model_directory.cut_sizes(
+        record, {name: tensor.shape for name, tensor in tensors.items()}
+    )
+    record = model_directory.with_fitting_shares(record, cut)
+    notes = tuple(str(size) for size in cut)
+    if disentangled.DELTA in tensors:
+        tensors = disentangled.fold(tensors)
+        notes += (
+            "the discriminator's word embeddings are the sum of its two "
+            "tables; the generator has its own, and the optimizer's slots stay "
+            "behind",
+        )
+        optimizer = {}
+    encoders = _read_encoders(record, model_dir)
+    sizes = sizes_lib.read_sizes(
+        tensors,
+        prefix,
+        {
+            scope: {
+                name: getattr(config, name) for name in sizes_lib.NOT_IN_TENSORS
+            }
+            for scope, config in encoders.items()
+        },
+    )
+    assumed = tuple(record.get("assumed", sizes.assumed))
+    return Checkpoint(
+        tensors=tensors,
+        discriminator=sizes.discriminator,
+        generator=sizes.generator,
+        head=_read_head(record, model_dir),
+        optimizer=optimizer,
+        global_step=record.get("global_step", step)
+        if record.get("class") == CONVERTED_CLASS
+        else step,
+        vocabulary=_read_vocabulary(record, model_dir),
+        max_seq_length=_max_seq_length(record),
+        assumed=assumed,
+        notes=notes,
+    )
+
+
+def write(checkpoint: Checkpoint, path: str) -> None:
+    """Writes a directory that fine-tuning, exporting and pre-training take.
+
+    Args:
+      checkpoint: What to write.
+      path: The directory.
+    """
+    os.makedirs(path, exist_ok=True)
+    step = checkpoint.global_step
+    name = f"model.ckpt-{step or 0}"
+    with tf.device("cpu"):
+        parts: dict = {
+            "model": {
+                tensor_name: tf.Variable(tensor)
+                for tensor_name, tensor in checkpoint.tensors.items()
+            },
+            "global_step": tf.Variable(step or 0, dtype=tf.int64),
+        }
+        if checkpoint.optimizer:
+            parts["optimizer"] = {
+                slot: tf.Variable(values)
+                for slot, values in checkpoint.optimizer.items()
+            }
+            parts["iterations"] = tf.Variable(step or 0, dtype=tf.int64)
+    tf.train.Checkpoint(**parts).write(os.path.join(path, name))
+    tensor_files.write_checkpoint_file(path, name)
+    if checkpoint.vocabulary is not None:
+        vocabulary.write(checkpoint.vocabulary, path)
+
+    def as_dict(value):
+        return None if value is None else dataclasses.asdict(value)
+
+    record = {
+        "class": CONVERTED_CLASS,
+        "encoder": as_dict(checkpoint.discriminator),
+        "generator": as_dict(checkpoint.generator),
+        "head": as_dict(checkpoint.head),
+        "max_seq_length": checkpoint.max_seq_length,
+        "global_step": checkpoint.global_step,
+        "assumed": list(checkpoint.assumed),
+    }
+    write_atomically(
+        os.path.join(path, model_directory.CONFIG_FILE),
+        json.dumps(record, indent=1) + "\n",
+    )
+
+
+def _model_dir(path: str | os.PathLike) -> str | None:
+    """The directory with the config.json of this package, if there is one."""
+    path = os.fspath(path).removesuffix(".index")
+    if not os.path.isdir(path):
+        if not os.path.exists(path + ".index"):
+            return None
+        path = os.path.dirname(path) or "."
+    while True:
+        config = os.path.join(path, model_directory.CONFIG_FILE)
+        if os.path.isfile(config):
+            ours = (*_RUN_CLASSES, CONVERTED_CLASS)
+            return path if read_json(config).get("class") in ours else None
+        path = os.path.abspath(path)
+        if not _PART_OF_RUN.fullmatch(os.path.basename(path)):
+            return None
+        path = os.path.dirname(path)
+
+
+def _prefix(path: str, model_dir: str, record: dict) -> str:
+    """The checkpoint that a path stands for."""
+    folder = path
+    if not os.path.isdir(path):
+        return path
+    is_run = os.path.abspath(path) == os.path.abspath(model_dir)
+    if record["class"] == "FinetuningConfig" and is_run:
+        best = _read_of_finetuning(model_dir, RESULTS_FILE)["best_on_dev"]
+        folder = os.path.join(model_dir, f"trial_{best}")
+    prefix = tf.train.latest_checkpoint(folder)
+    if prefix is None:
+        raise CheckpointError(
+            f"Expected a checkpoint in {folder}, found none: has the model "
+            "been trained?"
+        )
+    return prefix
+
+
+def _read_of_finetuning(model_dir: str, name: str) -> dict:
+    """One of the files of a finished fine-tuning run."""
+    path = os.path.join(model_dir, name)
+    if not os.path.isfile(path):
+        raise CheckpointError(
+            f"Expected a finished fine-tuning run with {name} in {model_dir}: "
+            "run python -m electra_tf.run_finetuning first"
+        )
+    return read_json(path)
+
+
+def _read_variables(prefix: str):
+    """Tensors, optimizer slots and the step of an object-based checkpoint."""
+    reader, shapes = tensor_files.open_checkpoint(prefix)
+    keys: dict[str, dict[str, str]] = {"model": {}, "optimizer": {}}
+    for key in sorted(shapes):
+        part, _, name = key.removesuffix(tensor_files.OBJECT_SUFFIX).partition(
+            "/"
+        )
+        if part in keys and key.endswith(tensor_files.OBJECT_SUFFIX):
+            keys[part][_unescape(name)] = key
+    if not keys["model"]:
+        raise CheckpointError(
+            f"Expected a checkpoint of electra_tf at {prefix}. Received: one "
+            f"with {', '.join(sorted(shapes)[:3])}"
+        )
+    model, optimizer = (
+        tensor_files.TensorsOnDisk(prefix, reader, keys[part])
+        for part in ("model", "optimizer")
+    )
+    step_key = "global_step" + tensor_files.OBJECT_SUFFIX
+    step = None
+    if step_key in shapes:
+        (value,) = tensor_files.read_tensors(
+            prefix, reader, [step_key]
+        ).values()
+        step = int(value)
+    return dict(model), optimizer, step
+
+
+def _unescape(name: str) -> str:
+    """A variable's path; TensorFlow writes "/" as ".S" and "." as ".."."""
+    return re.sub(r"\.([S.])", lambda m: "/" if m[1] == "S" else ".", name)
+
+
+def _read_encoders(record: dict, model_dir: str):
+    """Scope -> sizes, as far as the run's files say."""
+    try:
+        found: dict[str, configs.EncoderConfig] = {}
+        if record["class"] == "FinetuningConfig":
+            about = _read_of_finetuning(model_dir, MODEL_FILE)
+            found["electra"] = configs.EncoderConfig(**about["encoder"])
+        elif record["class"] == "PretrainingConfig":
+            model = dict(record["model"])
+            encoder = configs.EncoderConfig(**model.pop("encoder"))
+            both = configs.ElectraConfig(encoder=encoder, **model)
+            found = {"electra": both.encoder, "generator": both.generator}
+        else:
+            for scope, key in (("electra", "encoder"), ("generator",) * 2):
+                if record[key] is not None:
+                    found[scope] = configs.EncoderConfig(**record[key])
+        return found
+    except (KeyError, TypeError, errors.ConfigError) as error:
+        raise CheckpointError(
+            f"Expected the {model_directory.CONFIG_FILE} of this version in "
+            f"{model_dir}. Received: one with {error}"
+        ) from None
+
+
+def _read_head(record: dict, model_dir: str) -> TaskHead | None:
+    if record["class"] == CONVERTED_CLASS:
+        head = record.get("head")
+        return head and original.head_from_dict(head, model_dir)
+    if record["class"] == "PretrainingConfig":
+        return None
+    about = _read_of_finetuning(model_dir, MODEL_FILE)
+    # As in the original's checkpoints: of several heads the first by name.
+    about = min(
+        about.get("tasks", [about]), key=lambda of_task: of_task["task_name"]
+    )
+    kind = about.get("kind", "classification")
+    labels = about.get("labels")
+    return TaskHead(
+        kind,
+        about["task_name"],
+        None if labels is None else tuple(labels),
+        len(labels)
+        if labels is not None
+        else int(kind == "regression") or None,
+        options=about.get("options")
+        or {name: about[name] for name in _HEAD_OPTIONS if name in about},
+    )
+
+
+def _max_seq_length(record: dict) -> int | None:
+    if record["class"] == "PretrainingConfig":
+        return record["model"].get("max_seq_length")
+    if record["class"] == "FinetuningConfig":
+        return record["data"].get("max_seq_length")
+    return record.get("max_seq_length")
+
+
+def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
+    """Of the directory; else where the run's settings say it is."""
+    beside = os.path.join(model_dir, vocabulary.VOCAB_FILE)
+    data = record.get("data", {})
+    path = beside
+    if not os.path.isfile(beside) and data.get("vocab_file"):
+        path = data["vocab_file"]
+    return vocabulary.read(
+        path, data.get("do_lower_case"), data.get("strip_accents")
+    )

@@ -1,0 +1,465 @@
+"""KerasHub's preset of an `ElectraBackbone`, with its tokenizer.
+
+A preset is a folder with config.json, model.weights.h5, tokenizer.json and
+assets/tokenizer/vocabulary.txt. KerasHub has the encoder only: heads, and the
+generator beside a discriminator, stay behind. Three things differ there:
+
+- The feed-forward layers have GELU's tanh approximation, and no setting changes
+  that. So what is read has the `hidden_act` "gelu_new". The original has the
+  error function; `use_exact_gelu` gives it to a loaded backbone. A model with
+  another activation is not written.
+- A layer `pooled_dense` follows on the first token's vector, which the original
+  has not got. It is written as the identity, so that `pooled_output` is the
+  tanh of that vector, and never read.
+- One rate is the dropout of activations and of attention probabilities.
+
+Shapes: B batch, L length, D hidden.
+"""
+
+import gc
+import glob
+import json
+import os
+import re
+import warnings
+
+import numpy as np
+
+from electra_tf import configs, errors
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.errors import CheckpointError
+from electra_tf.files import read_json, refuse_lfs_pointer
+from electra_tf.text import vocabulary as vocabulary_lib
+from electra_tf.text.vocabulary import (
+    Vocabulary,
+    case_notes,
+    lower_cases,
+    strips_accents,
+)
+
+# Name of the original within its scope -> path of the variable in KerasHub.
+TABLES = {
+    "embeddings/word_embeddings": "token_embedding/embeddings",
+    "embeddings/token_type_embeddings": "segment_embedding/embeddings",
+    "embeddings/position_embeddings": "position_embedding/embeddings",
+}
+# The same for layers, whose weights have one name in both: kernel, bias, gamma
+# or beta.
+LAYERS = {
+    "embeddings/LayerNorm": "embeddings_layer_norm",
+    "embeddings_project": "embeddings_projection",
+}
+# The same within encoder/layer_<i> and transformer_layer_<i>.
+TRANSFORMER_LAYERS = {
+    "attention/self/query": "self_attention_layer/query",
+    "attention/self/key": "self_attention_layer/key",
+    "attention/self/value": "self_attention_layer/value",
+    "attention/output/dense": "self_attention_layer/attention_output",
+    "attention/output/LayerNorm": "self_attention_layer_norm",
+    "intermediate/dense": "feedforward_intermediate_dense",
+    "output/dense": "feedforward_output_dense",
+    "output/LayerNorm": "feedforward_layer_norm",
+}
+# Sizes: name here -> argument of ElectraBackbone.
+SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_dim",
+    "embedding_size": "embedding_dim",
+    "max_position_embeddings": "max_sequence_length",
+    "type_vocab_size": "num_segments",
+    "hidden_dropout_prob": "dropout",
+}
+
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+# The weights may be in several files; a task's head is in a file of its own.
+WEIGHTS_FILES = "model*.weights.h5"
+TASK_WEIGHTS_FILE = "task.weights.h5"
+
+# The name of a backbone is free. This one says that it is a generator's
+# encoder; every other one is taken for a discriminator's.
+GENERATOR = "generator"
+
+# The only one that KerasHub has.
+HIDDEN_ACT = "gelu_new"
+GELU_NOTE = (
+    "KerasHub computes GELU by its tanh approximation, this model with the "
+    "error function: outputs differ from about the fourth digit on; "
+    "electra_tf.checkpoints.formats.kerashub.use_exact_gelu(backbone) makes "
+    "them equal"
+)
+
+# Syllables, and the letters that decomposing makes of them.
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+# What KerasHub, Keras and h5py raise for files that do not fit or are damaged.
+_LOAD_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+
+
+def recognise(path: str | os.PathLike) -> bool:
+    """Whether a path is a preset that KerasHub saved, of any backbone."""
+    try:
+        with open(os.path.join(path, CONFIG_FILE), encoding="utf-8") as file:
+            return "registered_name" in json.load(file)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def read(path: str | os.PathLike) -> Checkpoint:
+    """Reads a preset.
+
+    Args:
+      path: Its folder.
+
+    Returns:
+      The encoder, as the discriminator's unless its name says otherwise, and
+      the vocabulary if there is a tokenizer.
+
+    Raises:
+      CheckpointError: If it is not the preset of an ElectraBackbone, or is
+        damaged.
+    """
+    path = os.fspath(path)
+    backbone = _load(path)
+    scope = "generator" if backbone.name == GENERATOR else "electra"
+    config = _encoder_config(backbone, path)
+    weights = {variable.path: variable for variable in backbone.weights}
+    tensors = {}
+    for name, shape in sizes.encoder_shapes(config, scope).items():
+        # Attention kernels have an axis for the heads there.
+        variable = weights.pop(kerashub_name(name.removeprefix(f"{scope}/")))
+        tensors[name] = variable.numpy().reshape(shape)
+    unused = sorted(weights)
+    del backbone, weights, variable
+    _free()
+    if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
+        unused.append(TASK_WEIGHTS_FILE)
+    checkpoint = Checkpoint(
+        tensors,
+        discriminator=config if scope == "electra" else None,
+        generator=config if scope == "generator" else None,
+        vocabulary=_read_vocabulary(path),
+        unused=tuple(unused),
+        assumed=("initializer_range",),
+    )
+    checkpoint.check_vocabulary(path)
+    return checkpoint
+
+
+def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
+    """Writes a preset; see `notes` for what is not the same there.
+
+    Args:
+      checkpoint: Of it the discriminator's encoder and the vocabulary are
+        written, or the generator's encoder where there is no discriminator.
+      path: Folder for the preset.
+
+    Returns:
+      Names of the tensors and optimizer slots that stay behind, sorted.
+
+    Raises:
+      CheckpointError: If there is no encoder, or KerasHub cannot hold it.
+    """
+    import keras_hub
+
+    path = os.fspath(path)
+    scope, config = _encoder(checkpoint)
+    if config.hidden_act not in ("gelu", HIDDEN_ACT):
+        raise CheckpointError(
+            "KerasHub's ElectraBackbone has GELU and no other activation. "
+            f"Received: a model with hidden_act={config.hidden_act!r}"
+        )
+    checkpoint.check_vocabulary(path)
+    names = _tensor_names(checkpoint, scope, config)
+    # Before the large part: a vocabulary may be refused.
+    tokenizer = _tokenizer(checkpoint.vocabulary)
+    backbone = keras_hub.models.ElectraBackbone(
+        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
+        dtype="float32",
+        name=GENERATOR if scope == "generator" else "electra_backbone",
+    )
+    weights = {variable.path: variable for variable in backbone.weights}
+    for name, tensor_name in names.items():
+        variable = weights.pop(kerashub_name(name))
+        tensor = checkpoint.tensors[tensor_name]
+        variable.assign(np.reshape(tensor, variable.shape))
+    weights.pop("pooled_dense/kernel").assign(
+        np.eye(config.hidden_size, dtype=np.float32)
+    )
+    weights.pop("pooled_dense/bias").assign(
+        np.zeros(config.hidden_size, np.float32)
+    )
+    assert not weights, weights
+    backbone.save_to_preset(path)
+    del backbone, weights, variable
+    _free()
+    if tokenizer is not None:
+        tokenizer.save_to_preset(path)
+    return tuple(
+        sorted(
+            (set(checkpoint.tensors) - set(names.values()))
+            | set(checkpoint.optimizer)
+        )
+    )
+
+
+def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What a preset cannot say, or says otherwise, of a checkpoint.
+
+    Args:
+      checkpoint: To be written.
+
+    Returns:
+      One line for the user each.
+    """
+    _, config = _encoder(checkpoint)
+    found = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
+    found += [
+        "pooled_dense of KerasHub, which the original has not got, is the "
+        "identity: pooled_output is the tanh of the first token's vector",
+    ]
+    if config.attention_probs_dropout_prob != config.hidden_dropout_prob:
+        found.append(
+            "KerasHub has one dropout: attention_probs_dropout_prob of "
+            f"{config.attention_probs_dropout_prob} becomes "
+            f"{config.hidden_dropout_prob}, as hidden_dropout_prob"
+        )
+    vocabulary = checkpoint.vocabulary
+    if vocabulary is None:
+        found.append("no tokenizer is written, for want of a vocabulary")
+        return tuple(found)
+    found += case_notes(vocabulary)
+    if _strips_accents(vocabulary) and any(
+        _HANGUL.search(token) for token in vocabulary.tokens
+    ):
+        found.append(
+            "KerasHub puts Hangul syllables together again after stripping "
+            "accents, the original leaves their letters: Korean text gets "
+            "other ids there"
+        )
+    return tuple(found)
+
+
+def forward(
+    path: str | os.PathLike, inputs: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """KerasHub's own forward pass on a preset, without dropout.
+
+    Args:
+      path: Its folder.
+      inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
+
+    Returns:
+      {"sequence_output": <float32>[B, L, D]}, or "generator_sequence_output"
+      where the preset is a generator's. KerasHub's pooled output has no
+      counterpart in the original.
+
+    Raises:
+      CheckpointError: If the preset cannot be loaded.
+    """
+    backbone = _load(os.fspath(path))
+    outputs = backbone(
+        {
+            "token_ids": inputs["input_ids"],
+            "padding_mask": inputs["input_mask"],
+            "segment_ids": inputs["segment_ids"],
+        },
+        training=False,
+    )
+    prefix = "generator_" if backbone.name == GENERATOR else ""
+    del backbone
+    _free()
+    return {f"{prefix}sequence_output": outputs["sequence_output"].numpy()}
+
+
+def use_exact_gelu(backbone) -> None:
+    """Gives a loaded backbone the original's GELU, with the error function.
+
+    Args:
+      backbone: A `keras_hub.models.ElectraBackbone`. The change is not saved
+        with it: a preset has no such setting.
+    """
+    import keras
+
+    for layer in backbone.transformer_layers:
+        # No public attribute leads to this layer.
+        layer._feedforward_intermediate_dense.activation = (
+            keras.activations.gelu
+        )
+
+
+def kerashub_name(name: str) -> str:
+    """The path in KerasHub of a variable of the original.
+
+    Args:
+      name: Without its scope, such as "encoder/layer_3/output/dense/bias".
+
+    Returns:
+      Such as "transformer_layer_3/feedforward_output_dense/bias".
+    """
+    if name in TABLES:
+        return TABLES[name]
+    layer, weight = name.rsplit("/", 1)
+    match = re.fullmatch(r"encoder/layer_(\d+)/(.+)", layer)
+    if match:
+        index, layer = match.groups()
+        return f"transformer_layer_{index}/{TRANSFORMER_LAYERS[layer]}/{weight}"
+    return f"{LAYERS[layer]}/{weight}"
+
+
+def _strips_accents(vocabulary: Vocabulary) -> bool:
+    return strips_accents(
+        Vocabulary((), lower_cases(vocabulary), vocabulary.strip_accents)
+    )
+
+
+def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
+    """Scope and sizes of the encoder that a preset holds."""
+    if checkpoint.discriminator is not None:
+        return "electra", checkpoint.discriminator
+    if checkpoint.generator is not None:
+        return "generator", checkpoint.generator
+    raise CheckpointError(
+        "Expected a checkpoint with an encoder to write for KerasHub. "
+        "Received: one without"
+    )
+
+
+def _tensor_names(checkpoint, scope, config) -> dict[str, str]:
+    """Name within the scope -> name of the tensor, which must be there."""
+    own = f"{scope}/embeddings/word_embeddings" in checkpoint.tensors
+    shapes = sizes.encoder_shapes(config, scope, own_embeddings=own)
+    if not own:
+        # A generator without tables of its own has the discriminator's.
+        shapes |= {
+            name: shape
+            for name, shape in sizes.encoder_shapes(config, "electra").items()
+            if name.startswith("electra/embeddings/")
+        }
+    sizes.check_shapes(checkpoint.tensors, shapes, "the checkpoint")
+    return {name.partition("/")[2]: name for name in shapes}
+
+
+def _load(path: str):
+    """The backbone of a preset, after all checks."""
+    import keras_hub
+
+    preset = read_json(os.path.join(path, CONFIG_FILE))
+    registered = str(preset.get("registered_name"))
+    if registered.partition(">")[2] != "ElectraBackbone":
+        raise CheckpointError(
+            f"Expected the preset of an ElectraBackbone in {path}. Received: "
+            f"{registered}"
+        )
+    policy = preset.get("config", {}).get("dtype")
+    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
+        raise CheckpointError(
+            f"Expected weights in floating point in {path}. Received: a preset "
+            f"with a {policy.get('class_name')}; is it quantised?"
+        )
+    files = sorted(glob.glob(os.path.join(glob.escape(path), WEIGHTS_FILES)))
+    if not files:
+        raise CheckpointError(f"{path} lacks the weights, model.weights.h5")
+    for file in files:
+        refuse_lfs_pointer(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # What does not fit is an error.
+            backbone = keras_hub.models.ElectraBackbone.from_preset(
+                path, dtype="float32"
+            )
+        saved = sum(map(_num_saved_weights, files))
+    except _LOAD_ERRORS as error:
+        raise _unreadable(path, error) from None
+    if saved != len(backbone.weights):
+        # KerasHub passes over what it has no layer for.
+        raise CheckpointError(
+            f"Expected {len(backbone.weights)} weights in {path}, as its "
+            f"{CONFIG_FILE} has it. Received: {saved}"
+        )
+    return backbone
+
+
+def _free() -> None:
+    """Frees a backbone: its layers refer to each other, so nothing else does.
+
+    Several of them in memory would be most of what a conversion needs.
+    """
+    gc.collect()
+
+
+def _num_saved_weights(file: str) -> int:
+    import h5py
+
+    found = []
+    with h5py.File(file) as weights:
+        weights.visititems(
+            lambda name, item: (
+                found.append(name) if isinstance(item, h5py.Dataset) else None
+            )
+        )
+    return len(found)
+
+
+def _unreadable(path: str, error: Exception) -> CheckpointError:
+    """KerasHub's errors have many lines; the one about a layer tells most."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [
+        type(error).__name__
+    ]
+    of_layer = [line for line in lines if line.startswith("Layer ")]
+    if of_layer:
+        return CheckpointError(
+            f"The weights in {path} do not have the sizes that its "
+            f"{CONFIG_FILE} says: {of_layer[0]}"
+        )
+    return CheckpointError(f"KerasHub cannot read {path}: {lines[0]}")
+
+
+def _encoder_config(backbone, path: str) -> configs.EncoderConfig:
+    settings = {ours: getattr(backbone, SIZES[ours]) for ours in SIZES}
+    try:
+        return configs.EncoderConfig(
+            **settings,
+            attention_probs_dropout_prob=backbone.dropout,
+            hidden_act=HIDDEN_ACT,
+        )
+    except errors.ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _tokenizer(vocabulary: Vocabulary | None):
+    """KerasHub's tokenizer for a vocabulary."""
+    import keras_hub
+
+    if vocabulary is None:
+        return None
+    try:
+        return keras_hub.models.ElectraTokenizer(
+            vocabulary=list(vocabulary.tokens),
+            lowercase=lower_cases(vocabulary),
+            strip_accents=_strips_accents(vocabulary),
+        )
+    except _LOAD_ERRORS as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"KerasHub's tokenizer refuses the vocabulary: {reason}"
+        ) from None
+
+
+def _read_vocabulary(path: str) -> Vocabulary | None:
+    import keras_hub
+
+    if not os.path.exists(os.path.join(path, TOKENIZER_FILE)):
+        return None
+    try:
+        tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
+        tokens = tuple(tokenizer.get_vocabulary())
+        vocabulary_lib.validate_vocab(tokens, path)
+    except _LOAD_ERRORS as error:
+        raise _unreadable(path, error) from None
+    return Vocabulary(
+        tokens, bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
+    )

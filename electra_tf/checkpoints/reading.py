@@ -1,0 +1,161 @@
+"""Reading a checkpoint of any format: the one way in for everybody else."""
+
+import importlib
+import os
+import types
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+
+from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
+from electra_tf.errors import CheckpointError
+
+# Name -> module, imported when it is needed. A path is tried in this order:
+# first those whose directories say what they are.
+_PACKAGE = "electra_tf.checkpoints.formats"
+FORMATS = {
+    "electra_tf": f"{_PACKAGE}.electra_tf_format",
+    "huggingface": f"{_PACKAGE}.huggingface",
+    "kerashub": f"{_PACKAGE}.kerashub",
+    "original": f"{_PACKAGE}.original",
+    "model_garden": f"{_PACKAGE}.model_garden",
+}
+
+# What they are called in messages.
+TITLES = {
+    "electra_tf": "a model directory of electra_tf",
+    "huggingface": "a Hugging Face directory",
+    "kerashub": "a KerasHub preset",
+    "original": "a TensorFlow 1 checkpoint of the original",
+    "model_garden": "a checkpoint of the Model Garden",
+}
+
+
+def format_module(name: str) -> types.ModuleType:
+    """The module of a format.
+
+    It has `recognise(path)`, `read(path)`, `write(checkpoint, path)` and, where
+    another library can run the format, `forward(path, inputs)`.
+
+    Args:
+      name: One of `FORMATS`.
+    """
+    return importlib.import_module(FORMATS[name])
+
+
+def recognise(path: str | os.PathLike) -> str:
+    """The format of a checkpoint.
+
+    Args:
+      path: A directory or file, or the prefix of a TensorFlow checkpoint.
+
+    Returns:
+      One of `FORMATS`.
+
+    Raises:
+      CheckpointError: If there is none, or of no format known here.
+    """
+    path = os.fspath(path)
+    for name in FORMATS:
+        if format_module(name).recognise(path):
+            return name
+    expected = (
+        "Expected a checkpoint: a model directory of electra_tf, a folder or "
+        "prefix of the original's model.ckpt-N, or a directory of Hugging "
+        "Face, KerasHub or the Model Garden."
+    )
+    if not os.path.exists(path):
+        raise CheckpointError(f"{expected} Received: {path}, does not exist")
+    if not os.path.isdir(path):
+        raise CheckpointError(f"{expected} Received: the file {path}")
+    names = sorted(os.listdir(path))
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    raise CheckpointError(
+        f"{expected} Received: {path}, a folder with "
+        + (shown if names else "nothing in it")
+    )
+
+
+def read_checkpoint(path: str | os.PathLike) -> Checkpoint:
+    """Reads a checkpoint of any format.
+
+    Args:
+      path: See `recognise`.
+
+    Returns:
+      The checkpoint.
+
+    Raises:
+      CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
+        has another size than its embedding table.
+    """
+    path = os.fspath(path)
+    checkpoint = format_module(recognise(path)).read(path)
+    checkpoint.check_vocabulary(path)
+    return checkpoint
+
+
+def assign(
+    checkpoint: Checkpoint, variables: Iterable[keras.Variable], source: str
+) -> LoadReport:
+    """Assigns a checkpoint's weights to variables of the same names.
+
+    Nothing is assigned unless everything that has a name in common fits.
+
+    Args:
+      checkpoint: The weights.
+      variables: To be assigned.
+      source: Path of the checkpoint, for the error message.
+
+    Returns:
+      The names that were used, unused and missing, sorted.
+
+    Raises:
+      CheckpointError: If the shape of a tensor is not that of its variable.
+    """
+    by_name = {variable.path: variable for variable in variables}
+    tensors = checkpoint.tensors
+    used = sorted(set(by_name) & set(tensors))
+    for name in used:
+        expected, received = tuple(by_name[name].shape), tensors[name].shape
+        if expected != tuple(received):
+            raise CheckpointError(
+                f"{source}: {name} must have the shape {list(expected)}. "
+                f"Received: {list(received)}. Is the checkpoint of another "
+                "model size or vocabulary?"
+            )
+    for name in used:
+        by_name[name].assign(np.asarray(tensors[name]))
+    return LoadReport(
+        used=tuple(used),
+        unused=tuple(sorted(set(tensors) - set(by_name))),
+        missing=tuple(sorted(set(by_name) - set(tensors))),
+    )
+
+
+def assign_all(
+    checkpoint: Checkpoint,
+    variables: Iterable[keras.Variable],
+    source: str,
+    what: str,
+) -> None:
+    """Like `assign`, for variables all of which must be in the checkpoint.
+
+    Args:
+      checkpoint: The weights.
+      variables: To be assigned.
+      source: Path of the checkpoint, for error messages.
+      what: What the variables are, for the error message.
+
+    Raises:
+      CheckpointError: If one is missing or does not fit.
+    """
+    variables = list(variables)
+    missing = {v.path for v in variables} - set(checkpoint.tensors)
+    if missing:
+        raise CheckpointError(
+            f"Expected all weights of {what} in {source}. Received: a "
+            f"checkpoint without {len(missing)} of them, such as {min(missing)}"
+        )
+    assign(checkpoint, variables, source)

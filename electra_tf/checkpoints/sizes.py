@@ -1,0 +1,419 @@
+"""Sizes of the networks, read from their tensors.
+
+All formats are read into tensors with the original's names, so one place knows
+what the shapes say. Two networks may be in a checkpoint: the discriminator in
+the scope "electra" and the generator in the scope "generator", or the two
+towers of Electric's generator. A generator without embedding tables of its own
+shares the discriminator's.
+
+Shapes: V vocabulary, E embedding, D hidden, I intermediate.
+"""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from electra_tf import configs, errors
+from electra_tf.command_line import original_hparams
+from electra_tf.errors import CheckpointError
+
+# ELECTRA's heads are this wide, unless a configuration says otherwise.
+HEAD_WIDTH = 64
+
+# What no shape tells.
+NOT_IN_TENSORS = original_hparams.NOT_IN_TENSORS
+
+# Of Electric's generator.
+TOWERS = ("generator_ltr", "generator_rtl")
+
+# First parts of the names that an ELECTRA has.
+SCOPES = (
+    "electra",
+    "generator",
+    *TOWERS,
+    "generator_predictions",
+    "cloze_predictions",
+    "discriminator_predictions",
+    "task_specific",
+)
+
+_OTHERS = {
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "albert": "ALBERT",
+    "distilbert": "DistilBERT",
+    "deberta": "DeBERTa",
+}
+
+
+class Sizes(typing.NamedTuple):
+    """What the tensors and the settings beside them say.
+
+    Attributes:
+      discriminator: None if there is no scope "electra".
+      generator: None if there is no scope "generator".
+      assumed: Fields that have their defaults, as nothing says otherwise.
+    """
+
+    discriminator: configs.EncoderConfig | None
+    generator: configs.EncoderConfig | None
+    assumed: tuple[str, ...]
+
+
+def read_sizes(
+    tensors: Mapping[str, np.ndarray],
+    source: str,
+    known: Mapping[str, Mapping] | None = None,
+) -> Sizes:
+    """Reads the sizes, and checks that the networks are whole.
+
+    Args:
+      tensors: Name -> weights, with the original's names.
+      source: Path, for error messages.
+      known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
+        scopes for which something beside the tensors says them.
+
+    Returns:
+      The sizes.
+
+    Raises:
+      CheckpointError: If there is no ELECTRA, or a tensor of one is missing
+        or has a shape that does not fit.
+    """
+    refuse_other_architecture(tensors, source)
+    found: dict[str, configs.EncoderConfig] = {}
+    assumed: set[str] = set()
+    for scope in ("electra", "generator"):
+        if f"{scope}/encoder/layer_0/intermediate/dense/kernel" in tensors:
+            settings = (known or {}).get(scope, {})
+            assumed |= set(NOT_IN_TENSORS) - set(settings)
+            found[scope] = encoder_config(tensors, scope, source, settings)
+    tower_config(tensors, source)
+    if not found and not any(name.startswith("generator_") for name in tensors):
+        raise CheckpointError(
+            f"Expected an ELECTRA in {source}. Received: tensors of none, such "
+            f"as {min(tensors)}"
+        )
+    return Sizes(
+        found.get("electra"),
+        found.get("generator"),
+        tuple(name for name in NOT_IN_TENSORS if name in assumed),
+    )
+
+
+def refuse_other_architecture(names: Iterable[str], source: str) -> None:
+    """Refuses a checkpoint of BERT and the like, by its names.
+
+    Args:
+      names: Of its tensors, with parts separated by "/" or ".".
+      source: Path, for the error message.
+
+    Raises:
+      CheckpointError: If no name is one of ELECTRA's.
+    """
+    scopes = sorted({re.split("[/.]", name)[0] for name in names})
+    if not scopes:
+        raise CheckpointError(
+            f"Expected weights in {source}. Received: a checkpoint without any"
+        )
+    if any(scope in SCOPES for scope in scopes):
+        return
+    other = next((_OTHERS[s] for s in scopes if s in _OTHERS), None)
+    shown = ", ".join(scopes[:4])
+    raise CheckpointError(
+        f"Expected an ELECTRA in {source}. Received: "
+        + (f"a {other}" if other else f"tensors in the scopes {shown}")
+    )
+
+
+def encoder_config(
+    tensors: Mapping[str, np.ndarray],
+    scope: str,
+    source: str,
+    settings: Mapping | None = None,
+) -> configs.EncoderConfig:
+    """Reads the sizes of one encoder and checks all its tensors.
+
+    Args:
+      tensors: Name -> weights.
+      scope: Of the encoder.
+      source: Path, for error messages.
+      settings: What no shape tells; the rest has its defaults.
+
+    Returns:
+      The sizes.
+
+    Raises:
+      CheckpointError: If a tensor is missing or does not fit.
+    """
+    settings = dict(settings or {})
+
+    def shape(name: str) -> tuple[int, ...]:
+        if name not in tensors:
+            raise CheckpointError(f"{source} lacks the tensor {name}")
+        return tuple(tensors[name].shape)
+
+    own = has_tables(tensors, scope)
+    embeddings = f"{scope if own else 'electra'}/embeddings"
+    vocab_size, embedding_size = _matrix(
+        shape(f"{embeddings}/word_embeddings"), embeddings, source
+    )
+    hidden_size, intermediate_size = _matrix(
+        shape(f"{scope}/encoder/layer_0/intermediate/dense/kernel"),
+        f"{scope}/encoder/layer_0/intermediate/dense/kernel",
+        source,
+    )
+    layer = re.compile(rf"{scope}/encoder/layer_(\d+)/")
+    layers = {int(m.group(1)) for name in tensors if (m := layer.match(name))}
+    settings.setdefault(
+        "num_attention_heads", max(1, hidden_size // HEAD_WIDTH)
+    )
+    try:
+        config = configs.EncoderConfig(
+            vocab_size=vocab_size,
+            hidden_size=hidden_size,
+            num_hidden_layers=max(layers) + 1,
+            intermediate_size=intermediate_size,
+            embedding_size=embedding_size,
+            max_position_embeddings=shape(f"{embeddings}/position_embeddings")[
+                0
+            ],
+            type_vocab_size=shape(f"{embeddings}/token_type_embeddings")[0],
+            **settings,
+        )
+    except errors.ConfigError as error:
+        raise CheckpointError(f"{source}, scope {scope!r}: {error}") from None
+    check_shapes(tensors, encoder_shapes(config, scope, own), source)
+    return config
+
+
+def tower_config(
+    tensors: Mapping[str, np.ndarray], source: str
+) -> configs.EncoderConfig | None:
+    """Reads the sizes of Electric's towers and checks all their tensors.
+
+    Args:
+      tensors: Name -> weights.
+      source: Path, for error messages.
+
+    Returns:
+      The sizes of each tower, heads 64 wide, or None where there is none.
+
+    Raises:
+      CheckpointError: If a tensor is missing or does not fit, or the towers
+        differ.
+    """
+    if not any(name.split("/")[0] in TOWERS for name in tensors):
+        return None
+    left, right = (encoder_config(tensors, scope, source) for scope in TOWERS)
+    if left != right or len({has_tables(tensors, s) for s in TOWERS}) > 1:
+        raise CheckpointError(
+            f"{source}: the towers {' and '.join(TOWERS)} must be of one size, "
+            "with tables of their own or without. Received: two that differ"
+        )
+    if any(name.startswith("cloze_predictions/") for name in tensors):
+        check_shapes(tensors, cloze_head_shapes(left), source)
+    return left
+
+
+def has_tables(tensors: Mapping[str, np.ndarray], scope: str) -> bool:
+    """Whether an encoder has embedding tables of its own.
+
+    Args:
+      tensors: Name -> weights.
+      scope: Of the encoder.
+    """
+    return any(name.startswith(f"{scope}/embeddings/") for name in tensors)
+
+
+def _matrix(shape, name, source) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise CheckpointError(
+            f"{source}: {name} must be a matrix. Received: {list(shape)}"
+        )
+    return shape
+
+
+def check_shapes(
+    tensors: Mapping[str, np.ndarray],
+    expected: Mapping[str, tuple[int, ...]],
+    source: str,
+) -> None:
+    """Refuses tensors that are missing or have another shape.
+
+    Args:
+      tensors: Name -> weights.
+      expected: Name -> shape.
+      source: Path, for error messages.
+
+    Raises:
+      CheckpointError: If one is missing or does not fit.
+    """
+    missing = [name for name in expected if name not in tensors]
+    if missing:
+        raise CheckpointError(
+            f"{source} lacks {len(missing)} tensor(s), such as {missing[0]}"
+        )
+    for name, shape in expected.items():
+        received = tuple(tensors[name].shape)
+        if received != tuple(shape):
+            raise CheckpointError(
+                f"{source}: {name} must have the shape {list(shape)}. "
+                f"Received: {list(received)}"
+            )
+
+
+def encoder_shapes(
+    config: configs.EncoderConfig, scope: str, own_embeddings: bool = True
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of an encoder's variables.
+
+    Args:
+      config: Its sizes.
+      scope: Such as "electra".
+      own_embeddings: Whether it has embedding tables of its own.
+
+    Returns:
+      Name -> shape.
+    """
+    width = typing.cast(int, config.embedding_size)
+    hidden, wide = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {}
+    if own_embeddings:
+        shapes |= {
+            "embeddings/word_embeddings": (config.vocab_size, width),
+            "embeddings/token_type_embeddings": (config.type_vocab_size, width),
+            "embeddings/position_embeddings": (
+                config.max_position_embeddings,
+                width,
+            ),
+        } | _layer_norm("embeddings", width)
+    if width != hidden:
+        shapes |= _dense("embeddings_project", width, hidden)
+    for index in range(config.num_hidden_layers):
+        layer = f"encoder/layer_{index}"
+        for name in ("query", "key", "value"):
+            shapes |= _dense(f"{layer}/attention/self/{name}", hidden, hidden)
+        shapes |= _dense(f"{layer}/attention/output/dense", hidden, hidden)
+        shapes |= _layer_norm(f"{layer}/attention/output", hidden)
+        shapes |= _dense(f"{layer}/intermediate/dense", hidden, wide)
+        shapes |= _dense(f"{layer}/output/dense", wide, hidden)
+        shapes |= _layer_norm(f"{layer}/output", hidden)
+    return {f"{scope}/{name}": shape for name, shape in shapes.items()}
+
+
+def masked_lm_head_shapes(
+    config: configs.EncoderConfig,
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the generator's head.
+
+    Args:
+      config: Sizes of the encoder below.
+
+    Returns:
+      Name -> shape.
+    """
+    return _lm_head_shapes("generator_predictions", config.hidden_size, config)
+
+
+def cloze_head_shapes(
+    config: configs.EncoderConfig,
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the head of Electric's generator.
+
+    Args:
+      config: Sizes of each tower below.
+
+    Returns:
+      Name -> shape.
+    """
+    return _lm_head_shapes("cloze_predictions", 2 * config.hidden_size, config)
+
+
+def _lm_head_shapes(name, input_size, config) -> dict[str, tuple[int, ...]]:
+    width = config.embedding_size
+    return (
+        _dense(f"{name}/dense", input_size, width)
+        | _layer_norm(name, width)
+        | {f"{name}/output_bias": (config.vocab_size,)}
+    )
+
+
+def discriminator_head_shapes(
+    config: configs.EncoderConfig,
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the discriminator's head.
+
+    Args:
+      config: Sizes of the encoder below.
+
+    Returns:
+      Name -> shape.
+    """
+    width = config.hidden_size
+    return _dense("discriminator_predictions/dense", width, width) | _dense(
+        "discriminator_predictions/dense_1", width, 1
+    )
+
+
+def size_names() -> tuple[str, ...]:
+    """The fields of `configs.EncoderConfig` that shapes tell."""
+    return tuple(
+        field.name
+        for field in dataclasses.fields(configs.EncoderConfig)
+        if field.name not in NOT_IN_TENSORS
+    )
+
+
+def masked_lm_encoder(tensors: Mapping[str, np.ndarray]) -> str | None:
+    """The scope of the encoder below the masked language model's head.
+
+    Args:
+      tensors: Name -> weights.
+
+    Returns:
+      "generator", or "electra" for a masked language model and for a
+      generator that shares all weights, or None without such a head.
+    """
+    if "generator_predictions/dense/kernel" not in tensors:
+        return None
+    scopes = {name.split("/")[0] for name in tensors}
+    return "generator" if "generator" in scopes else "electra"
+
+
+def differences(
+    ours: configs.EncoderConfig,
+    theirs: configs.EncoderConfig,
+    ignore: Iterable[str] = (),
+) -> list[tuple[str, object, object]]:
+    """Sizes in which two encoders differ; dropout and the like are none.
+
+    Args:
+      ours: One.
+      theirs: The other.
+      ignore: Fields that are not compared.
+
+    Returns:
+      (field, its value in ours, its value in theirs).
+    """
+    skipped = set(NOT_IN_TENSORS) - {"num_attention_heads"} | set(ignore)
+    return [
+        (field.name, getattr(ours, field.name), getattr(theirs, field.name))
+        for field in dataclasses.fields(configs.EncoderConfig)
+        if field.name not in skipped
+        and getattr(ours, field.name) != getattr(theirs, field.name)
+    ]
+
+
+def _dense(name, inputs, outputs) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
+
+
+def _layer_norm(name, width) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{name}/LayerNorm/beta": (width,),
+        f"{name}/LayerNorm/gamma": (width,),
+    }

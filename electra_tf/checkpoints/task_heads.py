@@ -1,0 +1,151 @@
+"""Fine-tuned heads: what their tensors say, and the layers to run them.
+
+A head's tensors are named task_specific/<task>/..., as in the original. The
+original does not say anywhere what kind of head it saved, so the kind is told
+by names and shapes, and where these leave a choice, by the task's name.
+"""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from electra_tf import configs
+from electra_tf.checkpoints.checkpoint import TaskHead
+from electra_tf.errors import CheckpointError
+
+# The original's only task with a label for each word, and ours like it.
+_TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
+
+_LABELS = {
+    "cola": ("0", "1"),
+    "sst": ("0", "1"),
+    "mrpc": ("0", "1"),
+    "qqp": ("0", "1"),
+    "mnli": ("contradiction", "entailment", "neutral"),
+    "rte": ("entailment", "not_entailment"),
+    "qnli": ("entailment", "not_entailment"),
+}
+
+
+def task_names(tensors: Mapping[str, np.ndarray]) -> list[str]:
+    """The tasks that there are heads of, sorted."""
+    found = set()
+    for name in tensors:
+        scope, _, rest = name.partition("/")
+        if scope == "task_specific":
+            found.add(rest.partition("/")[0])
+    return sorted(found)
+
+
+def head_tensors(
+    tensors: Mapping[str, np.ndarray], task_name: str
+) -> dict[str, np.ndarray]:
+    """A head's tensors, by the rest of their names, such as dense/kernel."""
+    prefix = f"task_specific/{task_name}/"
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def recognise(
+    tensors: Mapping[str, np.ndarray], task_name: str, source: str
+) -> TaskHead:
+    """What kind of head a task has.
+
+    Args:
+      tensors: Name -> weights.
+      task_name: See `task_names`.
+      source: Path, for error messages.
+
+    Returns:
+      The head.
+
+    Raises:
+      CheckpointError: If the tensors are those of no head known here.
+    """
+    head = head_tensors(tensors, task_name)
+    names = set(head)
+    layers = {name.partition("/")[0] for name in names}
+    if layers == {"dense"} and names == {"dense/kernel", "dense/bias"}:
+        num_outputs = int(head["dense/bias"].shape[0])
+        if task_name in _TAGGING_TASKS:
+            kind = "tagging"
+        else:
+            kind = "regression" if num_outputs == 1 else "classification"
+        labels = _LABELS.get(task_name)
+        if labels is None or len(labels) != num_outputs:
+            labels = None
+        return TaskHead(kind, task_name, labels, num_outputs)
+    if layers == {"dense", "hidden"}:
+        num_outputs = int(head["dense/bias"].shape[0])
+        kind = "regression" if num_outputs == 1 else "classification"
+        return TaskHead(kind, task_name, None, num_outputs, "gelu")
+    if {"dense/bias", "dense_1/bias"} <= names:
+        return TaskHead(
+            "question_answering",
+            task_name,
+            options={
+                "joint_prediction": "qa_hidden" in layers,
+                "answerable_classifier": "dense_2" in layers,
+                "answerable_uses_start_logits": "dense_3" in layers,
+            },
+        )
+    raise CheckpointError(
+        f"Expected a head of the original in task_specific/{task_name} of "
+        f"{source}. Received: {', '.join(sorted(names))}"
+    )
+
+
+def make_head(head: TaskHead, config: configs.EncoderConfig):
+    """The layers of a head, not built.
+
+    Args:
+      head: What to make.
+      config: Of the encoder below.
+
+    Returns:
+      A `finetuning.heads.Head`.
+
+    Raises:
+      CheckpointError: If there is no such head here.
+    """
+    from electra_tf import configs
+    from electra_tf.model import heads
+
+    width = config.hidden_size
+    name = head.task_name
+    if head.kind == "classification":
+        return heads.ClassificationHead(
+            name, width, _num_outputs(head), head.hidden_activation
+        )
+    if head.kind == "multi_label_classification":
+        return heads.MultiLabelHead(
+            name, width, _num_outputs(head), head.hidden_activation
+        )
+    if head.kind == "regression":
+        return heads.RegressionHead(name, width, head.hidden_activation)
+    if head.kind == "tagging":
+        return heads.TaggingHead(name, width, _num_outputs(head))
+    if head.kind == "question_answering":
+        return heads.QuestionAnsweringHead(
+            name, width, configs.QuestionAnsweringConfig(**head.options)
+        )
+    raise CheckpointError(
+        "Expected a classification, multi_label_classification, regression, "
+        f"tagging or question_answering head. Received: {head.kind}"
+    )
+
+
+def _num_outputs(head: TaskHead) -> int:
+    assert head.num_outputs is not None
+    return head.num_outputs
+
+
+def task_name_of(text: object, kind: str) -> str:
+    """A name that a head's scope can have: the given one, or the kind."""
+    if isinstance(text, str) and re.fullmatch(r"[A-Za-z0-9_.\-]+", text):
+        return text
+    return kind

@@ -1,0 +1,297 @@
+"""Do a checkpoint and its conversion compute the same?
+
+The networks of this package run on the tensors that were read, and the library
+of the other format, where it is installed, on the files. Outputs are compared
+on real tokens; what is computed at padding means nothing.
+
+Shapes: B batch, L length, D hidden, V vocabulary, C labels.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+
+import numpy as np
+
+from electra_tf import configs
+from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints import task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.errors import CheckpointError
+
+# Largest difference, as a share of the array's largest magnitude.
+TOLERANCE = 1e-5
+
+_BATCH_SIZE = 4
+_LENGTH = 24
+
+
+class Difference(typing.NamedTuple):
+    """Two arrays of one output.
+
+    Attributes:
+      output: Its name.
+      largest: Largest absolute difference.
+      magnitude: Largest absolute value of ours.
+    """
+
+    output: str
+    largest: float
+    magnitude: float
+
+    @property
+    def fits(self) -> bool:
+        # Not (a > b), which a NaN would pass.
+        return self.largest <= TOLERANCE * max(self.magnitude, 1e-30)
+
+
+def random_inputs(
+    config: configs.EncoderConfig, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Random tokens in rows of different lengths, in all segments.
+
+    Args:
+      config: Bounds the ids and the length.
+      seed: Of the draws.
+
+    Returns:
+      `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
+    """
+    random = np.random.default_rng(seed)
+    length = min(_LENGTH, config.max_position_embeddings)
+    shape = (_BATCH_SIZE, length)
+    # The first row has no padding, the last one hardly a token.
+    lengths = np.linspace(length, min(2, length), _BATCH_SIZE).astype(int)
+    positions = np.arange(length)
+    mask = positions < lengths[:, np.newaxis]
+    starts = np.outer(lengths, np.arange(1, config.type_vocab_size))
+    starts = starts[:, np.newaxis] // config.type_vocab_size
+    segments = np.sum(positions[:, np.newaxis] >= starts, axis=-1)
+    ids = random.integers(0, config.vocab_size, shape)
+    return {
+        "input_ids": (ids * mask).astype(np.int32),
+        "input_mask": mask.astype(np.int32),
+        "segment_ids": (segments * mask).astype(np.int32),
+    }
+
+
+def forward(
+    checkpoint: Checkpoint, inputs: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the networks here compute from a checkpoint.
+
+    Args:
+      checkpoint: The weights.
+      inputs: See `random_inputs`.
+
+    Returns:
+      As far as there are such networks: "sequence_output" [B, L, D] and
+      "discriminator_logits" [B, L] of the discriminator,
+      "generator_sequence_output" [B, L, D] and "generator_logits" [B, L, V] of
+      the generator; of the fine-tuned head "logits" [B, C] ([B, L, C] of
+      tagging, where every token is a word), or for a head without joint
+      prediction "start_logits" and "end_logits" [B, L], on tokens that
+      cannot be in an answer too.
+    """
+    import keras
+    import tensorflow as tf
+
+    from electra_tf.model import encoder
+
+    previous = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")
+    try:
+        outputs: dict[str, typing.Any] = {}
+        args = [
+            tf.constant(inputs[name])
+            for name in ("input_ids", "input_mask", "segment_ids")
+        ]
+
+        def build(layer):
+            layer.build()
+            for variable in layer.variables:
+                name = variable.path
+                if name not in checkpoint.tensors and name.startswith(
+                    "generator/embeddings/"
+                ):
+                    name = f"electra/{name.removeprefix('generator/')}"
+                variable.assign(checkpoint.tensors[name])
+            return layer
+
+        networks: dict[str, typing.Any] = {}
+        for scope, config, prefix in (
+            ("electra", checkpoint.discriminator, ""),
+            ("generator", checkpoint.generator, "generator_"),
+        ):
+            if config is not None:
+                networks[scope] = build(encoder.Encoder(config, scope))
+                outputs[f"{prefix}sequence_output"] = networks[scope](*args)[
+                    "sequence_output"
+                ]
+        _forward_pretraining_heads(checkpoint, networks, outputs, build)
+        if checkpoint.head is not None and "electra" in networks:
+            _forward_task_head(checkpoint, networks, inputs, outputs)
+        return {name: np.asarray(x) for name, x in outputs.items()}
+    finally:
+        keras.config.set_dtype_policy(previous)
+
+
+def _forward_pretraining_heads(checkpoint, networks, outputs, build) -> None:
+    from electra_tf.model import electra
+
+    tensors = checkpoint.tensors
+    if "electra" in networks and (
+        "discriminator_predictions/dense_1/kernel" in tensors
+    ):
+        head = build(electra.DiscriminatorHead(checkpoint.discriminator))
+        outputs["discriminator_logits"] = head(outputs["sequence_output"])
+    scope = sizes_lib.masked_lm_encoder(tensors)
+    if scope is not None:
+        network = networks[scope]
+        lm_head = electra.MaskedLmHead(
+            network.config,
+            network.embeddings,
+            network.config.hidden_size,
+            "generator_predictions",
+        )
+        lm_head.build()
+        for variable in lm_head.variables:
+            # The tied table is the encoder's, and has its weights.
+            if variable.path in tensors:
+                variable.assign(tensors[variable.path])
+        prefix = "" if scope == "electra" else "generator_"
+        sequence = outputs[f"{prefix}sequence_output"]
+        outputs["generator_logits"] = lm_head(sequence)
+        outputs["generator_sequence_output"] = sequence
+
+
+def _forward_task_head(checkpoint, networks, inputs, outputs) -> None:
+    import tensorflow as tf
+
+    from electra_tf.model import finetuning_model
+
+    found_head = checkpoint.head
+    head = task_heads.make_head(found_head, checkpoint.discriminator)
+    scope = finetuning_model.TaskSpecific([head])
+    scope.build()
+    for variable in scope.variables:
+        variable.assign(checkpoint.tensors[variable.path])
+    sequence = outputs["sequence_output"]
+    encoded = {"sequence_output": sequence, "pooled_output": sequence[:, 0]}
+    name = head.task_name
+    if checkpoint.head.kind == "question_answering":
+        if not head.config.joint_prediction:
+            outputs["start_logits"] = head.start(sequence)[..., 0]
+            outputs["end_logits"] = head.end(sequence)[..., 0]
+        return
+    features = dict(inputs)
+    if checkpoint.head.kind == "tagging":
+        length = inputs["input_ids"].shape[1]
+        features[f"{name}_labeled_positions"] = tf.tile(
+            tf.range(length)[tf.newaxis], [len(inputs["input_ids"]), 1]
+        )
+    found = head(encoded, features)
+    logits = found.get("logits")
+    if logits is None:  # Regression.
+        logits = found["predictions"][:, tf.newaxis]
+    outputs["logits"] = logits
+
+
+def compare(
+    ours: Mapping[str, np.ndarray],
+    theirs: Mapping[str, np.ndarray],
+    input_mask: np.ndarray,
+) -> list[Difference]:
+    """Compares the outputs that both sides have.
+
+    Args:
+      ours: Name -> array.
+      theirs: Name -> array.
+      input_mask: <int32>[B, L]; only real tokens are compared.
+
+    Returns:
+      One difference per output, in the order of their names.
+
+    Raises:
+      CheckpointError: If they have none in common, or of different shapes.
+    """
+    common = sorted(set(ours) & set(theirs))
+    if not common:
+        raise CheckpointError(
+            f"Expected outputs such as {', '.join(sorted(ours))}. Received: "
+            f"{', '.join(sorted(theirs))}"
+        )
+    found = []
+    for name in common:
+        a, b = np.asarray(ours[name]), np.asarray(theirs[name])
+        if a.shape != b.shape:
+            raise CheckpointError(
+                f"Expected the output {name} of shape {list(a.shape)}. "
+                f"Received: {list(b.shape)}"
+            )
+        if a.shape[:2] == input_mask.shape:
+            a, b = a[input_mask > 0], b[input_mask > 0]
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        found.append(
+            Difference(
+                name, float(np.max(np.abs(a - b))), float(np.max(np.abs(a)))
+            )
+        )
+    return found
+
+
+def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
+    """A checkpoint that computes with another one's activations.
+
+    Args:
+      checkpoint: The weights.
+      other: Has the `hidden_act` of each network that it holds.
+
+    Returns:
+      The first with the `hidden_act` of the second.
+    """
+
+    def changed(ours, theirs):
+        if ours is None or theirs is None:
+            return ours
+        return dataclasses.replace(ours, hidden_act=theirs.hidden_act)
+
+    return dataclasses.replace(
+        checkpoint,
+        discriminator=changed(checkpoint.discriminator, other.discriminator),
+        generator=changed(checkpoint.generator, other.generator),
+    )
+
+
+def unequal_tensors(
+    written: Checkpoint, read_again: Checkpoint
+) -> tuple[list[str], list[str]]:
+    """Compares what was to be written with what a reader finds.
+
+    Args:
+      written: What was given to the writer.
+      read_again: What was read from its files.
+
+    Returns:
+      Names of tensors and slots that are in both but not equal bit by bit, and
+      of those that are only in the first.
+    """
+    unequal, absent = [], []
+    for ours, theirs in (
+        (written.tensors, read_again.tensors),
+        (written.optimizer, read_again.optimizer),
+    ):
+        for name, tensor in ours.items():
+            if name not in theirs:
+                absent.append(name)
+            elif not _bitwise_equal(tensor, theirs[name]):
+                unequal.append(name)
+    return unequal, absent
+
+
+def _bitwise_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    bits = f"u{a.dtype.itemsize}"
+    return bool(np.array_equal(a.view(bits), b.view(bits)))

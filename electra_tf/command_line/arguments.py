@@ -1,0 +1,90 @@
+"""What the command-line tools share; imports no TensorFlow."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+# Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
+EXIT_STOPPED = 75
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that takes `--max_seq_length` for `--max-seq-length`.
+
+    Its errors are one line, without the usage text. Flags may not be
+    abbreviated, so a mistyped one is not taken for another.
+    """
+
+    def __init__(self, **kwargs):
+        kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault(
+            "formatter_class", argparse.RawDescriptionHelpFormatter
+        )
+        super().__init__(**kwargs)
+
+    def parse_known_args(self, args=None, namespace=None):
+        args = sys.argv[1:] if args is None else args
+        return super().parse_known_args(
+            [_with_dashes(arg) for arg in args], namespace
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def _with_dashes(arg: str) -> str:
+    if not arg.startswith("--"):
+        return arg
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def positive_int(text: str) -> int:
+    """An argument type: 1, 2, 3 and so on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least 1, received {text!r}"
+        )
+    return value
+
+
+def run(
+    command: Callable[[argparse.Namespace], None],
+    parser: ArgumentParser,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parses the flags and runs a command, mistakes ending in one line.
+
+    Args:
+      command: Does the work; raises ValueError on what a user can mend.
+      parser: The flags.
+      argv: The arguments; those of the process by default.
+
+    Returns:
+      The exit code: 0, or 1 after an error, or 130 after Ctrl-C.
+    """
+    args = parser.parse_args(argv)
+    # TensorFlow's notes on the machine would bury the one line that matters;
+    # its warnings stay.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    try:
+        command(args)
+    except BrokenPipeError:
+        # Who reads the output, such as `head`, has seen enough. Python would
+        # complain once more when it closes the output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError) as error:
+        line = " ".join(str(error).split())
+        print(f"{parser.prog}: error: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,219 @@
+"""gin files -> one configuration object, with every mistake named.
+
+gin itself refuses unknown objects and parameters, but says nothing of a
+mistyped macro, a mistyped scope or a binding that nothing reads; here these are
+refused too, with a suggestion.
+"""
+
+import contextlib
+import difflib
+import importlib.util  # noqa: F401  (gin uses it without importing it)
+import inspect
+import os
+import re
+import sys
+import textwrap
+import tokenize
+from collections.abc import Callable, Sequence
+
+import gin
+from absl import logging
+
+from electra_tf import configs, errors
+
+_BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
+
+
+def load(
+    configurable: Callable,
+    gin_files: Sequence[str],
+    gin_params: Sequence[str] = (),
+):
+    """Builds a configuration from gin files and single bindings.
+
+    Args:
+      configurable: What to build, such as `configs.PretrainingConfig`.
+      gin_files: Paths, later ones overriding earlier ones. A file includes
+        others by their path relative to itself or to the working directory.
+      gin_params: Bindings such as "RunConfig.seed=1", overriding the files.
+
+    Returns:
+      What `configurable` returns.
+
+    Raises:
+      ValueError: On a mistake in a file or a binding.
+    """
+    gin.clear_config()
+    for path in gin_files:
+        if not os.path.isfile(path):
+            raise errors.ConfigError(
+                f"Expected a gin file at {path}, found none"
+            )
+    param = ""
+    try:
+        with _includes_of_neighbours(), _quiet_logging():
+            for path in gin_files:
+                gin.parse_config_file(os.path.abspath(path))
+            for param in gin_params:
+                gin.parse_config(param)
+        config = configurable()
+    except errors.ConfigError as error:
+        raise errors.ConfigError(_first_line(error)) from None
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        ImportError,
+        OSError,
+        RuntimeError,
+        tokenize.TokenError,
+    ) as error:
+        raise errors.ConfigError(_explain(error, param, configurable)) from None
+    _refuse_unused_bindings()
+    return config
+
+
+@contextlib.contextmanager
+def _includes_of_neighbours():
+    """Lets every file include its neighbours, for the time of one load.
+
+    gin looks for an included file in a list of folders, which it can only add
+    to, and does not say who includes it. So whatever opens a file puts its
+    folder first until all of it is read.
+    """
+    folders = gin.config._LOCATION_PREFIXES
+    readers = gin.config._FILE_READERS
+    before = list(readers)
+
+    @contextlib.contextmanager
+    def open_in_its_folder(path):
+        outer = list(folders)
+        folders.insert(0, os.path.dirname(os.path.abspath(path)))
+        try:
+            with open(path, encoding="utf-8") as file:
+                yield file
+        finally:
+            folders[:] = outer
+
+    readers[:] = [(open_in_its_folder, os.path.isfile)]
+    try:
+        yield
+    finally:
+        readers[:] = before
+
+
+@contextlib.contextmanager
+def _quiet_logging():
+    """Without gin's error for each place where an included file is not."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.FATAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def operative_config() -> str:
+    """The bindings that took effect, as a gin file."""
+    return gin.operative_config_str()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _location(error: Exception, param: str) -> str:
+    """(file, line) or (--gin_param=...), where gin's message says so."""
+    found = re.search(
+        r"In (?:file \"(.*?)\"|bindings string),? line (\d+)", str(error)
+    )
+    if found and found.group(1):
+        path = found.group(1).removeprefix(os.getcwd() + os.sep)
+        return f" ({path}, line {found.group(2)})"
+    return f" (--gin_param={param})" if param else ""
+
+
+def _did_you_mean(name: str, candidates: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def _parameters_by_class(configurable: Callable) -> dict[str, list[str]]:
+    """Configurable classes of `configs` and of a module -> their parameters."""
+    modules = (configs, sys.modules[configurable.__module__])
+    return {
+        name: list(inspect.signature(value).parameters)
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and hasattr(value, "__dataclass_fields__")
+    }
+
+
+def _explain(error: Exception, param: str, configurable: Callable) -> str:
+    """One line with a suggestion for what gin raises."""
+    text = str(error)
+    first = _first_line(error)
+    where = _location(error, param)
+    known = _parameters_by_class(configurable)
+    unknown = re.search(
+        r"No configurable matching (?:reference )?'(.*?)'", text
+    )
+    if unknown:
+        name = unknown.group(1).lstrip("@").removesuffix("()").split("/")[-1]
+        return (
+            f"Unknown object {name} in the gin configuration{where}."
+            + _did_you_mean(name, list(known))
+        )
+    parameter = re.search(
+        r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'", text
+    )
+    if parameter:
+        owner, name = parameter.groups()
+        owner = owner.split(".")[-1]
+        return f"{owner} has no parameter {name}{where}." + _did_you_mean(
+            name, known.get(owner, [])
+        )
+    macro = re.search(r"in scope '(.*?)'", text)
+    if macro and "'macro'" in text:
+        return (
+            f"The gin configuration uses %{macro.group(1)}, which it does not "
+            "define." + _did_you_mean(macro.group(1), _macros())
+        )
+    missing = re.search(
+        r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
+    )
+    if missing:
+        names = re.findall(r"'(\w+)'", missing.group(1))
+        owner = re.search(r"In call to configurable '(\w+)'", text)
+        owner_name = owner.group(1) if owner else "?"
+        return "The gin configuration must set " + ", ".join(
+            f"{owner_name}.{name}" for name in names
+        )
+    if "malformed node" in text:
+        return f"Expected a value, with quotes if it is text{where}"
+    return textwrap.shorten(f"{first}{where}", 400)
+
+
+def _macros() -> list[str]:
+    return [key for key in _keys(gin.config_str()) if "." not in key]
+
+
+def _keys(config_str: str) -> list[str]:
+    return _BINDING.findall(config_str)
+
+
+def _refuse_unused_bindings() -> None:
+    """Raises on bindings, macros and scopes that nothing has read."""
+    used = set()
+    for key in _keys(gin.operative_config_str()):
+        # A binding of a scope is made of those of the scopes around it.
+        *scopes, name = key.split("/")
+        for i in range(len(scopes) + 1):
+            used.add("/".join([*scopes[i:], name]))
+            used.add("/".join([*scopes[: len(scopes) - i], name]))
+    unused = [key for key in _keys(gin.config_str()) if key not in used]
+    if unused:
+        raise errors.ConfigError(
+            f"The gin configuration sets {', '.join(unused)}, which nothing "
+            "reads." + _did_you_mean(unused[0], sorted(used))
+        )

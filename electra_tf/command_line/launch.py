@@ -1,0 +1,215 @@
+"""What run_pretraining and run_finetuning share: flags -> gin -> one call."""
+
+import os
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import app, flags, logging
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.command_line import arguments, gin_files, original_hparams
+
+_GIN_FILE = flags.DEFINE_multi_string(
+    "gin_file",
+    [],
+    "gin file; given several times, later ones override earlier ones.",
+)
+_GIN_PARAM = flags.DEFINE_multi_string(
+    "gin_param",
+    [],
+    "gin binding that overrides the files, such as "
+    "--gin_param='RunConfig.num_train_steps=1000'.",
+)
+_HPARAMS = flags.DEFINE_string(
+    "hparams",
+    None,
+    "In place of --gin_file: the --hparams of the original's command of this "
+    "name, as JSON or a file that holds it, with its --data_dir and "
+    "--model_name. --gin_param and the other flags override them.",
+)
+_MODEL_NAME = flags.DEFINE_string(
+    "model_name", None, "With --hparams: the model's folder in models/."
+)
+flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
+flags.DEFINE_string(
+    "distribution_strategy",
+    None,
+    "one_device, mirrored, multi_worker_mirrored or tpu; overrides "
+    "RunConfig.distribution_strategy.",
+)
+flags.DEFINE_integer(
+    "num_gpus", None, "GPUs of this host; overrides RunConfig.num_gpus."
+)
+flags.DEFINE_string(
+    "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
+)
+# Flag -> the parameter that it overrides.
+_BINDINGS = {
+    name: f"RunConfig.{name}"
+    for name in ("model_dir", "distribution_strategy", "num_gpus", "tpu")
+}
+
+
+def launch(
+    command: str,
+    configurable: type,
+    run: Callable[[object, Callable[[], None]], None],
+    bindings: Mapping[str, str] | None = None,
+    defaults: Sequence[str] = (),
+    needed: Sequence[str] = (),
+    translate: original_hparams.Translate | None = None,
+) -> None:
+    """Runs a command: 0 on success, 1 and one line on a user's mistake.
+
+    A run that was told to stop and saved leaves with
+    `command_line.EXIT_STOPPED`.
+
+    Args:
+      command: Name of the entry module, for messages.
+      configurable: The configuration to build from gin.
+      run: Takes the configuration, and what to call before the first step.
+      bindings: Flag of the entry module -> the parameter that it overrides,
+        such as "RunConfig.seed".
+      defaults: gin bindings in place of a file, where none is given.
+      needed: Flags without which these do not suffice.
+      translate: What --hparams means; None for a command without it.
+    """
+
+    def main(argv):
+        logging.set_verbosity(logging.WARNING)
+        try:
+            _refuse_arguments(argv)
+            config, before_training = _configure(
+                configurable,
+                [
+                    *_base(defaults, needed, translate, bindings or {}),
+                    *_GIN_PARAM.value,
+                ],
+                bindings or {},
+            )
+            _set_environment(config.run)
+            run(config, before_training)
+        except (ValueError, OSError) as error:
+            return _fail(command, error)
+        except RuntimeError as error:
+            return _fail_or_stop(command, error)
+        except KeyboardInterrupt:
+            print(f"\n{command}: interrupted", file=sys.stderr)
+            return 130
+        return 0
+
+    app.run(main)
+
+
+def _set_environment(run: configs.RunConfig) -> None:
+    """Sets what TensorFlow's C++ reads when it is imported.
+
+    It prints less. Without a GPU that includes an error about CUDA, which is
+    none.
+    """
+    if run.num_intra_op_threads:
+        threads = str(run.num_intra_op_threads)
+        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
+    uses_cpu = not run.num_gpus and run.distribution_strategy != "tpu"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
+
+
+def _refuse_arguments(argv) -> None:
+    if len(argv) > 1:
+        raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
+
+
+def _base(
+    defaults: Sequence[str],
+    needed: Sequence[str],
+    translate: original_hparams.Translate | None,
+    bindings: Mapping[str, str],
+) -> Sequence[str]:
+    """The bindings that stand in place of a gin file, if there is none."""
+    if _HPARAMS.value is None or translate is None:
+        for name in {"data_dir", "model_name"} - set(bindings):
+            if name in flags.FLAGS and flags.FLAGS[name].value:
+                raise errors.ConfigError(f"Expected --hparams with --{name}")
+        if not _GIN_FILE.value:
+            _require_flags(defaults, needed)
+            return defaults
+        return ()
+    if _GIN_FILE.value:
+        raise errors.ConfigError(
+            "Expected either --gin_file or --hparams. Received: both"
+        )
+    for name in ("data_dir", "model_name"):
+        if not flags.FLAGS[name].value:
+            raise errors.ConfigError(
+                f"Expected --{name} with --hparams, as in the original"
+            )
+    found = translate(
+        original_hparams.read(_HPARAMS.value),
+        flags.FLAGS["data_dir"].value,
+        typing.cast(str, _MODEL_NAME.value),
+    )
+    for note in found.notes:
+        print(f"hparams: {note}")
+    return original_hparams.as_gin(found.bindings)
+
+
+def _require_flags(defaults: Sequence[str], needed: Sequence[str]) -> None:
+    """Refuses to run without --gin_file where the other flags do not do."""
+    if not defaults:
+        raise errors.ConfigError(
+            "Expected --gin_file, such as --gin_file=gin/small.gin"
+        )
+    missing = [name for name in needed if not flags.FLAGS[name].value]
+    if missing:
+        raise errors.ConfigError(
+            "Expected --gin_file, or "
+            + ", ".join(f"--{name}" for name in needed)
+            + ". Received: no --gin_file and no "
+            + ", no ".join(f"--{name}" for name in missing)
+        )
+
+
+def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
+    """The configuration, and what to call before the first step."""
+    bindings = _BINDINGS | dict(bindings)
+    params += [
+        f"{binding} = {flags.FLAGS[name].value!r}"
+        for name, binding in bindings.items()
+        if flags.FLAGS[name].value is not None
+    ]
+    config = gin_files.load(configurable, _GIN_FILE.value, params)
+    model_directory.refuse_other_run(config)
+    given = [
+        f"--{name}={flags.FLAGS[name].value}"
+        for name in (
+            _GIN_FILE.name,
+            _GIN_PARAM.name,
+            _HPARAMS.name,
+            _MODEL_NAME.name,
+            *bindings,
+        )
+        if flags.FLAGS[name].present
+    ]
+
+    def before_training():
+        model_directory.write(config, gin_files.operative_config(), given)
+
+    return config, before_training
+
+
+def _fail(command: str, error: Exception) -> int:
+    line = " ".join(str(error).split())
+    print(f"{command}: error: {line}", file=sys.stderr)
+    return 1
+
+
+def _fail_or_stop(command: str, error: RuntimeError) -> int:
+    from electra_tf import errors
+
+    if isinstance(error, errors.Stopped):
+        print(error, file=sys.stderr)
+        return arguments.EXIT_STOPPED
+    if isinstance(error, errors.TrainingError):
+        return _fail(command, error)
+    raise error

@@ -1,0 +1,149 @@
+"""Texts that a person gives a command, and texts shown to one.
+
+Imports no TensorFlow.
+"""
+
+import itertools
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from electra_tf.command_line import arguments
+
+_STDIN = "-"
+# They turn the direction of all that follows.
+_DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+class Line(NamedTuple):
+    """One text as it was given.
+
+    Attributes:
+      place: Where it was, for messages, such as "reviews.txt, line 3".
+      content: Its bytes, without the end of the line. UTF-8 is expected, and
+        not checked: the tokenizer skips what is not.
+    """
+
+    place: str
+    content: bytes
+
+
+def add_arguments(parser: arguments.ArgumentParser) -> None:
+    """Adds the texts and --file to a command's arguments."""
+    parser.add_argument("text", nargs="*", help="texts (default: --file)")
+    parser.add_argument(
+        "--file",
+        help="a file with one text a line; - for standard input (default: "
+        "standard input where no text is given)",
+    )
+
+
+def read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
+    """The texts that a command was given.
+
+    A file is read as its lines are asked for, so it may be endless. A blank
+    line is an empty text: answers and lines stay side by side.
+
+    Args:
+      texts: Of the command line.
+      path: Of --file.
+
+    Returns:
+      The lines, in order.
+
+    Raises:
+      ValueError: If both are given, or the file cannot be read.
+    """
+    if texts and path is not None:
+        raise ValueError(
+            f"Expected texts or --file, not both. Received: {len(texts)} "
+            f"text(s) and --file={path}"
+        )
+    if texts:
+        return iter(
+            # What the shell passed, byte for byte.
+            Line(f"text {number}", os.fsencode(text))
+            for number, text in enumerate(texts, start=1)
+        )
+    if path in (None, _STDIN):
+        if is_typed(texts, path):
+            print(
+                "one text a line; Ctrl-D on an empty line ends", file=sys.stderr
+            )
+        return _lines_of(sys.stdin.buffer, "standard input")
+    assert path is not None
+    if not os.path.exists(path):
+        raise ValueError(
+            f"Expected a file of texts. Received: --file={path}, which does "
+            "not exist"
+        )
+    if os.path.isdir(path):
+        raise ValueError(
+            f"Expected a file of texts. Received: --file={path}, a folder"
+        )
+    return _lines_of_file(path)
+
+
+def _lines_of_file(path: str) -> Iterator[Line]:
+    with open(path, "rb") as reader:
+        yield from _lines_of(reader, path)
+
+
+def _lines_of(reader: Iterable[bytes], name: str) -> Iterator[Line]:
+    for number, line in enumerate(reader, start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield Line(f"{name}, line {number}", line)
+
+
+def is_typed(texts: Sequence[str], path: str | None) -> bool:
+    """Whether a person types the texts, and waits for each answer."""
+    return not texts and path in (None, _STDIN) and sys.stdin.isatty()
+
+
+def in_batches(lines: Iterable[Line], batch_size: int) -> Iterator[list[Line]]:
+    """Groups lines.
+
+    Args:
+      lines: Of `read_lines`.
+      batch_size: Lines in a batch.
+
+    Returns:
+      The batches, none of them empty.
+    """
+    lines = iter(lines)
+    while batch := list(itertools.islice(lines, batch_size)):
+        yield batch
+
+
+def decode(content: bytes) -> str:
+    """Text to show; what is not UTF-8 becomes U+FFFD."""
+    return content.decode("utf-8", errors="replace")
+
+
+def printable(text: str) -> str:
+    """A text that cannot command the terminal: no control characters."""
+    return "".join(
+        " "
+        if character in "\t\n\r"
+        else "\ufffd"
+        if unicodedata.category(character) in ("Cc", "Cs")
+        or character in _DIRECTION_MARKS
+        else character
+        for character in text
+    )
+
+
+def display_width(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(
+        0
+        if unicodedata.category(character) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(character) in "WF"
+        else 1
+        for character in text
+    )

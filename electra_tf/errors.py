@@ -1,0 +1,30 @@
+"""Errors that end a command in one line."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or written; the message is for users."""
+
+
+class ConfigError(ValueError):
+    """A value that a user chose does not fit; the message is for the user."""
+
+
+class DataError(ValueError):
+    """The data do not fit the run; the message is for the user."""
+
+
+class TrainingError(RuntimeError):
+    """A run that cannot go on; the message is for the user."""
+
+
+class Stopped(RuntimeError):
+    """The run was told to stop, and has saved its state."""
+
+
+def data_error_message(error: Exception) -> str:
+    """The line of a DataError that TensorFlow wrapped into its own error."""
+    text = str(error)
+    if "DataError: " in text:
+        text = text.split("DataError: ")[1]
+    # What a graph asserts is in brackets.
+    return text.split("\n")[0].split("]")[0]

@@ -1,0 +1,79 @@
+"""Files: written whole or not at all, read or refused with the reason."""
+
+import hashlib
+import json
+import os
+
+from electra_tf import errors
+
+
+def read_json(path: str | os.PathLike) -> dict:
+    """Reads a JSON object.
+
+    Raises:
+      CheckpointError: If the file cannot be read or holds something else.
+    """
+    refuse_lfs_pointer(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError) as error:
+        raise errors.CheckpointError(f"Cannot read {path}: {error}") from None
+    if not isinstance(content, dict):
+        raise errors.CheckpointError(
+            f"Cannot read {path}: it holds no JSON object"
+        )
+    return content
+
+
+def sha256_of_file(path: str) -> str:
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+      ValueError: If the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as reader:
+            return hashlib.file_digest(reader, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None
+
+
+def write_atomically(path: str, content: str) -> None:
+    """Writes a text file that is, at any moment, either old or whole.
+
+    Raises:
+      ValueError: If the file cannot be written.
+    """
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise
+    except OSError as error:
+        raise ValueError(f"Cannot write {path!r}: {error.strerror}.") from None
+
+
+def refuse_lfs_pointer(path: str | os.PathLike) -> None:
+    """Refuses what Git leaves in place of a large file that was not fetched.
+
+    Raises:
+      CheckpointError: If the file is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.read(40)
+    except OSError:
+        return  # Whoever reads it has a better message.
+    if start.startswith(b"version https://git-lfs.github.com/spec"):
+        raise errors.CheckpointError(
+            f"Expected weights in {path}. Received: a Git LFS pointer; fetch "
+            "the file with: git lfs pull"
+        )

@@ -1,0 +1,238 @@
+"""What a fine-tuning run must decide; no TensorFlow, as in `configs`."""
+
+import dataclasses
+import math
+
+import gin
+
+from electra_tf import configs, errors
+
+# Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
+RECIPES = ("paper", "released")
+
+# Of files with labelled rows.
+TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class FinetuningDataConfig:
+    """What to fine-tune on: files of your own, or tasks of the original.
+
+    Attributes:
+      task_name: Name of the task of `train_file`, also of its head in the
+        checkpoint.
+      train_file: Labelled rows, .tsv, .csv or .jsonl.
+      dev_file: Like `train_file`.
+      vocab_file: The vocabulary of the pre-trained model; empty for the one
+        beside `init_checkpoint`.
+      test_file: Like `train_file`; empty for none. Labels may be missing.
+      do_lower_case: Lower-case the text. None for what the vocabulary was made
+        for, if that is written beside it, otherwise yes.
+      strip_accents: Drop accents while lower-casing; None likewise.
+      text_cleaning: What is done to text before that, in exported models too,
+        see `text_cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
+        None likewise, otherwise nothing.
+      max_seq_length: Longer texts are cut.
+      train_batch_size: Examples in one step.
+      eval_batch_size: Examples in one evaluation step.
+      num_train_epochs: Passes over the training rows.
+      task_names: Tasks by name, such as 'rte', instead of files; several are
+        trained jointly.
+      data_dir: Where their files are: as in the original, in
+        finetuning_data/<task> below it, or in <task>, or in the folder that
+        GLUE's archive has for it.
+      double_unordered: Train on both orders of a pair where the order does not
+        matter (mrpc, sts).
+      folds: Parts of `train_file` for cross-validation: as many models, each
+        trained on the other parts and scored on its own; 0 for none.
+      task_type: Of the files: 'auto' for what their labels look like,
+        'classification', 'multi_label', 'regression' or 'tagging'.
+      text_columns: One or two columns of the files; none for those with the
+        usual names.
+      label_column: Likewise.
+      label_separator: Between the labels of a row; empty for the usual ones.
+      has_header: Whether the first row names the columns; None for what it
+        looks like.
+      features_cache_dir: Where features are kept for later runs; empty for
+        features_cache beside model_dir, None to make them every time.
+      bucketed: Train on batches of rows of similar length, padded to the
+        longest of them. False pads all to `max_seq_length`, as does a TPU.
+      skip_empty_texts: Leave rows of the files without a text out and count
+        them, rather than refuse them.
+    """
+
+    task_name: str = "own_data"
+    train_file: str = ""
+    dev_file: str = ""
+    vocab_file: str = ""
+    test_file: str = ""
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    text_cleaning: str | None = None
+    max_seq_length: int = 128
+    train_batch_size: int = 32
+    eval_batch_size: int = 32
+    num_train_epochs: float = 3.0
+    task_names: tuple[str, ...] = ()
+    data_dir: str = ""
+    double_unordered: bool = True
+    folds: int = 0
+    task_type: str = "auto"
+    text_columns: tuple[str, ...] = ()
+    label_column: str = ""
+    label_separator: str = ""
+    has_header: bool | None = None
+    skip_empty_texts: bool = False
+    features_cache_dir: str | None = ""
+    bucketed: bool = True
+
+    def __post_init__(self):
+        configs.check_types(self)
+        configs.require_positive(
+            self,
+            "max_seq_length",
+            "train_batch_size",
+            "eval_batch_size",
+            "num_train_epochs",
+        )
+        configs.require(self, bool(self.task_name), "task_name", "given")
+        configs.require(
+            self,
+            self.task_type in ("auto", *TASK_TYPES),
+            "task_type",
+            "one of " + ", ".join(("auto", *TASK_TYPES)),
+        )
+        configs.require(
+            self,
+            len(self.text_columns) <= 2,
+            "text_columns",
+            "one or two names",
+        )
+        configs.require(
+            self,
+            self.folds == 0 or self.folds >= 2,
+            "folds",
+            "0, or 2 or more",
+        )
+        if self.task_names:
+            self._check_tasks_by_name()
+            return
+        if not self.train_file:
+            raise errors.ConfigError(
+                "FinetuningDataConfig must name either a train_file or "
+                "task_names and their data_dir. Received: train_file='', "
+                "task_names=()"
+            )
+        if self.folds:
+            configs.require(
+                self,
+                not self.dev_file,
+                "dev_file",
+                "empty with folds, which are scored instead",
+            )
+        else:
+            configs.require(
+                self, bool(self.dev_file), "dev_file", "given, or folds"
+            )
+
+    def _check_tasks_by_name(self) -> None:
+        configs.require(
+            self, bool(self.data_dir), "data_dir", "given with task_names"
+        )
+        configs.require(
+            self,
+            len(set(self.task_names)) == len(self.task_names),
+            "task_names",
+            "different from each other",
+        )
+        for name in ("train_file", "dev_file", "test_file"):
+            configs.require(
+                self,
+                not getattr(self, name),
+                name,
+                "empty with task_names, whose files are in data_dir",
+            )
+        configs.require(self, not self.folds, "folds", "0 without a train_file")
+
+    def num_train_steps(self, num_examples: int) -> int:
+        """Steps for the wanted epochs, each rounded up to whole batches."""
+        per_epoch = math.ceil(num_examples / self.train_batch_size)
+        return max(1, round(self.num_train_epochs * per_epoch))
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig:
+    """All that one fine-tuning run needs.
+
+    Attributes:
+      init_checkpoint: Model directory, or checkpoint in one, of a pre-training
+        run, or a checkpoint of another format that `checkpoint_conversion`
+        reads. The encoder's sizes are read there.
+      data: The labelled set, or the tasks.
+      optimizer: Rates and schedule.
+      run: Where the results go.
+      num_trials: Models with different seeds, `run.seed` and those after it.
+      recipe: Rate and layer-wise decay where `optimizer` leaves them open:
+        'paper', Table 7 of arXiv:2003.10555, or 'released', what the original's
+        configure_finetuning.py has. They differ for a small encoder.
+      from_scratch: Take the sizes of `init_checkpoint`, but not its weights:
+        what pre-training is to be compared with.
+      dropout: In the encoder and in the head; None for what `init_checkpoint`
+        has, and 0.1 in the head.
+      learning_rates: Tried one after the other instead of
+        `optimizer.learning_rate`, each with `num_trials` seeds.
+      num_train_epochs_options: Likewise instead of `data.num_train_epochs`,
+        with every learning rate.
+      reseed_degenerate: How often a model that says the same of every row is
+        trained again with another seed.
+      question_answering: `QuestionAnsweringConfig`; None for its defaults.
+      keep_head: Go on with the head of `init_checkpoint`, which is fine-tuned
+        itself, rather than with a new one.
+    """
+
+    init_checkpoint: str
+    data: FinetuningDataConfig
+    optimizer: configs.OptimizerConfig
+    run: configs.RunConfig
+    num_trials: int = 1
+    recipe: str = "paper"
+    from_scratch: bool = False
+    dropout: float | None = None
+    learning_rates: tuple[float, ...] = ()
+    num_train_epochs_options: tuple[float, ...] = ()
+    reseed_degenerate: int = 0
+    question_answering: object | None = None
+    keep_head: bool = False
+
+    def __post_init__(self):
+        configs.check_types(self)
+        configs.require_positive(self, "num_trials")
+        configs.require(
+            self,
+            self.recipe in RECIPES,
+            "recipe",
+            "one of " + ", ".join(RECIPES),
+        )
+        if self.dropout is not None:
+            configs.require_fraction(self, "dropout")
+        configs.require(
+            self,
+            not self.keep_head
+            or not (self.from_scratch or len(self.data.task_names) > 1),
+            "keep_head",
+            "False from scratch and for several tasks",
+        )
+        for name in ("learning_rates", "num_train_epochs_options"):
+            values = getattr(self, name)
+            configs.require(
+                self,
+                all(value > 0 for value in values)
+                and len(set(values)) == len(values),
+                name,
+                "different positive numbers",
+            )
+        configs.require(
+            self, self.reseed_degenerate >= 0, "reseed_degenerate", "0 or more"
+        )

@@ -1,0 +1,162 @@
+"""The tasks by name.
+
+A task reads its files into examples, turns examples into features, builds its
+head and scores its head's outputs:
+
+    task = tasks.get_task("mrpc", "glue")
+    examples = task.read_examples("train")
+    features = task.features(examples, tokenizer, max_seq_length=128)
+    head = task.make_head(encoder_config)
+"""
+
+import difflib
+import os
+import pathlib
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning.tasks import glue, question_answering, tagging
+from electra_tf.finetuning.tasks.task import Task
+
+_TEXT_TASKS: dict[str, Callable[..., Task]] = {
+    "cola": glue.Cola,
+    "mnli": glue.Mnli,
+    "mrpc": glue.Mrpc,
+    "qnli": glue.Qnli,
+    "qqp": glue.Qqp,
+    "rte": glue.Rte,
+    "sst": glue.Sst,
+    "sts": glue.Sts,
+    "wnli": glue.Wnli,
+}
+# The options of tagging tasks; those but "chunk" are not in the original. The
+# column of parts of speech is that of CoNLL-2000 and CoNLL-2003.
+_TAGGING_TASKS: dict[str, dict] = {
+    "chunk": {},
+    "ner": {"as_original": False},
+    "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
+}
+# Whether questions may have no answer. KorQuAD is SQuAD 1.1's Korean sister.
+_SQUAD_TASKS = {"squad": True, "squadv1": False, "korquad": False}
+_MRQA_TASKS = ("naturalqs", "newsqa", "searchqa", "triviaqa")
+
+# The folders of GLUE's own archive, and what others are called.
+_OTHER_FOLDERS = {
+    "cola": "CoLA",
+    "mnli": "MNLI",
+    "mrpc": "MRPC",
+    "qnli": "QNLI",
+    "qqp": "QQP",
+    "rte": "RTE",
+    "sst": "SST-2",
+    "sts": "STS-B",
+    "wnli": "WNLI",
+    "ner": "conll2003",
+    "pos": "conll2003",
+    "korquad": "KorQuAD",
+}
+
+TASK_NAMES = tuple(
+    sorted([*_TEXT_TASKS, *_TAGGING_TASKS, *_SQUAD_TASKS, *_MRQA_TASKS])
+)
+
+
+_registered: dict[str, Callable[[str], Task]] = {}
+
+
+def register(name: str, make: Callable[[str], Task]) -> None:
+    """Makes a task of your own known by name, as `task_names` takes it.
+
+    Args:
+      name: Of the task; replaces what was registered under it before.
+      make: Takes the folder of its files; returns the task.
+
+    Raises:
+      ValueError: If a task of this package has the name.
+    """
+    if name in TASK_NAMES:
+        raise ValueError(
+            f"Expected a new name. Received: {name!r}, which is one of "
+            f"{', '.join(TASK_NAMES)}."
+        )
+    _registered[name] = make
+
+
+def possible_folders(
+    name: str, data_dir: str | os.PathLike
+) -> list[pathlib.Path]:
+    """Where `find_folder` looks, in its order, but for `data_dir` itself."""
+    data_dir = pathlib.Path(data_dir)
+    folders = [data_dir / "finetuning_data" / name, data_dir / name]
+    if name in _OTHER_FOLDERS:
+        folders.append(data_dir / _OTHER_FOLDERS[name])
+    return folders
+
+
+def find_folder(name: str, data_dir: str | os.PathLike) -> pathlib.Path:
+    """Where a task's files are.
+
+    Args:
+      name: Of the task.
+      data_dir: What the original calls by this name, the folder of all tasks,
+        or the task's own.
+
+    Returns:
+      <data_dir>/finetuning_data/<name>, as in the original; <data_dir>/<name>;
+      <data_dir>/<the data set's own name>, such as SST-2 or conll2003; or
+      `data_dir` itself: the first of these that exists.
+    """
+    for candidate in possible_folders(name, data_dir):
+        if tf.io.gfile.isdir(os.fspath(candidate)):
+            return candidate
+    return pathlib.Path(data_dir)
+
+
+def get_task(
+    name: str,
+    data_dir: str | os.PathLike,
+    double_unordered: bool = True,
+    qa_config: QuestionAnsweringConfig | None = None,
+) -> Task:
+    """A task by name: those of the original, and a few more.
+
+    Args:
+      name: One of `TASK_NAMES`, or of `register`.
+      data_dir: See `find_folder`. The files have the original's names.
+      double_unordered: Train on both orders of a pair where the order does not
+        matter (mrpc, sts).
+      qa_config: Options of question answering.
+
+    Returns:
+      The task.
+
+    Raises:
+      ValueError: If the name is unknown.
+    """
+    if name in _registered:
+        return _registered[name](os.fspath(find_folder(name, data_dir)))
+    if name not in TASK_NAMES:
+        known = [*TASK_NAMES, *_registered]
+        close = difflib.get_close_matches(name, known, 1)
+        raise ValueError(
+            f"Expected one of the tasks {', '.join(known)}. "
+            f"Received: {name!r}."
+            + (f" Did you mean {close[0]!r}?" if close else "")
+        )
+    data_dir = find_folder(name, data_dir)
+    if name in _TEXT_TASKS:
+        return _TEXT_TASKS[name](data_dir, double_unordered)
+    if name in _TAGGING_TASKS:
+        return tagging.TaggingTask.in_folder(
+            name, data_dir, **_TAGGING_TASKS[name]
+        )
+    return question_answering.QuestionAnsweringTask(
+        name,
+        data_dir,
+        qa_config,
+        v2=_SQUAD_TASKS.get(name, False),
+        is_mrqa=name in _MRQA_TASKS,
+        is_korean=name == "korquad",
+    )

@@ -1,0 +1,317 @@
+"""GLUE's tasks, from the files of its archive."""
+
+import os
+import pathlib
+import typing
+import warnings
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.finetuning.tasks import metrics, text_tasks
+from electra_tf.finetuning.tasks.task import read_tsv
+
+
+class Columns(typing.NamedTuple):
+    """Where the parts of an example are in a row of a GLUE file.
+
+    Attributes:
+      text_a: Column of the text; negative ones count from the end.
+      text_b: Column of the second text, or None.
+      label: Column of the label, or None for a split without labels.
+      has_header: Whether the first row is no example.
+    """
+
+    text_a: int
+    text_b: int | None
+    label: int | None
+    has_header: bool = True
+
+
+def read_glue(
+    path: str,
+    columns: Columns,
+    dummy_label: str,
+    swap: bool = False,
+    eid_offset: int = 0,
+) -> list[text_tasks.TextExample]:
+    """Reads a GLUE file as the original does.
+
+    A row that lacks a column is left out, with a warning for all of them: some
+    of GLUE's files have such rows. Example numbers count them.
+
+    Args:
+      path: The file.
+      columns: Of the file.
+      dummy_label: The label where the split has none.
+      swap: Exchange the two texts.
+      eid_offset: Number of the first example.
+
+    Raises:
+      ValueError: If the file cannot be read or no row has the columns.
+    """
+    wanted = [column for column in columns[:3] if column is not None]
+    least = max(column + 1 if column >= 0 else -column for column in wanted)
+    examples: list[text_tasks.TextExample] = []
+    short_rows: list[tuple[int, int]] = []
+    for row, values in read_tsv(path):
+        if row == 1 and columns.has_header:
+            continue
+        if len(values) < least:
+            short_rows.append((row, len(values)))
+            continue
+        text_a = values[columns.text_a]
+        text_b = None if columns.text_b is None else values[columns.text_b]
+        if swap and text_b is not None:
+            text_a, text_b = text_b, text_a
+        label = dummy_label if columns.label is None else values[columns.label]
+        eid = row - 1 - columns.has_header + eid_offset
+        examples.append(
+            text_tasks.TextExample(
+                eid,
+                text_a,
+                text_b,
+                label,
+                (path, row),
+                has_label=columns.label is not None,
+            )
+        )
+    if short_rows:
+        row, found = short_rows[0]
+        problem = (
+            f"Expected {least} or more columns separated by tabs. Received: "
+            f"{found} in {path!r}, row {row}"
+        )
+        if not examples:
+            raise ValueError(f"{problem}, and no row with enough.")
+        warnings.warn(
+            f"{problem}; {len(short_rows)} such row(s) are left out.",
+            stacklevel=2,
+        )
+    if not examples:
+        raise ValueError(f"Expected examples. Received: none in {path!r}.")
+    return examples
+
+
+class GlueFiles:
+    """Mixed into GLUE tasks: one file for each split in one folder.
+
+    Attributes:
+      SPLIT_COLUMNS: Split -> columns; the others are of "train".
+      SUBMISSIONS: Split -> its file in the benchmark's archive.
+      DUMMY_LABEL: The label of splits without labels.
+      UNORDERED: Whether the two texts may change places, so that training sees
+        each pair in both orders.
+    """
+
+    SPLITS: tuple[str, ...] = ("train", "dev", "test")
+    SPLIT_COLUMNS: dict[str, Columns]
+    SUBMISSIONS: dict[str, str]
+    DUMMY_LABEL: str
+    UNORDERED = False
+
+    data_dir: pathlib.Path
+    double_unordered: bool
+
+    def splits(self) -> list[str]:
+        return [s for s in self.SPLITS if tf.io.gfile.exists(self._path(s))]
+
+    def has_labels(self, split: str) -> bool:
+        return not (split.startswith("test") or split == "diagnostic")
+
+    def _path(self, split: str) -> str:
+        return os.fspath(self.data_dir / f"{self.file_stem(split)}.tsv")
+
+    def read_examples(self, split: str) -> list[text_tasks.TextExample]:
+        path = self._path(split)
+        columns = self.SPLIT_COLUMNS.get(split, self.SPLIT_COLUMNS["train"])
+        if not self.has_labels(split):
+            columns = columns._replace(label=None)
+        examples = read_glue(path, columns, self.DUMMY_LABEL)
+        if self.UNORDERED and self.double_unordered and split == "train":
+            examples += read_glue(
+                path, columns, self.DUMMY_LABEL, True, len(examples)
+            )
+        return examples
+
+    def file_stem(self, split: str) -> str:
+        return split
+
+    def submission_rows(self, split, examples, outputs):
+        if split not in self.SUBMISSIONS:
+            return None
+        predictions = self._submitted(outputs)
+        rows = (
+            [str(example.eid), prediction]
+            for example, prediction in zip(examples, predictions, strict=True)
+        )
+        return self.SUBMISSIONS[split], ["index", "prediction"], rows
+
+    def _submitted(self, outputs: dict[str, np.ndarray]) -> list[str]:
+        """The predictions, as the benchmark writes them."""
+        raise NotImplementedError
+
+
+class _GlueClassification(GlueFiles, text_tasks.ClassificationTask):
+    """A GLUE task with labels.
+
+    Args:
+      data_dir: The folder with the task's files.
+      double_unordered: See `GlueFiles.UNORDERED`.
+    """
+
+    NAME: str
+    LABELS: tuple[str, ...] = ("0", "1")
+
+    def __init__(
+        self, data_dir: str | os.PathLike, double_unordered: bool = True
+    ):
+        super().__init__(self.NAME, self.LABELS)
+        self.data_dir = pathlib.Path(data_dir)
+        self.double_unordered = double_unordered
+        self.DUMMY_LABEL = self.LABELS[0]
+
+    def _submitted(self, outputs):
+        return [self.labels[i] for i in outputs["predictions"]]
+
+
+class _PairsOfEquals(_GlueClassification):
+    """Whether two texts mean the same; the benchmark scores F1 too."""
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        f1 = metrics.f1(outputs["label_ids"], outputs["predictions"])
+        return super().scores(outputs) | {"f1": f1}
+
+
+class Cola(_GlueClassification):
+    """Corpus of Linguistic Acceptability; scored by Matthews' correlation."""
+
+    NAME = "cola"
+    SUBMISSIONS = {"test": "CoLA.tsv"}
+    main_metric = "mcc"
+    SPLIT_COLUMNS = {
+        "train": Columns(3, None, 1, has_header=False),
+        "test": Columns(1, None, None),
+    }
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        del examples, tokenizer, max_seq_length
+        return {
+            "mcc": metrics.matthews_correlation(
+                outputs["label_ids"], outputs["predictions"]
+            ),
+            "accuracy": metrics.accuracy(
+                outputs["label_ids"], outputs["predictions"]
+            ),
+            "loss": metrics.mean(outputs["loss"]),
+        }
+
+
+class Sst(_GlueClassification):
+    """Stanford Sentiment Treebank."""
+
+    NAME = "sst"
+    SUBMISSIONS = {"test": "SST-2.tsv"}
+    SPLIT_COLUMNS = {
+        "train": Columns(0, None, 1),
+        "test": Columns(1, None, None),
+    }
+
+
+class Mrpc(_PairsOfEquals):
+    """Microsoft Research Paraphrase Corpus."""
+
+    NAME = "mrpc"
+    SUBMISSIONS = {"test": "MRPC.tsv"}
+    UNORDERED = True
+    SPLIT_COLUMNS = {"train": Columns(3, 4, 0)}
+
+
+class Qqp(_PairsOfEquals):
+    """Quora Question Pairs."""
+
+    NAME = "qqp"
+    SUBMISSIONS = {"test": "QQP.tsv"}
+    SPLIT_COLUMNS = {"train": Columns(3, 4, 5), "test": Columns(1, 2, None)}
+
+
+class Mnli(_GlueClassification):
+    """Multi-Genre Natural Language Inference.
+
+    "dev" and "test" are the matched sets; "diagnostic" is GLUE's own.
+    """
+
+    NAME = "mnli"
+    SPLITS = (
+        "train",
+        "dev",
+        "dev_mismatched",
+        "test",
+        "test_mismatched",
+        "diagnostic",
+    )
+    SUBMISSIONS = {
+        "test": "MNLI-m.tsv",
+        "test_mismatched": "MNLI-mm.tsv",
+        "diagnostic": "AX.tsv",
+    }
+    LABELS = ("contradiction", "entailment", "neutral")
+    SPLIT_COLUMNS = {
+        "train": Columns(8, 9, -1),
+        "diagnostic": Columns(1, 2, None),
+    }
+
+    def file_stem(self, split):
+        return f"{split}_matched" if split in ("dev", "test") else split
+
+
+class Rte(_GlueClassification):
+    """Recognizing Textual Entailment."""
+
+    NAME = "rte"
+    SUBMISSIONS = {"test": "RTE.tsv"}
+    LABELS = ("entailment", "not_entailment")
+    SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
+
+
+class Qnli(Rte):
+    """Question-answering Natural Language Inference."""
+
+    NAME = "qnli"
+    SUBMISSIONS = {"test": "QNLI.tsv"}
+
+
+class Wnli(_GlueClassification):
+    """Winograd Natural Language Inference. Not in the original."""
+
+    NAME = "wnli"
+    SUBMISSIONS = {"test": "WNLI.tsv"}
+    SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
+
+
+class Sts(GlueFiles, text_tasks.RegressionTask):
+    """Semantic Textual Similarity.
+
+    Args:
+      data_dir: The folder with the task's files.
+      double_unordered: See `GlueFiles.UNORDERED`.
+    """
+
+    UNORDERED = True
+    SUBMISSIONS = {"test": "STS-B.tsv"}
+    DUMMY_LABEL = "0.0"
+    SPLIT_COLUMNS = {
+        "train": Columns(-3, -2, -1),
+        "test": Columns(-2, -1, None),
+    }
+
+    def __init__(
+        self, data_dir: str | os.PathLike, double_unordered: bool = True
+    ):
+        super().__init__("sts", 0.0, 5.0)
+        self.data_dir = pathlib.Path(data_dir)
+        self.double_unordered = double_unordered
+
+    def _submitted(self, outputs):
+        values = self.in_units_of_labels(outputs["predictions"])
+        return [f"{value:.3f}" for value in np.clip(values, 0.0, 5.0)]

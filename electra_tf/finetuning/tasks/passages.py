@@ -1,0 +1,158 @@
+"""Files of questions and passages, in the layouts of SQuAD and MRQA."""
+
+import json
+import re
+import typing
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from electra_tf.finetuning.tasks.task import read_lines
+
+
+def read_squad(path: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file in SQuAD's layout, and where they are."""
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"Expected JSON. Received: {path!r}, row {error.lineno}: "
+            f"{error.msg}."
+        ) from None
+    try:
+        articles = [article["paragraphs"] for article in content["data"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "Expected SQuAD's layout, data with paragraphs. Received: "
+            f"{path!r}, without {error}."
+        ) from None
+    for number, paragraphs in enumerate(articles, start=1):
+        for paragraph_number, paragraph in enumerate(paragraphs, start=1):
+            yield f"article {number}, paragraph {paragraph_number}", paragraph
+
+
+def read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file in MRQA's layout, and where they are."""
+    for row, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            paragraph = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"Expected a JSON object in each row. Received: {path!r}, row "
+                f"{row}: {error.msg}."
+            ) from None
+        if "header" not in paragraph:
+            yield f"row {row}", paragraph
+
+
+# The original's white space; narrower than Python's.
+_WORD = re.compile("[^ \t\r\n\u202f]+")
+
+# Windows of one question, at most: eid = 1000 * question + window.
+MAX_WINDOWS = 1000
+
+
+class QuestionAnsweringExample(typing.NamedTuple):
+    """A question about a passage.
+
+    Attributes:
+      eid: Number of the question in its split.
+      qas_id: The id in SQuAD's files, or None.
+      qid: The id in MRQA's files, or None.
+      question_text: The question.
+      doc_tokens: The passage's words, separated by white space.
+      orig_answer_text: The answer to train on; "" where there is none.
+      start_position: Its first word, -1 where there is none.
+      end_position: Its last word.
+      is_impossible: Whether there is no answer. This and the three before are
+        known in training only.
+      answers: All true answers.
+    """
+
+    eid: int
+    qas_id: str | None
+    qid: str | None
+    question_text: str
+    doc_tokens: Sequence[str]
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    end_position: int | None = None
+    is_impossible: bool = False
+    answers: tuple[str, ...] = ()
+
+
+class Window(typing.NamedTuple):
+    """Part of a passage behind its question: `[CLS] question [SEP] part [SEP]`.
+
+    Attributes:
+      eid: 1000 * the question's eid + the number of the window.
+      doc_span_index: Number of the window.
+      input_ids: Tokens.
+      first_doc_token: Where the part begins.
+      token_to_orig: Word of the passage for each token of the part.
+      is_max_context: For each token of the part, whether no other window shows
+        more of what is around it.
+      start_position: First token of the answer in training; 0 where the window
+        does not hold it.
+      end_position: Last token of the answer.
+    """
+
+    eid: int
+    doc_span_index: int
+    input_ids: list[int]
+    first_doc_token: int
+    token_to_orig: list[int]
+    is_max_context: list[bool]
+    start_position: int = 0
+    end_position: int = 0
+
+
+def tighten(
+    tokens: Sequence[int], start: int, end: int, answer: Sequence[int]
+) -> tuple[int, int]:
+    """The first place of the answer's own tokens within its words' tokens.
+
+    The words of an answer 1895 may be (1895-1943). If the tokens do not occur,
+    all those of the words are the answer.
+    """
+    length = len(answer)
+    for first in range(start, end + 2 - length):
+        if length and list(tokens[first : first + length]) == list(answer):
+            return first, first + length - 1
+    return start, end
+
+
+def parts(num_tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """Start and end of each window over so many tokens."""
+    parts: list[tuple[int, int]] = []
+    start = 0
+    while start < num_tokens:
+        end = min(start + room, num_tokens)
+        parts.append((start, end))
+        if end == num_tokens:
+            break
+        start += min(room, stride)
+    return parts
+
+
+def window_with_most_context(
+    parts: Sequence[tuple[int, int]], num_tokens: int
+) -> np.ndarray:
+    """For each token the window with most context around it; <int>[tokens].
+
+    The context is the smaller one of those on both sides, plus 1/100 of the
+    window's length; of equals the first window counts. From BERT.
+    """
+    positions = np.arange(num_tokens)
+    best = np.full(num_tokens, -1)
+    best_scores = np.full(num_tokens, -np.inf)
+    for index, (start, end) in enumerate(parts):
+        inside = positions[start:end]
+        scores = np.minimum(inside - start, end - 1 - inside)
+        scores = scores + 0.01 * (end - start)
+        better = inside[scores > best_scores[start:end]]
+        best[better] = index
+        best_scores[better] = scores[better - start]
+    return best

@@ -1,0 +1,625 @@
+"""Question answering: a span of a passage, or no answer.
+
+A long passage is cut into overlapping windows, each a row for the model. What
+the model says about the windows of a question becomes one text.
+
+Shapes: N windows, L length, K beams.
+"""
+
+import bisect
+import dataclasses
+import os
+import pathlib
+import typing
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning.tasks import answers as answers_lib
+from electra_tf.finetuning.tasks import passages
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model import heads
+from electra_tf.text import tokenization
+
+# The original's score of no answer before it has seen a window.
+_NO_WINDOW_SCORE = 1000000.0
+
+
+class Predictions(typing.NamedTuple):
+    """Answers by the id of the question.
+
+    Attributes:
+      texts: The best answer, even where there is more likely none.
+      null_odds: How much speaks for no answer; empty if all have one.
+    """
+
+    texts: dict[str, str]
+    null_odds: dict[str, float]
+
+
+class QuestionAnsweringTask(Task):
+    """A task with answers in passages.
+
+    Args:
+      name: See `Task`.
+      data_dir: Folder with a file for each split: <split>.json in SQuAD's
+        layout, or <split>.jsonl in MRQA's.
+      config: The options.
+      v2: Whether questions may have no answer (SQuAD 2.0).
+      is_mrqa: Whether the files are MRQA's.
+      is_korean: Whether answers are scored as in KorQuAD.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: str | os.PathLike,
+        config: QuestionAnsweringConfig | None = None,
+        v2: bool = False,
+        is_mrqa: bool = False,
+        is_korean: bool = False,
+    ):
+        super().__init__(name)
+        self.data_dir = pathlib.Path(data_dir)
+        self.config = config or QuestionAnsweringConfig()
+        self.v2 = v2
+        self.is_mrqa = is_mrqa
+        self.is_korean = is_korean
+        self._num_unusable: dict[str, tuple[int, int]] = {}
+        # What was predicted last, and from what.
+        self._last: tuple | None = None
+
+    @property
+    def main_metric(self):
+        return "f1"
+
+    def splits(self):
+        names = ("train", "dev", "test")
+        return [s for s in names if tf.io.gfile.exists(self._path(s))]
+
+    def has_labels(self, split):
+        if not split.startswith("test"):
+            return True
+        return any(example.answers for example in self.read_examples(split))
+
+    def _path(self, split: str) -> str:
+        suffix = "jsonl" if self.is_mrqa else "json"
+        return os.fspath(self.data_dir / f"{split}.{suffix}")
+
+    def read_examples(self, split):
+        """See `Task.read_examples`.
+
+        For training, questions are left out whose answer is not in the passage
+        at the place given, as in the original.
+        """
+        path = self._path(split)
+        paragraphs = (
+            passages.read_mrqa(path)
+            if self.is_mrqa
+            else passages.read_squad(path)
+        )
+        examples: list[passages.QuestionAnsweringExample] = []
+        num_questions = 0
+        for source, paragraph in paragraphs:
+            try:
+                num_questions += len(paragraph["qas"])
+                self._add_examples(examples, paragraph, split == "train")
+            except (KeyError, IndexError, TypeError) as error:
+                raise ValueError(
+                    f"Expected {'MRQA' if self.is_mrqa else 'SQuAD'}'s layout. "
+                    f"Received: {path!r}, {source}, without {error}."
+                ) from None
+        if not examples:
+            raise ValueError(
+                f"Expected questions. Received: none in {path!r} that can be "
+                "used."
+            )
+        num_unusable = num_questions - len(examples)
+        self._num_unusable[split] = (num_unusable, num_questions)
+        return examples
+
+    def _add_examples(self, examples, paragraph, is_training) -> None:
+        context = paragraph["context"]
+        words = list(passages._WORD.finditer(context))
+        word_starts = [word.start() for word in words]
+        doc_tokens = [word.group() for word in words]
+
+        def word_at(offset: int) -> int:
+            return bisect.bisect_right(word_starts, offset) - 1
+
+        for qa in paragraph["qas"]:
+            example = passages.QuestionAnsweringExample(
+                eid=len(examples),
+                qas_id=qa.get("id"),
+                qid=qa.get("qid"),
+                question_text=qa["question"],
+                doc_tokens=doc_tokens,
+                answers=tuple(
+                    answer if isinstance(answer, str) else answer["text"]
+                    for answer in qa.get("answers", ())
+                ),
+            )
+            if not is_training:
+                examples.append(example)
+                continue
+            if self.v2 and qa["is_impossible"]:
+                examples.append(
+                    example._replace(
+                        orig_answer_text="",
+                        start_position=-1,
+                        end_position=-1,
+                        is_impossible=True,
+                    )
+                )
+                continue
+            if "detected_answers" in qa:
+                answer = qa["detected_answers"][0]
+                offset = answer["char_spans"][0][0]
+            else:
+                answer = qa["answers"][0]
+                offset = answer["answer_start"]
+            text = answer["text"]
+            last = offset + len(text) - 1
+            if not 0 <= offset < len(context) or last >= len(context):
+                continue
+            start, end = word_at(offset), word_at(last)
+            found = " ".join(doc_tokens[start : end + 1]).lower()
+            if " ".join(text.split()).lower() not in found:
+                continue
+            examples.append(
+                example._replace(
+                    orig_answer_text=text,
+                    start_position=start,
+                    end_position=end,
+                )
+            )
+
+    def windows(
+        self,
+        examples: Sequence[passages.QuestionAnsweringExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        is_training: bool = False,
+    ) -> Iterator[passages.Window]:
+        """The windows of all questions, in order.
+
+        Args:
+          examples: Of `read_examples`.
+          tokenizer: Splits questions and passages.
+          max_seq_length: The longest window.
+          is_training: Whether to look for the answers.
+
+        Yields:
+          Windows.
+
+        Raises:
+          ValueError: If a question leaves no room for the passage.
+        """
+        config = self.config
+        questions = features_lib.tokenize_all(
+            [example.question_text for example in examples], tokenizer
+        )
+        answers = features_lib.tokenize_all(
+            [example.orig_answer_text or "" for example in examples],
+            tokenizer,
+        )
+        words = list(
+            dict.fromkeys(
+                word for example in examples for word in example.doc_tokens
+            )
+        )
+        word_ids = dict(
+            zip(
+                words,
+                features_lib.tokenize_all(words, tokenizer),
+                strict=True,
+            )
+        )
+        for example, question, answer in zip(
+            examples, questions, answers, strict=True
+        ):
+            question = question[: config.max_query_length]
+            prefix = [
+                tokenizer.cls_token_id,
+                *question,
+                tokenizer.sep_token_id,
+            ]
+            room = max_seq_length - len(prefix) - 1
+            if room < 1:
+                raise ValueError(
+                    "Expected max_seq_length to leave room for the passage "
+                    f"behind a question of {len(question)} tokens. Received: "
+                    f"max_seq_length={max_seq_length}."
+                )
+            token_to_orig: list[int] = []
+            tokens: list[int] = []
+            first_tokens = []
+            for index, word in enumerate(example.doc_tokens):
+                first_tokens.append(len(tokens))
+                tokens += word_ids[word]
+                token_to_orig += [index] * len(word_ids[word])
+            first_tokens.append(len(tokens))
+            span = None
+            if is_training and not example.is_impossible:
+                start_word, end_word = (
+                    example.start_position,
+                    example.end_position,
+                )
+                if start_word is None or end_word is None:
+                    raise ValueError(
+                        "Expected examples of the split 'train'. Received: "
+                        f"one without an answer, {example.question_text!r}."
+                    )
+                span = passages.tighten(
+                    tokens,
+                    first_tokens[:-1][start_word],
+                    first_tokens[end_word + 1] - 1,
+                    answer,
+                )
+            parts = passages.parts(len(tokens), room, config.doc_stride)
+            if len(parts) > passages.MAX_WINDOWS:
+                raise ValueError(
+                    f"Expected at most {passages.MAX_WINDOWS} windows for a "
+                    "passage. "
+                    f"Received: {len(parts)} with doc_stride="
+                    f"{config.doc_stride}."
+                )
+            owners = passages.window_with_most_context(parts, len(tokens))
+            for index, (start, end) in enumerate(parts):
+                answer_start = answer_end = 0
+                if span and span[0] >= start and span[1] < end:
+                    answer_start = span[0] - start + len(prefix)
+                    answer_end = span[1] - start + len(prefix)
+                yield passages.Window(
+                    eid=passages.MAX_WINDOWS * example.eid + index,
+                    doc_span_index=index,
+                    input_ids=[
+                        *prefix,
+                        *tokens[start:end],
+                        tokenizer.sep_token_id,
+                    ],
+                    first_doc_token=len(prefix),
+                    token_to_orig=token_to_orig[start:end],
+                    is_max_context=(owners[start:end] == index).tolist(),
+                    start_position=answer_start,
+                    end_position=answer_end,
+                )
+
+    def features(self, examples, tokenizer, max_seq_length, is_training=False):
+        """See `Task.features`; one row for each window.
+
+        Adds `<task>_eid` and, in training, `<task>_start_positions`,
+        `<task>_end_positions` and `<task>_is_impossible`, else
+        `<task>_doc_span_index`, all <int32>[N].
+        """
+        is_impossible = {e.eid: e.is_impossible for e in examples}
+        windows = list(
+            self.windows(examples, tokenizer, max_seq_length, is_training)
+        )
+
+        def column(values):
+            return np.array(list(values), np.int32)
+
+        def pad(rows):
+            return features_lib.pad_rows(list(rows), max_seq_length)
+
+        features = {
+            "input_ids": pad(w.input_ids for w in windows),
+            "input_mask": pad([1] * len(w.input_ids) for w in windows),
+            "segment_ids": pad(
+                [0] * w.first_doc_token + [1] * (len(w.token_to_orig) + 1)
+                for w in windows
+            ),
+            f"{self.name}_eid": column(w.eid for w in windows),
+        }
+        if is_training:
+            own = {
+                "start_positions": (w.start_position for w in windows),
+                "end_positions": (w.end_position for w in windows),
+                "is_impossible": (
+                    is_impossible[w.eid // passages.MAX_WINDOWS]
+                    for w in windows
+                ),
+            }
+        else:
+            own = {"doc_span_index": (w.doc_span_index for w in windows)}
+        return features | {
+            f"{self.name}_{name}": column(values)
+            for name, values in own.items()
+        }
+
+    def make_head(self, config):
+        return heads.QuestionAnsweringHead(
+            self.name, config.hidden_size, self.config
+        )
+
+    def example_id(self, example: passages.QuestionAnsweringExample) -> str:
+        """The id under which a question is scored."""
+        name, found = (
+            ("qid", example.qid) if self.is_mrqa else ("id", example.qas_id)
+        )
+        if found is None:
+            raise ValueError(
+                f"Expected an {name!r} for each question. Received: none for "
+                f"{example.question_text!r}."
+            )
+        return found
+
+    def predict(
+        self,
+        outputs: dict[str, np.ndarray],
+        examples: Sequence[passages.QuestionAnsweringExample],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+    ) -> Predictions:
+        """The answers that the model's outputs mean.
+
+        Args:
+          outputs: The head's outputs for all windows, in order.
+          examples: Those that `features` was called with.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          Predictions; the text is "empty" where no window holds an answer that
+          is allowed, as in the original.
+        """
+        known = (outputs, examples, tokenizer, max_seq_length)
+        if self._last is None or any(
+            a is not b for a, b in zip(self._last[0], known, strict=True)
+        ):
+            self._last = (known, self._predict(*known))
+        return self._last[1]
+
+    def _predict(
+        self, outputs, examples, tokenizer, max_seq_length
+    ) -> Predictions:
+        config = self.config
+        windows_of: dict[int, list[tuple[int, passages.Window]]] = {
+            example.eid: [] for example in examples
+        }
+        for row, window in enumerate(
+            self.windows(examples, tokenizer, max_seq_length)
+        ):
+            windows_of[window.eid // passages.MAX_WINDOWS].append((row, window))
+        null_odds = {}
+        token_texts, original_texts = [], []
+        for example in examples:
+            best = None
+            # All sums in float32, as in the original.
+            null_score = np.float32(_NO_WINDOW_SCORE)
+            for row, window in windows_of[example.eid]:
+                found = self._best_span(outputs, row, window)
+                if found and (best is None or found[0] > best[0]):
+                    best = (*found, window)
+                if config.answerable_classifier:
+                    of_window = outputs["answerable_logit"][row]
+                else:
+                    of_window = (
+                        outputs["start_logits"][row, 0]
+                        + outputs["end_logits"][row, 0]
+                    )
+                null_score = min(null_score, of_window)
+            if best is None:
+                token_texts.append("empty")
+                original_texts.append("empty")
+                start_score = end_score = np.float32(0.0)
+            else:
+                _, start, end, start_score, end_score, window = best
+                tokens = tokenizer.convert_ids_to_tokens(
+                    window.input_ids[start : end + 1]
+                )
+                token_texts.append(answers_lib.join_word_pieces(tokens))
+                first, last = (
+                    window.token_to_orig[position - window.first_doc_token]
+                    for position in (start, end)
+                )
+                original_texts.append(
+                    " ".join(example.doc_tokens[first : last + 1])
+                )
+            if self.v2:
+                if not config.answerable_classifier:
+                    null_score = null_score - start_score - end_score
+                null_odds[self.example_id(example)] = float(null_score)
+        texts = answers_lib.original_spans(
+            token_texts, original_texts, tokenizer
+        )
+        ids = [self.example_id(example) for example in examples]
+        return Predictions(dict(zip(ids, texts, strict=True)), null_odds)
+
+    def _best_span(self, outputs, row, window):
+        """Score, start, end and both logits of a window's best answer."""
+        config = self.config
+        if config.joint_prediction:
+            starts = outputs["start_top_index"][row][:, np.newaxis]
+            ends = outputs["end_top_index"][row]
+            start_scores = outputs["start_top_log_probs"][row][:, np.newaxis]
+            end_scores = outputs["end_top_log_probs"][row]
+        else:
+            start_logits = outputs["start_logits"][row]
+            end_logits = outputs["end_logits"][row]
+            starts = _best_indices(start_logits, config.n_best_size)
+            ends = _best_indices(end_logits, config.n_best_size)
+            start_scores = start_logits[starts][:, np.newaxis]
+            end_scores = end_logits[ends][np.newaxis]
+            starts, ends = starts[:, np.newaxis], ends[np.newaxis]
+        starts, ends, start_scores, end_scores = np.broadcast_arrays(
+            starts, ends, start_scores, end_scores
+        )
+        first = window.first_doc_token
+        behind = first + len(window.token_to_orig)
+        allowed = (
+            (starts >= first)
+            & (ends < behind)
+            & (ends >= starts)
+            & (ends - starts < config.max_answer_length)
+        )
+        in_part = np.clip(starts - first, 0, behind - first - 1)
+        allowed &= np.array(window.is_max_context)[in_part]
+        if not allowed.any():
+            return None
+        scores = np.where(allowed, start_scores + end_scores, -np.inf)
+        # The first of equals, as in the original's stable sort.
+        best = np.unravel_index(np.argmax(scores), scores.shape)
+        return (
+            scores[best],
+            int(starts[best]),
+            int(ends[best]),
+            start_scores[best],
+            end_scores[best],
+        )
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """The official metrics of SQuAD 2.0, SQuAD 1.1 or MRQA."""
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        answers = [(self.example_id(e), e.answers) for e in examples]
+        if self.v2:
+            return answers_lib.squad_v2_scores(
+                dict(answers),
+                predictions.texts,
+                predictions.null_odds,
+                self.config.qa_na_threshold,
+            )
+        if self.is_mrqa:  # Counts a question by its id.
+            answers = list(dict(answers).items())
+        return answers_lib.squad_v1_scores(
+            answers, predictions.texts, self.is_korean
+        )
+
+    @property
+    def baseline_name(self):
+        return "no answer" if self.v2 else ""
+
+    def baseline_scores(self, train_examples, examples):
+        del train_examples
+        if not self.v2:
+            return {}
+        answers = {self.example_id(e): e.answers for e in examples}
+        scores = answers_lib.squad_v2_scores(
+            answers,
+            dict.fromkeys(answers, ""),
+            dict.fromkeys(answers, 0.0),
+            self.config.qa_na_threshold,
+        )
+        # Without a score to compare with, there is no threshold to look for.
+        return {k: v for k, v in scores.items() if not k.startswith("best_")}
+
+    def is_degenerate(self, outputs):
+        """Whether no window has an answer: all begin at [CLS], or, in SQuAD
+        2.0, every window counts as one without an answer."""
+        if not np.argmax(outputs["start_logits"], axis=-1).any():
+            return True
+        return bool(
+            self.v2
+            and self.config.answerable_classifier
+            and (
+                outputs["answerable_logit"] > self.config.qa_na_threshold
+            ).all()
+        )
+
+    def prediction_table(
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        """See `Task.prediction_table`; answers are separated by " | "."""
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        header = ["label", "prediction", "null_odds", "id", "question"]
+
+        def rows():
+            for example in examples:
+                key = self.example_id(example)
+                odds = predictions.null_odds.get(key)
+                yield [
+                    " | ".join(dict.fromkeys(example.answers)),
+                    self._submitted(predictions, key),
+                    "" if odds is None else f"{odds:.6f}",
+                    key,
+                    example.question_text,
+                ]
+
+        return header, rows()
+
+    def _submitted(self, predictions: Predictions, key: str) -> str:
+        odds = predictions.null_odds.get(key)
+        if odds is not None and odds > self.config.qa_na_threshold:
+            return ""
+        return predictions.texts[key]
+
+    def submission_json(
+        self,
+        examples: Sequence[passages.QuestionAnsweringExample],
+        outputs: dict[str, np.ndarray],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+    ) -> dict[str, dict]:
+        """What SQuAD's official scripts read.
+
+        Args:
+          examples: See `Task.prediction_table`, as are the others.
+          outputs: Of those examples.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          "predictions": question -> answer, "" for none; for SQuAD 2.0 also
+          "null_odds": question -> how much speaks for no answer, and
+          "best_answers": question -> answer, had it one, which together allow
+          to look for the best threshold.
+        """
+        predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
+        texts = {
+            key: self._submitted(predictions, key) for key in predictions.texts
+        }
+        if not self.v2:
+            return {"predictions": texts}
+        return {
+            "predictions": texts,
+            "null_odds": predictions.null_odds,
+            "best_answers": predictions.texts,
+        }
+
+    def warnings(self, examples=None, features=None):
+        found = []
+        for split, (num_lost, num) in self._num_unusable.items():
+            if num_lost:
+                found.append(
+                    f"{split}: {num_lost} of {num} questions are left out: "
+                    "their answer is not where the file says"
+                )
+        for split, of_split in (features or {}).items():
+            starts = of_split.get(f"{self.name}_start_positions")
+            if starts is None:
+                continue
+            impossible = of_split[f"{self.name}_is_impossible"] > 0
+            eids = of_split[f"{self.name}_eid"] // passages.MAX_WINDOWS
+            answerable = np.unique(eids[~impossible])
+            num_lost = len(np.setdiff1d(answerable, eids[starts > 0]))
+            length = of_split["input_ids"].shape[-1]
+            if num_lost:
+                found.append(
+                    f"{split}: {num_lost} of {len(answerable)} questions lost "
+                    f"their answer: no window of {length} tokens holds all of "
+                    "it"
+                )
+        for split, of_split in (examples or {}).items():
+            num_cut = sum(not example.doc_tokens for example in of_split)
+            if num_cut:
+                found.append(
+                    f"{split}: {num_cut} of {len(of_split)} questions have an "
+                    "empty passage"
+                )
+        return found
+
+    def description(self):
+        return {
+            "kind": "question_answering",
+            "v2": self.v2,
+            "options": dataclasses.asdict(self.config),
+        }
+
+
+def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:
+    """Indices of the highest scores, the first of equals first."""
+    return np.argsort(-scores, kind="stable")[:num_best]

@@ -1,0 +1,567 @@
+"""Sequence tagging: one label for each word of a sentence.
+
+Shapes: N sentences, L length.
+"""
+
+import collections
+import os
+import pathlib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning.tasks import metrics
+from electra_tf.finetuning.tasks.task import Task, read_lines
+from electra_tf.model import heads
+from electra_tf.text import tokenization, vocabulary
+
+OUTSIDE = "O"
+SPLITS = ("train", "dev", "test")
+
+PREFIXES = ("B-", "I-", "E-", "S-")
+
+
+class Span(typing.NamedTuple):
+    """Words that belong together, the last one included."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class TaggingExample(typing.NamedTuple):
+    """A tagged sentence.
+
+    Attributes:
+      eid: Number of the sentence in its split.
+      words: Its words.
+      labels: Their labels.
+      has_labels: False where these stand for unknown ones.
+    """
+
+    eid: int
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    has_labels: bool = True
+
+
+class Sentence(typing.NamedTuple):
+    """A tagged sentence of a file.
+
+    Attributes:
+      words: Its words.
+      tags: One for each word, as in the file.
+      row: Its first row, from 1.
+      has_tags: False where the tags stand for unknown ones.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    row: int
+    has_tags: bool = True
+
+
+def read_sentences(
+    path: str | os.PathLike,
+    keep_last_sentence: bool = False,
+    tag_column: int = -1,
+) -> list[Sentence]:
+    """Reads sentences in the layout of CoNLL: a word and its tags in a row.
+
+    Args:
+      path: A file with blank rows between sentences. The word is in the first
+        column; columns are separated by white space.
+      keep_last_sentence: Keep a last sentence without a blank row behind it.
+        The original drops it.
+      tag_column: Where the tag is; negative ones count from the end.
+
+    Returns:
+      The sentences.
+
+    Raises:
+      ValueError: If the file cannot be read or a row has no tag.
+    """
+    sentences = []
+    words: list[str] = []
+    tags: list[str] = []
+    first_row = 0
+    least = max(2, tag_column + 1, -tag_column)
+
+    def end_sentence():
+        if words:
+            sentences.append(Sentence(tuple(words), tuple(tags), first_row))
+            words.clear()
+            tags.clear()
+
+    for row, line in enumerate(read_lines(path), start=1):
+        columns = line.split()
+        if not columns:
+            end_sentence()
+            continue
+        if columns[0] == "-DOCSTART-":
+            continue
+        if len(columns) < least:
+            expected = "a word and a tag" if least == 2 else f"{least} columns"
+            raise ValueError(
+                f"Expected {expected}, separated by white space. "
+                f"Received: {line!r} in {os.fspath(path)!r}, row {row}."
+            )
+        if not words:
+            first_row = row
+        words.append(columns[0])
+        tags.append(columns[tag_column])
+    if keep_last_sentence:
+        end_sentence()
+    if not sentences:
+        raise ValueError(
+            "Expected sentences with a blank row after each. Received: none "
+            f"in {os.fspath(path)!r}."
+        )
+    return sentences
+
+
+def spans_of_tags(tags: Sequence[str]) -> list[Span]:
+    """The spans that BIO or BIOES tags mean.
+
+    Lenient, as in the original: any tag after "O" begins a span, only B, S and
+    O end the one before, and a span is of its last word's kind.
+
+    Args:
+      tags: E.g. ["B-NP", "E-NP", "O"].
+
+    Returns:
+      E.g. [Span(0, 1, "NP")].
+    """
+    spans = []
+    start = None
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        is_first = tag[0] in "BS"
+        if start is not None and (is_first or tag == OUTSIDE):
+            spans.append(Span(start, i - 1, tags[i - 1].partition("-")[2]))
+            start = None
+        if start is None and tag != OUTSIDE:
+            start = i
+    return spans
+
+
+def strict_spans_of_tags(tags: Sequence[str]) -> list[Span]:
+    """The spans that IOB1, BIO or BIOES tags mean, as conlleval takes them.
+
+    Unlike `spans_of_tags`, a span ends where the kind changes: two names of
+    different kinds may touch.
+
+    Args:
+      tags: E.g. ["I-LOC", "I-PER", "B-PER"].
+
+    Returns:
+      E.g. [Span(0, 0, "LOC"), Span(1, 1, "PER"), Span(2, 2, "PER")].
+    """
+    # Imports scikit-learn, which takes long.
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    found = get_entities(list(tags))
+    return [Span(start, end, kind) for kind, start, end in found]
+
+
+def is_span_tag(tag: str) -> bool:
+    """Whether it is O, or B-NP and the like."""
+    return tag == OUTSIDE or (tag[:2] in PREFIXES and len(tag) > 2)
+
+
+def bioes_tags(spans: Iterable[Span], num_words: int) -> list[str]:
+    """Tags: B(egin), I(nside), E(nd) or S(ingle) and the kind, or O."""
+    tags = [OUTSIDE] * num_words
+    for start, end, kind in spans:
+        tags[start : end + 1] = [f"I-{kind}"] * (end + 1 - start)
+        tags[end] = f"E-{kind}"
+        tags[start] = f"B-{kind}" if end > start else f"S-{kind}"
+    return tags
+
+
+class TaggingTask(Task):
+    """A task with a label for each word.
+
+    Args:
+      name: See `Task`.
+      files: Split ("train" is required) -> file.
+      is_token_level: Labels stand for themselves (parts of speech), rather
+        than for spans (chunks, names). Spans are tagged BIOES whatever the
+        files have.
+      as_original: Follow the released code, which lower-cases and strips
+        accents whatever the vocabulary, cuts sentences far too early, drops a
+        last sentence without a blank row, gives a word without tokens the
+        position of the next one, and counts the loss twice in its score. False
+        does none of these.
+      labels: The labels, where the files are not at hand; by default those of
+        all splits, sorted.
+      tag_column: See `read_sentences`.
+
+    Raises:
+      ValueError: If a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Mapping[str, str | os.PathLike],
+        is_token_level: bool = False,
+        as_original: bool = True,
+        labels: Sequence[str] | None = None,
+        tag_column: int = -1,
+    ):
+        super().__init__(name)
+        self.files = {
+            split: os.fspath(path) for split, path in files.items() if path
+        }
+        self.is_token_level = is_token_level
+        self.as_original = as_original
+        self.tag_column = tag_column
+        self._labels = None if labels is None else list(labels)
+
+    @classmethod
+    def in_folder(
+        cls, name: str, data_dir: str | os.PathLike, **kwargs
+    ) -> "TaggingTask":
+        """The task of a folder with train.txt, dev.txt and test.txt.
+
+        CoNLL-2003 calls its dev file valid.txt.
+        """
+        files: dict[str, str] = {}
+        for split in SPLITS:
+            stems = (split, "valid") if split == "dev" else (split,)
+            for stem in stems:
+                path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
+                if split == "train" or tf.io.gfile.exists(path):
+                    files.setdefault(split, path)
+        return cls(name, files, **kwargs)
+
+    def splits(self):
+        return [
+            split
+            for split in SPLITS
+            if split in self.files and tf.io.gfile.exists(self.files[split])
+        ]
+
+    def has_labels(self, split):
+        return split in self.files
+
+    @property
+    def main_metric(self):
+        return "accuracy" if self.is_token_level else "f1"
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels; a label's id is its index."""
+        if self._labels is None:
+            self._labels = sorted(
+                {
+                    label
+                    for split in self.files
+                    for example in self.read_examples(split)
+                    for label in example.labels
+                }
+            )
+        return self._labels
+
+    def read_examples(self, split):
+        if split not in self.files:
+            raise ValueError(
+                f"Expected one of the splits {', '.join(sorted(self.files))}. "
+                f"Received: {split!r}."
+            )
+        return [
+            TaggingExample(
+                eid,
+                sentence.words,
+                self.labels_of_tags(sentence, self.files[split]),
+                sentence.has_tags,
+            )
+            for eid, sentence in enumerate(self.sentences(split))
+        ]
+
+    def sentences(self, split: str) -> list[Sentence]:
+        """The sentences of a split, as in its file."""
+        return read_sentences(
+            self.files[split], not self.as_original, self.tag_column
+        )
+
+    def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
+        """The labels that the tags of a sentence of a file become."""
+        tags = sentence.tags
+        if self.is_token_level:
+            return tags
+        for tag in tags:
+            if not is_span_tag(tag):
+                raise ValueError(
+                    "Expected tags such as B-NP, I-NP or O for spans. "
+                    f"Received: {tag!r} in {path!r}, in the sentence that "
+                    f"begins in row {sentence.row}."
+                )
+        to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
+        return tuple(bioes_tags(to_spans(tags), len(tags)))
+
+    def features(self, examples, tokenizer, max_seq_length, is_training=False):
+        """See `Task.features`; adds `<task>_labels` <int32>[N, L],
+        `<task>_labels_mask` <float32>[N, L] and `<task>_labeled_positions`
+        <int32>[N, L], in the order of words, to `<task>_eid`."""
+        del is_training
+        ids_of_label = {label: i for i, label in enumerate(self.labels)}
+        words = [word for example in examples for word in example.words]
+        tokens = iter(self.word_tokens(words, tokenizer))
+        rows, labels, positions = [], [], []
+        for example in examples:
+            words_tokens = [next(tokens) for _ in example.words]
+            row, first_tokens, num_used = self.pack(
+                words_tokens, tokenizer, max_seq_length
+            )
+            ids = [ids_of_label[label] for label in example.labels]
+            if not self.as_original:
+                ids = [
+                    label
+                    for label, of_word in zip(ids, words_tokens, strict=True)
+                    if of_word
+                ][:num_used]
+            # One word's tokens may exceed the row: the original stops there.
+            if len(row) > max_seq_length:
+                row = [*row[: max_seq_length - 1], tokenizer.sep_token_id]
+                first_tokens = [
+                    p for p in first_tokens if p < max_seq_length - 1
+                ]
+            rows.append(row)
+            labels.append(ids[:max_seq_length])
+            positions.append(first_tokens)
+
+        def pad(values, dtype=np.int32):
+            return features_lib.pad_rows(values, max_seq_length, dtype)
+
+        ones = pad([[1] * len(row) for row in rows])
+        eids = [example.eid for example in examples]
+        return {
+            "input_ids": pad(rows),
+            "input_mask": ones,
+            # Segment 1, unlike a text's; from the original.
+            "segment_ids": ones.copy(),
+            f"{self.name}_eid": np.array(eids, np.int32),
+            f"{self.name}_labels": pad(labels),
+            f"{self.name}_labels_mask": pad(
+                [[1] * len(of_row) for of_row in positions], np.float32
+            ),
+            f"{self.name}_labeled_positions": pad(positions),
+        }
+
+    def word_tokens(
+        self, words: Sequence[str], tokenizer: tokenization.FullTokenizer
+    ) -> list[list[int]]:
+        """Token ids of each word.
+
+        The original's own way lower-cases, strips accents, and splits at
+        punctuation marks but not at CJK ideographs; its words "[CLS]" and
+        "[SEP]" are the special tokens.
+        """
+        if not self.as_original:
+            return features_lib.tokenize_all(words, tokenizer)
+        unique = list(dict.fromkeys(words))
+        text = tf.constant(unique, tf.string)
+        ids = tokenizer.tokenize_uncased(text).to_list()
+        cleaned = [
+            word.decode("utf-8")
+            for word in tokenization.remove_control_characters(text).numpy()
+        ]
+        special = {
+            vocabulary.CLS_TOKEN: [tokenizer.cls_token_id],
+            vocabulary.SEP_TOKEN: [tokenizer.sep_token_id],
+        }
+        ids_of = {
+            word: special.get(clean, of_word)
+            for word, clean, of_word in zip(unique, cleaned, ids, strict=True)
+        }
+        return [ids_of[word] for word in words]
+
+    def pack(
+        self,
+        words_tokens: Sequence[Sequence[int]],
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+    ) -> tuple[list[int], list[int], int]:
+        """Packs a sentence as `[CLS] words [SEP]`.
+
+        Args:
+          words_tokens: Token ids of each word.
+          tokenizer: Knows the special tokens.
+          max_seq_length: Where to cut. With `as_original` the row may be longer
+            than this after one long word; the original fails there.
+
+        Returns:
+          Token ids, the positions of the words' first tokens, and the number of
+          words that these are.
+        """
+        special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        num_words = len(words_tokens) + 2  # With [CLS] and [SEP].
+        row: list[int] = [tokenizer.cls_token_id]
+        if self.as_original and num_words + 1 > max_seq_length:
+            row = []
+        positions: list[int] = []
+        for tokens in words_tokens:
+            if self.as_original:
+                if num_words + len(row) + 1 > max_seq_length:
+                    break
+                is_labeled = not any(token in special for token in tokens)
+            else:
+                if len(row) + len(tokens) + 1 > max_seq_length:
+                    break
+                is_labeled = bool(tokens)
+            if is_labeled:
+                positions.append(len(row))
+            row += tokens
+        row.append(tokenizer.sep_token_id)
+        return row, positions, len(positions)
+
+    def make_head(self, config):
+        return heads.TaggingHead(
+            self.name, config.hidden_size, len(self.labels)
+        )
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """Accuracy of words, or precision, recall and F1 of spans.
+
+        The original's scorer takes any tags for spans, see `spans_of_tags`;
+        without `as_original` the scorer is seqeval, whose F1 is otherwise there
+        beside it.
+        """
+        del examples, tokenizer, max_seq_length
+        num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
+        total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
+        # The original's scorer adds each loss twice.
+        times = 2 if self.as_original else 1
+        loss = times * total_loss / max(1, int(num_words.sum()))
+        rows = [
+            (row_labels[:n], row_predictions[:n])
+            for row_labels, row_predictions, n in zip(
+                outputs["labels"],
+                outputs["predictions"],
+                num_words,
+                strict=True,
+            )
+        ]
+        if self.is_token_level:
+            flat = [np.concatenate(x) for x in zip(*rows, strict=True)]
+            return {"accuracy": metrics.accuracy(*flat), "loss": loss}
+        by_seqeval = metrics.span_scores(
+            *(
+                [[self.labels[i] for i in ids] for ids in of_rows]
+                for of_rows in zip(*rows, strict=True)
+            )
+        )
+        if not self.as_original:
+            return by_seqeval | {"loss": loss}
+        num_correct = num_predicted = num_true = 0
+        for row_labels, row_predictions in rows:
+            true = set(self._spans_of_ids(row_labels))
+            predicted = set(self._spans_of_ids(row_predictions))
+            num_correct += len(true & predicted)
+            num_predicted += len(predicted)
+            num_true += len(true)
+        found = metrics.precision_recall_f1(
+            num_correct, num_predicted, num_true
+        )
+        return found | {"seqeval_f1": by_seqeval["f1"], "loss": loss}
+
+    def _spans_of_ids(self, ids) -> list[Span]:
+        return spans_of_tags([self.labels[i] for i in ids])
+
+    @property
+    def baseline_name(self):
+        if not self.is_token_level:
+            return f"{OUTSIDE} everywhere"
+        if "train" not in self.files:
+            return ""
+        return f"majority class {_commonest(self.read_examples('train'))!r}"
+
+    def baseline_scores(self, train_examples, examples):
+        if self.is_token_level:
+            always = _commonest(train_examples)
+            is_right = [
+                label == always
+                for example in examples
+                for label in example.labels
+            ]
+            return {"accuracy": 100.0 * metrics.mean(np.array(is_right))}
+        # Without a span nothing is found.
+        nothing = metrics.precision_recall_f1(0, 0, 1)
+        if self.as_original:
+            nothing["seqeval_f1"] = 0.0
+        return nothing
+
+    def is_degenerate(self, outputs):
+        mask = outputs["labels_mask"] > 0
+        return len(np.unique(outputs["predictions"][mask])) <= 1
+
+    def prediction_table(
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        """See `Task.prediction_table`.
+
+        Tags and words of a sentence are separated by spaces; words behind a cut
+        have the prediction "-". The score is that of the sentence's least sure
+        word.
+        """
+        del tokenizer, max_seq_length
+        header = ["label", "prediction", "least_score", "text"]
+
+        def rows():
+            num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
+            for example, ids, logits, num in zip(
+                examples,
+                outputs["predictions"],
+                outputs["logits"],
+                num_words,
+                strict=True,
+            ):
+                tags = [self.labels[i] for i in ids[:num]]
+                tags += ["-"] * (len(example.words) - len(tags))
+                best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
+                least = float(tf.reduce_min(best)) if num else 0.0
+                yield [
+                    " ".join(example.labels if example.has_labels else ()),
+                    " ".join(tags),
+                    f"{least:.6f}",
+                    " ".join(example.words),
+                ]
+
+        return header, rows()
+
+    def warnings(self, examples=None, features=None):
+        found = []
+        if self.is_token_level and all(map(is_span_tag, self.labels)):
+            found.append(
+                f"the tags, such as {self.labels[0]}, look like those of spans:"
+                " is it the column of parts of speech?"
+            )
+        for split in (examples or {}).keys() & (features or {}).keys():
+            num_words = sum(len(example.words) for example in examples[split])
+            mask = features[split][f"{self.name}_labels_mask"]
+            num_lost = num_words - int(np.rint(mask.sum()))
+            if num_lost > 0:
+                found.append(
+                    f"{split}: {num_lost} of {num_words} words got no tag: "
+                    f"they are behind {mask.shape[-1]} tokens, or have none"
+                )
+        return sorted(found)
+
+    def description(self):
+        return {
+            "kind": "tagging",
+            "labels": self.labels,
+            "is_token_level": self.is_token_level,
+            "as_original": self.as_original,
+        }
+
+
+def _commonest(examples: Sequence[TaggingExample]) -> str:
+    counts = collections.Counter(
+        label for example in examples for label in example.labels
+    )
+    return max(sorted(counts), key=lambda label: counts[label])

@@ -1,0 +1,252 @@
+"""What every task of fine-tuning has, and how their files are read.
+
+Shapes: N rows, L length.
+"""
+
+import abc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.finetuning.features import Features
+from electra_tf.model import heads
+from electra_tf.text import tokenization
+
+
+def read_lines(path: str | os.PathLike) -> list[str]:
+    """The lines of a text file, without their ends.
+
+    Args:
+      path: A UTF-8 file; any that `tf.io.gfile` reads. Lines end at \\n only,
+        a \\r before it is dropped.
+
+    Raises:
+      ValueError: If the file is missing, empty or not UTF-8.
+    """
+    path = os.fspath(path)
+    try:
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            content = reader.read()
+    except tf.errors.NotFoundError:
+        raise ValueError(
+            f"Expected a file of examples. Received: {path!r}, which does not "
+            "exist."
+        ) from None
+    except (tf.errors.OpError, OSError) as error:
+        reason = getattr(error, "message", str(error))
+        raise ValueError(f"Cannot read {path!r}: {reason}") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = content[: error.start].count(b"\n") + 1
+        raise ValueError(
+            f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
+            f"byte 0x{content[error.start]:02x}."
+        ) from None
+    if not text.strip():
+        raise ValueError(
+            f"Expected a file of examples. Received: {path!r}, which is empty."
+        )
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_tsv(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a file of tab-separated values, counted from 1.
+
+    Quotes mean nothing, as in GLUE's files. Blank rows are left out.
+    """
+    for row, line in enumerate(read_lines(path), start=1):
+        if line:
+            yield row, line.split("\t")
+
+
+# A table of predictions, or of a submission: its header, and its rows.
+Table = tuple[list[str], Iterator[list[str]]]
+
+
+class Task(abc.ABC):
+    """One task of fine-tuning.
+
+    A new task says what its examples, features, head and scores are; the rest
+    has defaults.
+
+    Attributes:
+      name: Prefix of its features; scope of its head's variables.
+    """
+
+    # The score by which models are ranked; greater is better, in per cent.
+    main_metric: str = "accuracy"
+    # What was read and what it was taken for, a line for the log.
+    origin: str = ""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def splits(self) -> list[str]:
+        """The splits whose files are there.
+
+        "train" comes first, then what else has labels ("dev", ...), then what
+        has none ("test", ...).
+        """
+        return []
+
+    def has_labels(self, split: str) -> bool:
+        """Whether the examples of a split can be scored."""
+        return not split.startswith("test")
+
+    def read_examples(self, split: str) -> list:
+        """The examples of "train", "dev" or another split.
+
+        Raises:
+          ValueError: If a file cannot be read or used, or the task has none.
+        """
+        raise ValueError(
+            f"Expected a task with files. Received: {self.name!r}, asked for "
+            f"{split!r}."
+        )
+
+    @abc.abstractmethod
+    def features(
+        self,
+        examples: Sequence,
+        tokenizer: tokenization.FullTokenizer,
+        max_seq_length: int,
+        is_training: bool = False,
+    ) -> Features:
+        """Turns examples into rows for the model.
+
+        Args:
+          examples: Of `read_examples`.
+          tokenizer: Splits their texts.
+          max_seq_length: L.
+          is_training: Whether the features may hold what only training knows.
+
+        Returns:
+          `input_ids`, `input_mask`, `segment_ids` <int32>[N, L] and the task's
+          own, which begin with its name, such as `<task>_eid` <int32>[N].
+        """
+
+    @abc.abstractmethod
+    def make_head(self, config: configs.EncoderConfig) -> heads.Head:
+        """The task's head on an encoder of these sizes."""
+
+    @abc.abstractmethod
+    def scores(
+        self,
+        outputs: dict[str, np.ndarray],
+        examples: Sequence = (),
+        tokenizer: tokenization.FullTokenizer | None = None,
+        max_seq_length: int = 0,
+    ) -> dict[str, float]:
+        """The task's metrics, under the original's names.
+
+        Args:
+          outputs: The head's outputs for all rows of `features`, in order and
+            without padding rows.
+          examples: What `features` was called with; this and the next two are
+            needed for question answering only.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          Metric name -> value; shares and correlations in per cent.
+        """
+
+    @property
+    def baseline_name(self) -> str:
+        """Whose scores `baseline_scores` are, such as "majority class 'no'"."""
+        return ""
+
+    def baseline_scores(
+        self, train_examples: Sequence, examples: Sequence
+    ) -> dict[str, float]:
+        """What a model that reads no text scores.
+
+        Args:
+          train_examples: Tell the commonest label, or the mean.
+          examples: To be scored.
+
+        Returns:
+          Keyed like `scores`, without the loss; nothing where there is no such
+          model.
+        """
+        del train_examples, examples
+        return {}
+
+    def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
+        """Whether the model says the same of every row.
+
+        Args:
+          outputs: See `scores`.
+        """
+        del outputs
+        return False
+
+    def prediction_table(
+        self,
+        examples: Sequence,
+        outputs: dict[str, np.ndarray],
+        tokenizer: tokenization.FullTokenizer | None = None,
+        max_seq_length: int = 0,
+    ) -> Table:
+        """One row for each example: label, prediction, scores, texts.
+
+        Args:
+          examples: See `scores`, as are the others.
+          outputs: Of those examples.
+          tokenizer: For question answering only.
+          max_seq_length: For question answering only.
+
+        Returns:
+          The header, and the rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no table.")
+
+    def submission_rows(
+        self, split: str, examples: Sequence, outputs: dict[str, np.ndarray]
+    ) -> tuple[str, list[str], Iterator[list[str]]] | None:
+        """What the GLUE benchmark wants of a split without labels.
+
+        Args:
+          split: E.g. "test".
+          examples: All of that split.
+          outputs: See `scores`.
+
+        Returns:
+          The name of the file in the benchmark's archive, such as "MNLI-m.tsv",
+          its header and its rows; None for other tasks and splits.
+        """
+        del split, examples, outputs
+        return None
+
+    def warnings(
+        self,
+        examples: Mapping[str, Sequence] | None = None,
+        features: Mapping[str, Features] | None = None,
+    ) -> list[str]:
+        """What the user should know about the data, a line each.
+
+        Args:
+          examples: Split -> its examples.
+          features: Split -> the features that were made of them.
+
+        Returns:
+          Lines such as "train: 23 of 1190 examples lost their answer".
+        """
+        del examples, features
+        return []
+
+    def description(self) -> dict:
+        """What export must know to rebuild the head and name its outputs.
+
+        Returns:
+          "kind", as `checkpoint_conversion.checkpoint.TaskHead` has it, and
+          what belongs to it, such as "labels"; fit for JSON.
+        """
+        return {}

@@ -1,0 +1,414 @@
+"""Tasks with one label or number for each text or pair of texts.
+
+Shapes: N rows, L length.
+"""
+
+import abc
+import collections
+import typing
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning.features import Features
+from electra_tf.finetuning.tasks import metrics
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model import heads
+
+# A regression model is degenerate if its predictions spread less than this
+# share of the labels' spread: they follow the seed then, not the text.
+_CONSTANT_SHARE = 0.02
+
+
+class TextExample(typing.NamedTuple):
+    """One text, or a pair of texts, with its label.
+
+    Attributes:
+      eid: Number of the example in its split.
+      text_a: The text.
+      text_b: The second text of a pair, or None.
+      label: As in the file.
+      source: File and row, for error messages.
+      has_label: False where the label stands for an unknown one.
+      labels: Where a row may have several: all of them.
+    """
+
+    eid: int
+    text_a: str
+    text_b: str | None
+    label: str
+    source: tuple[str, int]
+    has_label: bool = True
+    labels: tuple[str, ...] = ()
+
+
+class TextTask(Task):
+    """A task with texts, or pairs of texts, and something to say of each."""
+
+    def features(self, examples, tokenizer, max_seq_length, is_training=False):
+        del is_training
+        features = features_lib.text_features(
+            [example.text_a for example in examples],
+            [example.text_b for example in examples],
+            tokenizer,
+            max_seq_length,
+        )
+        eids = [example.eid for example in examples]
+        features[f"{self.name}_eid"] = np.array(eids, np.int32)
+        return features | self.label_features(examples)
+
+    @abc.abstractmethod
+    def label_features(self, examples: Sequence[TextExample]) -> Features:
+        """What the labels become."""
+
+    @abc.abstractmethod
+    def score_names(self) -> list[str]:
+        """The header of what `scores_of_rows` gives."""
+
+    @abc.abstractmethod
+    def scores_of_rows(
+        self, outputs: dict[str, np.ndarray]
+    ) -> Iterator[tuple[str, list[str]]]:
+        """The prediction of each row, as in a file, and its scores."""
+
+    def _train_labels(self) -> list[str]:
+        """The labels of the training set; none if it has no files."""
+        if "train" not in self.splits():
+            return []
+        return [example.label for example in self.read_examples("train")]
+
+    def prediction_table(
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        del tokenizer, max_seq_length
+        has_pairs = any(example.text_b is not None for example in examples)
+        texts = ["text_a", "text_b"] if has_pairs else ["text"]
+        header = ["label", "prediction", *self.score_names(), *texts]
+
+        def rows():
+            for example, (prediction, scores) in zip(
+                examples, self.scores_of_rows(outputs), strict=True
+            ):
+                row = [
+                    example.label if example.has_label else "",
+                    prediction,
+                    *scores,
+                    example.text_a,
+                ]
+                yield [*row, example.text_b or ""] if has_pairs else row
+
+        return header, rows()
+
+    def warnings(self, examples=None, features=None):
+        del examples
+        found = []
+        for split, of_split in (features or {}).items():
+            length = of_split["input_ids"].shape[-1]
+            num_full = int(of_split["input_mask"].all(axis=-1).sum())
+            if num_full:
+                found.append(
+                    f"{split}: {num_full} of {len(of_split['input_ids'])} "
+                    f"examples fill all {length} tokens; what was longer is cut"
+                )
+        return found
+
+
+def commonest(labels: Sequence[str]) -> str:
+    """The label that occurs most often; of equals the first by name."""
+    counts = collections.Counter(labels)
+    return max(sorted(counts), key=lambda label: counts[label])
+
+
+class ClassificationTask(TextTask):
+    """A task whose labels come from a list.
+
+    Attributes:
+      labels: The list; a label's id is its index.
+    """
+
+    def __init__(self, name: str, labels: Sequence[str]):
+        super().__init__(name)
+        self.labels = list(labels)
+
+    @property
+    def baseline_name(self):
+        labels = self._train_labels()
+        return f"majority class {commonest(labels)!r}" if labels else ""
+
+    def baseline_scores(self, train_examples, examples):
+        always = commonest([example.label for example in train_examples])
+        labels = np.array([self.labels.index(e.label) for e in examples])
+        scores = self.scores(
+            {
+                "label_ids": labels,
+                "predictions": np.full_like(labels, self.labels.index(always)),
+                "loss": np.zeros(0),
+            }
+        )
+        del scores["loss"]
+        return scores
+
+    def is_degenerate(self, outputs):
+        return len(np.unique(outputs["predictions"])) == 1
+
+    def description(self):
+        return {"kind": "classification", "labels": self.labels}
+
+    def score_names(self):
+        return list(self.labels)
+
+    def scores_of_rows(self, outputs):
+        scores = tf.nn.softmax(outputs["logits"]).numpy()
+        for prediction, row in zip(outputs["predictions"], scores, strict=True):
+            yield self.labels[prediction], [f"{score:.6f}" for score in row]
+
+    def label_features(self, examples):
+        ids = {label: i for i, label in enumerate(self.labels)}
+        for example in examples:
+            if example.label not in ids:
+                path, row = example.source
+                raise ValueError(
+                    f"Expected one of the labels {listing(self.labels)}. "
+                    f"Received: {example.label!r} in {path!r}, row {row}."
+                )
+        label_ids = [ids[example.label] for example in examples]
+        return {f"{self.name}_label_ids": np.array(label_ids, np.int32)}
+
+    def make_head(self, config):
+        return heads.ClassificationHead(
+            self.name, config.hidden_size, len(self.labels)
+        )
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        del examples, tokenizer, max_seq_length
+        return {
+            "accuracy": metrics.accuracy(
+                outputs["label_ids"], outputs["predictions"]
+            ),
+            "macro_f1": metrics.f1(
+                outputs["label_ids"], outputs["predictions"], "macro"
+            ),
+            "loss": metrics.mean(outputs["loss"]),
+        }
+
+
+def listing(labels: Sequence[str], most: int = 10) -> str:
+    """The labels for a message, and how many are left out of it."""
+    shown = ", ".join(repr(label) for label in labels[:most])
+    left_out = len(labels) - most
+    return shown if left_out <= 0 else f"{shown} and {left_out} more"
+
+
+class RegressionTask(TextTask):
+    """A task whose labels are numbers.
+
+    Args:
+      name: See `Task`.
+      min_value: The least label.
+      max_value: The greatest label.
+      scale: What a label's distance from the least one is divided by. None
+        for the greatest label, as in the original, which also refuses labels
+        that are out of the range.
+    """
+
+    main_metric = "spearman"
+
+    def __init__(
+        self,
+        name: str,
+        min_value: float,
+        max_value: float,
+        scale: float | None = None,
+    ):
+        super().__init__(name)
+        self.min_value = min_value
+        self.max_value = max_value
+        self.refuses_others = scale is None
+        self.scale = max_value if scale is None else scale
+
+    def label_features(self, examples):
+        targets = []
+        for example in examples:
+            value = number(example.label)
+            is_good = np.isfinite(value)
+            if self.refuses_others:
+                is_good = self.min_value <= value <= self.max_value
+            if not is_good:
+                path, row = example.source
+                expected = (
+                    f"a number from {self.min_value} to {self.max_value}"
+                    if self.refuses_others
+                    else "a number"
+                )
+                raise ValueError(
+                    f"Expected {expected}. Received: {example.label!r} in "
+                    f"{path!r}, row {row}."
+                )
+            targets.append((value - self.min_value) / self.scale)
+        return {f"{self.name}_targets": np.array(targets, np.float32)}
+
+    def make_head(self, config):
+        return heads.RegressionHead(self.name, config.hidden_size)
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        del examples, tokenizer, max_seq_length
+        targets, predictions = outputs["targets"], outputs["predictions"]
+        return {
+            "pearson": metrics.pearson(targets, predictions),
+            "spearman": metrics.spearman(targets, predictions),
+            "mse": metrics.mean(np.square(targets - predictions)),
+            "loss": metrics.mean(outputs["loss"]),
+        }
+
+    @property
+    def baseline_name(self):
+        labels = self._train_labels()
+        mean = metrics.mean(np.array([number(label) for label in labels]))
+        return f"mean {mean:.3f}" if labels else ""
+
+    def baseline_scores(self, train_examples, examples):
+        feature = f"{self.name}_targets"
+        targets = self.label_features(examples)[feature]
+        mean = metrics.mean(self.label_features(train_examples)[feature])
+        scores = self.scores(
+            {
+                "targets": targets,
+                "predictions": np.full_like(targets, mean),
+                "loss": np.zeros(0),
+            }
+        )
+        del scores["loss"]
+        return scores
+
+    def is_degenerate(self, outputs):
+        spread = float(np.std(outputs["predictions"]))
+        targets = outputs.get("targets", np.zeros(1))
+        return spread <= _CONSTANT_SHARE * float(np.std(targets))
+
+    def description(self):
+        return {
+            "kind": "regression",
+            "min_value": self.min_value,
+            "max_value": self.max_value,
+            "scale": self.scale,
+        }
+
+    def in_units_of_labels(self, predictions: np.ndarray) -> np.ndarray:
+        """What the head's outputs <float>[N] are as labels."""
+        values = np.asarray(predictions, np.float64)
+        return values * self.scale + self.min_value
+
+    def score_names(self):
+        return []
+
+    def scores_of_rows(self, outputs):
+        for value in self.in_units_of_labels(outputs["predictions"]):
+            yield f"{value:.6f}", []
+
+
+def number(text: str) -> float:
+    """The number that a text holds; NaN if it holds none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+pass
+
+
+class MultiLabelTask(TextTask):
+    """A task whose rows have any of the labels of a list, or none.
+
+    Attributes:
+      labels: The list; a label's id is its index.
+    """
+
+    main_metric = "micro_f1"
+
+    def __init__(self, name: str, labels: Sequence[str]):
+        super().__init__(name)
+        self.labels = list(labels)
+
+    def label_features(self, examples):
+        """`<task>_label_ids` <int32>[N, C], 1 where a row has the label."""
+        ids = {label: i for i, label in enumerate(self.labels)}
+        wanted = np.zeros((len(examples), len(ids)), np.int32)
+        for row, example in zip(wanted, examples, strict=True):
+            for label in example.labels:
+                if label not in ids:
+                    path, number = example.source
+                    raise ValueError(
+                        f"Expected labels among {listing(self.labels)}. "
+                        f"Received: {label!r} in {path!r}, row {number}."
+                    )
+                row[ids[label]] = 1
+        return {f"{self.name}_label_ids": wanted}
+
+    def make_head(self, config):
+        return heads.MultiLabelHead(
+            self.name, config.hidden_size, len(self.labels)
+        )
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """F1 of all decisions and of each label, and whole rows that are right.
+
+        A label is predicted where its probability exceeds 0.5.
+        """
+        del examples, tokenizer, max_seq_length
+        labels, predictions = outputs["label_ids"], outputs["predictions"]
+        exact = (labels == predictions).all(axis=-1)
+        return {
+            "micro_f1": metrics.f1(labels, predictions, "micro"),
+            "macro_f1": metrics.f1(labels, predictions, "macro"),
+            "exact_match": 100.0 * metrics.mean(exact),
+            "loss": metrics.mean(outputs["loss"]),
+        }
+
+    @property
+    def baseline_name(self):
+        if "train" not in self.splits():
+            return ""
+        found = ", ".join(_commonest_set(self.read_examples("train")))
+        return f"commonest labels {found!r}" if found else "no label"
+
+    def baseline_scores(self, train_examples, examples):
+        wanted = self.label_features(examples)[f"{self.name}_label_ids"]
+        commonest = _commonest_set(train_examples)
+        always = [int(label in commonest) for label in self.labels]
+        scores = self.scores(
+            {
+                "label_ids": wanted,
+                "predictions": np.broadcast_to(always, wanted.shape),
+                "loss": np.zeros(0),
+            }
+        )
+        del scores["loss"]
+        return scores
+
+    def is_degenerate(self, outputs):
+        return len(np.unique(outputs["predictions"], axis=0)) == 1
+
+    def description(self):
+        return {"kind": "multi_label_classification", "labels": self.labels}
+
+    def score_names(self):
+        return list(self.labels)
+
+    def scores_of_rows(self, outputs):
+        probabilities = scipy.special.expit(outputs["logits"])
+        for predictions, row in zip(
+            outputs["predictions"], probabilities, strict=True
+        ):
+            found = [self.labels[i] for i in np.flatnonzero(predictions)]
+            yield "|".join(found), [f"{value:.6f}" for value in row]
+
+
+def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
+    counts = collections.Counter(
+        tuple(sorted(example.labels)) for example in examples
+    )
+    return max(sorted(counts), key=lambda labels: counts[labels])

@@ -1,0 +1,1 @@
+"""Asks a trained model about texts."""

@@ -1,0 +1,193 @@
+"""A text with the discriminator's verdict on every token.
+
+Imports no TensorFlow.
+"""
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# A token is called replaced from here on: as the original counts its accuracy.
+REPLACED_FROM = 0.5
+
+
+class JudgedToken(NamedTuple):
+    """One token of a text.
+
+    Attributes:
+      token: The word piece.
+      begin: Its first character in the text.
+      end: The character after its last one.
+      probability: The discriminator's probability that it was replaced.
+    """
+
+    token: str
+    begin: int
+    end: int
+    probability: float
+
+
+class JudgedText(NamedTuple):
+    """A text and its tokens.
+
+    Attributes:
+      text: As it was given. Characters that belong to no token are white
+        space, or such as the tokenizer leaves out.
+      tokens: In order, without [CLS] and [SEP].
+    """
+
+    text: str
+    tokens: list[JudgedToken]
+
+
+def pieces(
+    judged: JudgedText,
+) -> Iterator[tuple[bool, int, int, float]]:
+    """Cuts a text into tokens and what is between them.
+
+    Args:
+      judged: The text.
+
+    Yields:
+      Whether it is a token, its first character, the character after its last,
+      its probability (0 between tokens); all characters, each once. Tokens of
+      one character (it became several) are one piece, with the highest
+      probability of them.
+    """
+    position = 0
+    waiting: list = []
+    for token in [*judged.tokens, None]:
+        if waiting and (token is None or token.begin >= waiting[-1].end):
+            begin, end = waiting[0].begin, waiting[-1].end
+            if begin > position:
+                yield False, position, begin, 0.0
+            yield True, begin, end, max(t.probability for t in waiting)
+            position, waiting = end, []
+        if token is not None:
+            waiting.append(token)
+    if position < len(judged.text):
+        yield False, position, len(judged.text), 0.0
+
+
+pass
+
+
+def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
+    """The page.
+
+    Args:
+      texts: What to show.
+      checkpoint: Who judged.
+
+    Returns:
+      HTML, in one file.
+    """
+    shown = "\n".join(render_text(judged) for judged in texts)
+    return (
+        _PAGE.replace("{style}", _STYLE)
+        .replace("{checkpoint}", html.escape(checkpoint))
+        .replace("{texts}", shown or '<p class="note">No texts.</p>')
+    )
+
+
+def render_text(judged: JudgedText) -> str:
+    """One text as it was typed, every token marked and measured.
+
+    Args:
+      judged: The text and its tokens.
+
+    Returns:
+      An HTML element.
+    """
+    parts = []
+    for is_token, begin, end, probability in pieces(judged):
+        text = html.escape(judged.text[begin:end])
+        if not is_token:
+            parts.append(text)
+            continue
+        is_replaced = probability >= REPLACED_FROM
+        parts.append(
+            f'<ruby class="{"t replaced" if is_replaced else "t"}" '
+            f'style="--p:{probability:.3f}" '
+            f'title="replaced with a probability of {100 * probability:.1f} %">'
+            f"{text}<rt>{100 * probability:.0f}</rt></ruby>"
+        )
+    num_replaced = sum(
+        token.probability >= REPLACED_FROM for token in judged.tokens
+    )
+    return (
+        f'<article><p class="text" dir="auto">{"".join(parts) or _EMPTY}</p>'
+        f'<p class="note">{num_replaced} of {len(judged.tokens)} tokens '
+        "called replaced</p></article>"
+    )
+
+
+_EMPTY = '<span class="note">(an empty text)</span>'
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Replaced tokens</title>
+<link rel="icon" href="data:,">
+<style>
+{style}
+</style>
+</head>
+<body>
+<main>
+<header>
+<h1>Replaced tokens</h1>
+<p>Below each token, the probability in per cent that it was put in another's
+place, as the discriminator of <code>{checkpoint}</code> sees it. Tokens of 50
+and more are underlined.</p>
+<p class="note scale">0 %<i></i>100 %</p>
+</header>
+{texts}
+</main>
+</body>
+</html>
+"""
+
+_STYLE = """:root {
+  color-scheme: light dark;
+  --page: #f6f6f3; --surface: #ffffff; --ink: #1c1e21; --muted: #5b6068;
+  --line: #e1e2de; --glow: 232 110 30;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #131518; --surface: #1b1e22; --ink: #e9eaec; --muted: #a3a9b2;
+    --line: #33383f; --glow: 214 84 12;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 17px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans",
+    "Liberation Sans", "DejaVu Sans", sans-serif; }
+main { max-width: 56rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+header { margin-bottom: 2rem; }
+h1 { font-size: clamp(1.7rem, 4vw, 2.4rem); line-height: 1.15;
+  margin: 0 0 .8rem; letter-spacing: -.02em; }
+header p { max-width: 44rem; margin: 0 0 .8rem; }
+code { font: .85em ui-monospace, Menlo, Consolas, "Liberation Mono",
+    "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
+.note { color: var(--muted); font-size: .85rem; margin: 0; }
+.scale i { display: inline-block; width: 8rem; height: .9em; margin: 0 .5em;
+  border: 1px solid var(--line); border-radius: 3px; vertical-align: -.1em;
+  background: linear-gradient(90deg, transparent, rgb(var(--glow) / .85)); }
+article { background: var(--surface); border: 1px solid var(--line);
+  border-radius: 10px; padding: .9rem 1.25rem; margin-bottom: 1rem; }
+.text { white-space: pre-wrap; overflow-wrap: break-word; font-size: 1.2rem;
+  line-height: 2.3; margin: 0 0 .4rem; }
+.t { background: rgb(var(--glow) / calc(var(--p) * .85)); border-radius: 3px;
+  ruby-position: under; ruby-align: center; white-space: nowrap;
+  overflow-wrap: normal; }
+.t.replaced { font-weight: 600; text-decoration: underline 2px;
+  text-underline-offset: .15em; }
+rt { color: var(--muted); padding: 0 .15em; font-size: .6rem; font-weight: 400;
+  font-variant-numeric: tabular-nums; text-align: center; user-select: none; }
+@media print { body { background: none; } article { break-inside: avoid; } }"""

@@ -1,0 +1,382 @@
+"""Text -> its pseudo-log-likelihood.
+
+The sum over a text's tokens of log p(x_t | all other tokens), which says how
+natural the text is: it ranks what a speech recogniser or a translator offers.
+It comes from one of two kinds of model:
+
+* Electric (arXiv:2012.08561) gives every token's term in one pass over the
+  text, see `Energies`.
+* A masked language model needs a pass for each token, which is [MASK] in it
+  (arXiv:1910.14659, section 2), see `MaskedLanguageModel`. ELECTRA's generator
+  is one.
+
+Shapes: W rows, L length, D hidden, V vocabulary.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.checkpoints import reading, sizes
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.errors import CheckpointError
+from electra_tf.inference import detector, text_rows
+from electra_tf.inference.scored_text import (
+    AUTO,
+    MASKED,
+    METHODS,
+    ONE_PASS,
+    ScoredText,
+    ScoredToken,
+)
+from electra_tf.model import electra, encoder, masking
+
+_DESCRIPTIONS = {
+    ONE_PASS: "one pass over a text, energies of Electric's discriminator",
+    MASKED: "one pass for each token, probabilities of a masked language model",
+}
+_TOKENS = tf.TensorSpec([None, None], tf.int32)
+_PER_ROW = tf.TensorSpec([None], tf.int32)
+
+
+class Energies(tf.Module):
+    """Electric's discriminator, asked for log p(x_t | all other tokens).
+
+    It was trained to tell the data from noise (arXiv:2012.08561, section 2.2).
+    Where a share m of the tokens in a context is drawn from the noise q and
+    the rest from the data p, a token x is noise with the probability
+
+        m q(x) / (m q(x) + (1 - m) p(x))
+            = sigmoid(log q(x) + log(m / (1 - m)) - log p(x)).
+
+    The logit that was trained, with the label 1 for noise, is
+
+        E(x) + log q(x) + log(m / (1 - m)),
+
+    E(x) being the head's output (`_get_discriminator_output` of
+    `electra.PretrainingModel`). The loss is least where the two are equal:
+    E(x) = -log p(x), whatever q and m are. So minus the head's output is the
+    log-probability, and neither the generator nor m is needed any more.
+
+    Nothing makes exp(-E(x)) sum to 1 over the vocabulary but training, in
+    whose optimum it does. With Z for the sum, what is returned is
+    log p(x) + log Z, and may be above 0 in a model short of its optimum.
+
+    One constant remains: the logit has `mask_prob` for m. Positions that are
+    drawn twice make the share of noise smaller, and [CLS] and [SEP], which
+    count but are never drawn, make it larger. Every token's score is off by
+    log-odds(mask_prob) - log-odds(share), in rows of 128 with a mask_prob of
+    0.15 by +0.08. It is the same for all texts, and needs no care in ranking
+    texts of one number of tokens.
+
+    Args:
+      checkpoint: Electric's.
+      source: Its path, for the error message.
+
+    Raises:
+      CheckpointError: If a weight is missing.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, source: str):
+        super().__init__(name="energies")
+        assert checkpoint.discriminator is not None
+        self.config = checkpoint.discriminator
+        self._discriminator = detector.Discriminator(self.config)
+        reading.assign_all(
+            checkpoint,
+            self._discriminator.keras_variables,
+            source,
+            "Electric's discriminator",
+        )
+
+    @tf.function(input_signature=[_TOKENS] * 2, autograph=False)
+    def log_probs(self, input_ids, input_mask):
+        """Scores all tokens in one pass.
+
+        Args:
+          input_ids: <int32>[W, L].
+          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
+
+        Returns:
+          <float32>[W, L], log p(x_t | all other tokens) up to log Z, in nats;
+          means nothing at [CLS], [SEP] and padding.
+        """
+        return -self._discriminator.logits(
+            input_ids, input_mask, tf.zeros_like(input_ids)
+        )
+
+
+class MaskedLanguageModel(tf.Module):
+    """An encoder with the masked language model's head.
+
+    Args:
+      checkpoint: Of a masked language model, or of an ELECTRA with its
+        generator.
+      source: Its path, for the error message.
+
+    Raises:
+      CheckpointError: If a weight is missing.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, source: str):
+        super().__init__(name="masked_language_model")
+        scope = sizes.masked_lm_encoder(checkpoint.tensors)
+        config = (
+            checkpoint.generator
+            if scope == "generator"
+            else checkpoint.discriminator
+        )
+        assert scope is not None and config is not None
+        self.config = config
+        self._encoder = encoder.Encoder(config, scope)
+        self._encoder.build()
+        self._head = electra.MaskedLmHead(
+            config,
+            self._encoder.embeddings,
+            config.hidden_size,
+            "generator_predictions",
+        )
+        self._head.build()
+        reading.assign_all(
+            _with_tables_of_its_own(checkpoint),
+            [*self._encoder.variables, *self._head.variables],
+            source,
+            "the masked language model",
+        )
+
+    @tf.function(
+        input_signature=[_TOKENS] * 2 + [_PER_ROW] * 2, autograph=False
+    )
+    def log_probs(self, input_ids, input_mask, positions, token_ids):
+        """Scores one token of each row, which is [MASK] there.
+
+        Args:
+          input_ids: <int32>[W, L], with [MASK] at `positions`.
+          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
+          positions: <int32>[W].
+          token_ids: <int32>[W], whose probability at `positions` is asked.
+
+        Returns:
+          <float32>[W], log p(token | all other tokens), in nats.
+        """
+        outputs = self._encoder(input_ids, input_mask, tf.zeros_like(input_ids))
+        logits = self._head(
+            masking.gather_positions(
+                outputs["sequence_output"], positions[:, tf.newaxis]
+            )
+        )
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(
+            token_ids, tf.cast(logits[:, 0], tf.float32)
+        )
+
+
+def _with_tables_of_its_own(checkpoint: Checkpoint) -> Checkpoint:
+    """Names the discriminator's embeddings as a generator's that shares them.
+
+    Where the generator has tables of its own, these stay.
+    """
+    shared = {
+        f"generator/{name.removeprefix('electra/')}": tensor
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith("electra/embeddings/")
+    }
+    return dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors)
+
+
+def choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
+    """How a checkpoint can score texts.
+
+    Args:
+      checkpoint: Of any format.
+      source: Its path, for error messages.
+      method: One of `METHODS`, as it was asked for.
+
+    Returns:
+      ONE_PASS or MASKED.
+
+    Raises:
+      CheckpointError: If the checkpoint cannot do what was asked for.
+    """
+    is_electric = detector.is_electric(checkpoint)
+    is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
+    if method != MASKED and is_electric:
+        return ONE_PASS
+    if method != ONE_PASS and is_masked_lm:
+        return MASKED
+    expected = {
+        AUTO: "Electric or a masked language model, such as a generator",
+        ONE_PASS: "Electric, whose discriminator the method one_pass asks",
+        MASKED: "a masked language model, such as a generator, which the "
+        "method masked asks",
+    }
+    if is_electric:
+        received = "Electric: use the method one_pass"
+    elif is_masked_lm:
+        received = "a masked language model: use the method masked"
+    elif checkpoint.head is not None:
+        received = f"fine-tuned for {checkpoint.head.kind}"
+    else:
+        received = "a discriminator or encoder only"
+    raise CheckpointError(
+        f"Expected {expected[method]}. Received: {source}, {received}"
+    )
+
+
+class Scorer:
+    """A pre-trained checkpoint that scores texts.
+
+    Args:
+      path: A checkpoint of any format: Electric's, or one with a masked
+        language model's head.
+      vocab_file: Where the checkpoint comes without a vocabulary.
+      method: ONE_PASS for Electric, MASKED for the others, or AUTO.
+      batch_size: Rows that go through the network at once.
+
+    Attributes:
+      method: ONE_PASS or MASKED.
+      most_tokens: Of a text; the longest input that the model was trained
+        with, less [CLS] and [SEP].
+      notes: What is asked and had to be assumed, for people.
+
+    Raises:
+      ValueError: If the checkpoint cannot be read, is of another kind, or has
+        no vocabulary.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        vocab_file: str | None = None,
+        method: str = AUTO,
+        batch_size: int = 32,
+    ):
+        if method not in METHODS:
+            raise ValueError(
+                f"Expected a method of {', '.join(METHODS)}. Received: {method}"
+            )
+        checkpoint = text_rows.read_checkpoint(path, vocab_file)
+        self.method = choose_method(checkpoint, path, method)
+        self._tokenizer, notes = text_rows.make_tokenizer(checkpoint, path)
+        self._vocab = self._tokenizer.vocab
+        self.notes = [_DESCRIPTIONS[self.method], *notes]
+        self._batch_size = batch_size
+        config: configs.EncoderConfig
+        if self.method == ONE_PASS:
+            self._energies = Energies(checkpoint, path)
+            config = self._energies.config
+        else:
+            self._masked_lm = MaskedLanguageModel(checkpoint, path)
+            config = self._masked_lm.config
+        self.most_tokens = text_rows.longest_row(checkpoint, config) - 2
+
+    def score(
+        self,
+        texts: Sequence[str],
+        with_offsets: bool = False,
+        truncate: bool = False,
+        places: Sequence[str] | None = None,
+    ) -> list[ScoredText]:
+        """Scores texts; none changes the score of another.
+
+        Args:
+          texts: In characters that UTF-8 can have.
+          with_offsets: Whether to say where the tokens are.
+          truncate: Cut texts that are too long instead of refusing them.
+          places: What to call each text in an error; "text 1" and so on.
+
+        Returns:
+          The scores, in the order of the texts; 0 for a text without tokens.
+
+        Raises:
+          ValueError: If a text is too long, the model gives a score that is
+            not finite, or the tokenizer cannot say where tokens are.
+        """
+        if places is None:
+            places = [f"text {i}" for i in range(1, len(texts) + 1)]
+        tokenized = text_rows.tokenize(
+            self._tokenizer, texts, self.most_tokens, with_offsets
+        )
+        for place, of_text in zip(places, tokenized, strict=True):
+            if of_text.num_left_out and not truncate:
+                raise ValueError(
+                    f"{place}: expected at most {self.most_tokens} tokens, "
+                    "as the model was trained with. Received: "
+                    f"{len(of_text.ids) + of_text.num_left_out} tokens (see "
+                    "--truncate)"
+                )
+        rows = [of_text.ids for of_text in tokenized]
+        if self.method == ONE_PASS:
+            scores = self._score_in_one_pass(rows)
+        else:
+            scores = self._score_masked(rows)
+        for place, of_tokens in zip(places, scores, strict=True):
+            if not all(map(math.isfinite, of_tokens)):
+                raise ValueError(
+                    f"{place}: expected finite scores. Received: "
+                    f"{sum(of_tokens)}, from a model with damaged weights"
+                )
+        return [
+            ScoredText(
+                text,
+                self._scored_tokens(of_text, of_tokens),
+                of_text.num_left_out,
+            )
+            for text, of_text, of_tokens in zip(
+                texts, tokenized, scores, strict=True
+            )
+        ]
+
+    def _scored_tokens(
+        self, of_text: text_rows.TokenizedText, scores: list[float]
+    ) -> list[ScoredToken]:
+        tokens = [
+            ScoredToken(self._vocab[i], score)
+            for i, score in zip(of_text.ids, scores, strict=True)
+        ]
+        if not of_text.begins:
+            return tokens
+        return [
+            token._replace(begin=begin, end=end)
+            for token, begin, end in zip(
+                tokens, of_text.begins, of_text.ends, strict=True
+            )
+        ]
+
+    def _score_in_one_pass(self, rows: list[list[int]]) -> list[list[float]]:
+        """The score of every token of rows without [CLS] and [SEP]."""
+        scores: list[list[float]] = [[] for _ in rows]
+        for batch in text_rows.in_batches(
+            self._tokenizer, rows, self._batch_size
+        ):
+            log_probs = self._energies.log_probs(
+                batch.input_ids, batch.input_mask
+            ).numpy()
+            for row, i in enumerate(batch.numbers):
+                scores[i] = log_probs[row, 1 : 1 + len(rows[i])].tolist()
+        return scores
+
+    def _score_masked(self, rows: list[list[int]]) -> list[list[float]]:
+        """The same, masking each token in turn."""
+        scores = [[math.nan] * len(row) for row in rows]
+        asked = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
+        for batch in text_rows.in_batches(
+            self._tokenizer, [rows[i] for i, _ in asked], self._batch_size
+        ):
+            tokens = [asked[number] for number in batch.numbers]
+            # [CLS] is before the text.
+            positions = np.array([1 + j for _, j in tokens], np.int32)
+            chosen = (np.arange(len(tokens)), positions)
+            token_ids = batch.input_ids[chosen]
+            batch.input_ids[chosen] = self._tokenizer.mask_token_id
+            log_probs = self._masked_lm.log_probs(
+                batch.input_ids, batch.input_mask, positions, token_ids
+            ).numpy()
+            for (i, j), log_prob in zip(
+                tokens, log_probs.tolist(), strict=True
+            ):
+                scores[i][j] = log_prob
+        return scores

@@ -1,0 +1,203 @@
+"""Texts -> rows of token ids for the networks of a checkpoint.
+
+What judging (`detector`) and scoring (`scorer`) texts have in common.
+
+Shapes: W rows, L length.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.errors import CheckpointError
+from electra_tf.text import tokenization, vocabulary
+
+# Tokenized at once, so that a file of very long lines does not fill the memory.
+_BYTES_AT_ONCE = 1 << 20
+
+
+class TokenizedText(NamedTuple):
+    """The tokens of one text, without [CLS] and [SEP].
+
+    Attributes:
+      ids: Of the tokens.
+      begins: The first character of each; empty if it was not asked for.
+      ends: The character after the last one of each; empty likewise.
+      num_left_out: Tokens behind these that the text has, too.
+    """
+
+    ids: list[int]
+    begins: list[int]
+    ends: list[int]
+    num_left_out: int = 0
+
+
+class Batch(NamedTuple):
+    """Rows that go through a network at once.
+
+    Attributes:
+      numbers: Which rows they are.
+      input_ids: <int32>[W, L], each row as [CLS] ids [SEP] and padding.
+      input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
+    """
+
+    numbers: list[int]
+    input_ids: np.ndarray
+    input_mask: np.ndarray
+
+
+def read_checkpoint(path: str, vocab_file: str | None) -> Checkpoint:
+    """Reads a checkpoint of any format, with a vocabulary of the user's.
+
+    Args:
+      path: See `reading.recognise`.
+      vocab_file: None for the vocabulary beside the checkpoint, if any.
+
+    Returns:
+      The checkpoint.
+
+    Raises:
+      CheckpointError: If one of them cannot be read, or they do not fit.
+    """
+    checkpoint = reading.read_checkpoint(path)
+    if vocab_file is None:
+        return checkpoint
+    found = vocabulary.read(vocab_file)
+    if found is None:
+        raise CheckpointError(
+            f"Expected a vocabulary file. Received: {vocab_file}, which does "
+            "not exist"
+        )
+    checkpoint = dataclasses.replace(checkpoint, vocabulary=found)
+    checkpoint.check_vocabulary(path)
+    return checkpoint
+
+
+def make_tokenizer(
+    checkpoint: Checkpoint, source: str
+) -> tuple[tokenization.FullTokenizer, list[str]]:
+    """The tokenizer of a checkpoint, and what is to be said of the two.
+
+    Args:
+      checkpoint: Of `read_checkpoint`.
+      source: Its path, for the error message.
+
+    Returns:
+      The tokenizer, and notes for people.
+
+    Raises:
+      CheckpointError: If the checkpoint has no vocabulary.
+    """
+    found = checkpoint.vocabulary
+    if found is None:
+        raise CheckpointError(
+            f"Expected a vocabulary beside {source}, found none: name it "
+            "with --vocab-file"
+        )
+    notes = [*checkpoint.notes, *vocabulary.case_notes(found)]
+    return tokenization.make_tokenizer(found), notes
+
+
+def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
+    """Tokens of the longest input that a network was trained with.
+
+    Args:
+      checkpoint: Whose training is meant.
+      config: Of its network that reads the rows.
+
+    Returns:
+      The number, with [CLS] and [SEP].
+    """
+    positions = config.max_position_embeddings
+    return min(checkpoint.max_seq_length or positions, positions)
+
+
+def tokenize(
+    tokenizer: tokenization.FullTokenizer,
+    texts: Sequence[str],
+    most: int | None = None,
+    with_offsets: bool = True,
+) -> list[TokenizedText]:
+    """Tokenizes texts.
+
+    Args:
+      tokenizer: Of `make_tokenizer`.
+      texts: Of any length, in characters that UTF-8 can have.
+      most: Tokens of a text to keep; None for all.
+      with_offsets: Whether to say where the tokens are.
+
+    Returns:
+      The tokens of each text.
+
+    Raises:
+      ValueError: If offsets are asked of a tokenizer that cleans texts first.
+    """
+    tokenized = []
+    for group in _groups([text.encode() for text in texts]):
+        strings = tf.constant(group, tf.string)
+        columns = (
+            tokenizer.tokenize_with_offsets(strings)
+            if with_offsets
+            else (tokenizer.tokenize(strings),)
+        )
+        num_tokens = columns[0].row_lengths().numpy().tolist()
+        kept = [(x if most is None else x[:, :most]).to_list() for x in columns]
+        if not with_offsets:
+            kept += [[[]] * len(group)] * 2
+        tokenized += [
+            TokenizedText(ids, begins, ends, number - len(ids))
+            for ids, begins, ends, number in zip(*kept, num_tokens, strict=True)
+        ]
+    return tokenized
+
+
+def _groups(texts: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Cuts texts into groups of limited size; a longer text is a group."""
+    group: list[bytes] = []
+    size = 0
+    for text in texts:
+        if group and size + len(text) > _BYTES_AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(text)
+        size += len(text)
+    if group:
+        yield group
+
+
+def in_batches(
+    tokenizer: tokenization.FullTokenizer,
+    rows: Sequence[Sequence[int]],
+    batch_size: int,
+) -> Iterator[Batch]:
+    """Packs rows, those of one length together, so that little is padding.
+
+    Args:
+      tokenizer: Knows the ids of [CLS], [SEP] and [PAD].
+      rows: Token ids without these.
+      batch_size: Rows in a batch.
+
+    Yields:
+      Batches with every row once, the shortest first.
+    """
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    for first in range(0, len(rows), batch_size):
+        numbers = order[first : first + batch_size]
+        shape = (len(numbers), 2 + max(len(rows[i]) for i in numbers))
+        input_ids = np.full(shape, tokenizer.pad_token_id, np.int32)
+        input_mask = np.zeros(shape, np.int32)
+        for row, i in enumerate(numbers):
+            size = 2 + len(rows[i])
+            input_ids[row, :size] = [
+                tokenizer.cls_token_id,
+                *rows[i],
+                tokenizer.sep_token_id,
+            ]
+            input_mask[row, :size] = 1
+        yield Batch(numbers, input_ids, input_mask)

@@ -1,0 +1,1 @@
+"""Networks, losses, cost: tensors in, tensors out; knows no files."""

@@ -1,0 +1,490 @@
+"""input_ids -> [B, L, D]: the transformer encoder of BERT and ELECTRA.
+
+Layers are named so that a variable's path is its name in a checkpoint of the
+original, such as electra/encoder/layer_0/attention/self/query/kernel. Inside
+the transformer, activations are kept two-dimensional, [B * L, D], so that every
+dense layer is one plain matrix product.
+
+Dropout is stateless: a call without `dropout_seed` has none, and a seed gives
+the same masks on every run.
+
+Shapes: B batch, L length, D hidden, E embedding, H heads, V vocabulary.
+"""
+
+import typing
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import kernels
+
+# The original's BERT code has it.
+MASKED_ATTENTION_LOGIT = -10000.0
+
+
+def initializer(initializer_range: float) -> keras.initializers.Initializer:
+    """Truncated normal, cut at two deviations."""
+    return keras.initializers.TruncatedNormal(stddev=initializer_range)
+
+
+class Dropout:
+    """Dropout whose mask follows from a seed; no variables, hence no layer.
+
+    Attributes:
+      rate: Share of the activations that become 0.
+      stream: Keeps the draws of two dropouts with one seed apart.
+    """
+
+    def __init__(self, rate: float, stream: int):
+        self.rate = rate
+        self.stream = stream
+
+    def __call__(
+        self, x: tf.Tensor, dropout_seed: tf.Tensor | None
+    ) -> tf.Tensor:
+        """Applies dropout.
+
+        Args:
+          x: <float>[...].
+          dropout_seed: <int32>[2], or None for no dropout.
+
+        Returns:
+          <float>[...].
+        """
+        draws = self.draws(dropout_seed)
+        return x if draws is None else kernels.dropout(x, draws)
+
+    def draws(self, dropout_seed: tf.Tensor | None) -> kernels.Draws | None:
+        """What decides which activations are dropped; None for no dropout."""
+        if dropout_seed is None or not self.rate:
+            return None
+        seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
+        return kernels.draw(self.rate, seed)
+
+
+class Layer(keras.layers.Layer):
+    """A layer that decides itself what is float32 under a mixed policy."""
+
+    def __init__(self, name: str):
+        super().__init__(name=name, autocast=False)
+
+    def add_weight(self, **kwargs):
+        """A variable that stays float32 when it is read."""
+        return super().add_weight(autocast=False, **kwargs)
+
+
+class LayerNorm(Layer):
+    """Layer normalisation with float32 statistics under every policy."""
+
+    def __init__(self, width: int):
+        super().__init__(name="LayerNorm")
+        self.width = width
+
+    def build(self, input_shape=None):
+        self.beta = self.add_weight(
+            name="beta", shape=(self.width,), initializer="zeros"
+        )
+        self.gamma = self.add_weight(
+            name="gamma", shape=(self.width,), initializer="ones"
+        )
+
+    def call(self, x):
+        return kernels.layer_norm(x, *self.weights_as_tensors())
+
+    def weights_as_tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gamma and beta, <float32>[D]."""
+        return (
+            tf.convert_to_tensor(self.gamma.value),
+            tf.convert_to_tensor(self.beta.value),
+        )
+
+
+def dense(
+    units: int, initializer_range: float | None, name: str
+) -> keras.layers.Dense:
+    """A dense layer without activation; Glorot where no range is given."""
+    return keras.layers.Dense(
+        units,
+        kernel_initializer=(
+            "glorot_uniform"
+            if initializer_range is None
+            else initializer(initializer_range)
+        ),
+        name=name,
+    )
+
+
+class Embeddings(Layer):
+    """Sum of word, segment and position embeddings, normalised.
+
+    Args:
+      config: Sizes.
+      is_disentangled: The owner's words are those that it shares, which do not
+        learn from it, plus a difference (arXiv:2111.09543, section 3.2).
+      name: Scope of the variables.
+    """
+
+    def __init__(
+        self,
+        config: configs.EncoderConfig,
+        is_disentangled: bool = False,
+        name="embeddings",
+    ):
+        super().__init__(name=name)
+        self.config = config
+        self.is_disentangled = is_disentangled
+        self.layer_norm = LayerNorm(typing.cast(int, config.embedding_size))
+        self.dropout = Dropout(config.hidden_dropout_prob, stream=0)
+
+    def build(self, input_shape=None):
+        config = self.config
+
+        def table(name, rows, first_values=None):
+            return self.add_weight(
+                name=name,
+                shape=(rows, config.embedding_size),
+                initializer=first_values
+                or initializer(config.initializer_range),
+            )
+
+        self.word_embeddings = table("word_embeddings", config.vocab_size)
+        if self.is_disentangled:
+            self.word_embeddings_delta = table(
+                "word_embeddings_delta", config.vocab_size, "zeros"
+            )
+        self.token_type_embeddings = table(
+            "token_type_embeddings", config.type_vocab_size
+        )
+        self.position_embeddings = table(
+            "position_embeddings", config.max_position_embeddings
+        )
+        self.layer_norm.build()
+
+    def call(self, input_ids, segment_ids, dropout_seed=None, is_shared=False):
+        """Looks up and adds the three embeddings.
+
+        Args:
+          input_ids: <int32>[B, L].
+          segment_ids: <int32>[B, L].
+          dropout_seed: <int32>[2], or None.
+          is_shared: Whether another encoder than the owner asks.
+
+        Returns:
+          <float>[B, L, E].
+        """
+        length = tf.shape(input_ids)[1]
+        words = self._look_up(self.word_embeddings, input_ids)
+        if self.is_disentangled and not is_shared:
+            words = tf.stop_gradient(words) + self._look_up(
+                self.word_embeddings_delta, input_ids
+            )
+        embeddings = (
+            words
+            + self._look_up(self.token_type_embeddings, segment_ids)
+            + self._cast(self.position_embeddings.value[:length])
+        )
+        return self.dropout(self.layer_norm(embeddings), dropout_seed)
+
+    def _look_up(self, table, ids):
+        return self._cast(tf.nn.embedding_lookup(table.value, ids))
+
+    def _cast(self, x):
+        return tf.cast(x, self.compute_dtype)
+
+
+class SelfAttention(Layer):
+    """Multi-head attention up to the concatenated heads."""
+
+    def __init__(self, config: configs.EncoderConfig, stream: int):
+        super().__init__(name="self")
+        self.config = config
+        self.query, self.key, self.value = (
+            dense(config.hidden_size, config.initializer_range, name)
+            for name in ("query", "key", "value")
+        )
+        self.dropout = Dropout(config.attention_probs_dropout_prob, stream)
+
+    def build(self, input_shape=None):
+        for projection in (self.query, self.key, self.value):
+            projection.build((None, self.config.hidden_size))
+
+    def call(self, x, attention_bias, dropout_seed=None):
+        """Attends within each sequence.
+
+        Args:
+          x: <float>[B * L, D].
+          attention_bias: <float32>[B, 1, 1 or L, L], added to the scores.
+          dropout_seed: <int32>[2], or None.
+
+        Returns:
+          Context <float>[B * L, D] and probabilities <float32>[B, H, L, L]
+          (before dropout).
+        """
+        heads = self.config.num_attention_heads
+        width = self.config.hidden_size // heads
+        length = tf.shape(attention_bias)[-1]
+
+        def split_heads(projected):
+            if heads == 1:
+                return tf.reshape(projected, [-1, 1, length, width])
+            split = tf.reshape(projected, [-1, length, heads, width])
+            return tf.transpose(split, [0, 2, 1, 3])
+
+        query = split_heads(self.query(x))
+        key = split_heads(self.key(x))
+        value = split_heads(self.value(x))
+        draws = self.dropout.draws(dropout_seed)
+        scale = width**-0.5
+        if draws is None:
+            scores = tf.matmul(query, key, transpose_b=True)
+            probs = kernels.attention_probs(scores, attention_bias, scale)
+            context = tf.matmul(tf.cast(probs, x.dtype), value)
+        else:
+            context, probs = kernels.dropped_attention(
+                query, key, value, attention_bias, scale, draws
+            )
+        if heads > 1:
+            context = tf.transpose(context, [0, 2, 1, 3])
+        return tf.reshape(context, [-1, heads * width]), probs
+
+
+class ResidualOutput(Layer):
+    """Dense, dropout, residual connection, layer normalisation."""
+
+    def __init__(
+        self, config: configs.EncoderConfig, input_size: int, stream: int
+    ):
+        super().__init__(name="output")
+        self.input_size = input_size
+        self.dense = dense(
+            config.hidden_size, config.initializer_range, "dense"
+        )
+        self.dropout = Dropout(config.hidden_dropout_prob, stream)
+        self.layer_norm = LayerNorm(config.hidden_size)
+
+    def build(self, input_shape=None):
+        self.dense.build((None, self.input_size))
+        self.layer_norm.build()
+
+    def call(self, x, residual, dropout_seed=None):
+        x = self.dense(x)
+        draws = self.dropout.draws(dropout_seed)
+        if draws is None:
+            return self.layer_norm(x + residual)
+        return kernels.add_and_normalize(
+            x, residual, *self.layer_norm.weights_as_tensors(), draws
+        )
+
+
+class Attention(Layer):
+    """Self-attention with its output layer."""
+
+    def __init__(self, config: configs.EncoderConfig, stream: int):
+        super().__init__(name="attention")
+        self.self_attention = SelfAttention(config, stream)
+        self.residual_output = ResidualOutput(
+            config, config.hidden_size, stream + 1
+        )
+
+    def build(self, input_shape=None):
+        self.self_attention.build()
+        self.residual_output.build()
+
+    def call(self, x, attention_bias, dropout_seed=None):
+        context, probs = self.self_attention(x, attention_bias, dropout_seed)
+        return self.residual_output(context, x, dropout_seed), probs
+
+
+class Intermediate(Layer):
+    """The wide half of the feed-forward block."""
+
+    def __init__(self, config: configs.EncoderConfig):
+        super().__init__(name="intermediate")
+        self.config = config
+        self.dense = dense(
+            config.intermediate_size, config.initializer_range, "dense"
+        )
+
+    def build(self, input_shape=None):
+        self.dense.build((None, self.config.hidden_size))
+
+    def call(self, x, is_training=False):
+        return kernels.activation(
+            self.dense(x), is_training, self.config.hidden_act
+        )
+
+
+class TransformerLayer(Layer):
+    """Attention and feed-forward, each followed by its normalisation."""
+
+    STREAMS = 3  # Dropouts in one layer.
+
+    def __init__(self, config: configs.EncoderConfig, index: int):
+        super().__init__(name=f"layer_{index}")
+        stream = 1 + self.STREAMS * index
+        self.attention = Attention(config, stream)
+        self.intermediate = Intermediate(config)
+        self.residual_output = ResidualOutput(
+            config, config.intermediate_size, stream + 2
+        )
+
+    def build(self, input_shape=None):
+        self.attention.build()
+        self.intermediate.build()
+        self.residual_output.build()
+
+    def call(self, x, attention_bias, dropout_seed=None):
+        """Transforms a batch of sequences.
+
+        Args:
+          x: <float>[B * L, D].
+          attention_bias: <float32>[B, 1, 1 or L, L].
+          dropout_seed: <int32>[2], or None.
+
+        Returns:
+          <float>[B * L, D] and attention probabilities <float32>[B, H, L, L].
+        """
+        attended, probs = self.attention(x, attention_bias, dropout_seed)
+        is_training = dropout_seed is not None
+        wide = self.intermediate(attended, is_training=is_training)
+        return self.residual_output(wide, attended, dropout_seed), probs
+
+
+class TransformerStack(Layer):
+    """The transformer layers, under the name "encoder"."""
+
+    def __init__(self, config: configs.EncoderConfig):
+        super().__init__(name="encoder")
+        self.transformer_layers = [
+            TransformerLayer(config, index)
+            for index in range(config.num_hidden_layers)
+        ]
+
+    def build(self, input_shape=None):
+        for layer in self.transformer_layers:
+            layer.build()
+
+    def call(self, x, attention_bias, dropout_seed=None):
+        outputs, attention_probs = [], []
+        for layer in self.transformer_layers:
+            x, probs = layer(x, attention_bias, dropout_seed)
+            outputs.append(x)
+            attention_probs.append(probs)
+        return outputs, attention_probs
+
+
+def attention_bias(input_mask: tf.Tensor, direction: str = "both") -> tf.Tensor:
+    """What is added to attention scores so that padding is not attended to.
+
+    Args:
+      input_mask: <int32>[B, L].
+      direction: 'both', or 'left_to_right' or 'right_to_left' for a tower that
+        sees no token after, or before, its own.
+
+    Returns:
+      <float32>[B, 1, 1, L], or [B, 1, L, L] for one direction.
+    """
+    # Not by indexing with newaxis, which LiteRT has no op for.
+    allowed = tf.expand_dims(tf.cast(input_mask, tf.float32), 1)
+    allowed = tf.expand_dims(allowed, 1)
+    if direction != "both":
+        length = tf.shape(input_mask)[1]
+        square = tf.ones([length, length])
+        band = (-1, 0) if direction == "left_to_right" else (0, -1)
+        allowed *= tf.linalg.band_part(square, *band)
+    return (1.0 - allowed) * MASKED_ATTENTION_LOGIT
+
+
+class Encoder(Layer):
+    """The transformer encoder; ELECTRA's discriminator is one with a head.
+
+    Args:
+      config: Its sizes.
+      name: Scope of its variables: "electra" or "generator" in the original.
+      embeddings: Embeddings of another encoder to share; None for its own.
+      direction: See `attention_bias`.
+      is_disentangled: Of embeddings of its own, see `Embeddings`.
+    """
+
+    def __init__(
+        self,
+        config: configs.EncoderConfig,
+        name: str = "electra",
+        embeddings: Embeddings | None = None,
+        direction: str = "both",
+        is_disentangled: bool = False,
+    ):
+        super().__init__(name=name)
+        self.config = config
+        self.direction = direction
+        self.shares_embeddings = embeddings is not None
+        self.embeddings = embeddings or Embeddings(config, is_disentangled)
+        self.embeddings_project = None
+        if config.embedding_size != config.hidden_size:
+            # Glorot, unlike every other layer of the encoder: the original
+            # gives this one no initializer.
+            self.embeddings_project = dense(
+                config.hidden_size, None, "embeddings_project"
+            )
+        self.stack = TransformerStack(config)
+
+    def build(self, input_shape=None):
+        if not self.shares_embeddings:
+            self.embeddings.build()
+        if self.embeddings_project is not None:
+            self.embeddings_project.build((None, self.config.embedding_size))
+        self.stack.build()
+
+    def call(
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        dropout_seed=None,
+        return_layers=False,
+    ):
+        """Encodes a batch.
+
+        Args:
+          input_ids: <int32>[B, L].
+          input_mask: <int32>[B, L].
+          segment_ids: <int32>[B, L].
+          dropout_seed: <int32>[2], or None for no dropout.
+          return_layers: Also return what lies between input and output.
+
+        Returns:
+          {"sequence_output": <float>[B, L, D], "pooled_output": <float>[B, D]},
+          the latter the first token's vector. With `return_layers` also
+          "embedding_output" <float>[B, L, D] (the input of the first layer),
+          "all_encoder_layers" (a list of <float>[B, L, D]) and
+          "attention_probs" (a list of <float32>[B, H, L, L]).
+        """
+        x = self.embeddings(
+            input_ids,
+            segment_ids,
+            dropout_seed,
+            is_shared=self.shares_embeddings,
+        )
+        x = tf.reshape(x, [-1, self.config.embedding_size])
+        if self.embeddings_project is not None:
+            x = self.embeddings_project(x)
+        layers, attention_probs = self.stack(
+            x, attention_bias(input_mask, self.direction), dropout_seed
+        )
+
+        length = tf.shape(input_ids)[1]
+
+        def as_sequence(flat):
+            return tf.reshape(flat, [-1, length, self.config.hidden_size])
+
+        sequence_output = as_sequence(layers[-1])
+        outputs = {
+            "sequence_output": sequence_output,
+            "pooled_output": sequence_output[:, 0],
+        }
+        if return_layers:
+            outputs["embedding_output"] = as_sequence(x)
+            outputs["all_encoder_layers"] = [as_sequence(y) for y in layers]
+            outputs["attention_probs"] = attention_probs
+        return outputs

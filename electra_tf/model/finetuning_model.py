@@ -1,0 +1,189 @@
+"""The encoder with the heads of one or several tasks on top.
+
+Shapes: B batch, L length, T tasks.
+"""
+
+import typing
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import encoder, heads, losses
+
+
+class TaskSpecific(encoder.Layer):
+    """The heads, under the scope that the original gives them."""
+
+    def __init__(self, task_heads: Sequence[heads.Head]):
+        super().__init__(name="task_specific")
+        self.heads = list(task_heads)
+
+    def build(self, input_shape=None):
+        for head in self.heads:
+            head.build()
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Calls every head on the whole batch.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: See `FinetuningModel.call`.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: See `FinetuningModel.call`.
+
+        Returns:
+          Task name -> the head's outputs.
+        """
+        outputs = {}
+        for index, head in enumerate(self.heads):
+            # Apart from the encoder's draws, and from the other heads'.
+            seed = (
+                None if dropout_seed is None else dropout_seed + [0, index + 1]
+            )
+            outputs[head.task_name] = head(
+                encoder_outputs,
+                features,
+                dropout_seed=seed,
+                teacher_forcing=teacher_forcing,
+            )
+        return outputs
+
+
+class FinetuningModel(keras.Model):
+    """ELECTRA's discriminator, fine-tuned on one or several tasks at once.
+
+    Args:
+      config: Sizes of the encoder.
+      task_heads: One head for each task; a row's `task_id` counts them.
+    """
+
+    def __init__(
+        self,
+        config: configs.EncoderConfig,
+        task_heads: Sequence[heads.Head],
+    ):
+        super().__init__(name="finetuning_model", autocast=False)
+        names = [head.task_name for head in task_heads]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(
+                "Expected one or more tasks of different names. "
+                f"Received: {names}."
+            )
+        self.config = config
+        self.electra = encoder.Encoder(config, "electra")
+        self.electra.build()
+        self.task_specific = TaskSpecific(task_heads)
+        self.task_specific.build()
+        self.built = True
+
+    @property
+    def task_names(self) -> list[str]:
+        return [head.task_name for head in self.task_specific.heads]
+
+    def call(
+        self,
+        features,
+        dropout_seed=None,
+        all_reduce_sum=losses.identity,
+        teacher_forcing=False,
+        return_layers=False,
+    ):
+        """One forward pass over a batch.
+
+        Args:
+          features: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L];
+            for a loss also the tasks' own features (see their heads) and, with
+            several tasks or padding rows, `task_id` <int32>[B], which is the
+            number of tasks in a padding row.
+          dropout_seed: <int32>[2], or None for no dropout.
+          all_reduce_sum: Not needed: the loss is a sum over the batch, so the
+            replicas' losses add up.
+          teacher_forcing: True in training: question answering predicts the
+            end of an answer from its true start.
+          return_layers: Add the encoder's inner outputs to
+            "encoder_outputs".
+
+        Returns:
+          "task_outputs" (task name -> the head's outputs), "encoder_outputs"
+          and, where the features hold the labels of every task, "task_id"
+          <int32>[B], "task_weights" <float32>[B, T] (1 for a row's own task),
+          "per_example_loss" <float32>[B], 0 in padding rows, and "total_loss"
+          <float32>[], their sum as in the original (not their mean).
+        """
+        del all_reduce_sum
+        encoder_outputs = self.electra(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            dropout_seed=dropout_seed,
+            return_layers=return_layers,
+        )
+        task_outputs = self.task_specific(
+            encoder_outputs,
+            features,
+            dropout_seed=dropout_seed,
+            teacher_forcing=teacher_forcing,
+        )
+        outputs: dict[str, typing.Any] = {
+            "encoder_outputs": encoder_outputs,
+            "task_outputs": task_outputs,
+        }
+        if not all("loss" in of_task for of_task in task_outputs.values()):
+            return outputs
+        task_losses = tf.stack(
+            [of_task["loss"] for of_task in task_outputs.values()], axis=-1
+        )
+        task_id = features.get("task_id")
+        if task_id is None:
+            if len(task_outputs) > 1:
+                raise ValueError(
+                    f"Expected the feature 'task_id' for {len(task_outputs)} "
+                    f"tasks. Received: {sorted(features)}."
+                )
+            task_id = tf.zeros(tf.shape(task_losses)[:1], tf.int32)
+        # All zero in a padding row, whose task_id is the number of tasks.
+        task_weights = tf.one_hot(task_id, len(task_outputs))
+        per_example_loss = tf.reduce_sum(task_losses * task_weights, axis=-1)
+        outputs["task_id"] = task_id
+        outputs["task_weights"] = task_weights
+        outputs["per_example_loss"] = per_example_loss
+        outputs["total_loss"] = tf.reduce_sum(per_example_loss)
+        return outputs
+
+    def metric_sums(self, outputs) -> dict[str, losses.Sums]:
+        """What accumulates over the batches of an evaluation.
+
+        Args:
+          outputs: Of `call`.
+
+        Returns:
+          "loss", the mean over all real rows, and for each task
+          "<task>_loss" and what its head adds, such as "<task>_accuracy".
+          Nothing where the outputs hold no loss.
+        """
+        if "total_loss" not in outputs:
+            return {}
+        task_weights = outputs["task_weights"]
+        sums = {
+            "loss": losses.Sums(
+                outputs["total_loss"], tf.reduce_sum(task_weights)
+            )
+        }
+        for index, head in enumerate(self.task_specific.heads):
+            of_task = outputs["task_outputs"][head.task_name]
+            weights = task_weights[:, index]
+            sums[f"{head.task_name}_loss"] = losses.Sums(
+                tf.reduce_sum(of_task["loss"] * weights),
+                tf.reduce_sum(weights),
+            )
+            for name, of_head in head.metric_sums(of_task, weights).items():
+                sums[f"{head.task_name}_{name}"] = of_head
+        return sums

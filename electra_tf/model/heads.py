@@ -1,0 +1,584 @@
+"""Encoder outputs -> predictions and losses, one head for each task.
+
+A head's variables have the names of the original's checkpoints, such as
+task_specific/mnli/dense/kernel. All kernels are Glorot-uniform, as the original
+gives no initializer to any of them. Losses are float32 under every policy.
+
+Shapes: B batch, L length, D hidden, C classes, K beams.
+"""
+
+import re
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import encoder, kernels, losses
+
+# On the first token's vector, before the last layer; from the original.
+HEAD_DROPOUT_PROB = 0.1
+
+# Width of the hidden layers of the question answering head; from the original.
+QA_HIDDEN_SIZE = 512
+
+# Added to the logits of positions that cannot hold an answer.
+DISALLOWED_LOGIT = -1000.0
+# Below the log-probability of anything that is disallowed.
+_NEVER = -1e9
+
+
+class Head(encoder.Layer):
+    """The layers and the loss of one task.
+
+    Args:
+      task_name: Prefix of the task's features; scope of its variables.
+      hidden_size: Width of the encoder's outputs.
+    """
+
+    def __init__(self, task_name: str, hidden_size: int):
+        if not re.fullmatch(r"[A-Za-z0-9_.\-]+", task_name):
+            raise ValueError(
+                "Expected a task name of letters, digits and _ . - only. "
+                f"Received: {task_name!r}."
+            )
+        super().__init__(name=task_name)
+        self.task_name = task_name
+        self.hidden_size = hidden_size
+
+    def feature(self, features: dict[str, tf.Tensor], name: str) -> tf.Tensor:
+        """One of the task's own features, e.g. "label_ids"."""
+        return features[f"{self.task_name}_{name}"]
+
+    def set_dropout(self, rate: float) -> None:
+        """Another share of dropped activations, where the head drops any."""
+
+    def metric_sums(
+        self, outputs: dict[str, tf.Tensor], weights: tf.Tensor
+    ) -> dict[str, losses.Sums]:
+        """What accumulates over batches beside the loss; nothing by default.
+
+        Args:
+          outputs: Of `call`.
+          weights: <float32>[B], 1 on this task's rows.
+
+        Returns:
+          Metric name -> losses.Sums.
+        """
+        del outputs, weights
+        return {}
+
+
+def _weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> losses.Sums:
+    values = tf.cast(values, tf.float32)
+    return losses.Sums(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
+
+
+class _PooledHead(Head):
+    """A dense layer on the first token's vector.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_outputs: Width of the dense layer.
+      hidden_activation: "gelu" puts a layer of the encoder's width before it,
+        named "hidden", as Hugging Face's heads have one; None for none, as in
+        the original.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_outputs: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size)
+        if hidden_activation not in (None, "gelu"):
+            raise ValueError(
+                "Expected the hidden_activation 'gelu' or None. Received: "
+                f"{hidden_activation!r}."
+            )
+        self.hidden: keras.layers.Dense | None = None
+        if hidden_activation:
+            self.hidden = encoder.dense(hidden_size, None, "hidden")
+            self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=1)
+        self.dense = encoder.dense(num_outputs, None, "dense")
+        self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=0)
+
+    def set_dropout(self, rate):
+        self.dropout.rate = rate
+        if self.hidden is not None:
+            self.hidden_dropout.rate = rate
+
+    def build(self, input_shape=None):
+        if self.hidden is not None:
+            self.hidden.build((None, self.hidden_size))
+        self.dense.build((None, self.hidden_size))
+
+    def project(self, encoder_outputs, dropout_seed=None) -> tf.Tensor:
+        """The dense layer's output <float32>[B, outputs]."""
+        x = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
+        if self.hidden is not None:
+            x = kernels.gelu(self.hidden(x))
+            x = self.hidden_dropout(x, dropout_seed)
+        return tf.cast(self.dense(x), tf.float32)
+
+
+class ClassificationHead(_PooledHead):
+    """One label for each text or pair of texts.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_labels: Number of classes.
+      hidden_activation: See `_PooledHead`.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_labels: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
+        self.num_labels = num_labels
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Classifies a batch.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `<task>_label_ids` <int32>[B] for a loss.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: Ignored.
+
+        Returns:
+          `logits` <float32>[B, C], `predictions` <int32>[B] and, where the
+          features hold labels, `label_ids` <int32>[B] and `loss` <float32>[B].
+        """
+        del teacher_forcing
+        logits = self.project(encoder_outputs, dropout_seed)
+        outputs = {
+            "logits": logits,
+            "predictions": tf.argmax(logits, -1, output_type=tf.int32),
+        }
+        if f"{self.task_name}_label_ids" in features:
+            label_ids = self.feature(features, "label_ids")
+            outputs["label_ids"] = label_ids
+            outputs["loss"] = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                label_ids, logits
+            )
+        return outputs
+
+    def metric_sums(self, outputs, weights):
+        correct = outputs["predictions"] == outputs["label_ids"]
+        return {"accuracy": _weighted_sums(correct, weights)}
+
+
+class MultiLabelHead(_PooledHead):
+    """Any number of labels for each text or pair of texts.
+
+    Each label is a decision of its own. Not in the original.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_labels: Number of labels.
+      hidden_activation: See `_PooledHead`.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        num_labels: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
+        self.num_labels = num_labels
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Labels a batch.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `<task>_label_ids` <int32>[B, C], 1 where a row has
+            the label, for a loss.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: Ignored.
+
+        Returns:
+          `logits` <float32>[B, C], `predictions` <int32>[B, C], 1 where the
+          probability of the label exceeds 0.5, and, where the features hold
+          labels, `label_ids` <int32>[B, C] and `loss` <float32>[B], the mean
+          over the labels.
+        """
+        del teacher_forcing
+        logits = self.project(encoder_outputs, dropout_seed)
+        outputs = {
+            "logits": logits,
+            "predictions": tf.cast(logits > 0.0, tf.int32),
+        }
+        if f"{self.task_name}_label_ids" in features:
+            label_ids = self.feature(features, "label_ids")
+            cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
+                labels=tf.cast(label_ids, tf.float32), logits=logits
+            )
+            outputs["label_ids"] = label_ids
+            outputs["loss"] = tf.reduce_mean(cross_entropy, axis=-1)
+        return outputs
+
+    def metric_sums(self, outputs, weights):
+        correct = tf.reduce_all(
+            outputs["predictions"] == outputs["label_ids"], axis=-1
+        )
+        return {"accuracy": _weighted_sums(correct, weights)}
+
+
+class RegressionHead(_PooledHead):
+    """One number for each text or pair of texts.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      hidden_activation: See `_PooledHead`.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        hidden_activation: str | None = None,
+    ):
+        super().__init__(task_name, hidden_size, 1, hidden_activation)
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Predicts a number for each row of a batch.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `<task>_targets` <float32>[B] for a loss.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: Ignored.
+
+        Returns:
+          `predictions` <float32>[B] and, where the features hold targets,
+          `targets` <float32>[B] and `loss` <float32>[B], the squared error.
+        """
+        del teacher_forcing
+        predictions = self.project(encoder_outputs, dropout_seed)[:, 0]
+        outputs = {"predictions": predictions}
+        if f"{self.task_name}_targets" in features:
+            targets = self.feature(features, "targets")
+            outputs["targets"] = targets
+            outputs["loss"] = tf.square(predictions - targets)
+        return outputs
+
+
+class TaggingHead(Head):
+    """One label for each word, read at the word's first token.
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      num_labels: Number of classes.
+    """
+
+    def __init__(self, task_name: str, hidden_size: int, num_labels: int):
+        super().__init__(task_name, hidden_size)
+        self.num_labels = num_labels
+        self.dense = encoder.dense(num_labels, None, "dense")
+
+    def build(self, input_shape=None):
+        self.dense.build((None, self.hidden_size))
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Tags a batch. No dropout here, as in the original.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `<task>_labeled_positions` <int32>[B, L], the first
+            tokens of words; for a loss also `<task>_labels` <int32>[B, L] and
+            `<task>_labels_mask` <float32>[B, L], all in the order of words.
+          dropout_seed: Ignored.
+          teacher_forcing: Ignored.
+
+        Returns:
+          `logits` <float32>[B, L, C], `predictions` <int32>[B, L] and, where
+          the features hold labels, `labels`, `labels_mask` and `loss`
+          <float32>[B], the sum over the words.
+        """
+        del dropout_seed, teacher_forcing
+        words = tf.gather(
+            encoder_outputs["sequence_output"],
+            self.feature(features, "labeled_positions"),
+            batch_dims=1,
+        )
+        logits = tf.cast(self.dense(words), tf.float32)
+        outputs = {
+            "logits": logits,
+            "predictions": tf.argmax(logits, -1, output_type=tf.int32),
+        }
+        if f"{self.task_name}_labels" in features:
+            labels = self.feature(features, "labels")
+            mask = self.feature(features, "labels_mask")
+            word_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels, logits
+            )
+            outputs["labels"] = labels
+            outputs["labels_mask"] = mask
+            outputs["loss"] = tf.reduce_sum(word_losses * mask, axis=-1)
+        return outputs
+
+    def metric_sums(self, outputs, weights):
+        correct = outputs["predictions"] == outputs["labels"]
+        word_weights = outputs["labels_mask"] * weights[:, tf.newaxis]
+        return {"accuracy": _weighted_sums(correct, word_weights)}
+
+
+class QuestionAnsweringHead(Head):
+    """Start and end of the answer in a passage, and whether there is one.
+
+    With joint prediction, the end is predicted from the start: from the true
+    start when teaching, else from each of the `beam_size` best starts
+    (section 3.1 of arXiv:2003.10555's appendix).
+
+    Args:
+      task_name: See `Head`.
+      hidden_size: See `Head`.
+      config: The options.
+    """
+
+    def __init__(
+        self,
+        task_name: str,
+        hidden_size: int,
+        config: configs.QuestionAnsweringConfig,
+    ):
+        super().__init__(task_name, hidden_size)
+        self.config = config
+        num_unnamed = 0
+
+        def unnamed(units: int) -> keras.layers.Dense:
+            """TF1 numbers the layers without a name: dense, dense_1, ..."""
+            nonlocal num_unnamed
+            name = f"dense_{num_unnamed}" if num_unnamed else "dense"
+            num_unnamed += 1
+            return encoder.dense(units, None, name)
+
+        self.start = unnamed(1)
+        self.qa_hidden: keras.layers.Dense | None = None
+        if config.joint_prediction:
+            self.qa_hidden = encoder.dense(QA_HIDDEN_SIZE, None, "qa_hidden")
+        self.end = unnamed(1)
+        self.answerable_hidden = None
+        self.answerable = None
+        if config.answerable_classifier:
+            if config.answerable_uses_start_logits:
+                self.answerable_hidden = unnamed(QA_HIDDEN_SIZE)
+            self.answerable = unnamed(1)
+
+    def build(self, input_shape=None):
+        width = self.hidden_size
+        self.start.build((None, width))
+        if self.qa_hidden is not None:
+            self.qa_hidden.build((None, 2 * width))
+        self.end.build(
+            (None, width if self.qa_hidden is None else QA_HIDDEN_SIZE)
+        )
+        if self.answerable_hidden is not None:
+            self.answerable_hidden.build((None, 2 * width))
+        if self.answerable is not None:
+            self.answerable.build(
+                (
+                    None,
+                    width if self.answerable_hidden is None else QA_HIDDEN_SIZE,
+                )
+            )
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Looks for answers in a batch. No dropout here, as in the original.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: With `input_mask` and `segment_ids` <int32>[B, L]; for a
+            loss also `<task>_start_positions`, `<task>_end_positions` and
+            `<task>_is_impossible` <int32>[B].
+          dropout_seed: Ignored.
+          teacher_forcing: Predict the end from the true start.
+
+        Returns:
+          `start_logits` and `end_logits` <float32>[B, L] (the latter 0 where
+          beams take its place), `answerable_logit` <float32>[B] (high where
+          there is no answer), `start_top_log_probs` <float32> and
+          `start_top_index` <int32> [B, K], `end_top_log_probs` and
+          `end_top_index` [B, K, K] (0 where there are none) and, where the
+          features hold answers, those and `loss` <float32>[B].
+        """
+        del dropout_seed
+        config = self.config
+        hidden = encoder_outputs["sequence_output"]
+        batch_size, length = tf.shape(hidden)[0], tf.shape(hidden)[1]
+        beam_size = config.beam_size
+        # An answer lies in the second segment, its [SEP] included; position 0
+        # stands for no answer.
+        allowed = features["input_mask"] * features["segment_ids"]
+        allowed += tf.one_hot(0, length, dtype=tf.int32)
+        bias = (1.0 - tf.cast(allowed, tf.float32)) * DISALLOWED_LOGIT
+
+        start_logits = _logit(self.start, hidden) + bias
+        outputs = {
+            "start_top_log_probs": tf.zeros([batch_size, beam_size]),
+            "start_top_index": tf.zeros([batch_size, beam_size], tf.int32),
+            "end_top_log_probs": tf.zeros([batch_size, beam_size, beam_size]),
+            "end_top_index": tf.zeros(
+                [batch_size, beam_size, beam_size], tf.int32
+            ),
+        }
+        if not config.joint_prediction:
+            end_logits = _logit(self.end, hidden) + bias
+        else:
+            top_log_probs, top_index = _top_k(
+                tf.nn.log_softmax(start_logits), beam_size
+            )
+            outputs["start_top_log_probs"] = top_log_probs
+            outputs["start_top_index"] = top_index
+            if teacher_forcing:
+                starts = self.feature(features, "start_positions")
+                end_logits = self._end_logits(hidden, starts[:, tf.newaxis])
+                end_logits = end_logits[:, 0] + bias
+            else:
+                beams = self._end_logits(hidden, top_index)
+                beams += bias[:, tf.newaxis]
+                top_log_probs, top_index = _top_k(
+                    tf.nn.log_softmax(beams), beam_size
+                )
+                outputs["end_top_log_probs"] = top_log_probs
+                outputs["end_top_index"] = top_index
+                end_logits = tf.zeros([batch_size, length])
+        outputs["start_logits"] = start_logits
+        outputs["end_logits"] = end_logits
+        outputs["answerable_logit"] = self._answerable_logit(
+            hidden, start_logits
+        )
+        if f"{self.task_name}_start_positions" in features:
+            outputs |= self._answers_and_loss(outputs, features)
+        return outputs
+
+    def _end_logits(self, hidden, starts) -> tf.Tensor:
+        """Scores every end for each start.
+
+        The original's hidden layer reads the vectors of start and end side by
+        side. Here each half of its kernel meets its vectors once.
+
+        Args:
+          hidden: <float>[B, L, D].
+          starts: <int32>[B, K].
+
+        Returns:
+          <float32>[B, K, L].
+        """
+        width = self.hidden_size
+        assert self.qa_hidden is not None
+        kernel = tf.cast(self.qa_hidden.kernel.value, hidden.dtype)
+        bias = tf.cast(self.qa_hidden.bias.value, hidden.dtype)
+        start_vectors = tf.gather(hidden, starts, batch_dims=1)
+        from_start = tf.einsum("bkd,dh->bkh", start_vectors, kernel[:width])
+        from_end = tf.einsum("bld,dh->blh", hidden, kernel[width:]) + bias
+        both = from_start[:, :, tf.newaxis] + from_end[:, tf.newaxis]
+        return _logit(self.end, kernels.gelu(both))
+
+    def _answerable_logit(self, hidden, start_logits) -> tf.Tensor:
+        """The logit <float32>[B] of there being no answer."""
+        if self.answerable is None:
+            return tf.zeros([tf.shape(hidden)[0]])
+        x = hidden[:, 0]
+        if self.answerable_hidden is not None:
+            start_probs = tf.cast(tf.nn.softmax(start_logits), hidden.dtype)
+            expected_start = tf.einsum("bl,bld->bd", start_probs, hidden)
+            x = tf.concat([x, expected_start], axis=-1)
+            x = kernels.gelu(self.answerable_hidden(x))
+        return _logit(self.answerable, x)
+
+    def _answers_and_loss(self, outputs, features):
+        start_positions = self.feature(features, "start_positions")
+        end_positions = self.feature(features, "end_positions")
+        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+        loss = 0.5 * (
+            cross_entropy(start_positions, outputs["start_logits"])
+            + cross_entropy(end_positions, outputs["end_logits"])
+        )
+        if self.answerable is not None:
+            is_impossible = self.feature(features, "is_impossible")
+            loss += (
+                self.config.answerable_weight
+                * tf.nn.sigmoid_cross_entropy_with_logits(
+                    labels=tf.cast(is_impossible, tf.float32),
+                    logits=outputs["answerable_logit"],
+                )
+            )
+        return {
+            "start_positions": start_positions,
+            "end_positions": end_positions,
+            "loss": loss,
+        }
+
+    def metric_sums(self, outputs, weights):
+        starts = tf.argmax(outputs["start_logits"], -1, output_type=tf.int32)
+        correct = starts == outputs["start_positions"]
+        return {"start_accuracy": _weighted_sums(correct, weights)}
+
+
+def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The k greatest and their places, in a row that may have fewer.
+
+    Args:
+      log_probs: <float32>[..., L].
+      k: How many.
+
+    Returns:
+      <float32>[..., k] and <int32>[..., k]; what L lacks is the last place, so
+      improbable that no answer begins or ends there.
+    """
+    length = tf.shape(log_probs)[-1]
+    lacking = tf.maximum(k - length, 0)
+    paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, lacking]]
+    padded = tf.pad(log_probs, paddings, constant_values=_NEVER)
+    top = tf.nn.top_k(padded, k)
+    return top.values, tf.minimum(top.indices, length - 1)
+
+
+def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
+    """The only output of a dense layer, <float32>[...]."""
+    return tf.cast(dense(x), tf.float32)[..., 0]

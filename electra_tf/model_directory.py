@@ -1,0 +1,450 @@
+"""What a model directory says of the run that made it."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+import typing
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.files import write_atomically
+
+CONFIG_FILE = "config.json"
+# Counts up when a field of the record takes another meaning. 1, which records
+# do not say: `warmup_proportion` put `num_warmup_steps` out of force.
+RECORD_FORMAT = 2
+_PACKAGES = (
+    "electra_tf",
+    "tensorflow",
+    "tensorflow-text",
+    "keras",
+    "tf-models-official",
+    "gin-config",
+    "numpy",
+)
+# What may differ between a run and its continuation: nothing that changes what
+# is learned.
+_MAY_DIFFER = (
+    "run.model_dir",
+    "run.stop_at_step",
+    "run.save_checkpoints_steps",
+    "run.steps_per_loop",
+    "run.eval_steps",
+    "run.keep_checkpoint_max",
+    "run.keep_best_metric",
+    "run.async_checkpoints",
+    "run.distribution_strategy",
+    "run.num_gpus",
+    "run.tpu",
+    "run.cluster_resolver",
+    "run.kubernetes_selector",
+    "run.micro_batch_size",
+    "run.num_parallel_parts",
+    "run.jit_compile",
+    "run.num_intra_op_threads",
+    "data.eval_batch_size",
+    "data.features_cache_dir",
+    "data.num_eval_steps",
+    "data.heldout_files",
+    # Every trial of fine-tuning says itself what it is.
+    "num_trials",
+    "reseed_degenerate",
+    "learning_rates",
+    "num_train_epochs_options",
+)
+
+
+# Share -> the size of the discriminator that it is one of.
+_SHARES = {
+    "generator_hidden_size": "hidden_size",
+    "generator_layers": "num_hidden_layers",
+}
+_GENERATOR_LAYER = re.compile(
+    r"generator(?:_ltr)?/encoder/layer_(\d+)/intermediate/dense/kernel"
+)
+
+
+class CutSize(typing.NamedTuple):
+    """A size of a generator that an earlier version made too small.
+
+    It cut off what the original rounds: of 768 * 0.33333 it made 255, not 256.
+
+    Attributes:
+      name: Field of `configs.ElectraConfig`, a share.
+      share: As recorded.
+      whole: The size of the discriminator.
+      size: What was trained.
+      rounded: What the share stands for.
+    """
+
+    name: str
+    share: float
+    whole: int
+    size: int
+    rounded: int
+
+    @property
+    def fitting_share(self) -> float:
+        """Rounded, it gives the size that was trained."""
+        return self.size / self.whole
+
+    def is_given_by(self, share: float) -> bool:
+        """Whether a share gives the size that was trained."""
+        return configs.share_of(self.whole, share) == self.size
+
+    def __str__(self) -> str:
+        size = (
+            f"has {self.size} layer{'s' if self.size > 1 else ''}"
+            if self.name == "generator_layers"
+            else f"is {self.size} wide"
+        )
+        return (
+            f"the generator {size}, cut by an earlier version where the "
+            f"original has {self.rounded}"
+        )
+
+
+def refuse_other_run(config) -> None:
+    """Refuses a model directory that holds another run's model.
+
+    Args:
+      config: Dataclass with a `run: RunConfig`.
+
+    Raises:
+      ConfigError: If the directory has a checkpoint of a run that differs in
+        what is learned, or holds something else.
+    """
+    model_dir = config.run.model_dir
+    if not os.path.isdir(model_dir) or not os.listdir(model_dir):
+        return
+    if not os.path.isfile(os.path.join(model_dir, CONFIG_FILE)):
+        raise errors.ConfigError(
+            f"Expected an empty or new model directory, found {model_dir} with "
+            f"{len(os.listdir(model_dir))} entries but no {CONFIG_FILE}: "
+            "choose another --model_dir"
+        )
+    if not any(
+        os.path.isfile(os.path.join(model_dir, folder, "checkpoint"))
+        for folder in ("", "trial_1")
+    ):
+        return  # Nothing was learned there.
+    record, cut = _read(model_dir)
+    theirs = _with_defaults(record, config)
+    ours_class, their_class = type(config).__name__, theirs.get("class")
+    if their_class == "ConvertedCheckpoint":
+        raise errors.ConfigError(
+            f"{model_dir} holds a converted checkpoint: to start from it, name "
+            f"it as {ours_class}.init_checkpoint and choose another --model_dir"
+        )
+    # As it comes back from a file: a tuple as a list.
+    ours = json.loads(json.dumps(as_dict(config)))
+    was_cut = {f"model.{size.name}": size for size in cut}
+    found = []
+    for name, a, b in configs.differences(ours, theirs):
+        reason = f"was {b!r}"
+        if name in was_cut:
+            size = was_cut[name]
+            if size.is_given_by(typing.cast(float, a)):
+                continue
+            reason = (
+                f"{size}: to go on there, --gin_param=ElectraConfig."
+                f"{size.name}={size.fitting_share}"
+            )
+        if name not in _MAY_DIFFER:
+            found.append(f"{name}={a!r} ({reason})")
+    if found:
+        raise errors.ConfigError(
+            f"{model_dir} holds another run's model. This run differs in: "
+            f"{', '.join(found)}. Choose another --model_dir, or the old "
+            "values to continue that run"
+        )
+
+
+def _with_defaults(record: dict, config) -> dict:
+    """A record with the defaults of fields that came after it was written."""
+    record = dict(record)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            if isinstance(record.get(field.name), dict):
+                record[field.name] = _with_defaults(record[field.name], value)
+        elif field.default is not dataclasses.MISSING:
+            record.setdefault(field.name, field.default)
+    return record
+
+
+def write(config, operative_config: str, flags: list[str]) -> None:
+    """Writes what the run is made of into its model directory.
+
+    config.json, operative_config.gin and a line in runs.jsonl (flags, versions,
+    git commit, time).
+
+    Args:
+      config: Dataclass with a `run: RunConfig`.
+      operative_config: gin's account of it.
+      flags: Command-line flags.
+    """
+    model_dir = config.run.model_dir
+    try:
+        os.makedirs(model_dir, exist_ok=True)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"Cannot make the model directory {model_dir}: {error.strerror}"
+        ) from None
+    write_atomically(
+        os.path.join(model_dir, CONFIG_FILE),
+        json.dumps(as_dict(config), indent=1) + "\n",
+    )
+    write_atomically(
+        os.path.join(model_dir, "operative_config.gin"), operative_config
+    )
+    record = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "argv": sys.argv,
+        "flags": flags,
+        "python": platform.python_version(),
+        "versions": _versions(),
+        "git_commit": git_commit(),
+    }
+    with open(os.path.join(model_dir, "runs.jsonl"), "a") as f:
+        f.write(json.dumps(record) + "\n")
+
+
+def as_dict(config) -> dict:
+    """A configuration as JSON keeps it, with its class."""
+    kind = {"class": type(config).__name__, "format": RECORD_FORMAT}
+    return kind | dataclasses.asdict(config)
+
+
+def read_config(model_dir: str) -> dict:
+    """The configuration in a model directory, in the terms of this version.
+
+    Raises:
+      ConfigError: If there is none.
+    """
+    return _read(model_dir)[0]
+
+
+def cut_sizes(
+    record: dict, shapes: Mapping[str, Sequence[int]]
+) -> list[CutSize]:
+    """In which sizes a trained generator is not what its record says.
+
+    Args:
+      record: Of a pre-training run.
+      shapes: Name of each variable -> its shape.
+
+    Returns:
+      What an earlier version cut; nothing in the records of other runs.
+    """
+    candidates = _candidates(record)
+    if not candidates:
+        return []
+    layers = {
+        int(match[1]): shape[0]
+        for name, shape in shapes.items()
+        if (match := _GENERATOR_LAYER.fullmatch(name))
+    }
+    if not layers:
+        return []
+    trained = {
+        "generator_hidden_size": layers[0],
+        "generator_layers": len(layers),
+    }
+    return [size for size in candidates if trained[size.name] == size.size]
+
+
+def with_fitting_shares(record: dict, cut: Sequence[CutSize]) -> dict:
+    """The record that gives the sizes that were trained."""
+    if not cut:
+        return record
+    fitting = {size.name: size.fitting_share for size in cut}
+    return record | {"model": record["model"] | fitting}
+
+
+def _candidates(record: dict) -> list[CutSize]:
+    """What an earlier version would have cut of the sizes of a run."""
+    if record.get("class") != "PretrainingConfig":
+        return []
+    found = []
+    for name, whole_name in _SHARES.items():
+        try:
+            share = record["model"][name]
+            whole = record["model"]["encoder"][whole_name]
+            size, rounded = int(whole * share), configs.share_of(whole, share)
+        except (KeyError, TypeError, ValueError):
+            continue  # Whoever builds the configuration says what is wrong.
+        if size != rounded:
+            found.append(CutSize(name, share, whole, size, rounded))
+    return found
+
+
+def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
+    """The record in the terms of this version, and what was cut."""
+    record = _read_json(model_dir)
+    cut: list[CutSize] = []
+    if _candidates(record):
+        cut = cut_sizes(record, _shapes_of_last_checkpoint(model_dir))
+    record = with_fitting_shares(record, cut)
+    optimizer = record.get("optimizer")
+    if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
+        record = record | {"format": RECORD_FORMAT}
+        if optimizer.get("warmup_proportion") is not None:
+            record["optimizer"] = optimizer | {"num_warmup_steps": 0}
+    return record, cut
+
+
+def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
+    """Name -> shape of the model's variables; nothing if there are none."""
+    # Late: most records need no look at the variables. TensorFlow's notes on
+    # the machine would bury the one line that may follow.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    prefix = tf.train.latest_checkpoint(model_dir)
+    if prefix is None:
+        return {}
+    try:
+        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    except (tf.errors.OpError, RuntimeError, ValueError):
+        return {}  # Whoever reads the values says what is wrong.
+    # TensorFlow writes the "/" of a name as ".S".
+    return {
+        key.removeprefix("model/").split("/")[0].replace(".S", "/"): shape
+        for key, shape in shapes.items()
+        if key.startswith("model/")
+    }
+
+
+def _read_json(model_dir: str) -> dict:
+    path = os.path.join(model_dir, CONFIG_FILE)
+    try:
+        with open(path, encoding="utf-8") as f:
+            record = json.load(f)
+    except FileNotFoundError:
+        raise errors.ConfigError(
+            f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
+            "found none: has the model been trained?"
+        ) from None
+    except (OSError, json.JSONDecodeError) as error:
+        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
+    if not isinstance(record, dict):
+        raise errors.ConfigError(f"Cannot read {path}: it holds no object")
+    return record
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def git_commit() -> str | None:
+    """Commit of the source tree, "-dirty" where it has changes."""
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            cwd=os.path.dirname(os.path.abspath(__file__)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return result.stdout.strip()
+
+
+def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
+    """The configuration that a pre-training run wrote, as objects again.
+
+    Raises:
+      ConfigError: If there is none, or that of another kind of run.
+    """
+    record = read_config(model_dir)
+    if record.get("class") != "PretrainingConfig":
+        raise errors.ConfigError(
+            "Expected the model directory of a pre-training run. Received: "
+            f"{model_dir}, of a {record.get('class')}"
+        )
+    try:
+        model = dict(record["model"])
+        encoder = configs.EncoderConfig(**model.pop("encoder"))
+        return configs.PretrainingConfig(
+            model=configs.ElectraConfig(encoder=encoder, **model),
+            data=configs.PretrainingDataConfig(**record["data"]),
+            optimizer=configs.OptimizerConfig(**record["optimizer"]),
+            run=dataclasses.replace(
+                configs.RunConfig(**record["run"]), model_dir=model_dir
+            ),
+        )
+    except (KeyError, TypeError) as error:
+        raise errors.ConfigError(
+            f"Expected the {CONFIG_FILE} of this version in "
+            f"{model_dir}. Received: one with {error}"
+        ) from None
+
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class MetricsLog:
+    """metrics.jsonl: one line per look at the run.
+
+    Args:
+      model_dir: Where the file is.
+      first_step: Lines of later steps are dropped: a run that was killed and
+        resumed from an earlier checkpoint writes them again.
+    """
+
+    def __init__(self, model_dir: str, first_step: int):
+        self.path = os.path.join(model_dir, METRICS_FILE)
+        kept = [r for r in read_metrics(self.path) if r["step"] <= first_step]
+        write_atomically(
+            self.path, "".join(json.dumps(record) + "\n" for record in kept)
+        )
+
+    def is_best(self, step: int, metric: str, value: float) -> bool:
+        """Whether no evaluation before a step was as good.
+
+        Args:
+          step: Of the evaluation.
+          metric: Lower is better where its name ends in "loss".
+          value: What was found.
+        """
+        sign = -1 if metric.endswith("loss") else 1
+        return all(
+            sign * value > sign * record[metric]
+            for record in read_metrics(self.path)
+            if record["split"] == "heldout"
+            and record["step"] < step
+            and metric in record
+        )
+
+    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
+        record = {"step": step, "split": split} | metrics
+        with open(self.path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(record) + "\n")
+
+
+def read_metrics(path: str) -> list[dict]:
+    """Lines of a metrics.jsonl; a last line that was cut short is left out."""
+    records = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                try:
+                    records.append(json.loads(line))
+                except json.JSONDecodeError:
+                    break
+    return records

@@ -1,0 +1,1 @@
+"""A corpus -> TFRecords -> batches, a function of the step."""

@@ -1,0 +1,374 @@
+"""TFRecords -> batches, as a function of the step.
+
+Which examples a step sees, in which order and with which random draws, follows
+from the seed and the step alone. A run that is resumed at step n opens its data
+at step n, without reading what it has consumed, and neither replicas nor
+workers change what is drawn.
+
+TFRecord files are read at record offsets, found once by hopping over the
+records' headers; an epoch's order is a pseudo-random permutation that needs no
+memory.
+
+Shapes: B batch, L length, N slots for predictions.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.pretraining_data import draws
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.pretraining_data.records import FEATURE_NAMES
+from electra_tf.training import replicas
+
+
+class PretrainingData:
+    """The examples of a run.
+
+    Args:
+      pattern: Glob of TFRecord files.
+      config: Of the model: length, vocabulary, masking.
+      seed: Of the order and of all draws.
+      shuffle: Visit the records in a new random order every epoch.
+      service: tf.data services that prepare the batches, see
+        `PretrainingDataConfig.data_service_address`; '' for this process.
+
+    Raises:
+      DataError: If files are missing, damaged or do not fit the model.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        config: configs.ElectraConfig,
+        seed: int,
+        shuffle: bool = True,
+        service: str = "",
+    ):
+        self.service = [part.strip() for part in service.split(",") if part]
+        self.config = config
+        self.seed = seed
+        self.shuffle = shuffle
+        self.records = records_lib.Records(records_lib.match_files(pattern))
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def dataset(
+        self,
+        batch_size: int,
+        first_step: int = 0,
+        shard: replicas.Shard = replicas.WHOLE,
+    ) -> tf.data.Dataset:
+        """Batches from a position in the endless stream of examples.
+
+        Args:
+          batch_size: B. Batch k holds examples k * B to (k + 1) * B of the
+            stream.
+          first_step: The step of the first batch.
+          shard: Which parts of each step's examples to yield, a batch a part.
+
+        Returns:
+          A dataset of {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L]
+          and "noise": electra.Noise.
+        """
+
+        start = first_step * shard.local_parts
+        if self.service:
+            return self._served(batch_size, start, shard)
+
+        def load(index):
+            positions = draws.positions_of(shard, index, batch_size)
+            records = self._order(positions)
+            serialized, uniform = tf.numpy_function(
+                self._read_and_draw,
+                [records, positions],
+                [tf.string, tf.float32],
+                stateful=False,
+            )
+            serialized.set_shape([batch_size])
+            uniform.set_shape([batch_size, draws.noise_width(self.config)])
+            features = self._parse(serialized, records)
+            features["noise"] = draws.split_noise(self.config, uniform)
+            return features
+
+        return (
+            tf.data.Dataset.counter(start)
+            .map(load, num_parallel_calls=2, deterministic=True)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    def _served(
+        self, batch_size: int, start: int, shard: replicas.Shard
+    ) -> tf.data.Dataset:
+        """`dataset`, prepared by tf.data services.
+
+        The services take turns, and each yields its batches in order, so the
+        batches and their order are those of `dataset`. That is checked: a
+        service that was started anew begins at the beginning.
+        """
+        number = len(self.service)
+        turns = [
+            self._batches_in_graph(batch_size, start + i, number, shard).apply(
+                tf.data.experimental.service.distribute(
+                    tf.data.experimental.service.ShardingPolicy.OFF, address
+                )
+            )
+            for i, address in enumerate(self.service)
+        ]
+
+        def check(expected, batch):
+            index, features = batch
+            message = tf.strings.format(
+                "DataError: Expected batch {} of the data services, received "
+                "{}: was one of them started anew, or has it several workers? "
+                "Start the run again",
+                (expected, index),
+            )
+            in_order = tf.debugging.Assert(index == expected, [message])
+            with tf.control_dependencies([in_order]):
+                return tf.nest.map_structure(tf.identity, features)
+
+        batches = tf.data.Dataset.choose_from_datasets(
+            turns, tf.data.Dataset.range(number).repeat()
+        )
+        return (
+            tf.data.Dataset.zip(tf.data.Dataset.counter(start), batches)
+            .map(check)
+            .prefetch(tf.data.AUTOTUNE)
+        )
+
+    def _batches_in_graph(
+        self, batch_size: int, start: int, step: int, shard: replicas.Shard
+    ) -> tf.data.Dataset:
+        """Batches start, start + step ... of `dataset`, without Python code.
+
+        Other processes can run it: what they need to know of the records is
+        part of it. Yields pairs of a batch's index and its features.
+        """
+        files = tf.constant(self.records.files)
+        first_records = tf.constant(self.records.first_records)
+        offsets = tf.constant(self.records.offsets)
+
+        def locate(index):
+            positions = draws.positions_of(shard, index, batch_size)
+            records = self._order(positions)
+            of_file = tf.searchsorted(first_records, records, "right") - 1
+            places = tf.gather(files, of_file), tf.gather(offsets, records)
+            return index, positions, records, places
+
+        def read_record(path, offset):
+            from_offset = tf.raw_ops.TFRecordDatasetV2(
+                filenames=[path],
+                compression_type="",
+                buffer_size=records_lib._RandomAccessFile.GUESS,
+                byte_offsets=[offset],
+            )
+            return tf.data.experimental.from_variant(
+                from_offset, tf.TensorSpec([], tf.string)
+            ).take(1)
+
+        def read(index, positions, records, places):
+            return (
+                tf.data.Dataset.from_tensor_slices(places)
+                .flat_map(read_record)
+                .batch(batch_size, drop_remainder=True)
+                .map(lambda serialized: (index, positions, records, serialized))
+            )
+
+        def draw(position):
+            return tf.random.stateless_uniform(
+                [draws.noise_width(self.config)],
+                tf.stack([tf.constant(self.seed, tf.int64), position]),
+            )
+
+        def parse(index, positions, records, serialized):
+            features = self._parse(serialized, records, in_graph=True)
+            uniform = tf.map_fn(draw, positions, fn_output_signature=tf.float32)
+            features["noise"] = draws.split_noise(self.config, uniform)
+            return index, features
+
+        return (
+            tf.data.Dataset.counter(start, step)
+            .map(locate)
+            .flat_map(read)
+            .map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        )
+
+    def token_frequencies(self, num_records: int = 10_000) -> np.ndarray:
+        """Share of each token among those that may be masked, or nearly so.
+
+        Args:
+          num_records: How many records to count, spread over all.
+
+        Returns:
+          <float32>[V], at least one count each, summing to 1.
+        """
+        records = np.unique(
+            np.linspace(0, len(self) - 1, num_records).astype(np.int64)
+        )
+        features = self._parse(
+            tf.constant(list(self.records.read(records))),
+            tf.constant(records),
+        )
+        tokens = tf.boolean_mask(
+            features["input_ids"], features["input_mask"] > 0
+        )
+        counts = 1.0 + np.bincount(
+            tokens.numpy(), minlength=self.config.encoder.vocab_size
+        )
+        return (counts / counts.sum()).astype(np.float32)
+
+    def _read_and_draw(self, records, positions):
+        """Serialized examples and their draws, <float32>[B, noise_width]."""
+        width = draws.noise_width(self.config)
+        return (
+            self.records.read(records),
+            draws.uniform_rows(self.seed, positions, width),
+        )
+
+    def _order(self, positions: tf.Tensor) -> tf.Tensor:
+        """Positions in the stream -> record numbers, <int64>[B]."""
+        size = len(self.records)
+        epochs, within = positions // size, positions % size
+        if not self.shuffle or size == 1:
+            return within
+
+        # A batch rarely lies in more than two epochs.
+        distinct, place = tf.unique(epochs)
+        keys = tf.map_fn(self._epoch_key, distinct)
+        seeds = tf.gather(keys, place)
+        # tf.random.experimental.index_shuffle pads a batch of seeds along the
+        # wrong axis, so the op below it is called.
+        return tf.raw_ops.RandomIndexShuffle(
+            index=within,
+            seed=seeds,
+            max_index=tf.constant(size - 1, tf.int64),
+            rounds=4,
+        )
+
+    def _epoch_key(self, epoch: tf.Tensor) -> tf.Tensor:
+        """Key of an epoch's permutation, <int64>[3]."""
+        # The op that shuffles keeps few bits of a key of small numbers.
+        return tf.random.stateless_uniform(
+            [3],
+            tf.stack([tf.constant(self.seed, tf.int64), epoch]),
+            0,
+            2**31 - 1,
+            tf.int64,
+        )
+
+    def _parse(
+        self, serialized, records, in_graph: bool = False
+    ) -> dict[str, tf.Tensor]:
+        """Parses a batch and refuses records that do not fit.
+
+        Args:
+          serialized: <string>[B].
+          records: <int64>[B], their numbers.
+          in_graph: Refuse without Python code, thus in fewer words.
+        """
+        length = self.config.max_seq_length
+        vocab_size = self.config.encoder.vocab_size
+        parsed = tf.io.parse_example(
+            serialized,
+            {name: tf.io.RaggedFeature(tf.int64) for name in FEATURE_NAMES},
+        )
+        ids = parsed["input_ids"].flat_values
+        splits = length * tf.range(tf.shape(serialized)[0] + 1)
+        fits = tf.reduce_all((ids >= 0) & (ids < vocab_size))
+        for name in FEATURE_NAMES:
+            fits &= tf.reduce_all(parsed[name].row_splits == splits)
+        if in_graph:
+            message = (
+                "DataError: Expected examples of "
+                f"{length} tokens with ids below {vocab_size}, received others:"
+                " tools/check_data.py shows them"
+            )
+            checked = tf.debugging.Assert(fits, [message])
+        else:
+            checked = tf.cond(
+                fits,
+                lambda: True,
+                lambda: self._find_and_refuse(parsed, records),
+            )
+        # A static shape, which XLA needs to compile the whole step.
+        shape = [serialized.shape[0] or -1, length]
+        with tf.control_dependencies([checked]):
+            return {
+                name: tf.reshape(
+                    tf.cast(parsed[name].flat_values, tf.int32), shape
+                )
+                for name in FEATURE_NAMES
+            }
+
+    def _find_and_refuse(self, parsed, records) -> tf.Tensor:
+        """Raises for the first record of a batch that does not fit."""
+        lengths = tf.stack(
+            [parsed[name].row_lengths() for name in FEATURE_NAMES], axis=-1
+        )
+        ids = parsed["input_ids"].to_tensor()
+        largest = tf.reduce_max(ids, axis=-1)
+        smallest = tf.reduce_min(ids, axis=-1)
+        bad = tf.reduce_any(lengths != self.config.max_seq_length, axis=-1)
+        bad |= (largest >= self.config.encoder.vocab_size) | (smallest < 0)
+        return tf.numpy_function(
+            self._refuse,
+            [
+                tf.boolean_mask(records, bad)[0],
+                tf.boolean_mask(lengths, bad)[0],
+                tf.boolean_mask(largest, bad)[0],
+                tf.boolean_mask(smallest, bad)[0],
+            ],
+            tf.bool,
+        )
+
+    def _refuse(self, record, lengths, largest, smallest):
+        """Raises for one record that does not fit the model."""
+        path, number = self.records.locate(int(record))
+        for name, length in zip(FEATURE_NAMES, lengths, strict=True):
+            if length != self.config.max_seq_length:
+                raise errors.DataError(
+                    f"Expected {self.config.max_seq_length} values of {name} "
+                    "(ElectraConfig.max_seq_length), received "
+                    f"{length} in record {number} of {path}"
+                )
+        worst = largest if smallest >= 0 else smallest
+        raise errors.DataError(
+            "Expected token ids from 0 to "
+            f"{self.config.encoder.vocab_size - 1} "
+            f"(EncoderConfig.vocab_size - 1), received {worst} in record "
+            f"{number} of {path}: was it built with another vocabulary?"
+        )
+
+    def _check(self):
+        """Parses a sample of the records, the first of every file included."""
+        firsts = self.records.first_records
+        firsts = firsts[firsts < len(self.records)]
+        spread = np.linspace(0, len(self.records) - 1, records_lib._NUM_CHECKED)
+        records = np.unique(np.concatenate([firsts, spread.astype(np.int64)]))
+        for start in range(0, len(records), records_lib._NUM_CHECKED):
+            some = records[start : start + records_lib._NUM_CHECKED]
+            try:
+                self._parse(
+                    tf.constant(list(self.records.read(some))),
+                    tf.constant(some, tf.int64),
+                )
+            except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:
+                raise errors.DataError(self._explain(e, some)) from e
+            except tf.errors.UnknownError as error:
+                raise errors.DataError(
+                    errors.data_error_message(error)
+                ) from error
+
+    def _explain(self, error, records) -> str:
+        """What a record that does not parse should have looked like."""
+        message = errors.data_error_message(error)
+        if "DataError" in str(error):
+            return message
+        path, _ = self.records.locate(int(records[0]))
+        return (
+            f"Expected examples with the features {', '.join(FEATURE_NAMES)} "
+            f"in {path} and its siblings. Received: {message}"
+        )

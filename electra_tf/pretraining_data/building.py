@@ -1,0 +1,503 @@
+"""A corpus -> TFRecords and their manifest, on one machine."""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+from electra_tf import files as files_lib
+from electra_tf.pretraining_data import (
+    building_flags,
+    corpus,
+    deduplication,
+    output_folder,
+)
+from electra_tf.pretraining_data import crew as crew_lib
+from electra_tf.pretraining_data import parts as parts_lib
+from electra_tf.pretraining_data.output_folder import (
+    HELDOUT_SUFFIX,
+    MANIFEST_VERSION,
+)
+
+# More processes than this only read the same parts over and over.
+MAX_MERGING_PROCESSES = 8
+
+LOOKS_FALSE = ("0", "false", "n", "no", "off")
+
+
+def build_dataset(args: argparse.Namespace) -> None:
+    """Builds the data set, or finds it built.
+
+    Args:
+      args: As `make_parser` makes them.
+
+    Raises:
+      ValueError: On anything that the user can mend.
+    """
+    bad_inputs = crew_lib.BadInputs()
+    skips = args.on_bad_input == "skip"
+    files = corpus.list_files(
+        args.corpus_dir, bad_inputs.note if skips else None
+    )
+    output_dir = os.path.abspath(args.output_dir)
+    folders = [output_dir]
+    if args.heldout_fraction:
+        folders.append(output_dir + HELDOUT_SUFFIX)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        output_folder.finish_publishing(output_dir)
+    finished = output_folder.read_manifest(output_dir)
+    if finished is not None:
+        output_folder.remove_leftovers(output_dir)
+    for folder in folders if finished is None else []:
+        output_folder.refuse_foreign_files(folder)
+    warn_of_blanks_flag(args.blanks_separate_docs)
+    output_folder.say("importing TensorFlow")
+
+    from electra_tf.pretraining_data import examples
+    from electra_tf.pretraining_data import parts as parts_lib
+    from electra_tf.text import vocabulary as vocabulary_lib
+
+    if args.max_seq_length < examples.MIN_SEQ_LENGTH:
+        raise ValueError(
+            "Expected --max-seq-length of at least "
+            f"{examples.MIN_SEQ_LENGTH}. Received: "
+            f"{args.max_seq_length}."
+        )
+    vocab = vocabulary_lib.load_vocab(args.vocab_file)
+    settings = building_flags.text_settings(
+        args, vocabulary_lib.load_settings(args.vocab_file), output_folder.say
+    )
+    build = output_folder.Build(
+        max_seq_length=args.max_seq_length,
+        blanks_separate_docs=args.blanks_separate_docs is None
+        or bool(args.blanks_separate_docs),
+        seed=args.seed,
+        num_out_files=args.num_out_files
+        or building_flags.default_num_shards(files),
+        text_field=args.text_field,
+        dedup=args.dedup,
+        dedup_threshold=args.dedup_threshold if args.dedup == "near" else 0.0,
+        heldout_fraction=args.heldout_fraction,
+        **settings,
+    )
+    vocabulary = {
+        "file": os.path.basename(args.vocab_file),
+        "sha256": files_lib.sha256_of_file(args.vocab_file),
+        "entries": len(vocab),
+    }
+    if finished is not None:
+        output_folder.check_finished(
+            output_dir, finished, build, vocabulary, files
+        )
+        output_folder.say(
+            f"{output_dir} already holds this data set; nothing to do"
+        )
+        return
+
+    if args.preflight or args.preflight_only:
+        preflight(
+            files, build, args.vocab_file, args.gin_file, args.num_processes
+        )
+    if args.preflight_only:
+        return
+
+    start = time.monotonic()
+    with output_folder.unfinished_folder(output_dir) as folder:
+        warn_of_little_room(folder, files)
+        parts = parts_lib.make_parts(files)
+        decisions = (build, vocabulary["sha256"], output_folder.versions())
+        with crew_lib.Crew(
+            build, args.vocab_file, args.num_processes, skips
+        ) as crew:
+            if build.dedup:
+                parts = find_duplicates(crew, folder, files, parts, build)
+            parts = [
+                part._replace(path=parts_lib.part_path(folder, part, decisions))
+                for part in parts
+            ]
+            records = build_parts(crew, files, parts, skips)
+            outputs = merge(crew, folder, files, parts, records, build)
+        for output in outputs:
+            output["manifest"] |= {
+                "vocabulary": vocabulary,
+                "versions": output_folder.versions(),
+            }
+        output_folder.publish(output_dir, folder, outputs)
+    seconds = time.monotonic() - start
+    for output, shown in zip(outputs, folders, strict=True):
+        totals = output["manifest"]["totals"]
+        output_folder.say(
+            f"wrote {totals['examples']} examples of {totals['documents']} "
+            f"documents, {totals['tokens']} tokens, to "
+            f"{len(output['manifest']['shards'])} file(s) in {shown}"
+        )
+    num_tokens = sum(o["manifest"]["totals"]["tokens"] for o in outputs)
+    output_folder.say(f"{seconds:.1f} s, {num_tokens / seconds:,.0f} tokens/s")
+    totals = outputs[0]["manifest"]["totals"]
+    if totals["dropped_documents"]:
+        output_folder.say(
+            f"dropped {totals['dropped_documents']} document(s) that repeat "
+            f"earlier ones; {output_folder.DROPPED_DOCUMENTS} lists them"
+        )
+    if num_bad := bad_inputs.count + totals["bad_inputs"]:
+        output_folder.say(
+            f"warning: left out {num_bad} damaged place(s) of the corpus"
+        )
+
+
+def preflight(
+    files: Sequence[corpus.CorpusFile],
+    build: output_folder.Build,
+    vocab_file: str,
+    gin_files: Sequence[str],
+    num_processes: int,
+) -> None:
+    """Prints the report on a sample of the corpus.
+
+    Raises:
+      ValueError: If what is to be built cannot be trained on.
+    """
+    task = (files, build, vocab_file, gin_files)
+    if num_processes == 1:
+        report = make_report(*task)
+    else:
+        # In a process of its own: those that build are forked from this one,
+        # in which nothing of TensorFlow must have run.
+        context = multiprocessing.get_context("fork")
+        with futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+            report = pool.submit(make_report, *task).result()
+    report.print(sys.stderr)
+    if report.errors:
+        raise ValueError(
+            f"{len(report.errors)} problem(s) would break a run over this "
+            "corpus; --no-preflight builds it nevertheless."
+        )
+
+
+def make_report(files, build: output_folder.Build, vocab_file: str, gin_files):
+    """See `data_report.report_on_text`."""
+    import tensorflow as tf
+
+    from electra_tf import configs
+    from electra_tf.command_line import gin_files as gin_files_lib
+    from electra_tf.pretraining_data import text_report
+    from electra_tf.text import tokenization
+
+    # As for building, which may go on in this process.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    run = None
+    if gin_files:
+        run = text_report.run_of_config(
+            gin_files_lib.load(configs.PretrainingConfig, gin_files)
+        )
+    reading = corpus.Reading(build.blanks_separate_docs, build.text_field)
+    return text_report.report_on_text(
+        text_report.take_sample(files, reading),
+        tokenization.FullTokenizer(
+            vocab_file, build.do_lower_case, build.strip_accents
+        ),
+        vocab_file,
+        build.max_seq_length,
+        run,
+    )
+
+
+def warn_of_blanks_flag(value: str | None) -> None:
+    """Tells those who wrote `--blanks-separate-docs False` what it means."""
+    if value is not None and value.lower() in LOOKS_FALSE:
+        output_folder.say(
+            f"warning: --blanks-separate-docs {value} means yes, as in the "
+            "original; use --no-blanks-separate-docs to switch it off"
+        )
+
+
+def warn_of_little_room(
+    folder: str, files: Sequence[corpus.CorpusFile]
+) -> None:
+    """Parts and the output lie side by side, each about as large as text."""
+    needed = 2 * sum(file.num_bytes for file in files)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        output_folder.say(
+            f"warning: {free >> 20} MiB are free, and this will take some "
+            f"{needed >> 20} MiB or more while it runs"
+        )
+
+
+def find_duplicates(
+    crew: crew_lib.Crew,
+    folder: str,
+    files: Sequence[corpus.CorpusFile],
+    parts: Sequence[parts_lib.Part],
+    build: output_folder.Build,
+) -> list[parts_lib.Part]:
+    """Looks for documents that repeat earlier ones.
+
+    What it finds goes to files in the unfinished folder, since the workers
+    read them.
+
+    Returns:
+      The parts with the numbers of their documents.
+    """
+    import numpy as np
+
+    decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
+    parts = [
+        part._replace(
+            path=parts_lib.part_path(folder, part, decisions, "fingerprints")
+        )
+        for part in parts
+    ]
+    missing = [part for part in parts if not os.path.exists(part.path)]
+    crew.start_progress(
+        sum(part.num_bytes for part in parts),
+        [
+            sum(part.num_bytes for part in parts)
+            - sum(part.num_bytes for part in missing),
+            *[0] * 4,
+        ],
+        "looking for duplicates ",
+    )
+    crew.run("fingerprint", missing)
+    all_records = os.path.join(folder, "fingerprints")
+    first_document = 0
+    numbered = []
+    with open(all_records, "wb") as writer:
+        for part in parts:
+            num_bytes = os.path.getsize(part.path)
+            num_documents = num_bytes // deduplication.RECORD.itemsize
+            with open(part.path, "rb") as reader:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+            numbered.append(
+                part._replace(
+                    first_document=first_document, num_documents=num_documents
+                )
+            )
+            first_document += num_documents
+    if not first_document:
+        return numbered
+    records = np.memmap(all_records, deduplication.RECORD, "r")
+    duplicates = deduplication.find_duplicates(
+        records, build.dedup_threshold if build.dedup == "near" else None
+    )
+    # Where each file's documents begin.
+    first_of_file = np.searchsorted(
+        np.array(records["file"]), np.arange(len(files))
+    )
+    decided = np.zeros(len(records), deduplication.DECISION)
+    decided["is_exact"] = duplicates.is_exact
+    decided["similarity"] = duplicates.similarity
+    kept_file = np.array(records["file"][duplicates.earlier], np.int64)
+    decided["kept_file"] = kept_file
+    # Documents of a file are numbered from 1 for people.
+    decided["kept_document"] = np.where(
+        duplicates.earlier >= 0,
+        duplicates.earlier - first_of_file[kept_file] + 1,
+        0,
+    )
+    decided.tofile(os.path.join(folder, deduplication.DECISIONS))
+    names = json.dumps([file.name for file in files])
+    files_lib.write_atomically(
+        os.path.join(folder, deduplication.FILE_NAMES), names
+    )
+    return [
+        part._replace(
+            decided=hashlib.sha256(
+                names.encode() + decided[part.documents].tobytes()
+            ).hexdigest()
+        )
+        for part in numbered
+    ]
+
+
+def build_parts(
+    crew: crew_lib.Crew,
+    files: Sequence[corpus.CorpusFile],
+    parts: Sequence[parts_lib.Part],
+    skips: bool,
+) -> list:
+    """Builds the parts that no earlier run has finished.
+
+    Returns:
+      The `FileRecord`s of all input files, in order.
+    """
+    from electra_tf.pretraining_data import parts as parts_lib
+
+    parts_lib.remove_other_parts(
+        {os.path.basename(part.path) for part in parts}, parts
+    )
+    found = [parts_lib.read_part_record(part.path, skips) for part in parts]
+    done_before = [
+        parts_lib.add_up(file.counts, file.heldout)
+        for record in found
+        if record is not None
+        for file in record.files
+    ]
+    missing = [
+        part
+        for part, record in zip(parts, found, strict=True)
+        if record is None
+    ]
+    if done_before:
+        output_folder.say(
+            f"{len(parts) - len(missing)} of {len(parts)} parts are finished"
+        )
+    crew.start_progress(
+        sum(file.num_bytes for file in files),
+        parts_lib.add_up(parts_lib.Progress(), *done_before),
+    )
+    crew.run("build", missing)
+    records = []
+    for part, record in zip(parts, found, strict=True):
+        record = record or parts_lib.read_part_record(part.path, True)
+        assert record is not None
+        records += record.files
+    return records
+
+
+def merge(
+    crew: crew_lib.Crew,
+    folder: str,
+    files: Sequence[corpus.CorpusFile],
+    parts: Sequence[parts_lib.Part],
+    records: Sequence,
+    build: output_folder.Build,
+) -> list[dict]:
+    """Deals the parts' examples to the output files.
+
+    Returns:
+      See `publish`.
+
+    Raises:
+      ValueError: If a data set would have no example.
+    """
+    from electra_tf.pretraining_data import parts as parts_lib
+    from electra_tf.pretraining_data import records as records_lib
+
+    outputs = []
+    shares = [parts_lib.TRAINING]
+    if build.heldout_fraction:
+        shares.append(parts_lib.HELDOUT)
+    for share_name in shares:
+        inputs, totals = summarise(files, records, share_name)
+        if not totals["examples"]:
+            # Nothing here can be of use to another run.
+            for part in parts:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(part.path + ".json")
+            raise ValueError(
+                f"Expected a --heldout-fraction that holds something out. "
+                f"Received: {build.heldout_fraction} of "
+                f"{sum(r.counts.num_documents for r in records)} document(s)."
+                if share_name
+                else "Expected text that makes examples. Received: a corpus "
+                f"of {len(files)} file(s) whose lines hold no token."
+            )
+        num_shards = build.num_out_files
+        if share_name:
+            num_shards = max(1, round(num_shards * build.heldout_fraction))
+        if totals["examples"] < num_shards:
+            output_folder.say(
+                f"warning: {totals['examples']} example(s) leave some of the "
+                f"{num_shards} output files empty"
+            )
+        ending = f".{share_name}" if share_name else ""
+        key = [part.path for part in parts] + [num_shards, build.seed]
+        made = f"merged-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
+        made += ending
+        os.makedirs(os.path.join(folder, made), exist_ok=True)
+        names = [
+            records_lib.shard_name(i, num_shards) for i in range(num_shards)
+        ]
+        paths = [os.path.join(folder, made, name) for name in names]
+        wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
+        num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
+        crew.run(
+            "merge",
+            [
+                (
+                    [part.path + ending for part in parts],
+                    paths,
+                    build.seed,
+                    wanted[i::num_groups],
+                )
+                for i in range(num_groups)
+            ],
+        )
+        quotient, rest = divmod(totals["examples"], num_shards)
+        manifest: dict[str, Any] = {
+            "manifest_version": MANIFEST_VERSION,
+            "share": share_name or "training",
+            "flags": build._asdict(),
+            "inputs": inputs,
+            "shards": [
+                {
+                    "name": name,
+                    "examples": quotient + (i < rest),
+                    "bytes": os.path.getsize(path),
+                }
+                for i, (name, path) in enumerate(zip(names, paths, strict=True))
+            ],
+            "totals": totals,
+        }
+        if build.dedup and not share_name:
+            names = [*names, output_folder.DROPPED_DOCUMENTS]
+            with open(
+                os.path.join(folder, made, output_folder.DROPPED_DOCUMENTS),
+                "wb",
+            ) as writer:
+                for part in parts:
+                    with open(part.path + ".dropped", "rb") as reader:
+                        shutil.copyfileobj(reader, writer)
+        outputs.append(
+            {
+                "suffix": HELDOUT_SUFFIX if share_name else "",
+                "made": made,
+                "names": names,
+                "manifest": manifest,
+            }
+        )
+    return outputs
+
+
+def summarise(files, records, share_name: str) -> tuple[list, dict]:
+    """The manifest's entries of the inputs, and their sums."""
+    inputs = []
+    for file, record in zip(files, records, strict=True):
+        counts = record.heldout if share_name else record.counts
+        inputs.append(
+            {
+                "name": file.name,
+                "bytes": file.num_bytes,
+                "sha256": record.sha256,
+                "documents": counts.num_documents,
+                "tokens": counts.num_tokens,
+                "examples": counts.num_examples,
+                "example_tokens": counts.num_example_tokens,
+                "dropped_documents": record.num_dropped,
+                "bad_inputs": record.num_bad_inputs,
+            }
+        )
+    totals = {
+        key: sum(entry[key] for entry in inputs)
+        for key in (
+            "bytes",
+            "documents",
+            "tokens",
+            "examples",
+            "example_tokens",
+            "dropped_documents",
+            "bad_inputs",
+        )
+    }
+    return inputs, totals

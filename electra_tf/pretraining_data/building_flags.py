@@ -1,0 +1,183 @@
+"""Flags that every builder of TFRecords has, here or on many machines."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import corpus, output_folder
+from electra_tf.pretraining_data.output_folder import (
+    HELDOUT_SUFFIX,
+)
+
+
+def add_build_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that do not say what the input is."""
+    add(parser)
+    parser.add_argument(
+        "--num-processes",
+        type=arguments.positive_int,
+        default=1,
+        help="Processes that build (default 1). Files are shared out among "
+        "them, so a single large file keeps one busy.",
+    )
+    parser.add_argument(
+        "--dedup",
+        nargs="?",
+        choices=("exact", "near"),
+        const="near",
+        default="",
+        help="Drop documents that repeat earlier ones: exact but for case and "
+        "white space, or also nearly (without a value). Reads the corpus "
+        f"twice. {output_folder.DROPPED_DOCUMENTS} in the output folder lists "
+        "them.",
+    )
+    parser.add_argument(
+        "--dedup-threshold",
+        type=share,
+        default=0.8,
+        help="Share of runs of five words in common from which documents are "
+        "near duplicates (default 0.8).",
+    )
+    parser.add_argument(
+        "--preflight",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="First tokenize a sample of the corpus and warn of what breaks "
+        "runs later: unknown words and characters, case, accents, padding "
+        "(default yes).",
+    )
+    parser.add_argument(
+        "--preflight-only",
+        action="store_true",
+        help="Build nothing; print that report.",
+    )
+    parser.add_argument(
+        "--gin-file",
+        action="append",
+        default=[],
+        help="Configuration of the run that the data are for: the report then "
+        "compares sizes with it and counts its epochs.",
+    )
+
+
+# Default number of output files: one for every 16 MiB of text, at least one
+# for every 64 KiB up to eight, at most the original's 1000.
+SHARD_BYTES = 16 << 20
+SMALL_SHARD_BYTES = 64 << 10
+MIN_SHARDS = 8
+MAX_SHARDS = 1000
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that decide what the examples are."""
+    parser.add_argument(
+        "--max-seq-length",
+        type=arguments.positive_int,
+        default=128,
+        help="Tokens in an example (default 128).",
+    )
+    for flag, name, help_text in (
+        ("lower-case", "do_lower_case", "Lower-case the text"),
+        ("strip-accents", "strip_accents", "Strip accents if lower-casing"),
+    ):
+        parser.add_argument(
+            f"--{flag}",
+            f"--do-{flag}",
+            dest=name,
+            action="store_true",
+            default=None,
+            help=f"{help_text}. The default is what the vocabulary was made "
+            "for, if <vocab-file>.json says so, otherwise yes.",
+        )
+        parser.add_argument(
+            f"--no-{flag}", dest=name, action="store_false", default=None
+        )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="Of all random draws (default 0)."
+    )
+    parser.add_argument(
+        "--num-out-files",
+        type=arguments.positive_int,
+        help="Output files. Default: one for every 16 MiB of text, but "
+        "at least eight (fewer for less than 512 KiB) and at most 1000.",
+    )
+    parser.add_argument(
+        "--text-field",
+        default="text",
+        help="Field of .jsonl and column of .parquet that holds a document "
+        "(default text).",
+    )
+    parser.add_argument(
+        "--on-bad-input",
+        choices=("fail", "skip"),
+        default="fail",
+        help="What a damaged place does: end the run (the default; what is "
+        "finished stays) or be left out, named and counted. Left out are a "
+        "line that is not UTF-8, a row without text, the rest of a damaged "
+        "archive or compressed file, a file that cannot be read.",
+    )
+    parser.add_argument(
+        "--heldout-fraction",
+        type=share,
+        default=0.0,
+        help="Share of documents that goes to a data set of its own, "
+        f"<output-dir>{HELDOUT_SUFFIX}. Chosen by a hash of their words: "
+        "copies stay together, and the seed does not matter (default 0).",
+    )
+
+
+def share(text: str) -> float:
+    """An argument type: 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(
+            f"expected a number from 0 to 1, received {text!r}"
+        )
+    return value
+
+
+def text_settings(
+    args: argparse.Namespace,
+    of_vocab: dict[str, bool],
+    say: Callable[[str], object],
+) -> dict[str, bool]:
+    """How text is treated: flags first, then the vocabulary's way, then yes.
+
+    Args:
+      args: Parsed by a parser of `add`.
+      of_vocab: What the vocabulary was made for, where that is known.
+      say: Takes a warning where the two differ.
+
+    Returns:
+      `do_lower_case` and `strip_accents`.
+    """
+    settings = {}
+    for name in ("do_lower_case", "strip_accents"):
+        flag = getattr(args, name)
+        made_for = of_vocab.get(name, True)
+        settings[name] = made_for if flag is None else flag
+        if name in of_vocab and settings[name] != made_for:
+            say(
+                f"warning: building with {name}={settings[name]}, but the "
+                f"vocabulary was made for {name}={made_for}"
+            )
+    return settings
+
+
+def default_num_shards(files: Sequence[corpus.CorpusFile]) -> int:
+    """The number of output files for a corpus; see --num-out-files."""
+    num_bytes = sum(file.num_bytes for file in files)
+    return min(
+        MAX_SHARDS,
+        max(
+            math.ceil(num_bytes / SHARD_BYTES),
+            min(MIN_SHARDS, math.ceil(num_bytes / SMALL_SHARD_BYTES)),
+        ),
+    )
+
+
+# The output folder.

@@ -1,0 +1,534 @@
+"""Files of text, whatever they are packed in, to lines; no TensorFlow here.
+
+A corpus is a folder of files. What a file is, its name says:
+
+  .jsonl     a JSON object a line; its text field is a document
+  .parquet   a table; a row of its text column is a document
+  .tar       an archive of any of these, other archives included
+  other      UTF-8 text, a sentence or paragraph a line
+
+each of which may be compressed (.gz, .tgz, .xz, .txz, .zst). Compressed
+archives are recognised without .tar in their name too, as OpenWebText has
+them.
+"""
+
+import contextlib
+import io
+import json
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+# Enough lines for a graph call's overhead to vanish, few enough to stay in
+# cache. A batch is about one block.
+_BLOCK_BYTES = 1 << 20
+_PARQUET_ROWS = 1000
+
+# A tar header says so at this offset.
+_TAR_MARK = b"ustar"
+_TAR_MARK_OFFSET = 257
+
+# Name endings: compression, and what it means that there is nothing below.
+_COMPRESSIONS = {
+    ".gz": ("gzip", ""),
+    ".tgz": ("gzip", ".tar"),
+    ".xz": ("xz", ""),
+    ".txz": ("xz", ".tar"),
+    ".zst": ("zstd", ""),
+}
+
+
+class CorpusFile(NamedTuple):
+    """One file of a corpus.
+
+    Attributes:
+      name: Path relative to the corpus folder, with "/" on every system.
+      path: Path to open.
+      num_bytes: Its size.
+      mtime_ns: When it was changed last, in nanoseconds.
+    """
+
+    name: str
+    path: str
+    num_bytes: int
+    mtime_ns: int = 0
+
+
+class LineBatch(NamedTuple):
+    """Consecutive lines of a file.
+
+    Attributes:
+      lines: Lines without the white space around them; "" ends a document.
+      num_bytes: What they take in the file.
+    """
+
+    lines: list[str]
+    num_bytes: int
+
+
+class BadInput(ValueError):
+    """A damaged place of the corpus, in one line."""
+
+
+class Reading(NamedTuple):
+    """How files are read.
+
+    Attributes:
+      blanks_separate_docs: Whether a blank line of a text ends a document;
+        otherwise it means nothing. In .jsonl and .parquet it never does.
+      text_field: Field of .jsonl, column of .parquet.
+      on_bad_input: Called with a line about each damaged place, which is then
+        left out; without it, the first one raises.
+    """
+
+    blanks_separate_docs: bool = True
+    text_field: str = "text"
+    on_bad_input: Callable[[str], object] | None = None
+
+    def refuse(self, message: str) -> None:
+        """Reports a damaged place."""
+        if self.on_bad_input is None:
+            raise BadInput(message)
+        self.on_bad_input(message)
+
+
+def list_files(
+    corpus_dir: str, on_bad_input: Callable[[str], object] | None = None
+) -> list[CorpusFile]:
+    """Lists a corpus, folders inside it included, sorted by name.
+
+    Args:
+      corpus_dir: The folder. Files and folders whose name starts with a dot
+        are no part of the corpus.
+      on_bad_input: Called with a line about each file that cannot be opened,
+        which is then left out.
+
+    Raises:
+      ValueError: If there is no such folder, it holds no text, or, without
+        `on_bad_input`, a file cannot be opened.
+    """
+    if not os.path.isdir(corpus_dir):
+        raise ValueError(
+            f"Expected a folder of text files. Received: {corpus_dir!r}, "
+            + (
+                "which is a file."
+                if os.path.exists(corpus_dir)
+                else "which does not exist."
+            )
+        )
+    reading = Reading(on_bad_input=on_bad_input)
+    files = []
+    for folder, subfolders, names in os.walk(
+        corpus_dir,
+        onerror=lambda error: reading.refuse(
+            f"Cannot list the folder {error.filename!r}: {error.strerror}."
+        ),
+    ):
+        subfolders[:] = [name for name in subfolders if name[0] != "."]
+        for name in names:
+            if name[0] == ".":
+                continue
+            path = os.path.join(folder, name)
+            try:
+                with open(path, "rb") as reader:
+                    status = os.fstat(reader.fileno())
+            except OSError as error:
+                reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
+                continue
+            name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
+            files.append(
+                CorpusFile(name, path, status.st_size, status.st_mtime_ns)
+            )
+    if not any(file.num_bytes for file in files):
+        raise ValueError(
+            f"Expected a folder with text. Received: {corpus_dir!r}, which "
+            f"holds {len(files)} file(s), none with text."
+        )
+    return sorted(files)
+
+
+def read_lines(
+    path: str, digest=None, reading: Reading | None = None
+) -> Iterator[LineBatch]:
+    """Reads a file in batches of some thousand lines.
+
+    Lines end at "\\n" only; then white space, "\\r" included, is stripped. A
+    line "" follows the end of a text, of a row and of a member of an archive.
+
+    Args:
+      path: A file of any of the kinds above.
+      digest: A `hashlib` object that is fed every byte of the file.
+      reading: How to read it.
+
+    Raises:
+      BadInput: If the file cannot be read or is damaged, unless `reading`
+        says otherwise.
+      ValueError: If a package is missing that reads this kind of file.
+    """
+    reading = reading or Reading()
+    try:
+        with open(path, "rb") as raw:
+            counted = _CountingReader(raw, digest)
+            stream = io.BufferedReader(counted, _BLOCK_BYTES)
+            for lines in _batched(_lines_of(stream, path, path, reading)):
+                yield LineBatch(lines, counted.take())
+            # What follows the end of an archive, or a damaged place.
+            rest_of_file = bytearray(_BLOCK_BYTES)
+            while counted.readinto(rest_of_file):
+                pass
+            if rest := counted.take():
+                yield LineBatch([], rest)
+    except OSError as error:
+        # Only this file's own: others were answered where they arose.
+        reading.refuse(f"Cannot read {path!r}: {error.strerror or error}.")
+
+
+class _CountingReader(io.RawIOBase):
+    """Counts and digests what passes."""
+
+    def __init__(self, raw, digest):
+        self._raw = raw
+        self._digest = digest
+        self._num_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        num_bytes = self._raw.readinto(buffer)
+        self._num_bytes += num_bytes
+        if self._digest is not None:
+            self._digest.update(memoryview(buffer)[:num_bytes])
+        return num_bytes
+
+    def take(self) -> int:
+        """Bytes read since the last call."""
+        num_bytes, self._num_bytes = self._num_bytes, 0
+        return num_bytes
+
+
+def _batched(pieces: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Joins small pieces, which come from rows and members."""
+    batch: list[str] = []
+    size = 0
+    for lines in pieces:
+        batch += lines
+        size += sum(map(len, lines)) + len(lines)
+        if size >= _BLOCK_BYTES // 2:
+            yield batch
+            batch = []
+            size = 0
+    if batch:
+        yield batch
+
+
+def _lines_of(
+    stream: Any, path: str | None, name: str, reading: Reading
+) -> Iterator[list[str]]:
+    """Lines of a stream of bytes, by the kind that its name says.
+
+    Args:
+      stream: An `io.BufferedReader`.
+      path: Where the stream's bytes are a file, or None.
+      name: For messages; its ending is the kind.
+      reading: How to read.
+    """
+    stem, ending = os.path.splitext(name)
+    if ending.lower() in _COMPRESSIONS:
+        compression, inner_ending = _COMPRESSIONS[ending.lower()]
+        kind = inner_ending or os.path.splitext(stem)[1].lower()
+        unpacker = _decompressor(compression, stream)
+
+        def on_bad_input(message: str) -> None:
+            # What is cut short looks damaged too; it is named once.
+            if not unpacker.damage:
+                reading.refuse(message)
+
+        yield from _lines_of_kind(
+            kind,
+            io.BufferedReader(unpacker, _BLOCK_BYTES),
+            None,
+            name,
+            reading._replace(on_bad_input=on_bad_input),
+        )
+        if unpacker.damage:
+            # The document that was cut short ends here.
+            yield [""]
+            reading.refuse(
+                f"Expected a whole {compression} file. Received: {name!r}, "
+                f"which is damaged: {unpacker.damage}."
+            )
+    else:
+        yield from _lines_of_kind(ending.lower(), stream, path, name, reading)
+
+
+def _lines_of_kind(kind, stream, path, name, reading) -> Iterator[list[str]]:
+    if kind == ".jsonl":
+        yield from _json_lines(stream, name, reading)
+    elif kind == ".parquet":
+        yield from _parquet_lines(stream, path, name, reading)
+    elif kind == ".tar" or stream.peek(512)[_TAR_MARK_OFFSET:].startswith(
+        _TAR_MARK
+    ):
+        yield from _archive_lines(stream, name, reading)
+    else:
+        yield from _text_lines(stream, name, reading)
+
+
+def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
+    offset = 0
+    while block := stream.read(_BLOCK_BYTES):
+        if not block.endswith(b"\n"):
+            block += stream.readline()
+        try:
+            lines = block.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            lines = list(_decodable_lines(block, offset, name, reading))
+        if not lines[-1]:
+            lines.pop()
+        lines = [line.strip() for line in lines]
+        if not reading.blanks_separate_docs:
+            lines = [line for line in lines if line]
+        yield lines
+        offset += len(block)
+    yield [""]
+
+
+def _decodable_lines(
+    block: bytes, offset: int, name: str, reading: Reading
+) -> Iterator[str]:
+    """The lines of a block that are UTF-8, and a "" after them."""
+    for line in block.split(b"\n"):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            reading.refuse(
+                f"Expected text in UTF-8. Received: {name!r}, whose byte "
+                f"{offset + error.start} is 0x{line[error.start]:02x}."
+            )
+        offset += len(line) + 1
+    if not block.endswith(b"\n"):
+        yield ""
+
+
+def _lines_of_row(text: str) -> list[str]:
+    """A row is a document: blank lines within end nothing."""
+    lines = [line for line in map(str.strip, text.split("\n")) if line]
+    return [*lines, ""]
+
+
+def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
+    for number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode("utf-8").strip())
+            if not isinstance(row, dict):
+                raise ValueError("it is no object")
+            if reading.text_field not in row:
+                raise ValueError(f"it has no field {reading.text_field!r}")
+            text = row[reading.text_field]
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"its field {reading.text_field!r} is {json.dumps(text)}"
+                )
+            # Half a surrogate pair can be written in JSON, but is no text.
+            text.encode("utf-8")
+        except UnicodeDecodeError as error:
+            reason = f"it is not UTF-8 at its byte {error.start}"
+        except UnicodeEncodeError as error:
+            reason = f"its text holds half a character at {error.start}"
+        except json.JSONDecodeError as error:
+            reason = f"it is no JSON: {error.msg} at column {error.colno}"
+        except (ValueError, RecursionError) as error:
+            reason = str(error)[:200]
+        else:
+            yield _lines_of_row(text)
+            continue
+        reading.refuse(
+            "Expected a JSON object with the text in the field "
+            f"{reading.text_field!r}. Received: line {number} of {name!r}: "
+            f"{reason}."
+        )
+
+
+def _parquet_lines(
+    stream, path: str | None, name: str, reading: Reading
+) -> Iterator[list[str]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ValueError(
+            f"Reading {name!r} needs pyarrow: pip install pyarrow"
+        ) from None
+    field = reading.text_field
+    try:
+        # The footer is at the end: a file in an archive has to be in memory.
+        source = path if path is not None else io.BytesIO(stream.read())
+        with pq.ParquetFile(source) as table:
+            columns = table.schema_arrow.names
+            if field not in columns:
+                raise pa.ArrowInvalid(
+                    f"it has no column {field!r}, but {', '.join(columns)}"
+                )
+            kind = table.schema_arrow.field(field).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
+            number = 0
+            for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):
+                lines: list[str] = []
+                for text in batch.column(0).to_pylist():
+                    number += 1
+                    if text is None:
+                        reading.refuse(
+                            f"Expected text in the column {field!r}. "
+                            f"Received: null in row {number} of {name!r}."
+                        )
+                    else:
+                        lines += _lines_of_row(text)
+                yield lines
+    except UnicodeDecodeError:
+        problem = f"its column {field!r} is not UTF-8"
+    except (pa.ArrowException, OSError) as error:
+        problem = str(error).strip().rstrip(".")
+    else:
+        return
+    reading.refuse(
+        f"Expected a parquet file with the text in the column {field!r}. "
+        f"Received: {name!r}: {problem}."
+    )
+
+
+class _MemberInfo(tarfile.TarInfo):
+    """Takes a damaged header for what it is, not for the archive's end."""
+
+    @classmethod
+    def fromtarfile(cls, archive):
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:
+            raise
+        except tarfile.HeaderError as error:
+            problem = str(error)
+            if problem == "empty header":
+                problem = "it has no end"
+            raise tarfile.ReadError(problem) from None
+
+
+def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
+    member_name = ""
+    try:
+        with tarfile.open(
+            fileobj=stream, mode="r|", tarinfo=_MemberInfo
+        ) as archive:
+            while (member := archive.next()) is not None:
+                # The archive remembers every member that it has seen.
+                archive.members.clear()  # type: ignore[attr-defined]
+                member_name = f"{name}/{member.name}"
+                hidden = any(
+                    part[0] == "." and part.strip(".")
+                    for part in member.name.split("/")
+                    if part
+                )
+                content = archive.extractfile(member)
+                if content is None or hidden or not member.isfile():
+                    continue
+                yield from _lines_of(content, None, member_name, reading)
+    except tarfile.TarError as error:
+        yield [""]
+        reading.refuse(
+            f"Expected a whole tar archive. Received: {name!r}, which is "
+            f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
+            f"{error}."
+        )
+
+
+# Decompression.
+
+
+# Of compressed data that are unpacked at once.
+_CHUNK_BYTES = 64 << 10
+
+
+class _Decompressor(io.RawIOBase):
+    """Reads a compressed stream as far as it is whole.
+
+    Attributes:
+      damage: What is wrong after that, if anything is.
+    """
+
+    def __init__(self, stream, new_frame, errors):
+        """Starts at the stream's position.
+
+        Args:
+          stream: The compressed bytes.
+          new_frame: Makes an object with `decompress(data)`, `eof` and
+            `unused_data`, for each of the frames that may follow one another.
+          errors: What it raises on damaged data.
+        """
+        self.damage = ""
+        self._stream = stream
+        self._new_frame = new_frame
+        self._errors = errors
+        self._frame = None
+        self._output = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._output and not self.damage:
+            data = b""
+            if self._frame is not None and self._frame.eof:
+                data = self._frame.unused_data
+                self._frame = None
+            data = data or self._stream.read(_CHUNK_BYTES)
+            if not data:
+                if self._frame is not None:
+                    self.damage = "it ends too early"
+                break
+            if self._frame is None:
+                # Zeros between and after frames are padding.
+                data = data.lstrip(b"\0")
+                if not data:
+                    continue
+                self._frame = self._new_frame()
+            try:
+                self._output = memoryview(self._frame.decompress(data))
+            except self._errors as error:
+                self.damage = str(error)
+        num_bytes = min(len(buffer), len(self._output))
+        buffer[:num_bytes] = self._output[:num_bytes]
+        self._output = self._output[num_bytes:]
+        return num_bytes
+
+
+def _decompressor(compression: str, stream) -> _Decompressor:
+    if compression == "gzip":
+        return _Decompressor(
+            stream,
+            lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),
+            zlib.error,
+        )
+    if compression == "xz":
+        return _Decompressor(stream, lzma.LZMADecompressor, lzma.LZMAError)
+    with contextlib.suppress(ImportError):
+        # Python 3.14 has it.
+        from compression import zstd
+
+        return _Decompressor(stream, zstd.ZstdDecompressor, zstd.ZstdError)
+    try:
+        import zstandard
+    except ImportError:
+        raise ValueError(
+            "Reading .zst files needs zstandard: pip install zstandard"
+        ) from None
+    return _Decompressor(
+        stream,
+        zstandard.ZstdDecompressor().decompressobj,
+        zstandard.ZstdError,
+    )

@@ -1,0 +1,346 @@
+"""Parts of a corpus -> workers, in this process or in several."""
+
+import contextlib
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TextIO
+
+from electra_tf import files
+from electra_tf.pretraining_data import (
+    corpus,
+    deduplication,
+    output_folder,
+    parts,
+)
+
+# Damaged places that one process names; the others are counted.
+MAX_NAMED_BAD_INPUTS = 10
+
+
+class BadInputs:
+    """Names damaged places that are left out, up to a number, and counts."""
+
+    def __init__(self):
+        self.count = 0
+
+    def note(self, message: str) -> None:
+        self.count += 1
+        if self.count <= MAX_NAMED_BAD_INPUTS:
+            output_folder.say(f"left out: {message}")
+        if self.count == MAX_NAMED_BAD_INPUTS:
+            output_folder.say("further damaged places are counted only")
+
+
+class Crew:
+    """Works on tasks in this process or in several."""
+
+    def __init__(
+        self,
+        build: output_folder.Build,
+        vocab_file: str,
+        num_processes: int,
+        skips: bool,
+    ):
+        self.num_processes = num_processes
+        self._worker: Worker | None = None
+        self._pool: futures.ProcessPoolExecutor | None = None
+        self._progress: ProgressLine | None = None
+        self._counts = [0] * 5
+        self._arguments = (build, vocab_file, skips)
+        if num_processes > 1:
+            # TensorFlow is imported, but nothing of it has run: so its modules
+            # can be shared by forking (a second start per worker instead of
+            # four), and each worker sets up threads of its own.
+            context = multiprocessing.get_context("fork")
+            self._counters = context.Array("q", 5)
+            self._pool = futures.ProcessPoolExecutor(
+                num_processes,
+                mp_context=context,
+                initializer=start_worker,
+                initargs=(*self._arguments, self._counters),
+            )
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if self._pool is None:
+            return
+        if kind is None:
+            self._pool.shutdown()
+            return
+        # Not after their parts: a mistake or Ctrl-C ends the run at once.
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    def start_progress(
+        self, total_bytes: int, done_before: Sequence[int], activity: str = ""
+    ) -> None:
+        """Counts of the tasks from now on go to a new line."""
+        self._progress = ProgressLine(
+            total_bytes, sys.stderr, done_before, activity
+        )
+        self._counts = [0] * 5
+        if self._pool is not None:
+            self._counters[:] = [0] * 5
+
+    def run(self, method: str, tasks: Sequence) -> None:
+        """Calls a method of `Worker` with each task; nothing comes back."""
+        if self._pool is None:
+            if self._worker is None and tasks:
+                self._worker = Worker(*self._arguments, self._report)
+            with few_collections():
+                for task in tasks:
+                    getattr(self._worker, method)(task)
+        else:
+            self._run_in_pool(self._pool, method, tasks)
+        if self._progress is not None:
+            self._progress.finish()
+            self._progress = None
+
+    def _report(self, done: Sequence[int]) -> None:
+        self._counts = [a + b for a, b in zip(self._counts, done, strict=True)]
+        if self._progress is not None:
+            self._progress.set(self._counts)
+
+    def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
+        # Large parts first, so that no worker is left alone with one.
+        in_order = sorted(
+            tasks, key=lambda task: -getattr(task, "num_bytes", 0)
+        )
+        try:
+            pending = {
+                pool.submit(call_worker, method, task) for task in in_order
+            }
+            while pending:
+                done, pending = futures.wait(
+                    pending, 0.2, futures.FIRST_EXCEPTION
+                )
+                if self._progress is not None:
+                    self._progress.set(self._counters[:])
+                for future in done:
+                    future.result()
+        except BrokenProcessPool:
+            raise ValueError(
+                "A building process was killed, perhaps for want of memory; "
+                "try fewer --num-processes."
+            ) from None
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """Makes Python's search for cyclic garbage rare.
+
+    Lists of tokens come by the million and hold no cycles, but each search
+    looks at them and at all of TensorFlow too.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(1_000_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+class Worker:
+    """Does the tasks of one process, with one thread."""
+
+    def __init__(
+        self,
+        build: output_folder.Build,
+        vocab_file: str,
+        skips: bool,
+        report: Callable[[Sequence[int]], None],
+    ):
+        import tensorflow as tf
+
+        from electra_tf.pretraining_data import examples
+        from electra_tf.text import tokenization
+
+        # Refused where TensorFlow has already run something, which is the
+        # case only where this tool is called from another program.
+        with contextlib.suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(1)
+        self._build = build
+        self._report = report
+        self._reading = corpus.Reading(
+            build.blanks_separate_docs,
+            build.text_field,
+            BadInputs().note if skips else None,
+        )
+        self._tokenizer = tokenization.FullTokenizer(
+            vocab_file, build.do_lower_case, build.strip_accents
+        )
+        self._tokenize_lines = examples.CachingLineTokenizer(self._tokenizer)
+
+    def fingerprint(self, part: parts.Part) -> None:
+        """Writes the fingerprints of a part's documents."""
+        from electra_tf.pretraining_data import deduplication, parts
+
+        # Named when the examples are built.
+        reading = self._reading
+        if reading.on_bad_input is not None:
+            reading = reading._replace(on_bad_input=lambda message: None)
+
+        def documents():
+            for number, file in enumerate(part.files, part.first_file):
+                for found, num_bytes in parts.documents_of(
+                    corpus.read_lines(file.path, reading=reading)
+                ):
+                    for document in found:
+                        yield number, document
+                    self._report((num_bytes, len(found), 0, 0, 0))
+
+        fingerprinter = deduplication.Fingerprinter(self._build.dedup == "near")
+        temporary = part.path + ".tmp"
+        with open(temporary, "wb") as writer:
+            for records in fingerprinter(documents()):
+                writer.write(records.tobytes())
+        os.replace(temporary, part.path)
+
+    def build(self, part: parts.Part) -> None:
+        """Writes the examples of a part, and last its record."""
+        from electra_tf.pretraining_data import parts
+
+        build = self._build
+        endings = ["", ".dropped"] if build.dedup else [""]
+        heldout_path = None
+        if build.heldout_fraction:
+            heldout_path = f"{part.path}.{parts.HELDOUT}"
+            endings.append(f".{parts.HELDOUT}")
+        with contextlib.ExitStack() as stack:
+            chooser = None
+            if build.dedup or build.heldout_fraction:
+                dropped = None
+                if build.dedup:
+                    dropped = stack.enter_context(
+                        open(part.path + ".dropped", "w", encoding="utf-8")
+                    )
+                chooser = deduplication.Chooser(
+                    part, build.heldout_fraction, dropped
+                )
+            records = parts.write_part(
+                part.files,
+                part.path,
+                self._tokenizer,
+                self._tokenize_lines,
+                build.max_seq_length,
+                build.seed,
+                self._reading,
+                self._report,
+                heldout_path,
+                chooser,
+            )
+        if chooser is not None:
+            chooser.check_all_seen()
+        num_bytes = {
+            ending: os.path.getsize(part.path + ending) for ending in endings
+        }
+        files.write_atomically(
+            part.path + ".json",
+            json.dumps(parts.PartRecord(num_bytes, records)),
+        )
+
+    def merge(self, task: tuple) -> None:
+        """Writes some output files: see `merge_parts`."""
+        from electra_tf.pretraining_data import parts
+
+        parts.merge_parts(*task)
+
+
+_worker: Worker | None = None
+
+
+def start_worker(
+    build: output_folder.Build, vocab_file: str, skips: bool, counters
+) -> None:
+    """Sets up the worker of this process."""
+    global _worker
+    # Ctrl-C reaches every process of the group; the parent answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def report(done: Sequence[int]) -> None:
+        with counters.get_lock():
+            for i, count in enumerate(done):
+                counters[i] += count
+
+    _worker = Worker(build, vocab_file, skips, report)
+    few_collections().__enter__()
+
+
+def call_worker(method: str, task: Any) -> None:
+    """Has the worker of this process do a task."""
+    assert _worker is not None
+    getattr(_worker, method)(task)
+
+
+class ProgressLine:
+    """Documents, examples, tokens a second and time to go, on one line.
+
+    On a terminal the line is drawn over and over; elsewhere a new one is
+    written every few seconds.
+    """
+
+    TERMINAL_SECONDS = 0.2
+    LOG_SECONDS = 5.0
+
+    def __init__(
+        self,
+        total_bytes: int,
+        stream: TextIO,
+        done_before: Sequence[int] = (0,) * 5,
+        activity: str = "",
+    ):
+        self.counts = list(done_before)
+        self._before = list(done_before)
+        self._activity = activity
+        self._total_bytes = max(total_bytes, 1)
+        self._stream = stream
+        self._on_terminal = stream.isatty()
+        self._start = self._last_drawn = time.monotonic()
+
+    def set(self, counts: Sequence[int]) -> None:
+        """Takes counts as in `Progress`, of this run."""
+        self.counts = [a + b for a, b in zip(self._before, counts, strict=True)]
+        pause = self.TERMINAL_SECONDS if self._on_terminal else self.LOG_SECONDS
+        if time.monotonic() - self._last_drawn >= pause:
+            self._draw()
+
+    def finish(self) -> None:
+        self._draw()
+        if self._on_terminal:
+            print(file=self._stream)
+
+    def _draw(self) -> None:
+        self._last_drawn = time.monotonic()
+        seconds = max(self._last_drawn - self._start, 1e-9)
+        num_bytes, num_documents, num_tokens, num_examples, _ = self.counts
+        if new_bytes := num_bytes - self._before[0]:
+            to_go = round(seconds * (self._total_bytes - num_bytes) / new_bytes)
+            eta = f"{to_go // 3600}:{to_go // 60 % 60:02}:{to_go % 60:02}"
+        else:
+            eta = "?"
+        figures = [f"{self._activity}{num_bytes / self._total_bytes:4.0%}"]
+        figures.append(f"{num_documents:,} documents")
+        if num_tokens:
+            speed = (num_tokens - self._before[2]) / seconds
+            figures.append(f"{num_examples:,} examples")
+            figures.append(f"{num_tokens:,} tokens")
+            figures.append(f"{speed:,.0f} tokens/s")
+        line = "  ".join([*figures, f"ETA {eta}"])
+        if self._on_terminal:
+            print(f"\r{line}\x1b[K", end="", file=self._stream, flush=True)
+        else:
+            print(line, file=self._stream, flush=True)

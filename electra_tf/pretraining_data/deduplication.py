@@ -1,0 +1,346 @@
+"""Finds documents that repeat earlier ones, exactly or nearly; numpy only.
+
+A document's *fingerprint* is a digest of its words (case and white space
+aside) and a MinHash signature of its runs of five words: two documents agree
+in a value of the signature with a chance that is the share of runs which they
+have in common (Jaccard similarity; Broder 1997). Signatures are cut into
+bands; documents that agree in a whole band are compared, and the later one is
+a near duplicate if enough of the whole signature agrees.
+
+Fingerprints depend on the document alone and duplicates on the order of the
+corpus, not on who computes them. Fingerprints go to disk, RECORD.itemsize
+bytes a document; finding duplicates takes some 60 bytes of memory a document.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from electra_tf.pretraining_data import parts
+
+# Words in a row that count as one feature.
+SHINGLE_WORDS = 5
+# Documents of similarity 0.8 agree in some band with a chance of 0.9998, those
+# of similarity 0.3 with 0.12; the estimate from all values is good to 0.05.
+NUM_BANDS = 16
+ROWS_PER_BAND = 4
+NUM_VALUES = NUM_BANDS * ROWS_PER_BAND
+
+# What is kept of a document.
+RECORD = np.dtype(
+    [
+        ("file", "<u4"),
+        ("digest", "<u8", 2),
+        ("signature", "<u4", NUM_VALUES),
+    ]
+)
+
+# Of signatures that are compared at once.
+_PAIRS = 4096
+_MAX_WORDS_REMEMBERED = 1 << 18
+# Of words that are hashed at once: signatures stay in cache.
+_BATCH_WORDS = 1 << 14
+
+
+def normalized(lines: Sequence[str]) -> str:
+    """A document's words, lower-cased, one space between them."""
+    return " ".join(" ".join(lines).lower().split())
+
+
+def digest_of(lines: Sequence[str]) -> bytes:
+    """16 bytes that equal documents, and hardly any others, share."""
+    return hashlib.blake2b(
+        normalized(lines).encode("utf-8"), digest_size=16
+    ).digest()
+
+
+def is_held_out(digest: bytes, fraction: float) -> bool:
+    """Whether a document belongs to the held-out share.
+
+    Decided by the document's words alone: copies of a document are all held
+    out or all not, in every build, whatever its seed.
+    """
+    # Other bits than those by which fingerprints are compared.
+    draw = hashlib.blake2b(digest, digest_size=8, person=b"held out")
+    return int.from_bytes(draw.digest(), "little") < fraction * 2**64
+
+
+class Fingerprinter:
+    """Makes fingerprints.
+
+    Args:
+      with_signatures: Whether near duplicates are looked for; otherwise the
+        signatures are zeros.
+    """
+
+    def __init__(self, with_signatures: bool = True):
+        self._with_signatures = with_signatures
+        self._hashes: dict[str, bytes] = {}
+        rng = np.random.Generator(np.random.PCG64(20030555))
+        # Multiply-shift hashing of 64-bit numbers to 32 bits.
+        self._factors = rng.integers(2**63, size=NUM_VALUES, dtype=np.uint64)
+        self._factors = self._factors * np.uint64(2) + np.uint64(1)
+
+    def __call__(
+        self, documents: Iterable[tuple[int, Sequence[str]]]
+    ) -> Iterator[np.ndarray]:
+        """Fingerprints of documents, some at a time.
+
+        Args:
+          documents: Pairs of a file's number and a document's lines.
+
+        Yields:
+          RECORD[(documents)].
+        """
+        batch = []
+        num_words = 0
+        for file_number, lines in documents:
+            text = normalized(lines)
+            batch.append((file_number, text))
+            num_words += text.count(" ") + 1
+            if num_words >= _BATCH_WORDS:
+                yield self._records(batch)
+                batch = []
+                num_words = 0
+        if batch:
+            yield self._records(batch)
+
+    def _records(self, batch: list[tuple[int, str]]) -> np.ndarray:
+        records = np.zeros(len(batch), RECORD)
+        records["file"] = [file_number for file_number, _ in batch]
+        digests = b"".join(
+            hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
+            for _, text in batch
+        )
+        records["digest"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
+        if self._with_signatures:
+            records["signature"] = self._signatures([t for _, t in batch])
+        return records
+
+    def _signatures(self, texts: list[str]) -> np.ndarray:
+        """<uint32>[(texts), NUM_VALUES]."""
+        words: list[str] = []
+        lengths = []
+        for text in texts:
+            of_text = text.split(" ")
+            # So that a short document has a run of words too.
+            of_text += [""] * (SHINGLE_WORDS - len(of_text))
+            words += of_text
+            lengths.append(len(of_text))
+        hashes = self._hash_words(words)
+        # Runs of words, those over the end of a document left out.
+        runs = hashes.copy()
+        for i in range(1, SHINGLE_WORDS):
+            runs[:-i] = runs[:-i] * _MULTIPLIER + hashes[i:]
+        num_runs = np.array(lengths) - (SHINGLE_WORDS - 1)
+        word_ends = np.cumsum(lengths)
+        keep = np.ones(len(words), bool)
+        for i in range(1, SHINGLE_WORDS):
+            keep[word_ends - i] = False
+        runs = runs[keep]
+        starts = np.cumsum(num_runs) - num_runs
+        signatures = np.empty((NUM_VALUES, len(texts)), np.uint32)
+        values = np.empty_like(runs)
+        for i in range(NUM_VALUES):
+            np.multiply(runs, self._factors[i], out=values)
+            least = np.minimum.reduceat(values, starts)
+            signatures[i] = least >> np.uint64(32)
+        return signatures.T
+
+    def _hash_words(self, words: list[str]) -> np.ndarray:
+        """<uint64>[(words)], the same in every process."""
+        known = self._hashes
+        for word in {word for word in words if word not in known}:
+            known[word] = hashlib.blake2b(
+                word.encode("utf-8"), digest_size=8
+            ).digest()
+        hashes = np.frombuffer(b"".join(map(known.__getitem__, words)), "<u8")
+        if len(known) > _MAX_WORDS_REMEMBERED:
+            known.clear()
+        return hashes
+
+
+# Odd, with bits all over: 2^64 / golden ratio.
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Duplicates(NamedTuple):
+    """What repeats what.
+
+    Where copies form a chain, its first is kept, which its last may resemble
+    less than the nearest copy.
+
+    Attributes:
+      earlier: <int64>[(documents)], the number of the document that is kept
+        in its place, or -1 for those that are kept.
+      is_exact: <bool>[(documents)], whether the words are the same.
+      similarity: <float32>[(documents)], to the nearest copy found.
+    """
+
+    earlier: np.ndarray
+    is_exact: np.ndarray
+    similarity: np.ndarray
+
+
+def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
+    """Finds for each document the earlier one that it repeats.
+
+    Args:
+      records: RECORD[(documents)] in the order of the corpus, perhaps mapped
+        from a file.
+      threshold: Share of the signature in which near duplicates agree; None
+        looks for exact ones only.
+    """
+    num_documents = len(records)
+    earlier = np.full(num_documents, -1, np.int64)
+    similarity = np.zeros(num_documents, np.float32)
+    digests = np.ascontiguousarray(records["digest"])
+    order = np.lexsort((digests[:, 0], digests[:, 1]))
+    later, first, _ = _groups(
+        order, (digests[order][1:] == digests[order][:-1]).all(axis=1)
+    )
+    earlier[later] = first
+    similarity[later] = 1.0
+    is_exact = earlier >= 0
+    del digests, order
+    if threshold is not None:
+        for band in range(NUM_BANDS):
+            _compare_band(records, band, threshold, earlier, similarity)
+    # From the nearest copy to the first, which is kept.
+    while True:
+        followed = np.where(earlier >= 0, earlier[earlier], -1)
+        further = followed >= 0
+        if not further.any():
+            return Duplicates(earlier, is_exact, similarity)
+        earlier[further] = followed[further]
+
+
+def _groups(order: np.ndarray, equals_last: np.ndarray) -> tuple:
+    """Members of groups of equals, with the first and the last before them.
+
+    Args:
+      order: <int64>[n], sorted by what groups them, then by number.
+      equals_last: <bool>[n - 1], whether each from the second on belongs to
+        the group of the one before.
+    """
+    positions = np.arange(len(order))
+    starts = np.where(
+        np.concatenate([[False], equals_last])[: len(order)], 0, positions
+    )
+    starts = np.maximum.accumulate(starts) if len(order) else starts
+    is_later = starts < positions
+    later = order[is_later]
+    first = order[starts[is_later]]
+    last = order[np.flatnonzero(is_later) - 1]
+    return later, first, last
+
+
+def _compare_band(records, band, threshold, earlier, similarity) -> None:
+    start = band * ROWS_PER_BAND
+    numbers = np.flatnonzero(earlier < 0)
+    keys = np.zeros(len(numbers), np.uint64)
+    for row in range(start, start + ROWS_PER_BAND):
+        keys *= _MULTIPLIER
+        keys += records["signature"][:, row][numbers]
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    later, first, last = _groups(numbers[order], keys[1:] == keys[:-1])
+    del keys, order
+    for candidates in (first, last):
+        for begin in range(0, len(later), _PAIRS):
+            ours = later[begin : begin + _PAIRS]
+            theirs = candidates[begin : begin + _PAIRS]
+            undecided = earlier[ours] < 0
+            ours, theirs = ours[undecided], theirs[undecided]
+            agreement = (
+                records["signature"][ours] == records["signature"][theirs]
+            ).mean(axis=1, dtype=np.float32)
+            near = agreement >= threshold
+            earlier[ours[near]] = theirs[near]
+            similarity[ours[near]] = agreement[near]
+
+
+# In the unfinished folder: what becomes of each document, as an array on disk,
+# and the names of the files that it numbers.
+DECISIONS = "decisions"
+FILE_NAMES = "file_names.json"
+DECISION = [
+    ("is_exact", "?"),
+    ("similarity", "<f4"),
+    ("kept_file", "<i8"),
+    # 0 for documents that stay.
+    ("kept_document", "<i8"),
+]
+# Of a dropped document's beginning in the listing.
+SHOWN_CHARACTERS = 80
+
+
+class Chooser:
+    """Says which share gets a document of a part, in the order of reading."""
+
+    def __init__(self, part: parts.Part, heldout_fraction: float, dropped):
+        self._part = part
+        self._heldout_fraction = heldout_fraction
+        self._dropped = dropped
+        self._num_seen = 0
+        if dropped is not None and part.num_documents:
+            import numpy as np
+
+            folder = os.path.dirname(part.path)
+            self._decided = np.memmap(
+                os.path.join(folder, DECISIONS), DECISION, "r"
+            )[part.documents]
+            with open(
+                os.path.join(folder, FILE_NAMES), encoding="utf-8"
+            ) as reader:
+                self._names = json.load(reader)
+
+    def __call__(
+        self, file_number: int, document_number: int, lines: list[str]
+    ) -> str:
+        from electra_tf.pretraining_data import parts
+
+        position = self._num_seen
+        self._num_seen += 1
+        if self._dropped is not None:
+            if position >= self._part.num_documents:
+                self.check_all_seen()
+            if self._decided[position]["kept_document"]:
+                self._list(position, file_number, document_number, lines)
+                return parts.DROPPED
+        if self._heldout_fraction and is_held_out(
+            digest_of(lines), self._heldout_fraction
+        ):
+            return parts.HELDOUT
+        return parts.TRAINING
+
+    def check_all_seen(self) -> None:
+        """Checks that the files hold what they held before.
+
+        Raises:
+          ValueError: If they do not.
+        """
+        if self._dropped is None or self._num_seen == self._part.num_documents:
+            return
+        raise ValueError(
+            "Expected the corpus to stay as it is while it is read. Received: "
+            f"other documents than before in {self._part.files[0].name!r} or "
+            "a file after it; run again."
+        )
+
+    def _list(self, position, file_number, document_number, lines) -> None:
+        decision = self._decided[position]
+        entry = {
+            "file": self._part.files[file_number].name,
+            "document": document_number + 1,
+            "reason": "exact" if decision["is_exact"] else "near",
+            "similarity": round(float(decision["similarity"]), 3),
+            "kept_file": self._names[int(decision["kept_file"])],
+            "kept_document": int(decision["kept_document"]),
+            "begins": " ".join(lines)[:SHOWN_CHARACTERS],
+        }
+        print(json.dumps(entry, ensure_ascii=False), file=self._dropped)

@@ -1,0 +1,418 @@
+"""Documents to pre-training examples to TFRecords.
+
+Consecutive lines of a document are gathered until they fill an example, which
+is then cut into one or two segments:
+
+  lines -> [sentence ids, ...] -> [CLS] first [SEP] second [SEP] padding
+
+For a given `random.Random` the examples, and the number of draws, are those
+of the original's builder. Two jobs write them:
+
+  * `write_examples`, as the original: one job a process, which shuffles its
+    share of the files and fills its share of the output files in turn.
+  * `write_part` and `merge_parts`: randomness is seeded for each input file,
+    so that the output does not depend on the number of processes.
+
+Token ids are kept *packed*, as protocol buffers write them: a varint for each,
+one after the other in `bytes`. That is what ends up in the file, a word's ids
+are one object however many they are, and no loop runs over ids.
+
+Shapes: L length of an example.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.pretraining_data import corpus, records
+from electra_tf.text import tokenization, vocabulary
+
+# Below this the draw of a random length, from 5 to the maximum, is impossible.
+MIN_SEQ_LENGTH = 5
+
+# Chances and lengths of the original's builder.
+_ONE_SEGMENT_PROBABILITY = 0.1
+_OVERFILL_FIRST_SEGMENT_PROBABILITY = 0.5
+_RANDOM_LENGTH_PROBABILITY = 0.05
+_NO_LENGTH_LIMIT = 100_000
+
+# From lines to the token ids of each.
+LineTokenizer = Callable[[list[str]], list[list[int]]]
+PackedLineTokenizer = Callable[[list[str]], list[bytes]]
+
+
+class Segments(NamedTuple):
+    """What an example is packed from; the second may be empty.
+
+    Attributes:
+      first: Packed ids.
+      second: Packed ids.
+      num_first: Number of the first ones.
+      num_second: Number of the second ones.
+    """
+
+    first: bytes
+    second: bytes
+    num_first: int
+    num_second: int
+
+    @property
+    def num_tokens(self) -> int:
+        """With [CLS] and [SEP]."""
+        num_second = self.num_second
+        return self.num_first + 2 + (num_second + 1 if num_second else 0)
+
+
+class ExampleBuilder:
+    """Gathers sentences into examples of at most `max_length` tokens."""
+
+    def __init__(
+        self,
+        tokenizer: tokenization.FullTokenizer,
+        max_length: int,
+        rng: random.Random,
+    ):
+        """Starts without a sentence.
+
+        Args:
+          tokenizer: Supplies the ids of [CLS], [SEP] and [PAD].
+          max_length: L.
+          rng: All randomness; drawn from in the original's order.
+
+        Raises:
+          ValueError: If `max_length` is too small.
+        """
+        if max_length < MIN_SEQ_LENGTH:
+            raise ValueError(
+                f"Expected max_seq_length of at least {MIN_SEQ_LENGTH}. "
+                f"Received: max_seq_length={max_length}."
+            )
+        self._cls = tokenizer.cls_token_id
+        self._sep = tokenizer.sep_token_id
+        self._pad = tokenizer.pad_token_id
+        self._packed_cls = records.varint(self._cls)
+        self._packed_sep = records.varint(self._sep)
+        self._packed_pad = records.varint(self._pad)
+        self._max_length = max_length
+        self._rng = rng
+        self._sentences: list[tuple[bytes, int]] = []
+        self._length = 0
+        self._target_length = max_length
+
+    def add_sentence(self, token_ids: list[int]) -> records.Example | None:
+        """Adds the tokens of a line that is not blank.
+
+        Returns:
+          An example, if the line fills it.
+        """
+        segments = self.add(records.pack_ids(token_ids), len(token_ids))
+        return None if segments is None else self.make_example(segments)
+
+    def end_document(self) -> records.Example | None:
+        """Ends a document: at a blank line, or at the end of a file.
+
+        Returns:
+          An example of what was gathered, if it has a token.
+        """
+        segments = self.end()
+        return None if segments is None else self.make_example(segments)
+
+    def add(self, packed: bytes, num_ids: int) -> Segments | None:
+        """As `add_sentence`, from packed ids to the segments of an example."""
+        self._sentences.append((packed, num_ids))
+        self._length += num_ids
+        if self._length >= self._target_length:
+            return self._cut()
+        return None
+
+    def end(self) -> Segments | None:
+        """As `end_document`, to the segments of an example."""
+        return self._cut() if self._length else None
+
+    def _cut(self) -> Segments:
+        draw = self._rng.random
+        if draw() < _ONE_SEGMENT_PROBABILITY:
+            first_target_length = _NO_LENGTH_LIMIT
+        else:
+            # [CLS] and two [SEP] are still to come.
+            first_target_length = (self._target_length - 3) // 2
+        first: list[bytes] = []
+        second: list[bytes] = []
+        num_first = num_second = 0
+        for sentence, length in self._sentences:
+            # The order of the tests decides how many draws are made.
+            if (
+                not num_first
+                or num_first + length < first_target_length
+                or (
+                    not num_second
+                    and num_first < first_target_length
+                    and draw() < _OVERFILL_FIRST_SEGMENT_PROBABILITY
+                )
+            ):
+                first.append(sentence)
+                num_first += length
+            else:
+                second.append(sentence)
+                num_second += length
+        packed_first, packed_second = b"".join(first), b"".join(second)
+        if num_first > (room := self._max_length - 2):
+            packed_first = records.first_ids(packed_first, room)
+            num_first = room
+        if num_second > (room := max(0, self._max_length - num_first - 3)):
+            packed_second = records.first_ids(packed_second, room)
+            num_second = room
+
+        self._sentences = []
+        self._length = 0
+        if draw() < _RANDOM_LENGTH_PROBABILITY:
+            self._target_length = self._rng.randint(
+                MIN_SEQ_LENGTH, self._max_length
+            )
+        else:
+            self._target_length = self._max_length
+        return Segments(packed_first, packed_second, num_first, num_second)
+
+    def make_example(self, segments: Segments) -> records.Example:
+        """Adds the special tokens and padding."""
+        first = records.unpack_ids(segments.first)
+        second = records.unpack_ids(segments.second)
+        input_ids = [self._cls, *first, self._sep]
+        segment_ids = [0] * len(input_ids)
+        if second:
+            input_ids += [*second, self._sep]
+            segment_ids += [1] * (len(second) + 1)
+        num_tokens = len(input_ids)
+        num_padding = self._max_length - num_tokens
+        return records.Example(
+            input_ids + [self._pad] * num_padding,
+            [1] * num_tokens + [0] * num_padding,
+            segment_ids + [0] * num_padding,
+        )
+
+    def serialize(self, segments: Segments) -> bytes:
+        """`serialize_example(make_example(segments))`, without its lists."""
+        first, second, num_first, num_second = segments
+        parts = [self._packed_cls, first, self._packed_sep]
+        num_first += 2
+        if num_second:
+            num_second += 1
+            parts += [second, self._packed_sep]
+        num_padding = self._max_length - num_first - num_second
+        parts.append(self._packed_pad * num_padding)
+        padding = b"\0" * num_padding
+        return records.serialize_features(
+            b"".join(parts),
+            b"\1" * (num_first + num_second) + padding,
+            b"\0" * num_first + b"\1" * num_second + padding,
+        )
+
+
+class _WordMemory(dict[str, bytes]):
+    """From what lies between spaces to packed ids, found when first needed.
+
+    Words of printable ASCII are split here, the tokenizer's way: most new
+    words are such, and a call of its ops costs as much as a thousand of them.
+    """
+
+    # Of some 200 bytes each.
+    MAX_ENTRIES = 1 << 18
+    # Longer ones hardly come twice.
+    MAX_CHARACTERS = 32
+
+    def __init__(
+        self,
+        tokenizer: tokenization.FullTokenizer,
+        older: dict[str, bytes],
+    ):
+        """Starts empty.
+
+        Args:
+          tokenizer: What it is equal to.
+          older: What was needed earlier, and may be again.
+        """
+        super().__init__()
+        self._older = older
+        self._do_lower_case = tokenizer.do_lower_case
+        self._packed_ids = {
+            token: records.varint(i) for i, token in enumerate(tokenizer.vocab)
+        }
+        self._unknown = records.varint(tokenizer.unk_token_id)
+
+    def __missing__(self, word: str) -> bytes:
+        packed = self._older.get(word)
+        if packed is None:
+            # Elsewhere one character may decide what becomes of the next.
+            if not (word.isascii() and word.isprintable()):
+                raise KeyError(word)
+            packed = self._split(word)
+        if len(word) <= self.MAX_CHARACTERS:
+            self[word] = packed
+        return packed
+
+    def _split(self, word: str) -> bytes:
+        parts = _ASCII_WORDS.findall(
+            word.lower() if self._do_lower_case else word
+        )
+        if parts == [word]:
+            return self._longest_pieces(word)
+        return b"".join(map(self.__getitem__, parts))
+
+    def _longest_pieces(self, word: str) -> bytes:
+        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+            return self._unknown
+        found = b""
+        prefix = ""
+        while word:
+            for end in range(len(word), 0, -1):
+                if packed := self._packed_ids.get(prefix + word[:end]):
+                    break
+            else:
+                return self._unknown
+            found += packed
+            word = word[end:]
+            prefix = vocabulary.SUFFIX_INDICATOR
+        return found
+
+
+class CachingLineTokenizer:
+    """Tokenizes lines, and remembers what each word of theirs becomes.
+
+    The tokenizer looks at nothing beyond a space, so the ids of a line are
+    those of what lies between its spaces. Most of that was seen before.
+    """
+
+    def __init__(self, tokenizer: tokenization.FullTokenizer):
+        """Starts with nothing to remember.
+
+        Args:
+          tokenizer: What it is equal to.
+        """
+        self._tokenizer = tokenizer
+        self._memory = _WordMemory(tokenizer, {})
+
+    def __call__(self, lines: list[str]) -> list[bytes]:
+        """The packed token ids of each line."""
+        if len(self._memory) > _WordMemory.MAX_ENTRIES:
+            # What is still needed comes back from the older one.
+            older = dict(self._memory)
+            self._memory = _WordMemory(self._tokenizer, older)
+        look_up = self._memory.__getitem__
+        sentences: list[bytes] = []
+        unfinished = []
+        for number, line in enumerate(lines):
+            try:
+                sentences.append(b"".join(map(look_up, line.split(" "))))
+            except KeyError:
+                sentences.append(b"")
+                unfinished.append(number)
+        if unfinished:
+            found = self._look_up(
+                {word for i in unfinished for word in lines[i].split(" ")}
+            )
+            for i in unfinished:
+                words = lines[i].split(" ")
+                sentences[i] = b"".join(map(found.__getitem__, words))
+        return sentences
+
+    def _look_up(self, words: set[str]) -> dict[str, bytes]:
+        """The packed ids of words, of which some are new."""
+        found = {}
+        new = []
+        for word in words:
+            try:
+                found[word] = self._memory[word]
+            except KeyError:
+                new.append(word)
+        tokens = self._tokenizer.tokenize(tf.constant(new, tf.string))
+        ids = [*map(records.varint, tokens.flat_values.numpy().tolist())]
+        ends = tokens.row_splits.numpy().tolist()
+        for word, start, end in zip(new, ends, ends[1:], strict=False):
+            found[word] = b"".join(ids[start:end])
+            if len(word) <= _WordMemory.MAX_CHARACTERS:
+                self._memory[word] = found[word]
+        return found
+
+
+_ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^A-Za-z0-9]")
+
+
+def make_line_tokenizer(
+    tokenizer: tokenization.FullTokenizer,
+) -> LineTokenizer:
+    """A function from a batch of lines to a list of ids for each."""
+    tokenize_lines = CachingLineTokenizer(tokenizer)
+    return lambda lines: [*map(records.unpack_ids, tokenize_lines(lines))]
+
+
+def examples_of_lines(
+    lines: list[str], builder: ExampleBuilder, tokenize_lines: LineTokenizer
+) -> Iterator[records.Example]:
+    """Makes the examples that some lines complete.
+
+    What is left in the builder goes on with the next lines; a line "" ends a
+    document, and so should the last of a file.
+
+    Args:
+      lines: Without white space around them.
+      builder: Whose state may come from earlier lines.
+      tokenize_lines: See `make_line_tokenizer`.
+    """
+    for line, sentence in zip(lines, tokenize_lines(lines), strict=True):
+        example = (
+            builder.add_sentence(sentence) if line else builder.end_document()
+        )
+        if example is not None:
+            yield example
+
+
+def make_builder(
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    seed: int,
+    file_name: str,
+    share: str = "",
+) -> ExampleBuilder:
+    """The builder of one input file, whatever is built beside it.
+
+    Args:
+      tokenizer: Supplies the ids of [CLS], [SEP] and [PAD].
+      max_seq_length: L.
+      seed: Of the whole data set.
+      file_name: The file's name in its corpus.
+      share: "" for training, HELDOUT for what is held out.
+    """
+    # Strings seed by their SHA-512: the same on every machine.
+    key = f"{seed}/{share}/{file_name}" if share else f"{seed}/{file_name}"
+    return ExampleBuilder(tokenizer, max_seq_length, random.Random(key))
+
+
+def examples_of_file(
+    path: str,
+    builder: ExampleBuilder,
+    tokenize_lines: LineTokenizer,
+    blanks_separate_docs: bool = True,
+    reading: corpus.Reading | None = None,
+) -> Iterator[records.Example]:
+    """Makes the examples of one file; its end also ends a document.
+
+    Args:
+      path: A file of any kind that `corpus.read_lines` reads.
+      builder: Whose state may come from an earlier file.
+      tokenize_lines: See `make_line_tokenizer`.
+      blanks_separate_docs: Whether a blank line ends a document; otherwise
+        blank lines are skipped. `reading`, where given, says it instead.
+      reading: How to read the file.
+
+    Raises:
+      ValueError: If the file cannot be read or is damaged.
+    """
+    reading = reading or corpus.Reading(blanks_separate_docs)
+    for lines, _ in corpus.read_lines(path, reading=reading):
+        yield from examples_of_lines(lines, builder, tokenize_lines)
+    # Nothing, unless a damaged place was skipped.
+    if (example := builder.end_document()) is not None:
+        yield example

@@ -1,0 +1,393 @@
+"""What is wrong with finished TFRecords."""
+
+import collections
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.pretraining_data import text_report
+from electra_tf.pretraining_data.output_folder import MANIFEST
+from electra_tf.text import vocabulary
+
+_MAX_DUPLICATES = 0.01
+
+# TensorFlow's message may quote bytes that are no UTF-8.
+_PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
+
+# TFRecords.
+
+
+class Rows(NamedTuple):
+    """Examples of one file.
+
+    Attributes:
+      input_ids, input_mask, segment_ids: <int64>[B, L].
+      records: <int64>[B], their numbers in the file.
+      path: The file.
+    """
+
+    input_ids: np.ndarray
+    input_mask: np.ndarray
+    segment_ids: np.ndarray
+    records: np.ndarray
+    path: str
+
+    def place(self, row: int) -> str:
+        return f"record {self.records[row]} of {self.path}"
+
+
+class _Problems:
+    """Problems by kind: how many records have each, and the first that has."""
+
+    def __init__(self):
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, kind: str, first: str, count: int = 1) -> None:
+        self._counts[kind] += count
+        self._first.setdefault(kind, first)
+
+    def add_rows(self, kind: str, rows: Rows, is_affected: np.ndarray) -> None:
+        """Notes the rows where <bool>[B] is set."""
+        if is_affected.any():
+            first = rows.place(int(np.argmax(is_affected)))
+            self.add(kind, first, int(is_affected.sum()))
+
+    def lines(self) -> list[str]:
+        return [
+            f"{count:,} record(s) {kind}: {self._first[kind]}"
+            + (" is the first" if count > 1 else "")
+            for kind, count in self._counts.items()
+        ]
+
+
+class _RecordReader:
+    """TFRecord files -> Rows, noting what cannot be read.
+
+    Attributes:
+      length: L: the model's, or else what most of the first records have.
+      errors: What was wrong.
+    """
+
+    BATCH = 1000
+
+    def __init__(self, length: int | None):
+        self.length = length
+        self.errors = _Problems()
+
+    def read(self, path: str) -> Iterator[Rows]:
+        """The examples of a file, as far as its records are whole."""
+        first = 0
+        for serialized in self._read_serialized(path):
+            yield self._parse(serialized, path, first)
+            first += len(serialized)
+
+    def _read_serialized(self, path: str) -> Iterator[list[bytes]]:
+        batch: list[bytes] = []
+        num_records = 0
+        try:
+            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                batch.append(record)
+                num_records += 1
+                if len(batch) == self.BATCH:
+                    yield batch
+                    batch = []
+        except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
+            self.errors.add(
+                "cannot be read (damaged, cut short or no TFRecord), nor what "
+                "follows in the file",
+                f"record {num_records} of {path}",
+            )
+        except tf.errors.OpError as error:
+            self.errors.add(
+                f"cannot be read ({error.message})",
+                f"record {num_records} of {path}",
+            )
+        if batch:
+            yield batch
+
+    def _parse(self, serialized: list[bytes], path: str, first: int) -> Rows:
+        names = records_lib.FEATURE_NAMES
+        spec = {name: tf.io.RaggedFeature(tf.int64) for name in names}
+        records = np.arange(first, first + len(serialized))
+        try:
+            parsed = tf.io.parse_example(tf.constant(serialized), spec)
+        except _PARSE_ERRORS:
+            whole = []
+            for i, record in enumerate(serialized):
+                try:
+                    tf.io.parse_example(tf.constant([record]), spec)
+                    whole.append(i)
+                except _PARSE_ERRORS:
+                    self.errors.add(
+                        f"are no examples with int64 {', '.join(names)}",
+                        f"record {first + i} of {path}",
+                    )
+            records = records[whole]
+            parsed = tf.io.parse_example(
+                tf.constant([serialized[i] for i in whole], tf.string), spec
+            )
+        lengths = np.stack(
+            [parsed[name].row_lengths().numpy() for name in names], axis=-1
+        )
+        if self.length is None and lengths.any():
+            self.length = int(np.bincount(lengths.flat).argmax())
+        fits = (lengths == (self.length or 0)).all(axis=-1)
+        for row in np.flatnonzero(~fits):
+            name, length = next(
+                (name, length)
+                for name, length in zip(names, lengths[row], strict=True)
+                if length != self.length
+            )
+            self.errors.add(
+                f"have {length} values of {name} instead of {self.length}",
+                f"record {records[row]} of {path}",
+            )
+        shape = [None, self.length or 0]
+        ids, mask, segments = (
+            parsed[name].to_tensor(shape=shape).numpy()[fits] for name in names
+        )
+        return Rows(ids, mask, segments, records[fits], path)
+
+
+class _Totals:
+    """Sums over all records."""
+
+    def __init__(self, vocab_size: int):
+        self.num_examples = 0
+        self.num_tokens = 0
+        self.num_two_segments = 0
+        self.id_counts = np.zeros(vocab_size, np.int64)
+        self.hashes: set[int] = set()
+
+    def add(self, rows: Rows) -> None:
+        is_token = rows.input_mask == 1
+        ids = rows.input_ids[is_token]
+        ids = ids[(ids >= 0) & (ids < len(self.id_counts))]
+        self.id_counts += np.bincount(ids, minlength=len(self.id_counts))
+        self.num_examples += len(rows.records)
+        self.num_tokens += int(is_token.sum())
+        self.num_two_segments += int((rows.segment_ids == 1).any(-1).sum())
+        self.hashes.update(hash(row.tobytes()) for row in rows.input_ids)
+
+
+def report_on_records(
+    files: Sequence[str],
+    vocab: Sequence[str],
+    run: text_report.Run | None = None,
+    num_samples: int = 3,
+) -> text_report.Report:
+    """Reads finished TFRecords from the first to the last.
+
+    Checksums, features, lengths, ids, mask, segments and special tokens of
+    every record are looked at. Exact duplicates are counted by hashes of 64
+    bits, which takes some 60 bytes of memory a record.
+
+    Args:
+      files: TFRecord files.
+      vocab: What they were built with.
+      run: What they are for, if that is known.
+      num_samples: Examples to show as text: the first of some files.
+
+    Returns:
+      The report; it has errors if a run over the data would end or train on
+      nonsense.
+    """
+    report = text_report.Report()
+    special = {
+        token: list(vocab).index(token) for token in vocabulary.SPECIAL_TOKENS
+    }
+    reader = _RecordReader(run.max_seq_length if run else None)
+    doubts = _Problems()
+    totals = _Totals(len(vocab))
+    num_examples = {}
+    samples: dict[str, str] = {}
+    sampled = np.linspace(0, len(files) - 1, min(num_samples, len(files)))
+    sampled_files = {files[int(i)] for i in sampled}
+    for path in files:
+        before = totals.num_examples
+        for rows in reader.read(path):
+            _check_rows(rows, len(vocab), special, reader.errors, doubts)
+            totals.add(rows)
+            if path in sampled_files and len(rows.records):
+                samples.setdefault(path, decode(rows.input_ids[0], vocab))
+        num_examples[path] = totals.num_examples - before
+    _describe_records(report, len(files), reader.length, totals, special)
+    report.facts += [("an example", text) for text in samples.values()]
+    report.errors += reader.errors.lines()
+    report.warnings += doubts.lines()
+    _compare_with_manifests(report, num_examples)
+    if not totals.num_examples:
+        report.errors.append(
+            f"the {len(files)} file(s) hold no example, {files[0]} first of all"
+        )
+    elif run is not None:
+        text_report.check_run(
+            report, run, totals.num_examples, len(vocab), reader.length
+        )
+    return report
+
+
+def _check_rows(rows: Rows, vocab_size, special, errors, doubts) -> None:
+    """Checks each of some rows."""
+    ids, mask, segments = rows.input_ids, rows.input_mask, rows.segment_ids
+    if not ids.size:
+        return
+    length = ids.shape[1]
+    num_tokens = mask.sum(axis=-1)
+    positions = np.arange(length)
+    errors.add_rows(
+        f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
+        rows,
+        ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
+    )
+    is_prefix = (mask == (positions < num_tokens[:, np.newaxis])).all(axis=-1)
+    is_prefix &= num_tokens > 0
+    errors.add_rows(
+        "have an input_mask that is not ones, then zeros", rows, ~is_prefix
+    )
+    is_token = mask == 1
+    errors.add_rows(
+        "have segment_ids other than 0 and 1",
+        rows,
+        ((segments < 0) | (segments > 1)).any(axis=-1),
+    )
+    # What follows means nothing where the mask is wrong.
+    last = np.clip(num_tokens - 1, 0, length - 1)
+    ends_with_sep = ids[np.arange(len(ids)), last] == special["[SEP]"]
+    is_cls = (ids == special["[CLS]"]) & is_token
+    errors.add_rows(
+        f"do not start with [CLS] ({special['[CLS]']}), or have it elsewhere",
+        rows,
+        is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
+    )
+    is_sep = (ids == special["[SEP]"]) & is_token
+    num_segments = 1 + (segments == 1).any(axis=-1)
+    errors.add_rows(
+        f"do not have [SEP] ({special['[SEP]']}) at the end of each segment",
+        rows,
+        is_prefix
+        & (
+            ~ends_with_sep
+            | (is_sep.sum(axis=-1) != num_segments)
+            | _changes_without_sep(segments, is_sep, is_token)
+        ),
+    )
+    errors.add_rows(
+        "have [MASK] in them: they were masked when they were built",
+        rows,
+        ((ids == special["[MASK]"]) & is_token).any(axis=-1),
+    )
+    doubts.add_rows(
+        f"have another id than [PAD] ({special['[PAD]']}) or another segment "
+        "than 0 on padding",
+        rows,
+        is_prefix
+        & (((ids != special["[PAD]"]) | (segments != 0)) & (mask == 0)).any(
+            axis=-1
+        ),
+    )
+    doubts.add_rows(
+        "have no token to mask",
+        rows,
+        is_prefix & ((is_token & ~is_cls & ~is_sep).sum(axis=-1) == 0),
+    )
+
+
+def _changes_without_sep(segments, is_sep, is_token) -> np.ndarray:
+    """Rows in which the segment goes up without a [SEP], or down: <bool>[B]."""
+    change = np.diff(segments, axis=-1)
+    inside = is_token[:, 1:]
+    return ((change != 0) & inside & ((change < 0) | ~is_sep[:, :-1])).any(-1)
+
+
+def _describe_records(report, num_files, length, totals, special) -> None:
+    num_examples = totals.num_examples
+    report.facts.append(
+        (
+            "data",
+            f"{num_files:,} file(s), {num_examples:,} examples of "
+            f"{length or 0} tokens",
+        )
+    )
+    if not num_examples:
+        return
+    padding = 1 - totals.num_tokens / (num_examples * length)
+    num_unknown = int(totals.id_counts[special["[UNK]"]])
+    unknown = num_unknown / max(totals.num_tokens, 1)
+    duplicates = 1 - len(totals.hashes) / num_examples
+    report.facts += [
+        (
+            "tokens",
+            f"{totals.num_tokens:,}, {totals.num_tokens / num_examples:.1f} an "
+            f"example; {padding:.1%} of the positions are padding",
+        ),
+        (
+            "segments",
+            f"two in {totals.num_two_segments / num_examples:.1%} of the "
+            "examples",
+        ),
+        ("[UNK]", f"{unknown:.3%} of the tokens"),
+        (
+            "vocabulary",
+            f"{len(totals.id_counts):,} entries, "
+            f"{np.count_nonzero(totals.id_counts):,} of them in the data",
+        ),
+        ("duplicates", f"{duplicates:.2%} of the examples"),
+    ]
+    if padding > text_report.MAX_PADDING:
+        report.warnings.append(
+            f"{padding:.0%} of the positions are padding, which is computed "
+            "for nothing: build with a smaller --max-seq-length, or with "
+            "--no-blanks-separate-docs"
+        )
+    if unknown > text_report.MAX_UNKNOWN:
+        report.warnings.append(
+            f"{unknown:.1%} of the tokens are [UNK]: the vocabulary does not "
+            "fit the text"
+        )
+    if duplicates > _MAX_DUPLICATES:
+        report.warnings.append(
+            f"{duplicates:.1%} of the examples repeat an earlier one token for "
+            "token: build with --dedup"
+        )
+
+
+def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
+    """Compares counts with the manifests that builds left beside the files."""
+    for folder in sorted({os.path.dirname(path) for path in num_examples}):
+        try:
+            with tf.io.gfile.GFile(os.path.join(folder, MANIFEST)) as reader:
+                shards = json.loads(reader.read())["shards"]
+            expected = {shard["name"]: shard["examples"] for shard in shards}
+        except (tf.errors.OpError, ValueError, KeyError, TypeError):
+            continue
+        for path, found in num_examples.items():
+            if os.path.dirname(path) == folder:
+                wanted = expected.get(os.path.basename(path), found)
+                if wanted != found:
+                    report.errors.append(
+                        f"expected {wanted:,} examples in {path}, as "
+                        f"{MANIFEST} says, found {found:,}"
+                    )
+
+
+def decode(ids: np.ndarray, vocab: Sequence[str]) -> str:
+    """Ids as text: pieces joined to words, padding at the end left out.
+
+    Args:
+      ids: <int>[L]; one outside the vocabulary shows as <id>.
+      vocab: The tokens.
+    """
+    tokens = [
+        vocab[i] if 0 <= i < len(vocab) else f"<{i}>" for i in ids.tolist()
+    ]
+    while tokens and tokens[-1] == vocabulary.PAD_TOKEN:
+        tokens.pop()
+    return " ".join(tokens).replace(" ##", "")

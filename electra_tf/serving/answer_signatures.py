@@ -1,0 +1,366 @@
+"""Signatures of question answering.
+
+What `finetuning.question_answering` does for evaluation, in the graph: a long
+context is cut into windows that overlap, and what the model says about the
+windows of a question becomes one answer.
+
+Shapes: Q questions, W windows of all questions, L length, K beams, N answers.
+"""
+
+import typing
+
+import tensorflow as tf
+
+from electra_tf.serving import inputs
+from electra_tf.serving import signatures as signatures_lib
+from electra_tf.serving.exportable import Source
+from electra_tf.serving.inputs import Tensors
+
+# Windows of one context that are read; what is behind them is not.
+MAX_WINDOWS = 32
+
+# Of an answer that is not there, and minus that of having none. The latter is
+# the original's score before it has seen a window.
+_NO_ANSWER_SCORE = -1000000.0
+
+# The head compares every token with every start: fewer tokens at once.
+_TOKENS_AT_ONCE = 2**12
+
+
+class _Windows(typing.NamedTuple):
+    """Windows of all questions, those of the first question first.
+
+    Attributes:
+      question: <int32>[W], whose window it is.
+      start: <int32>[W], the context's token that it begins with.
+      end: <int32>[W], the one behind its last.
+      first_position: <int32>[W], where the context begins in the window.
+      counts: <int32>[Q], windows of each question.
+      step: <int32>[Q], tokens between the starts of two windows.
+      room: <int32>[Q], tokens of the context that fit into a window.
+      num_tokens: <int32>[Q], tokens of each context.
+    """
+
+    question: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    first_position: tf.Tensor
+    counts: tf.Tensor
+    step: tf.Tensor
+    room: tf.Tensor
+    num_tokens: tf.Tensor
+
+
+class QuestionAnswerer(signatures_lib.ServedModel):
+    """The span of a context that answers a question.
+
+    `serving_default` takes `question` and `context` <string>[Q] and returns
+    the best span as `answer` <string>[Q], its `score` <float32>[Q], the sum of
+    the logarithms of the probabilities of start and end (without joint
+    prediction, of their logits), and `start` and `end` <int32>[Q], offsets of
+    characters, so that answer == context[start:end] in Python;
+    `no_answer_score` <float32>[Q], which is high where the context has no
+    answer, and `answerable` <bool>[Q], whether it does not exceed the threshold
+    of the evaluation; and `answers`, `scores`, `starts` and `ends` [Q, N], the
+    best spans, best first. A span that is not there is "", -1000000, -1 and -1.
+    Where the model cleans its texts, `cleaned_text` <string>[Q] is the context
+    that the offsets refer to.
+
+    `tokens` returns what the head says of a packed question and context.
+    """
+
+    TOKENS_AT_ONCE = _TOKENS_AT_ONCE
+
+    def __init__(self, source: Source):
+        config = source.question_answering
+        assert config is not None
+        self.config = config
+        num_best = (
+            config.beam_size if config.joint_prediction else config.n_best_size
+        )
+        self.least_length = max(num_best, config.beam_size)
+        self.num_answers = min(config.n_best_size, num_best**2)
+        # Every question leaves room for a token of the context.
+        self.max_query_length = min(
+            config.max_query_length, source.max_seq_length - 4
+        )
+        super().__init__(source)
+
+    def compute(self, features):
+        # The head wants as many positions as beams.
+        length = tf.shape(features["input_ids"])[1]
+        features = inputs.pad(features, self.least_length)
+        source = self._source
+        outputs = source.model(features)["task_outputs"][source.task_name]
+        for name in ("start_logits", "end_logits"):
+            outputs[name] = outputs[name][:, :length]
+        return dict(outputs)
+
+    def signatures(self):
+        return {
+            signatures_lib.DEFAULT: signatures_lib.string_function(
+                self._serving_default, "question", "context"
+            ),
+            signatures_lib.TOKENS: self.token_signature(
+                lambda outputs: outputs
+            ),
+        }
+
+    def example_inputs(self):
+        return {
+            "question": ["Who cooked the meal?"]
+            * len(signatures_lib.SENTENCES),
+            "context": list(signatures_lib.SENTENCES),
+        }
+
+    def _serving_default(self, question, context):
+        check = signatures_lib.check_same_size(question, context)
+        with tf.control_dependencies([check]):
+            context = tf.strings.unicode_transcode(
+                context, "UTF-8", "UTF-8", errors="ignore"
+            )
+        context, cleaned = self.clean(context)
+        question, _ = self.clean(question)
+        both = tf.concat([question, context], axis=0)
+        num_questions = tf.shape(question)[0]
+        ids, starts, ends = self.tokenize_with_offsets(both)
+        query = ids[:num_questions, : self.max_query_length]
+        passage = ids[num_questions:]
+        windows = self._windows(query, passage)
+        features = self._features(windows, query, passage)
+        outputs = self._run(features)
+        scores, first, last = self._candidates(windows, outputs)
+        found = self._answers(
+            windows,
+            outputs,
+            context,
+            (starts[num_questions:], ends[num_questions:]),
+            (scores, first, last),
+        )
+        return found | cleaned
+
+    def _windows(self, query, passage) -> _Windows:
+        """Where to cut the contexts; as `QuestionAnsweringTask.windows`."""
+        query_length = tf.cast(query.row_lengths(), tf.int32)
+        num_tokens = tf.cast(passage.row_lengths(), tf.int32)
+        room = self._source.max_seq_length - 3 - query_length
+        step = tf.minimum(room, self.config.doc_stride)
+        more = tf.maximum(0, num_tokens - room)
+        counts = tf.where(num_tokens > 0, 1 - (-more // step), 0)
+        counts = tf.minimum(counts, MAX_WINDOWS)
+        question = tf.repeat(tf.range(tf.shape(counts)[0]), counts)
+        start = tf.ragged.range(counts).flat_values * tf.gather(step, question)
+        end = tf.minimum(
+            start + tf.gather(room, question), tf.gather(num_tokens, question)
+        )
+        return _Windows(
+            question,
+            start,
+            end,
+            2 + tf.gather(query_length, question),
+            counts,
+            step,
+            room,
+            num_tokens,
+        )
+
+    def _features(self, windows: _Windows, query, passage) -> Tensors:
+        """`[CLS] question [SEP] part [SEP]` for each window."""
+        length = windows.end - windows.start
+        first = tf.gather(
+            tf.cast(passage.row_starts(), tf.int32), windows.question
+        )
+        index = tf.ragged.range(first + windows.start, first + windows.end)
+        part = index.with_flat_values(
+            tf.gather(passage.flat_values, index.flat_values)
+        )
+        query = tf.gather(query, windows.question)
+
+        def column(value: int) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_tensor(
+                tf.fill([tf.shape(length)[0], 1], tf.constant(value, tf.int32))
+            )
+
+        cls, sep = (
+            column(self.tokenizer.cls_token_id),
+            column(self.tokenizer.sep_token_id),
+        )
+        zeros = tf.zeros_like(query)
+        ones = tf.ones_like(part)
+        ids = tf.concat([cls, query, sep, part, sep], axis=1)
+        segments = [column(0), zeros, column(0), ones, column(1)]
+        return {
+            "input_ids": ids.to_tensor(self.tokenizer.pad_token_id),
+            "input_mask": tf.ones_like(ids).to_tensor(),
+            "segment_ids": tf.concat(segments, axis=1).to_tensor(),
+        }
+
+    def _candidates(self, windows: _Windows, outputs: Tensors):
+        """All pairs of a start and an end.
+
+        Returns:
+          Scores <float32> (-inf where a pair is not allowed), and the first and
+          last token of the context <int32>; all [W, K, K].
+        """
+        config = self.config
+        if config.joint_prediction:
+            starts = outputs["start_top_index"][:, :, tf.newaxis]
+            ends = outputs["end_top_index"]
+            start_scores = outputs["start_top_log_probs"][:, :, tf.newaxis]
+            end_scores = outputs["end_top_log_probs"]
+        else:
+            # Padding ranks below every position that may hold an answer.
+            least = [[0, 0], [0, self.least_length]]
+            best_starts, best_ends = (
+                tf.nn.top_k(
+                    tf.pad(outputs[name], least, constant_values=-1e9),
+                    config.n_best_size,
+                )
+                for name in ("start_logits", "end_logits")
+            )
+            starts = best_starts.indices[:, :, tf.newaxis]
+            start_scores = best_starts.values[:, :, tf.newaxis]
+            ends = best_ends.indices[:, tf.newaxis]
+            end_scores = best_ends.values[:, tf.newaxis]
+
+        def of_windows(values):
+            return values[:, tf.newaxis, tf.newaxis]
+
+        offset = of_windows(windows.start - windows.first_position)
+        first, last = starts + offset, ends + offset
+        is_allowed = (
+            (first >= of_windows(windows.start))
+            & (last < of_windows(windows.end))
+            & (last >= first)
+            & (last - first < config.max_answer_length)
+            & self._has_most_context(windows, first)
+        )
+        scores = tf.where(is_allowed, start_scores + end_scores, -float("inf"))
+        shape = tf.shape(scores)
+        return (
+            scores,
+            tf.broadcast_to(first, shape),
+            tf.broadcast_to(last, shape),
+        )
+
+    def _has_most_context(self, windows: _Windows, token: tf.Tensor):
+        """Whether no other window shows more of what is around a token.
+
+        The context is the smaller one of those on both sides, plus 1/100 of the
+        window's length; of equals the first window counts. From BERT.
+
+        Args:
+          windows: The windows.
+          token: <int32>[W, K, 1], tokens of the contexts.
+
+        Returns:
+          <bool>[W, K, 1].
+        """
+        most = tf.reduce_max(tf.concat([windows.counts, [1]], axis=0))
+        number = tf.range(most)
+        # Every window of the same question, <int32>[W, 1, most].
+        start = (
+            number * tf.gather(windows.step, windows.question)[:, tf.newaxis]
+        )
+        end = tf.minimum(
+            start + tf.gather(windows.room, windows.question)[:, tf.newaxis],
+            tf.gather(windows.num_tokens, windows.question)[:, tf.newaxis],
+        )
+        exists = (
+            number < tf.gather(windows.counts, windows.question)[:, tf.newaxis]
+        )
+        start, end, exists = (x[:, tf.newaxis] for x in (start, end, exists))
+        inside = exists & (token >= start) & (token < end)
+        # In float64, as numpy has it, so that ties are the same.
+        context = tf.cast(
+            tf.minimum(token - start, end - 1 - token), tf.float64
+        ) + 0.01 * tf.cast(end - start, tf.float64)
+        context = tf.where(inside, context, -float("inf"))
+        owner = tf.argmax(context, axis=-1, output_type=tf.int32)
+        mine = tf.math.floordiv(
+            windows.start,
+            tf.maximum(1, tf.gather(windows.step, windows.question)),
+        )
+        return tf.equal(owner, mine[:, tf.newaxis])[:, :, tf.newaxis]
+
+    def _answers(self, windows, outputs, context, offsets, candidates):
+        """The best candidates of each question, as text."""
+        by_question = [
+            self._of_questions(windows, values, padding)
+            for values, padding in zip(
+                candidates, (-float("inf"), 0, 0), strict=True
+            )
+        ]
+        # Of equals the first window's, then the likelier start's: its order.
+        best = tf.nn.top_k(by_question[0], self.num_answers)
+        exists = best.values > -float("inf")
+        first, last = (
+            tf.gather(values, best.indices, batch_dims=1)
+            for values in by_question[1:]
+        )
+        start, end = (
+            self._characters(values, tokens, exists)
+            for values, tokens in zip(offsets, (first, last), strict=True)
+        )
+        scores = tf.where(exists, best.values, _NO_ANSWER_SCORE)
+        copies = tf.repeat(context[:, tf.newaxis], self.num_answers, axis=1)
+        answers = tf.strings.substr(
+            copies,
+            tf.where(exists, start, 0),
+            tf.where(exists, end - start, 0),
+            unit="UTF8_CHAR",
+        )
+        no_answer_score = self._no_answer_score(
+            windows, outputs, tf.where(exists[:, 0], best.values[:, 0], 0.0)
+        )
+        return {
+            "answer": answers[:, 0],
+            "score": scores[:, 0],
+            "start": start[:, 0],
+            "end": end[:, 0],
+            "no_answer_score": no_answer_score,
+            "answerable": exists[:, 0]
+            & (no_answer_score <= self.config.qa_na_threshold),
+            "answers": answers,
+            "scores": scores,
+            "starts": start,
+            "ends": end,
+        }
+
+    def _of_questions(self, windows: _Windows, values, padding):
+        """From [W, K, K] to [Q, at least N], the windows one behind another."""
+        size = values.shape[1] * values.shape[2]
+        ragged = tf.RaggedTensor.from_row_lengths(
+            tf.reshape(values, [-1, size]), windows.counts, validate=False
+        )
+        most = tf.reduce_max(tf.concat([windows.counts, [1]], axis=0))
+        dense = ragged.to_tensor(padding, shape=[None, None, size])
+        missing = most - tf.shape(dense)[1]
+        dense = tf.pad(
+            dense, [[0, 0], [0, missing], [0, 0]], constant_values=padding
+        )
+        return tf.reshape(dense, [tf.shape(windows.counts)[0], most * size])
+
+    def _characters(self, offsets, tokens, exists):
+        """Offsets of the characters of <int32>[Q, N] tokens, or -1."""
+        rows = tf.cast(offsets.row_starts(), tf.int32)[:, tf.newaxis]
+        index = tf.where(exists, rows + tokens, 0)
+        # Something to look up where no context has a token.
+        values = tf.concat([offsets.flat_values, [0]], axis=0)
+        return tf.where(exists, tf.gather(values, index), -1)
+
+    def _no_answer_score(self, windows, outputs, best_score):
+        """The least score of the windows, <float32>[Q]; from the original."""
+        if self.config.answerable_classifier:
+            of_windows = outputs["answerable_logit"]
+        else:
+            of_windows = (
+                outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
+            )
+        least = tf.math.unsorted_segment_min(
+            of_windows, windows.question, tf.shape(windows.counts)[0]
+        )
+        least = tf.minimum(least, -_NO_ANSWER_SCORE)
+        if not self.config.answerable_classifier:
+            least -= best_score
+        return least

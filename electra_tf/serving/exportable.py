@@ -1,0 +1,271 @@
+"""A checkpoint -> what an exported model is made of."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import typing
+
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.checkpoints import reading, task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.formats import electra_tf_format
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.inference import detector
+from electra_tf.model import encoder
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.text import tokenization, vocabulary
+
+# What an exported model does. The first five need a fine-tuned head of that
+# kind.
+TASK_KINDS = (
+    "classification",
+    "multi_label_classification",
+    "regression",
+    "tagging",
+    "question_answering",
+)
+ENCODING = "encoding"
+DETECTION = "replaced_token_detection"
+KINDS = (*TASK_KINDS, ENCODING, DETECTION)
+
+# The original's tasks that compare two texts.
+_PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "sts", "wnli")
+
+# Least label and scale of the original's only regression task.
+_UNITS = {"sts": (0.0, 5.0)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model and all that is known of it.
+
+    Attributes:
+      kind: One of `KINDS`.
+      model: What computes: a `FinetuningModel`, an `encoder.Encoder` or a
+        `detector.Discriminator`.
+      keras_variables: Its variables.
+      tokenizer: The one that it was trained with.
+      vocab_file: The tokenizer's vocabulary, as long as its folder is there.
+      max_seq_length: Longer inputs are cut.
+      max_positions: Tokens of the longest input that the encoder can read.
+      task_name: Scope of the head; "" without one.
+      labels: Names of the classes, in the order of the logits.
+      has_pairs: Whether the input is two texts.
+      min_value: What is added to a regression model's outputs ...
+      scale: ... after they are multiplied by this, to undo how the labels were
+        scaled.
+      question_answering: Options of that head.
+      lower_cases_words: Whether a tagger's words are tokenized as the original
+        does, which lower-cases whatever the vocabulary.
+      label_separator: Between several labels of one text.
+      metadata: What goes into metadata.json beside the model.
+      packed_stack: The transformer layers' weights, where
+        `packed_stack.pack` took them out of `keras_variables`.
+    """
+
+    kind: str
+    model: typing.Any
+    keras_variables: list
+    tokenizer: tokenization.FullTokenizer
+    vocab_file: str
+    max_seq_length: int
+    max_positions: int
+    task_name: str = ""
+    labels: tuple[str, ...] = ()
+    has_pairs: bool = False
+    min_value: float = 0.0
+    scale: float = 1.0
+    question_answering: QuestionAnsweringConfig | None = None
+    lower_cases_words: bool = False
+    label_separator: str = "|"
+    metadata: dict = dataclasses.field(default_factory=dict)
+    packed_stack: tf.Module | None = None
+
+    @property
+    def encoder(self) -> encoder.Encoder:
+        """The encoder of the model."""
+        if isinstance(self.model, encoder.Encoder):
+            return self.model
+        if isinstance(self.model, detector.Discriminator):
+            return self.model.encoder
+        return self.model.electra
+
+
+def load(
+    model_dir: str,
+    vocab_dir: str,
+    kind: str = "auto",
+    has_pairs: bool | None = None,
+    max_seq_length: int | None = None,
+) -> Source:
+    """Rebuilds a model from a checkpoint.
+
+    Args:
+      model_dir: Of a fine-tuning run, whose trial that was best on dev is
+        taken, of a pre-training run, or a checkpoint of any other format.
+      vocab_dir: An empty folder for the vocabulary, which must be there until
+        the model is saved.
+      kind: One of `KINDS`; "auto" for that of the fine-tuned head, else
+        replaced-token detection where the checkpoint has a head for it, else
+        encoding.
+      has_pairs: Whether the input is two texts; None to go by the task.
+      max_seq_length: Where to cut; None for the length of the training.
+
+    Returns:
+      The model and what is known of it.
+
+    Raises:
+      ValueError: If there is no such model, no vocabulary with it, or it
+        cannot do what it is asked for.
+    """
+    checkpoint = reading.read_checkpoint(model_dir)
+    if kind == "auto":
+        kind = _kind_of(checkpoint)
+    config = checkpoint.discriminator
+    if config is None:
+        raise errors.ConfigError(
+            "Expected a checkpoint with a discriminator. Received: "
+            f"{model_dir}, with a generator only"
+        )
+    head = checkpoint.head
+    found_kind = head.kind if head else None
+    if kind in TASK_KINDS and found_kind != kind:
+        raise errors.ConfigError(
+            f"Expected a model that was fine-tuned for {kind}. Received: "
+            f"{model_dir}, with "
+            + (f"a head for {found_kind}" if head else "no fine-tuned head")
+        )
+    tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
+    longest = config.max_position_embeddings
+    if max_seq_length is None:
+        max_seq_length = checkpoint.max_seq_length or longest
+    if not 8 <= max_seq_length <= longest:
+        raise errors.ConfigError(
+            f"max_seq_length must be from 8 to the {longest} positions of "
+            f"{model_dir}. Received: max_seq_length={max_seq_length}"
+        )
+    values: dict[str, typing.Any] = {
+        "kind": kind,
+        "tokenizer": tokenizer,
+        "vocab_file": vocab_file,
+        "max_seq_length": max_seq_length,
+        "max_positions": longest,
+    }
+    if kind == DETECTION:
+        values["model"] = detector.load_discriminator(checkpoint, model_dir)
+        values["keras_variables"] = values["model"].keras_variables
+    elif kind == ENCODING:
+        values["model"] = encoder.Encoder(config, "electra")
+        values["model"].build()
+        values["keras_variables"] = list(values["model"].variables)
+        reading.assign_all(
+            checkpoint, values["keras_variables"], model_dir, "the encoder"
+        )
+        values["has_pairs"] = bool(has_pairs)
+    else:
+        assert head is not None
+        values["model"] = FinetuningModel(
+            config, [task_heads.make_head(head, config)]
+        )
+        values["keras_variables"] = list(values["model"].variables)
+        reading.assign_all(
+            checkpoint, values["keras_variables"], model_dir, "the model"
+        )
+        values |= _about_head(head, has_pairs)
+    return Source(**values, metadata=_metadata(values, checkpoint, model_dir))
+
+
+def _kind_of(checkpoint: Checkpoint) -> str:
+    if checkpoint.head is not None:
+        return checkpoint.head.kind
+    has_head = any(
+        name.startswith("discriminator_predictions/")
+        for name in checkpoint.tensors
+    )
+    return DETECTION if has_head else ENCODING
+
+
+def _about_head(head: TaskHead, has_pairs: bool | None) -> dict:
+    """What a fine-tuned head says of inputs and outputs."""
+    options = head.options
+    labels = head.labels or tuple(map(str, range(head.num_outputs or 0)))
+    about: dict[str, typing.Any] = {"task_name": head.task_name}
+    if head.kind == "question_answering":
+        fields = {f.name for f in dataclasses.fields(QuestionAnsweringConfig)}
+        about["question_answering"] = QuestionAnsweringConfig(
+            **{k: v for k, v in options.items() if k in fields}
+        )
+        return about
+    if head.kind == "regression":
+        units = _UNITS.get(head.task_name, (0.0, 1.0))
+        about["min_value"] = float(options.get("min_value", units[0]))
+        about["scale"] = float(options.get("scale", units[1]))
+    else:
+        about["labels"] = labels
+    if head.kind == "tagging":
+        about["lower_cases_words"] = bool(options.get("as_original"))
+    if head.kind != "tagging":
+        about["has_pairs"] = (
+            bool(options.get("has_pairs", head.task_name in _PAIR_TASKS))
+            if has_pairs is None
+            else has_pairs
+        )
+    return about
+
+
+def _tokenizer(
+    checkpoint: Checkpoint, model_dir: str, vocab_dir: str
+) -> tuple[tokenization.FullTokenizer, str]:
+    found = checkpoint.vocabulary
+    if found is None or found.do_lower_case is None:
+        raise errors.ConfigError(
+            f"Expected {model_dir} to say its vocabulary and whether text is "
+            "lower-cased: convert it with tools/convert_checkpoint.py "
+            "--vocab-file --do-lower-case"
+        )
+    vocabulary.write(found, vocab_dir)
+    vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
+    return tokenization.make_tokenizer(found), vocab_file
+
+
+def _metadata(values: dict, checkpoint: Checkpoint, model_dir: str) -> dict:
+    tokenizer = values["tokenizer"]
+    with open(values["vocab_file"], "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()
+    about: dict[str, typing.Any] = {
+        "kind": values["kind"],
+        "task": values.get("task_name") or None,
+        "labels": list(values.get("labels", ())),
+        "has_pairs": values.get("has_pairs", False),
+        "max_seq_length": values["max_seq_length"],
+        "do_lower_case": tokenizer.do_lower_case,
+        "strip_accents": tokenizer.strip_accents,
+        "text_cleaning": tokenizer.text_cleaning,
+        "vocab_size": tokenizer.vocab_size,
+        "vocab_sha256": digest,
+        "global_step": checkpoint.global_step,
+        "scores": _scores(model_dir),
+    }
+    if values["kind"] == "regression":
+        about["min_value"] = values["min_value"]
+        about["scale"] = values["scale"]
+    if values.get("question_answering"):
+        about["question_answering"] = dataclasses.asdict(
+            values["question_answering"]
+        )
+    return about
+
+
+def _scores(model_dir: str) -> dict | None:
+    """Of a fine-tuning run's best trial; None for other checkpoints."""
+    path = os.path.join(model_dir, electra_tf_format.RESULTS_FILE)
+    if not os.path.isfile(path):
+        return None
+    with open(path, encoding="utf-8") as f:
+        results = json.load(f)
+    trials = results.get("trials", [])
+    best = results.get("best_on_dev")
+    return next((t for t in trials if t.get("trial") == best), None)

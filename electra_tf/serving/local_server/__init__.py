@@ -1,0 +1,1 @@
+"""Exported models over REST and gRPC, on this machine."""

@@ -1,0 +1,162 @@
+"""Answers TF Serving's REST and gRPC requests, for development.
+
+    python -m electra_tf.serving.local_server --model_base_path=models/served
+
+A thin shell over the SavedModel with the official protos, so that a client can
+be written and tried where TF Serving's image cannot run. It has one model, one
+version and no batching, and is not for production: it listens on this machine
+only. Flags and ports are those of tensorflow_model_server.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import sys
+import threading
+import typing
+
+import grpc
+from werkzeug import serving
+
+from electra_tf.command_line import arguments
+
+if typing.TYPE_CHECKING:
+    from electra_tf.serving.local_server.servable import Servable
+
+HOST = "127.0.0.1"
+
+
+class LocalServer:
+    """Both interfaces on this machine, until it is stopped.
+
+    Args:
+      servable: The model.
+      rest_port: 0 for any free one.
+      grpc_port: 0 for any free one.
+      num_threads: Requests that are answered at once over gRPC.
+
+    Attributes:
+      rest_port: The port.
+      grpc_port: The port.
+
+    Raises:
+      ValueError: If a port is taken.
+    """
+
+    def __init__(
+        self,
+        servable: "Servable",
+        rest_port: int = 0,
+        grpc_port: int = 0,
+        num_threads: int = 32,
+    ):
+        # Imports TensorFlow: late, so that --help is quick.
+        from electra_tf.serving.local_server import grpc_service, rest_service
+
+        class Handler(serving.WSGIRequestHandler):
+            """Keeps connections open, and says nothing of each request."""
+
+            protocol_version = "HTTP/1.1"
+
+            def log_request(self, code="-", size="-"):
+                del code, size
+
+        try:
+            self._rest = serving.make_server(
+                HOST,
+                rest_port,
+                rest_service.RestApplication(servable),
+                threaded=True,
+                request_handler=Handler,
+            )
+        except (OSError, SystemExit):
+            raise ValueError(
+                f"Expected a free port for REST. Received: {rest_port}, which "
+                "is taken"
+            ) from None
+        self.rest_port = self._rest.server_port
+        self._grpc = grpc.server(
+            concurrent.futures.ThreadPoolExecutor(num_threads),
+            options=[
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        grpc_service.add_to_server(servable, self._grpc)
+        try:
+            self.grpc_port = self._grpc.add_insecure_port(f"{HOST}:{grpc_port}")
+        except RuntimeError:
+            self._rest.server_close()
+            raise ValueError(
+                f"Expected a free port for gRPC. Received: {grpc_port}, which "
+                "is taken"
+            ) from None
+
+    def start(self) -> None:
+        """Begins to answer, in threads of its own."""
+        threading.Thread(target=self._rest.serve_forever, daemon=True).start()
+        self._grpc.start()
+
+    def stop(self) -> None:
+        """Ends both interfaces."""
+        self._rest.shutdown()
+        self._rest.server_close()
+        self._grpc.stop(grace=None).wait()
+
+    def __enter__(self) -> "LocalServer":
+        self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(
+            f"expected a port from 0 (any free one) to 65535, received {text!r}"
+        )
+    return int(text)
+
+
+def main(argv=None) -> int:
+    """Parses the flags and serves until Ctrl-C; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="local_server", description=__doc__)
+    parser.add_argument(
+        "--model-base-path", required=True, help="directory of the versions"
+    )
+    parser.add_argument(
+        "--model-name", help="default: as --model_base_path is called"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=8500, help="gRPC (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rest-api-port",
+        type=_port,
+        default=8501,
+        help="REST (default: %(default)s)",
+    )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return arguments.run(_serve, parser, argv)
+
+
+def _serve(args) -> None:
+    from electra_tf.serving.local_server.servable import Servable
+
+    servable = Servable(args.model_base_path, args.model_name)
+    number = servable.warm_up()
+    with LocalServer(servable, args.rest_api_port, args.port) as server:
+        print(
+            f"serving {servable.name}, version {servable.version}, after "
+            f"{number} warm-up requests: REST "
+            f"http://{HOST}:{server.rest_port}/v1/models/{servable.name}, gRPC "
+            f"{HOST}:{server.grpc_port}; for development only",
+            flush=True,
+        )
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Text -> token ids: the one tokenizer, its vocabulary and its tables."""

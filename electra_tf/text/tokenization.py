@@ -1,0 +1,448 @@
+"""Text to token ids, in graph ops, equal to BERT's tokenizer.
+
+The same ops build pre-training data, feed fine-tuning and sit inside an
+exported model, so no two of them can disagree. Text is cleaned and split into
+words by regular expressions over fixed character classes (Unicode 13.0, see
+`text/unicode_13_0.py`), and the words are split into word pieces by tf_text's
+longest-match op. tf_text's own BERT tokenizers are faster still, but fold case
+with NFKC, keep unassigned characters, and limit words to 100 bytes, so their
+ids differ on about one line in 600.
+
+Shapes: B lines, L length of a packed input.
+"""
+
+import dataclasses
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from electra_tf.text import cleaning, unicode_13_0, vocabulary
+
+# A longer word is one [UNK]. In characters, after normalisation; from BERT.
+MAX_CHARS_PER_WORD = 200
+
+
+def _character_class(*tables: str) -> str:
+    """An RE2 class, e.g. `[\\x{20}-\\x{2F}]`, from tables of hex ranges."""
+    ranges = re.sub("([0-9A-F]+)", r"\\x{\1}", "".join(tables))
+    return f"[{''.join(ranges.split())}]"
+
+
+_REMOVED = _character_class(unicode_13_0.REMOVED)
+_NON_ASCII_WHITESPACE = _character_class(unicode_13_0.NON_ASCII_WHITESPACE)
+_NONSPACING_MARKS = _character_class(unicode_13_0.NONSPACING_MARK) + "+"
+# RE2 class of the marks that are words by themselves.
+PUNCTUATION = _character_class(unicode_13_0.PUNCTUATION)
+_WORDS_BY_THEMSELVES = _character_class(
+    unicode_13_0.PUNCTUATION, unicode_13_0.CJK
+)
+
+
+def remove_control_characters(text: tf.Tensor) -> tf.Tensor:
+    """Text without characters of the categories C*, <string>[B]."""
+    return tf.strings.regex_replace(text, _REMOVED, "")
+
+
+def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
+    text = tf.strings.lower(text, encoding="utf-8")
+    text = tf_text.normalize_utf8(text, "NFD")
+    return tf.strings.regex_replace(text, _NONSPACING_MARKS, "")
+
+
+def split_into_words(
+    text: tf.Tensor, do_lower_case: bool = True, strip_accents: bool = True
+) -> tf.RaggedTensor:
+    """Normalises text and splits it into words and punctuation marks.
+
+    The steps are BERT's: characters of the categories C* and invalid UTF-8
+    vanish; white space separates; then, if lower-casing, upper case is lowered
+    and, if accents are stripped, non-spacing marks of the canonical
+    decomposition vanish; every punctuation mark and CJK ideograph is a word.
+
+    Args:
+      text: <string>[B].
+      do_lower_case: Whether to lower upper case.
+      strip_accents: Whether to drop accents too. Without lower-casing they
+        are kept whatever this says, as in the original.
+
+    Returns:
+      <string>[B, (words)].
+    """
+    text = tf.strings.unicode_transcode(
+        text, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore"
+    )
+    text = remove_control_characters(text)
+    text = tf.strings.regex_replace(text, _NON_ASCII_WHITESPACE, " ")
+    if do_lower_case and strip_accents:
+        text = _lower_without_accents(text)
+    elif do_lower_case:
+        text = tf.strings.lower(text, encoding="utf-8")
+    text = tf.strings.regex_replace(text, _WORDS_BY_THEMSELVES, r" \0 ")
+    return tf.strings.split(text)
+
+
+class FullTokenizer(tf.Module):
+    """BERT's tokenizer: words, then the longest pieces in the vocabulary.
+
+    Works eagerly, inside a `tf.function` and in an exported model.
+
+    Attributes:
+      vocab: The tokens; a token's id is its index.
+      vocab_size: Their number.
+      do_lower_case: Whether text is lower-cased.
+      strip_accents: Whether accents are dropped when lower-casing.
+      text_cleaning: What is done to text first, see `text_cleaning.clean`.
+      pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id:
+        Ids of the special tokens. Text never gets those of [PAD], [CLS], [SEP]
+        and [MASK]: "[MASK]" in text is punctuation around a word.
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | os.PathLike,
+        do_lower_case: bool = True,
+        strip_accents: bool = True,
+        text_cleaning: str = "none",
+    ):
+        """Reads the vocabulary.
+
+        Args:
+          vocab_file: Path of a vocabulary, one token a line.
+          do_lower_case: Whether to lower-case text.
+          strip_accents: Whether to drop accents when lower-casing.
+          text_cleaning: One of `text_cleaning.CLEANINGS`.
+
+        Raises:
+          ValueError: If the vocabulary cannot be read or used.
+        """
+        super().__init__(name="full_tokenizer")
+        cleaning.check(text_cleaning)
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+        self.text_cleaning = text_cleaning
+        # A tuple, since tf.Module would wrap a list for tracking.
+        self._vocab = tuple(vocabulary.load_vocab(vocab_file))
+        ids = {token: i for i, token in enumerate(self._vocab)}
+        self.pad_token_id = ids[vocabulary.PAD_TOKEN]
+        self.unk_token_id = ids[vocabulary.UNK_TOKEN]
+        self.cls_token_id = ids[vocabulary.CLS_TOKEN]
+        self.sep_token_id = ids[vocabulary.SEP_TOKEN]
+        self.mask_token_id = ids[vocabulary.MASK_TOKEN]
+        self._word_pieces = tf_text.FastWordpieceTokenizer(
+            [
+                # The op refuses entries without a character to match.
+                f"{vocabulary._UNSPELLABLE}{i}"
+                if token in ("", vocabulary.SUFFIX_INDICATOR)
+                else token
+                for i, token in enumerate(self._vocab)
+            ],
+            suffix_indicator=vocabulary.SUFFIX_INDICATOR,
+            # No limit in bytes: `_hide_long_words` counts characters.
+            max_bytes_per_word=2**31 - 1,
+            token_out_type=tf.int32,
+            unknown_token=vocabulary.UNK_TOKEN,
+            no_pretokenization=True,
+        )
+
+    @property
+    def vocab(self) -> list[str]:
+        return list(self._vocab)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._vocab)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Turns lines of text into token ids, without [CLS] and [SEP].
+
+        Args:
+          text: <string>[B], UTF-8; invalid bytes are skipped.
+
+        Returns:
+          <int32>[B, (tokens)].
+        """
+        words = split_into_words(
+            cleaning.clean(
+                tf.convert_to_tensor(text, tf.string), self.text_cleaning
+            ),
+            self.do_lower_case,
+            self.strip_accents,
+        )
+        return self._ids_of_words(words)
+
+    def tokenize_uncased(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Like `tokenize`, the way the original does for tagging.
+
+        It lower-cases and strips accents whatever the vocabulary, and takes
+        ideographs for parts of words.
+
+        Args:
+          text: <string>[B], UTF-8.
+
+        Returns:
+          <int32>[B, (tokens)].
+        """
+        text = remove_control_characters(tf.convert_to_tensor(text, tf.string))
+        text = _lower_without_accents(text)
+        text = tf.strings.regex_replace(text, PUNCTUATION, r" \0 ")
+        return self._ids_of_words(tf.strings.split(text))
+
+    def _ids_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """<string>[B, (words)] to <int32>[B, (tokens)]."""
+        pieces = self._word_pieces.tokenize(_hide_long_words(words.flat_values))
+        # <int32>[B, (words), (pieces)] to <int32>[B, (tokens)].
+        return tf.RaggedTensor.from_row_splits(
+            pieces.values,
+            tf.gather(pieces.row_splits, words.row_splits),
+            validate=False,
+        )
+
+    def tokenize_with_offsets(
+        self, text: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Like `tokenize`, and says which characters each token is made of.
+
+        Args:
+          text: <string>[B], UTF-8; invalid bytes are skipped, and do not count
+            as characters.
+
+        Returns:
+          Token ids, the offset of each token's first character and that behind
+          its last one, all <int32>[B, (tokens)]. Offsets count code points, as
+          Python's strings do.
+
+        Raises:
+          ValueError: If text is cleaned first: then nothing says where its
+            characters come from.
+        """
+        if self.text_cleaning != "none":
+            raise ValueError(
+                "Expected a tokenizer without text cleaning, which hides where "
+                "tokens come from. Received: text_cleaning="
+                f"{self.text_cleaning!r}."
+            )
+        text = tf.convert_to_tensor(text, tf.string)
+        words = split_into_words(text, self.do_lower_case, self.strip_accents)
+        num_bytes = tf.strings.length(words.flat_values)
+        hidden = _hide_long_words(words.flat_values)
+        pieces, starts, ends = self._word_pieces.tokenize_with_offsets(hidden)
+        # A hidden word is one token, over all of it.
+        is_hidden = tf.repeat(
+            tf.equal(hidden, vocabulary._UNSPELLABLE), pieces.row_lengths()
+        )
+        num_bytes_of_word = tf.repeat(num_bytes, pieces.row_lengths())
+        ends_in_word = tf.where(
+            is_hidden, num_bytes_of_word, tf.cast(ends.values, tf.int32)
+        )
+        # Bytes of the words of a row, counted without what is between them.
+        end_of_word = words.with_flat_values(num_bytes)
+        first_byte = tf.repeat(
+            _sums_before(end_of_word).flat_values, pieces.row_lengths()
+        )
+        row_splits = tf.gather(pieces.row_splits, words.row_splits)
+
+        def of_rows(values: tf.Tensor) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_row_splits(
+                values, row_splits, validate=False
+            )
+
+        first, last = _characters_of_bytes(
+            self._bytes_of_characters(text),
+            of_rows(first_byte + tf.cast(starts.values, tf.int32)),
+            of_rows(first_byte + ends_in_word - 1),
+        )
+        return of_rows(pieces.values), of_rows(first), of_rows(last + 1)
+
+    def _bytes_of_characters(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Bytes <int32>[B, (characters)] that each leaves in the words.
+
+        Every step of `split_into_words` works on single characters, but for
+        the final sigma, which is as long as the other one.
+        """
+        characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
+        unique, index = tf.unique(characters.flat_values)
+        words = split_into_words(
+            tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8"),
+            self.do_lower_case,
+            self.strip_accents,
+        )
+        num_bytes = tf.reduce_sum(
+            words.with_flat_values(tf.strings.length(words.flat_values)),
+            axis=-1,
+        )
+        return characters.with_flat_values(tf.gather(num_bytes, index))
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of some ids.
+
+        Args:
+          ids: <int>[(tokens)], e.g. a row of `tokenize` or a list.
+
+        Raises:
+          ValueError: If an id is not in the vocabulary.
+        """
+        tokens = []
+        for i in ids:
+            if not 0 <= int(i) < self.vocab_size:
+                raise ValueError(
+                    f"Expected ids from 0 to {self.vocab_size - 1}. "
+                    f"Received: {int(i)}."
+                )
+            tokens.append(self._vocab[int(i)])
+        return tokens
+
+    def pack_inputs(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        max_seq_length: int,
+        pad_to_max: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs one or two segments a row as `[CLS] first [SEP] second [SEP]`.
+
+        Too long a row loses tokens from the end of its longer segment, one by
+        one, from the second where both are equally long: the original's
+        `_truncate_seq_pair`, here without a loop.
+
+        Args:
+          segments: One or two <int32>[B, (tokens)].
+          max_seq_length: The longest L, [CLS] and [SEP] included.
+          pad_to_max: Whether L is always `max_seq_length`, rather than the
+            length of the longest row.
+
+        Returns:
+          `input_ids`, `input_mask` (1 on tokens, 0 on padding) and
+          `segment_ids` (1 on the second segment and its [SEP]), each
+          <int32>[B, L].
+
+        Raises:
+          ValueError: If there are no or too many segments, or
+            `max_seq_length` has no room for a token of each.
+        """
+        if len(segments) not in (1, 2):
+            raise ValueError(
+                f"Expected one or two segments. Received: {len(segments)}."
+            )
+        num_special_tokens = 1 + len(segments)
+        room = max_seq_length - num_special_tokens
+        if room < len(segments):
+            raise ValueError(
+                "Expected max_seq_length of at least "
+                f"{num_special_tokens + len(segments)} for {len(segments)} "
+                f"segment(s). Received: max_seq_length={max_seq_length}."
+            )
+        if len(segments) == 1:
+            segments = [segments[0][:, :room]]
+        else:
+            first, second = segments
+            segments = _truncate_pair(first, second, room)
+        num_rows = segments[0].nrows()
+
+        def column(value: int) -> tf.RaggedTensor:
+            return tf.RaggedTensor.from_tensor(
+                tf.fill([num_rows, 1], tf.constant(value, tf.int32))
+            )
+
+        id_parts = [column(self.cls_token_id)]
+        segment_parts = [column(0)]
+        for number, segment in enumerate(segments):
+            id_parts += [segment, column(self.sep_token_id)]
+            segment_parts += [tf.ones_like(segment) * number, column(number)]
+        input_ids = tf.concat(id_parts, axis=1)
+        shape = [None, max_seq_length if pad_to_max else None]
+        return {
+            "input_ids": input_ids.to_tensor(self.pad_token_id, shape=shape),
+            "input_mask": tf.ones_like(input_ids).to_tensor(shape=shape),
+            "segment_ids": tf.concat(segment_parts, axis=1).to_tensor(
+                shape=shape
+            ),
+        }
+
+
+def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
+    """Makes [UNK] of words of more than 200 characters; <string>[words]."""
+    num_chars = tf.strings.length(words, unit="UTF8_CHAR")
+    return tf.where(
+        num_chars > MAX_CHARS_PER_WORD, vocabulary._UNSPELLABLE, words
+    )
+
+
+def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
+    """For each of some <int32>[B, (n)], the sum of those before in its row."""
+    flat = values.flat_values
+    before = tf.concat([[0], tf.cumsum(flat)], axis=0)
+    at_row_start = tf.gather(before, values.row_starts())
+    return values.with_flat_values(
+        before[:-1] - tf.repeat(at_row_start, values.row_lengths())
+    )
+
+
+def _characters_of_bytes(
+    num_bytes: tf.RaggedTensor, *positions: tf.RaggedTensor
+) -> list[tf.Tensor]:
+    """The characters in which some bytes lie, as offsets in their rows.
+
+    Args:
+      num_bytes: <int32>[B, (characters)], bytes of each character.
+      *positions: <int32>[B, (n)], numbers of bytes within their rows.
+
+    Returns:
+      For each of the positions its characters, <int32>[all n].
+    """
+    ends = tf.cumsum(num_bytes.flat_values)
+    before = tf.concat([[0], ends], axis=0)
+    first_byte = tf.gather(before, num_bytes.row_starts())
+    first_character = tf.cast(num_bytes.row_starts(), tf.int32)
+    found = []
+    for rows in positions:
+        row_lengths = rows.row_lengths()
+        byte = rows.flat_values + tf.repeat(first_byte, row_lengths)
+        character = tf.searchsorted(ends, byte, side="right")
+        found.append(character - tf.repeat(first_character, row_lengths))
+    return found
+
+
+def _truncate_pair(
+    first: tf.RaggedTensor, second: tf.RaggedTensor, room: int
+) -> list[tf.RaggedTensor]:
+    """Cuts two <int32>[B, (tokens)] to `room` tokens together.
+
+    Taking tokens from the longer one, and from the second at a tie, ends with
+    the shorter segment whole or with both at half the room, the odd token
+    going to the first.
+    """
+
+    def cut(segment: tf.RaggedTensor, num_kept: tf.Tensor) -> tf.RaggedTensor:
+        position = tf.ragged.range(segment.row_lengths())
+        keep = tf.less(
+            position.flat_values,
+            tf.repeat(num_kept, segment.row_lengths()),
+        )
+        return tf.ragged.boolean_mask(segment, segment.with_flat_values(keep))
+
+    length_1, length_2 = first.row_lengths(), second.row_lengths()
+    half = tf.constant(room // 2, length_1.dtype)
+    return [
+        cut(first, tf.maximum(room - half, room - length_2)),
+        cut(second, tf.maximum(half, room - length_1)),
+    ]
+
+
+def make_tokenizer(of: vocabulary.Vocabulary) -> FullTokenizer:
+    """The tokenizer that a vocabulary was made for.
+
+    Where nothing says if text is lower-cased, see `vocabulary.lower_cases`.
+    """
+    lower = vocabulary.lower_cases(of)
+    known = dataclasses.replace(of, do_lower_case=lower)
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary.write(known, folder)
+        return FullTokenizer(
+            os.path.join(folder, vocabulary.VOCAB_FILE),
+            lower,
+            vocabulary.strips_accents(known),
+            known.text_cleaning,
+        )

@@ -1,0 +1,268 @@
+"""The vocabulary beside a checkpoint, as text files."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from electra_tf.errors import CheckpointError
+from electra_tf.files import write_atomically
+from electra_tf.text import cleaning
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The tokenizer's side of a checkpoint.
+
+    Attributes:
+      tokens: In the order of their ids.
+      do_lower_case: Text is lower-cased first; None where nothing says so.
+      strip_accents: Accents are deleted; None where nothing says so.
+      text_cleaning: What is done before that, see `text_cleaning.clean`.
+    """
+
+    tokens: tuple[str, ...]
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    text_cleaning: str = "none"
+
+
+PAD_TOKEN = "[PAD]"
+UNK_TOKEN = "[UNK]"
+CLS_TOKEN = "[CLS]"
+SEP_TOKEN = "[SEP]"
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
+
+# A word that no vocabulary entry can spell: every control character is
+# removed from text before word pieces are looked up.
+_UNSPELLABLE = "\x7f"
+
+SUFFIX_INDICATOR = "##"
+
+
+def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
+    """Reads a vocabulary: one token a line, white space around it stripped.
+
+    Args:
+      vocab_file: Path of a UTF-8 text file; any that `tf.io.gfile` reads.
+
+    Returns:
+      The tokens; a token's id is its index. Blank lines at the end of the file
+      are no tokens, a blank line elsewhere takes an id that text never gets.
+
+    Raises:
+      ValueError: If the file cannot be read, or `validate_vocab` refuses it.
+    """
+    vocab_file = os.fspath(vocab_file)
+    try:
+        with tf.io.gfile.GFile(vocab_file, "rb") as reader:
+            content = reader.read()
+    except tf.errors.NotFoundError:
+        raise ValueError(
+            f"Expected a vocabulary file. Received: {vocab_file!r}, which does "
+            "not exist."
+        ) from None
+    except (tf.errors.OpError, OSError) as error:
+        reason = getattr(error, "message", str(error))
+        raise ValueError(
+            f"Cannot read the vocabulary file {vocab_file!r}: {reason}"
+        ) from None
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"Expected a vocabulary in UTF-8. Received: {vocab_file!r}, whose "
+            f"byte {error.start} is 0x{content[error.start]:02x}."
+        ) from None
+    vocab = [line.strip() for line in text.split("\n")]
+    while vocab and not vocab[-1]:
+        vocab.pop()
+    validate_vocab(vocab, vocab_file)
+    return vocab
+
+
+def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
+    """Refuses a vocabulary that no model could be trained with.
+
+    Args:
+      vocab: The tokens in the order of their ids.
+      vocab_file: Where they come from, for the error message.
+
+    Raises:
+      ValueError: If it is empty, repeats a token or lacks a special token.
+    """
+    if not vocab:
+        raise ValueError(
+            "Expected a vocabulary with one token a line. Received: "
+            f"{vocab_file!r}, which is empty."
+        )
+    if len(set(vocab)) < len(vocab):
+        first_line: dict[str, int] = {}
+        for line, token in enumerate(vocab, start=1):
+            if token in first_line:
+                raise ValueError(
+                    "Expected every token of a vocabulary once. Received: "
+                    f"{vocab_file!r} with {token!r} on lines "
+                    f"{first_line[token]} and {line}."
+                )
+            first_line[token] = line
+    missing = [token for token in SPECIAL_TOKENS if token not in set(vocab)]
+    if missing:
+        raise ValueError(
+            f"Expected a vocabulary with {', '.join(SPECIAL_TOKENS)}. "
+            f"Received: {vocab_file!r} with {len(vocab)} entries and without "
+            f"{', '.join(missing)}."
+        )
+
+
+def settings_file(vocab_file: str | os.PathLike) -> str:
+    """Where `tools/build_vocab.py` writes how a vocabulary was made."""
+    return os.fspath(vocab_file) + ".json"
+
+
+def load_settings(vocab_file: str | os.PathLike) -> dict[str, bool]:
+    """The text treatment that a vocabulary was made for, where it is known.
+
+    Args:
+      vocab_file: Path of the vocabulary.
+
+    Returns:
+      `do_lower_case` and `strip_accents` from the file beside the vocabulary;
+      nothing for a vocabulary that came without one.
+
+    Raises:
+      ValueError: If the file is there but does not hold these settings.
+    """
+    path = settings_file(vocab_file)
+    if not tf.io.gfile.exists(path):
+        return {}
+    names = ("do_lower_case", "strip_accents")
+    try:
+        with tf.io.gfile.GFile(path) as reader:
+            settings = json.loads(reader.read())
+        found = {name: settings[name] for name in names}
+    except (ValueError, TypeError, KeyError):
+        found = {}
+    if not found or any(type(value) is not bool for value in found.values()):
+        raise ValueError(
+            f"Expected a JSON file with true or false for {' and '.join(names)}"
+            f". Received: {path!r}."
+        )
+    return found
+
+
+def load_text_cleaning(vocab_file: str | os.PathLike) -> str:
+    """The cleaning that goes with a vocabulary; "none" where nothing says so.
+
+    Args:
+      vocab_file: Path of the vocabulary.
+
+    Raises:
+      ValueError: If the file beside the vocabulary names an unknown one.
+    """
+    path = settings_file(vocab_file)
+    if not load_settings(vocab_file):
+        return "none"
+    with tf.io.gfile.GFile(path) as reader:
+        found = json.loads(reader.read()).get("text_cleaning", "none")
+    try:
+        cleaning.check(found)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return found
+
+
+VOCAB_FILE = "vocab.txt"
+
+
+def read(
+    path: str | os.PathLike,
+    do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+) -> Vocabulary | None:
+    """Reads a vocabulary, and how text is treated where a file says so.
+
+    Args:
+      path: One token a line; `tools/build_vocab.py` writes its settings beside
+        it, which give way to the arguments.
+      do_lower_case: See `Vocabulary`.
+      strip_accents: See `Vocabulary`.
+
+    Returns:
+      The vocabulary, or None if there is no such file.
+
+    Raises:
+      CheckpointError: If the file cannot be read.
+    """
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        return None
+    try:
+        tokens = load_vocab(path)
+        settings = load_settings(path)
+        text_cleaning = load_text_cleaning(path)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+    if do_lower_case is None:
+        do_lower_case = settings.get("do_lower_case")
+    if strip_accents is None:
+        strip_accents = settings.get("strip_accents")
+    return Vocabulary(
+        tuple(tokens), do_lower_case, strip_accents, text_cleaning
+    )
+
+
+def write(vocabulary: Vocabulary, folder: str) -> None:
+    """Writes vocab.txt, and the treatment of text where it is known.
+
+    Args:
+      vocabulary: What to write.
+      folder: Where.
+    """
+    path = os.path.join(folder, VOCAB_FILE)
+    write_atomically(path, "".join(f"{t}\n" for t in vocabulary.tokens))
+    if vocabulary.do_lower_case is not None:
+        settings: dict[str, bool | str] = {
+            "do_lower_case": vocabulary.do_lower_case,
+            "strip_accents": strips_accents(vocabulary),
+        }
+        if vocabulary.text_cleaning != "none":
+            settings["text_cleaning"] = vocabulary.text_cleaning
+        write_atomically(
+            settings_file(path),
+            json.dumps(settings, indent=1) + "\n",
+        )
+
+
+def strips_accents(vocabulary: Vocabulary) -> bool:
+    """Whether accents are deleted: by default with lower-casing, as in BERT."""
+    if vocabulary.strip_accents is None:
+        return bool(vocabulary.do_lower_case)
+    return bool(vocabulary.do_lower_case and vocabulary.strip_accents)
+
+
+def lower_cases(vocabulary: Vocabulary) -> bool:
+    """Whether text is lower-cased: if nothing says so, without capitals."""
+    if vocabulary.do_lower_case is not None:
+        return vocabulary.do_lower_case
+    return not any(
+        token != token.lower()
+        for token in vocabulary.tokens
+        # [CLS] and the like.
+        if not (token.startswith("[") and token.endswith("]"))
+    )
+
+
+def case_notes(vocabulary: Vocabulary) -> list[str]:
+    """What `lower_cases` had to take from the tokens, if anything."""
+    if vocabulary.do_lower_case is not None:
+        return []
+    lower = lower_cases(vocabulary)
+    return [
+        f"nothing says whether text is lower-cased: taken as {lower}, since "
+        f"the vocabulary has {'no ' if lower else ''}capitals "
+        "(--do-lower-case)"
+    ]

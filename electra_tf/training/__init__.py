@@ -1,0 +1,1 @@
+"""Model + loss + batches -> trained variables; knows no data."""

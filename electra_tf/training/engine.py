@@ -1,0 +1,503 @@
+"""The training engine: strategy, step, loop, checkpoints, evaluation.
+
+The only user of tf.distribute and of dtype policies. Orbit drives the outer
+loop; pre-training and fine-tuning both run on it.
+"""
+
+import contextlib
+import typing
+from collections.abc import Callable
+
+import keras
+import orbit
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.model import losses
+from electra_tf.training import optimization, replicas
+
+# Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
+# of the loss <float32>[] and the sums that become metrics. What the loss is
+# divided by goes through `all_reduce_sum`, <float32>[] in each call, and the
+# features' share of it is the sum over their examples.
+LossFunction = Callable[..., tuple[tf.Tensor, dict[str, losses.Sums]]]
+
+
+# Takes (batch size of a part, first step, Shard); returns a dataset of parts.
+MakeDataset = Callable[[int, int, replicas.Shard], tf.data.Dataset]
+
+
+def _add_to_loop_variable(total: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """total + x in the body of a loop.
+
+    Where memory is short (on CPUs, from 205 MB on) TensorFlow's optimizer makes
+    a large sum a temporary variable that waits for the first term. If that is
+    the loop's own variable, one is also made after the last round, never taken
+    away, and the next run of the same graph fails with AlreadyExistsError
+    (github.com/tensorflow/tensorflow/issues/23780). An operation between the
+    two, which hands the buffer on, avoids it.
+    """
+    return tf.raw_ops.Snapshot(input=total) + x
+
+
+@contextlib.contextmanager
+def _data_errors():
+    """Turns TensorFlow's wrapping of a DataError back into one."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "DataError: " not in str(error):
+            raise
+        message = errors.data_error_message(error)
+        raise errors.DataError(message) from None
+
+
+def _check_batch_size(batch_size: int, num_replicas: int) -> None:
+    if batch_size % num_replicas:
+        raise errors.ConfigError(
+            "The batch size must be a multiple of the number of replicas. "
+            f"Received: batch_size={batch_size}, replicas={num_replicas}"
+        )
+
+
+class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
+    """Trains and evaluates one model.
+
+    Build it, and the model and optimizer before it, in the strategy's scope.
+
+    Args:
+      strategy: Where the replicas are.
+      model: Its variables are trained.
+      loss_function: See `LossFunction`.
+      optimizer: Built with the model's trainable variables; None to evaluate
+        only.
+      run: Seeds, steps, directory.
+      batch_size: Examples of a step, over all replicas.
+      train_dataset: See `MakeDataset`.
+      flops_per_example: Matrix products of one example in one step, to tell
+        how busy the devices are; 0 where nobody asks.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        loss_function: LossFunction,
+        optimizer: optimization.AdamWeightDecay,
+        run: configs.RunConfig,
+        batch_size: int,
+        train_dataset: MakeDataset,
+        flops_per_example: int = 0,
+    ):
+        self.strategy = strategy
+        self.model = model
+        self.loss_function = loss_function
+        self.optimizer = optimizer
+        self.run = run
+        self.batch_size = batch_size
+        self.train_dataset = train_dataset
+        self.flops_per_example = flops_per_example
+        self.micro_batch_size = self._micro_batch_size()
+        self.global_step = orbit.utils.create_global_step()
+        self.loss_scale: optimization.LossScale | None = None
+        if run.dtype_policy == "mixed_float16":
+            self.loss_scale = optimization.LossScale()
+            optimizer.skips_non_finite_updates = True
+        self._iterator = None
+        self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
+        num_replicas = strategy.num_replicas_in_sync
+        # XLA gets what lies between two collectives: on CPUs it cannot hold
+        # one. A TPU compiles all of it by itself.
+        self._compiled_step: Callable = self._replica_step
+        self._compiled_gradients: Callable = self._gradients
+        if run.jit_compile and run.distribution_strategy != "tpu":
+            if num_replicas == 1:
+                self._compiled_step = tf.function(
+                    self._replica_step, jit_compile=True, autograph=False
+                )
+            else:
+                self._compiled_gradients = tf.function(
+                    self._gradients, jit_compile=True, autograph=False
+                )
+
+    def _micro_batch_size(self) -> int:
+        """Examples that a replica works on at once."""
+        _check_batch_size(self.batch_size, self.strategy.num_replicas_in_sync)
+        whole = self._batch_of_a_replica()
+        size = min(self.run.micro_batch_size or whole, whole)
+        if whole % size:
+            raise errors.ConfigError(
+                "RunConfig.micro_batch_size must divide the examples that a "
+                f"replica has of a batch. Received: micro_batch_size={size}, "
+                f"examples={whole}"
+            )
+        if size % self.run.num_parallel_parts:
+            raise errors.ConfigError(
+                "RunConfig.num_parallel_parts must divide the examples that a "
+                "replica works on at once. Received: num_parallel_parts="
+                f"{self.run.num_parallel_parts}, examples={size}"
+            )
+        return size
+
+    def distribute(
+        self, make_dataset: MakeDataset, batch_size: int, first_step: int
+    ):
+        """One pipeline per worker, one part of the batch per replica.
+
+        Raises:
+          ConfigError: If the batch cannot be shared out evenly.
+        """
+        num_replicas = self.strategy.num_replicas_in_sync
+        _check_batch_size(batch_size, num_replicas)
+
+        def of_worker(context):
+            local = num_replicas // context.num_input_pipelines
+            shard = replicas.Shard(
+                num_replicas, context.input_pipeline_id * local, local
+            )
+            return make_dataset(batch_size // num_replicas, first_step, shard)
+
+        return self.strategy.distribute_datasets_from_function(of_worker)
+
+    def train(self, num_steps: tf.Tensor) -> dict[str, float]:
+        """Runs some steps from the global step on.
+
+        Args:
+          num_steps: <int32>[].
+
+        Returns:
+          Metrics over these steps.
+        """
+        if self._iterator is None:
+            self._iterator = iter(
+                self.distribute(
+                    self.train_dataset,
+                    self.batch_size,
+                    int(self.global_step.numpy()),
+                )
+            )
+        with _data_errors():
+            sums = self._train_loop(self._iterator, num_steps)
+        return losses.metrics_from_sums(sums)
+
+    @tf.function(reduce_retracing=True)
+    def _train_loop(self, iterator, num_steps):
+        # A first step outside the loop would do as well, but the graph would
+        # hold it twice.
+        step = self._train_step.get_concrete_function(iterator.element_spec)
+        sums = tf.nest.map_structure(
+            lambda x: tf.zeros(x.shape, x.dtype), step.structured_outputs
+        )
+        for _ in tf.range(num_steps):
+            sums = tf.nest.map_structure(
+                _add_to_loop_variable, sums, self._train_step(next(iterator))
+            )
+        return sums
+
+    @tf.function(reduce_retracing=True)
+    def _train_step(self, features):
+        scale = self.loss_scale.scale.read_value() if self.loss_scale else 1.0
+        per_replica = self.strategy.run(
+            # Nothing there is left to AutoGraph, whose work would be a sixth
+            # of the time to the first step.
+            tf.autograph.experimental.do_not_convert(self._compiled_step),
+            args=(features, self.global_step.read_value(), scale),
+        )
+        self.global_step.assign_add(1)
+        sums = self._of_any_replica(per_replica)
+        if self.loss_scale:
+            # The norm of a step that was not taken has no weight.
+            self.loss_scale.update(sums["gradient_norm"].weight > 0)
+        return sums
+
+    def _of_any_replica(self, per_replica):
+        """The value of one replica, where all have the same."""
+        return tf.nest.map_structure(
+            lambda x: self.strategy.experimental_local_results(x)[0],
+            per_replica,
+        )
+
+    def _sum_replicas(self, per_replica):
+        return self.strategy.reduce(
+            tf.distribute.ReduceOp.SUM, per_replica, axis=None
+        )
+
+    def _replica_step(self, features, step, scale):
+        """Forward, backward and update on one replica's part of the batch."""
+        context = tf.distribute.get_replica_context()
+        num_replicas = context.num_replicas_in_sync
+        all_reduce_sum = replicas.make_all_reduce_sum(context)
+        seed = tf.random.experimental.stateless_fold_in(
+            self._dropout_seed, tf.cast(step, tf.int32)
+        )
+        if num_replicas > 1:
+            seed = tf.random.experimental.stateless_fold_in(
+                seed, context.replica_id_in_sync_group
+            )
+        totals, zeros = None, None
+        if num_replicas > 1 or self._is_cut():
+            weights, zeros = self._sums_of_weights(features, seed)
+            totals = all_reduce_sum(weights) if weights else []
+        gradients, loss, sums = self._compiled_gradients(
+            features, seed, totals, zeros, scale
+        )
+        loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
+        variables = self.model.trainable_variables
+        used = [
+            v
+            for v, g in zip(variables, gradients, strict=True)
+            if g is not None
+        ]
+        # In one call, as every call is a message to all others.
+        sums = all_reduce_sum(sums | {"total_loss": loss_sums})
+        summed = self._reduce(
+            [g for g in gradients if g is not None], all_reduce_sum
+        )
+        learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
+        if self.loss_scale:
+            summed = [g / scale for g in summed]
+        norm = self.optimizer.apply_summed(summed, used)
+        one = tf.constant(1.0)
+        norm_sums = losses.Sums(norm, one)
+        if self.loss_scale:
+            sums["loss_scale"] = losses.Sums(scale, one)
+            norm_sums = tf.nest.map_structure(
+                lambda x: tf.where(tf.math.is_finite(norm), x, 0.0), norm_sums
+            )
+        return sums | {
+            "gradient_norm": norm_sums,
+            "learning_rate": losses.Sums(learning_rate, one),
+        }
+
+    def _reduce(self, gradients, all_reduce_sum):
+        """Gradients <float32> of one replica -> those of the whole batch."""
+        if self.strategy.num_replicas_in_sync == 1:
+            return gradients
+        dtype = self.run.gradient_reduction_dtype
+        summed = all_reduce_sum(
+            [tf.cast(g, dtype) for g in gradients],
+            # Packs were measured between CPUs only.
+            0 if self.run.num_gpus else replicas.PACK_BYTES,
+        )
+        return [tf.cast(g, tf.float32) for g in summed]
+
+    def _sums_of_weights(self, features, seed):
+        """What the losses of a replica's part of the batch are divided by.
+
+        A loss function sums its weights by `all_reduce_sum`. These sums are
+        asked for here and nothing else, so TensorFlow leaves out of this pass
+        whatever they do not follow from: all but the masking.
+
+        Args:
+          features: Of the replica's part of the batch.
+          seed: <int32>[2], of dropout.
+
+        Returns:
+          The sums in the order of the calls, and what a loss function returns
+          beside the loss, all zero.
+        """
+        weights: list[tf.Tensor] = []
+
+        def note(tensor):
+            weights.append(tensor)
+            return tensor
+
+        _, sums = self.loss_function(features, seed, note)
+        return weights, tf.nest.map_structure(
+            lambda x: tf.zeros(x.shape, x.dtype), sums
+        )
+
+    def _gradients(self, features, seed, totals, zeros, scale):
+        """Gradients of a replica's part of the batch, cut into micro-batches.
+
+        Args:
+          features: Of the replica's part of the batch.
+          seed: <int32>[2], of dropout.
+          totals: What the losses are divided by: `_sums_of_weights` of all
+            replicas. None where the batch is in one piece.
+          zeros: See `_sums_of_weights`.
+          scale: <float32>[], of the loss; the gradients are that much larger.
+
+        Returns:
+          A <float32> gradient for each trainable variable, None where it does
+          not take part; the replica's share of the loss <float32>[]; the sums
+          of the loss function.
+        """
+        size, num_parts = self.micro_batch_size, self._num_micro_batches()
+        if num_parts == 1:
+            return self._gradients_in_parallel(features, seed, totals, scale)
+        parts = tf.nest.map_structure(
+            lambda x: tf.reshape(
+                x, tf.concat([[num_parts, size], tf.shape(x)[1:]], axis=0)
+            ),
+            features,
+        )
+        variables = self.model.trainable_variables
+        is_used = [False] * len(variables)
+
+        def add_part(index, gradients, loss, sums):
+            part_gradients, part_loss, part_sums = self._gradients_in_parallel(
+                tf.nest.map_structure(lambda x: x[index], parts),
+                tf.random.experimental.stateless_fold_in(seed, index),
+                totals,
+                scale,
+            )
+            is_used[:] = [g is not None for g in part_gradients]
+            gradients = [
+                total if g is None else _add_to_loop_variable(total, g)
+                for total, g in zip(gradients, part_gradients, strict=True)
+            ]
+            loss = _add_to_loop_variable(loss, part_loss)
+            sums = tf.nest.map_structure(_add_to_loop_variable, sums, part_sums)
+            return index + 1, gradients, loss, sums
+
+        _, gradients, loss, sums = tf.while_loop(
+            lambda index, *_: index < num_parts,
+            add_part,
+            [0, [tf.zeros(v.shape) for v in variables], 0.0, zeros],
+            parallel_iterations=1,
+            maximum_iterations=num_parts,
+        )
+        gradients = [
+            g if used else None
+            for g, used in zip(gradients, is_used, strict=True)
+        ]
+        return gradients, loss, sums
+
+    def _gradients_in_parallel(self, features, seed, totals, scale):
+        """Gradients of one micro-batch, see `_gradients`.
+
+        Nothing of one part waits for another, so TensorFlow runs them side by
+        side.
+        """
+        num_parts = self.run.num_parallel_parts
+        if num_parts == 1:
+            return self._gradients_of_part(features, seed, totals, scale)
+        size = self.micro_batch_size // num_parts
+        gradients, part_losses, sums = zip(
+            *[
+                self._gradients_of_part(
+                    tf.nest.map_structure(
+                        lambda x, start=start: x[start : start + size], features
+                    ),
+                    tf.random.experimental.stateless_fold_in(seed, start),
+                    totals,
+                    scale,
+                )
+                for start in range(0, self.micro_batch_size, size)
+            ],
+            strict=True,
+        )
+        return (
+            [
+                None if of_variable[0] is None else tf.add_n(of_variable)
+                for of_variable in zip(*gradients, strict=True)
+            ],
+            tf.add_n(part_losses),
+            tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums),
+        )
+
+    def _gradients_of_part(self, features, seed, totals, scale):
+        """Gradients of what is not cut any further, see `_gradients`."""
+        variables = self.model.trainable_variables
+        total_of = losses.identity
+        if totals is not None:
+            remaining = iter(totals)
+            total_of = lambda _: next(remaining)  # noqa: E731
+        with tf.GradientTape() as tape:
+            loss, sums = self.loss_function(features, seed, total_of)
+            scaled = loss * scale if self.loss_scale else loss
+        gradients = tape.gradient(scaled, [v.value for v in variables])
+        gradients = [
+            None if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32)
+            for g in gradients
+        ]
+        return gradients, loss, sums
+
+    def _batch_of_a_replica(self) -> int:
+        return self.batch_size // self.strategy.num_replicas_in_sync
+
+    def _num_micro_batches(self) -> int:
+        return self._batch_of_a_replica() // self.micro_batch_size
+
+    def _is_cut(self) -> bool:
+        """Whether a replica's part of the batch is not in one piece."""
+        return self._num_micro_batches() * self.run.num_parallel_parts > 1
+
+    def any_worker(self, request: bool) -> bool:
+        """Whether any worker asks for something; all ask at the same step."""
+        return self._sum_over_replicas(float(request)) > 0
+
+    def check_same_step(self) -> None:
+        """Refuses to train when the workers do not start from one step.
+
+        Raises:
+          ConfigError: If their global steps differ.
+        """
+        step = int(self.global_step.numpy())
+        mean = self._sum_over_replicas(float(step))
+        mean /= self.strategy.num_replicas_in_sync
+        if self._differs_anywhere(step, mean):
+            raise errors.ConfigError(
+                "Expected the same checkpoints for all workers, but this one "
+                f"starts from step {step} and the mean is {mean:g}: "
+                f"RunConfig.model_dir={self.run.model_dir} must be on a file "
+                "system that all workers share"
+            )
+
+    def _differs_anywhere(self, step: int, mean: float) -> bool:
+        # A worker that alone found the mean must not go on by itself.
+        return self._sum_over_replicas(float(step != mean)) > 0
+
+    def _sum_over_replicas(self, value: float) -> float:
+        """Sums a number of this worker over the replicas of all workers."""
+        if self.strategy.extended._in_multi_worker_mode():
+            return float(self._sum_over_workers(tf.constant(value)))
+        return value * self.strategy.num_replicas_in_sync
+
+    @tf.function
+    def _sum_over_workers(self, value):
+        return self._sum_replicas(self.strategy.run(tf.identity, args=(value,)))
+
+    def evaluate(self, num_steps):
+        """Not used: evaluations name their dataset, see `evaluate_on`."""
+        raise NotImplementedError
+
+    def evaluate_on(
+        self, make_dataset: MakeDataset, batch_size: int, num_steps: int
+    ) -> dict[str, float]:
+        """Evaluates without dropout.
+
+        Args:
+          make_dataset: See `MakeDataset`.
+          batch_size: Over all replicas.
+          num_steps: Batches.
+
+        Returns:
+          Metrics, "total_loss" among them.
+        """
+        iterator = iter(self.distribute(make_dataset, batch_size, 0))
+        total: typing.Any = None
+        for _ in range(num_steps):
+            with _data_errors():
+                sums = self._eval_step(next(iterator))
+            total = (
+                sums
+                if total is None
+                else tf.nest.map_structure(tf.add, total, sums)
+            )
+        return losses.metrics_from_sums(total)
+
+    @tf.function(reduce_retracing=True)
+    def _eval_step(self, features):
+        return self._of_any_replica(
+            self.strategy.run(self._replica_eval, args=(features,))
+        )
+
+    def _replica_eval(self, features):
+        context = tf.distribute.get_replica_context()
+        num_replicas = context.num_replicas_in_sync
+        all_reduce_sum = replicas.make_all_reduce_sum(context)
+        loss, sums = self.loss_function(features, None, all_reduce_sum)
+        loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
+        return all_reduce_sum(sums | {"total_loss": loss_sums})

@@ -1,0 +1,341 @@
+"""Steps, looks at them, checkpoints, evaluations: a run from first to last."""
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import keras
+import orbit
+import tensorflow as tf
+
+from electra_tf import errors, model_directory
+from electra_tf.command_line import progress
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import replicas, saving
+
+# The file that C++ writes its messages to.
+_STDERR = 2
+
+# Metrics that say how fast a run is, which no two runs have in common.
+SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
+
+
+def measure_matmul_rate(strategy: tf.distribute.Strategy) -> float:
+    """What the devices of a run reach on large matrix products alone.
+
+    Args:
+      strategy: Of the run.
+
+    Returns:
+      Floating-point operations in a second, of all replicas together, in the
+      dtype that the run computes in.
+    """
+    dtype = keras.config.dtype_policy().compute_dtype
+    device = strategy.extended.worker_devices[0]
+    size, repetitions = (1024, 2) if "CPU" in device else (8192, 8)
+
+    def products(value):
+        x = tf.fill([size, size], tf.cast(value, dtype))
+        for _ in range(repetitions):
+            x = tf.matmul(x, x)
+        return x[0, 0]
+
+    # The value is an argument: products of constants are computed only once.
+    run = tf.function(
+        lambda value: strategy.run(products, args=(value,)), autograph=False
+    )
+    fastest = float("inf")
+    for _ in range(4):
+        start = time.perf_counter()
+        value = tf.constant(1 / size)
+        for result in strategy.experimental_local_results(run(value)):
+            result.numpy()
+        fastest = min(fastest, time.perf_counter() - start)
+    flops = strategy.num_replicas_in_sync * repetitions * 2 * size**3
+    return flops / fastest
+
+
+@contextlib.contextmanager
+def _lost_workers(model_dir: str):
+    """Says in one line that another worker of the cluster has gone."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "Collective ops is aborted" not in str(error):
+            raise
+        raise errors.TrainingError(
+            "Another worker has gone, and a cluster cannot train without it. "
+            "Start all workers again to go on from the last checkpoint in "
+            f"{model_dir}"
+        ) from None
+
+
+class StopRequests:
+    """Turns SIGTERM and SIGINT into a request that a loop can look at."""
+
+    def __init__(self):
+        self.signal_name = None
+
+    def __enter__(self):
+        self._previous = {}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._previous[number] = signal.signal(number, self._note)
+            except ValueError:  # Not in the main thread: nobody signals it.
+                break
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self.signal_name is not None:
+            raise KeyboardInterrupt  # Asked twice: at once.
+        self.signal_name = signal.Signals(number).name
+        print(
+            f"\n{self.signal_name}: saving and leaving after this step "
+            "(again to leave at once)",
+            file=sys.stderr,
+        )
+
+
+def train(
+    engine: engine_lib.Engine,
+    num_train_steps: int,
+    description: str,
+    live_metrics: tuple[str, ...],
+    evaluate: Callable[[], dict[str, float]] | None = None,
+    watch: Callable[[int, dict[str, float]], dict[str, str]] | None = None,
+) -> None:
+    """Trains to the last step, from the last checkpoint if there is one.
+
+    Args:
+      engine: Model, optimizer and data.
+      num_train_steps: The last step.
+      description: Opens the live line.
+      live_metrics: Metrics on the live line.
+      evaluate: Called every `run.eval_steps` steps.
+      watch: Takes a step and its metrics; returns what the user should know
+        about them, each under a name by which it is said once.
+
+    Raises:
+      ConfigError: If the workers do not share `run.model_dir`.
+      Stopped: After SIGTERM or SIGINT, once everything is saved.
+      TrainingError: If the loss is not finite, or a worker has gone.
+    """
+    with _lost_workers(engine.run.model_dir):
+        _train(
+            engine,
+            num_train_steps,
+            description,
+            live_metrics,
+            evaluate,
+            watch,
+        )
+
+
+def _train(
+    engine, num_train_steps, description, live_metrics, evaluate, watch
+) -> None:
+    """See `train`."""
+    run = engine.run
+    if run.distribution_strategy != "tpu":
+        _hush_compiler()
+    checkpoints = saving._Checkpoints(engine)
+    checkpoints.restore()
+    engine.check_same_step()
+    loop = _Loop(
+        engine,
+        checkpoints,
+        num_train_steps,
+        description,
+        live_metrics,
+        evaluate,
+        watch,
+    )
+    summary_dir = os.path.join(run.model_dir, "train")
+    with StopRequests() as loop.stop_requests, _QuietOrbit():
+        controller = orbit.Controller(
+            global_step=engine.global_step,
+            trainer=engine,
+            strategy=engine.strategy,
+            train_actions=[loop.look],
+            steps_per_loop=loop.steps_to_next_look,
+            summary_dir=summary_dir
+            if replicas.is_chief(engine.strategy)
+            else None,
+        )
+        loop.start()
+        try:
+            controller.train(num_train_steps)
+            checkpoints.save()
+        finally:
+            checkpoints.finish()
+            loop.progress.close()
+
+
+def _hush_compiler() -> None:
+    """Has XLA say now, to nobody, what it says once in a process.
+
+    It says that it compiled something, and no setting of TensorFlow's stops it.
+    """
+    sys.stderr.flush()
+    stderr = os.dup(_STDERR)
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), _STDERR)
+            tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
+    finally:
+        os.dup2(stderr, _STDERR)
+        os.close(stderr)
+
+
+class _QuietOrbit:
+    """Keeps the lines that Orbit prints from the live line."""
+
+    def __enter__(self):
+        self._stdout = sys.stdout
+        self._null = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = self._null
+
+    def __exit__(self, *_):
+        sys.stdout = self._stdout
+        self._null.close()
+
+
+class _Loop:
+    """What happens between two inner loops of a run."""
+
+    def __init__(
+        self,
+        engine,
+        checkpoints,
+        num_train_steps,
+        description,
+        live_metrics,
+        evaluate,
+        watch,
+    ):
+        self.engine = engine
+        self.checkpoints = checkpoints
+        self.num_train_steps = num_train_steps
+        self.live_metrics = live_metrics
+        self.evaluate = evaluate
+        self.watch = watch or (lambda step, metrics: {})
+        self.is_chief = replicas.is_chief(engine.strategy)
+        self.stop_requests = StopRequests()
+        self.progress = progress.Progress(
+            description, num_train_steps, "step", is_shown=self.is_chief
+        )
+        self._said: set[str] = set()
+
+    def start(self):
+        step = int(self.engine.global_step.numpy())
+        if self.is_chief:
+            self.log = model_directory.MetricsLog(
+                self.engine.run.model_dir, step
+            )
+        self.matmul_rate = 0.0
+        if self.engine.flops_per_example:
+            self.matmul_rate = measure_matmul_rate(self.engine.strategy)
+        self.progress.start(step)
+        self._last = (step, time.monotonic())
+
+    def steps_to_next_look(self, step: int) -> int:
+        """Steps until the next multiple of `steps_per_loop`.
+
+        Also stops for evaluations and checkpoints, and early in a run, so
+        that a mistake and the first figures show soon. Follows from the step
+        alone: a run that goes on looks where it would have looked.
+        """
+        run = self.engine.run
+        every = [run.steps_per_loop, run.save_checkpoints_steps]
+        if run.eval_steps:
+            every.append(run.eval_steps)
+        steps = min(number - step % number for number in every)
+        if step < run.steps_per_loop:
+            steps = min(steps, 5 - step % 5)
+        return steps
+
+    def look(self, metrics: dict) -> None:
+        """Logs, evaluates, saves, and stops the run where it must."""
+        engine, run = self.engine, self.engine.run
+        step = int(engine.global_step.numpy())
+        now = time.monotonic()
+        steps, seconds = step - self._last[0], now - self._last[1]
+        speed = engine.batch_size * steps / seconds
+        metrics["examples_per_second"] = speed
+        if self.matmul_rate:
+            flops = speed * engine.flops_per_example
+            metrics["gflop_per_second"] = flops / 1e9
+            metrics["mfu"] = flops / self.matmul_rate
+        if not math.isfinite(metrics["total_loss"]):
+            raise errors.TrainingError(
+                f"The loss became {metrics['total_loss']} between steps "
+                f"{self._last[0]} and {step}; nothing was saved after step "
+                f"{self._last[0]}. Try a lower OptimizerConfig.learning_rate "
+                "or a longer warm-up"
+            )
+        if engine.loss_scale:
+            metrics["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
+        shown = {
+            name: metrics[name] for name in self.live_metrics if name in metrics
+        }
+        shown["examples/s"] = metrics["examples_per_second"]
+        self.progress.update(step, shown)
+        self._write(step, "train", metrics)
+        if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
+            self._evaluate(step)
+        stop = engine.any_worker(self.stop_requests.signal_name is not None)
+        is_last = step == self.num_train_steps
+        if stop or is_last or step % run.save_checkpoints_steps == 0:
+            self.checkpoints.save()
+        if stop and not is_last:
+            self.checkpoints.finish()
+            who = self.stop_requests.signal_name or "Another worker stopped"
+            raise errors.Stopped(
+                f"{who} at step {step}: saved in {run.model_dir}; run again "
+                "to go on"
+            )
+        self._last = (step, time.monotonic())
+
+    def _evaluate(self, step: int) -> None:
+        """Evaluates, and keeps what is better than all before."""
+        run = self.engine.run
+        evaluated = self.evaluate()
+        if not self.is_chief:
+            return
+        best = run.keep_best_metric
+        if best in evaluated and self.log.is_best(step, best, evaluated[best]):
+            self.checkpoints.save_best(evaluated)
+        self._write(step, "heldout", evaluated)
+        write_summaries(run.model_dir, "eval", step, evaluated)
+        self.progress.note(
+            f"held-out at step {step}: " + progress.format_metrics(evaluated)
+        )
+
+    def _write(self, step: int, split: str, metrics: dict) -> None:
+        """Logs metrics, and says what the user should know about them."""
+        if not self.is_chief:
+            return
+        self.log.write(step, split, metrics)
+        for name, advice in self.watch(step, metrics).items():
+            if name not in self._said:
+                self._said.add(name)
+                self.progress.note(f"step {step}: {advice}")
+
+
+def write_summaries(
+    model_dir: str, name: str, step: int, metrics: dict[str, float]
+) -> None:
+    """Writes metrics for TensorBoard."""
+    writer = tf.summary.create_file_writer(os.path.join(model_dir, name))
+    with writer.as_default(step=step):
+        for metric, value in metrics.items():
+            tf.summary.scalar(metric, value)
+    writer.close()

@@ -1,0 +1,343 @@
+"""The original's optimizer: Adam without bias correction, decoupled decay."""
+
+import re
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import kernels
+
+# Variables whose name matches one of these are not decayed (the original's
+# exclude_from_weight_decay).
+NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
+
+# Variables of this many numbers are updated in one pass over memory; compiling
+# that for each of the small shapes would take longer than it saves.
+_LARGE = 50_000
+
+
+class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Polynomial decay to 0, times a linear warm-up.
+
+    The rate of an update is that of the step count before it, so the first
+    update under warm-up has rate 0 (the original's create_optimizer).
+
+    Args:
+      learning_rate: Peak rate.
+      num_train_steps: Where the decay reaches 0.
+      num_warmup_steps: Length of the warm-up; 0 for none.
+      lr_decay_power: Power of the decay.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        num_train_steps: int,
+        num_warmup_steps: float,
+        lr_decay_power: float = 1.0,
+    ):
+        self.learning_rate = learning_rate
+        self.num_train_steps = num_train_steps
+        self.num_warmup_steps = num_warmup_steps
+        self.lr_decay_power = lr_decay_power
+
+    def __call__(self, step):
+        """The rate <float32>[] at a step count <int>[]."""
+        step = tf.cast(step, tf.float32)
+        done = tf.minimum(step / self.num_train_steps, 1.0)
+        rate = self.learning_rate * (1.0 - done) ** self.lr_decay_power
+        if self.num_warmup_steps:
+            rate *= tf.minimum(1.0, step / self.num_warmup_steps)
+        return rate
+
+    def get_config(self):
+        return {
+            "learning_rate": self.learning_rate,
+            "num_train_steps": self.num_train_steps,
+            "num_warmup_steps": self.num_warmup_steps,
+            "lr_decay_power": self.lr_decay_power,
+        }
+
+
+def layerwise_scale(
+    path: str,
+    num_hidden_layers: int,
+    decay: float,
+    top_layer_scaled: bool = True,
+) -> float:
+    """Share of the learning rate that one variable gets in fine-tuning.
+
+    decay^(layers + 2 - depth), with depth 0 for embeddings and their
+    projection, i + 1 for transformer layer i and layers + 2 for a task's head
+    (the original's _get_layer_lrs). So even the top layer is scaled by decay
+    squared, one power more than the text of the paper suggests.
+
+    Args:
+      path: The variable's name.
+      num_hidden_layers: Transformer layers.
+      decay: Factor per layer; 0 or less for no scaling.
+      top_layer_scaled: False brings the exponent of everything below the head
+        down by two, so that the top layer learns at the full rate.
+
+    Returns:
+      A factor of at most 1.
+    """
+    if decay <= 0:
+        return 1.0
+    layer = re.search(r"encoder/layer_(\d+)/", path)
+    if layer:
+        depth = int(layer.group(1)) + 1
+    elif "/embeddings/" in path or "/embeddings_project/" in path:
+        depth = 0
+    elif "task_specific/" in path:
+        return 1.0
+    else:
+        raise ValueError(f"No layer-wise learning rate for variable {path}")
+    exponent = num_hidden_layers + 2 - depth
+    return decay ** (exponent if top_layer_scaled else exponent - 2)
+
+
+class LossScale:
+    """The factor that keeps small gradients from vanishing in float16.
+
+    It is halved after a step whose gradients are not finite, which is not
+    taken, and doubled after 2000 steps in a row that were (section 3.2 of
+    arXiv:1710.03740; the figures are those of Keras and of NVIDIA's Apex).
+
+    Attributes:
+      scale: <float32>[].
+      num_finite: <int64>[], steps taken since the scale changed.
+      skipped: <int64>[], steps that were not taken.
+    """
+
+    INITIAL = 2.0**15
+    STEPS_TO_GROW = 2000
+
+    def __init__(self):
+        def variable(value, dtype, name):
+            return tf.Variable(
+                value,
+                trainable=False,
+                dtype=dtype,
+                name=name,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+
+        self.scale = variable(self.INITIAL, tf.float32, "scale")
+        self.num_finite = variable(0, tf.int64, "num_finite")
+        self.skipped = variable(0, tf.int64, "skipped")
+
+    @property
+    def variables(self) -> dict[str, tf.Variable]:
+        """What a checkpoint needs."""
+        return {
+            "scale": self.scale,
+            "num_finite": self.num_finite,
+            "skipped": self.skipped,
+        }
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Notes whether a step was taken.
+
+        Args:
+          is_finite: <bool>[], whether all gradients were.
+        """
+        num_finite = tf.where(is_finite, self.num_finite + 1, 0)
+        grows = num_finite >= self.STEPS_TO_GROW
+        factor = tf.where(is_finite, tf.where(grows, 2.0, 1.0), 0.5)
+        # Below 1 it would no longer help, beyond float32 it would be infinite.
+        self.scale.assign(tf.clip_by_value(self.scale * factor, 1.0, 2.0**120))
+        self.num_finite.assign(
+            tf.where(grows, tf.zeros_like(num_finite), num_finite)
+        )
+        self.skipped.assign_add(tf.cast(~is_finite, tf.int64))
+
+
+class AdamWeightDecay(keras.optimizers.Optimizer):
+    """The original's AdamWeightDecayOptimizer with its gradient clipping.
+
+    m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2,
+    w -= rate * (m / (sqrt(v) + epsilon) + weight_decay_rate * w),
+    without bias correction. Gradients are summed over replicas and only then
+    clipped by their global norm; Keras clips before it sums.
+
+    Args:
+      config: Rates and moments.
+      num_train_steps: Length of the schedule.
+      scales: Variable path -> share of the learning rate; None for all 1.
+      clip_norm_of_unmerged_rows: Clip by the norm that the original has on
+        CPU and GPU, where a word embedding table that is only looked up in
+        counts every look-up by itself: rows of one word are squared before
+        they are added. The default is the true norm, which the original has
+        on TPU. The update takes the added rows either way.
+    """
+
+    def __init__(
+        self,
+        config: configs.OptimizerConfig,
+        num_train_steps: int,
+        scales: dict[str, float] | None = None,
+        clip_norm_of_unmerged_rows: bool = False,
+    ):
+        assert config.learning_rate is not None  # Chosen by the size before.
+        super().__init__(
+            learning_rate=WarmupPolynomialDecay(
+                config.learning_rate,
+                num_train_steps,
+                config.warmup_steps(num_train_steps),
+                config.lr_decay_power,
+            ),
+            name="adam_weight_decay",
+        )
+        self.config = config
+        self.scales = scales or {}
+        self.clip_norm_of_unmerged_rows = clip_norm_of_unmerged_rows
+        # With a LossScale: an update of gradients that are not all finite
+        # changes nothing.
+        self.skips_non_finite_updates = False
+        self.adam_m: list = []
+        self.adam_v: list = []
+
+    def build(self, variables):
+        """Creates the slots, named as in the original's checkpoints."""
+        if self.built:
+            return
+        super().build(variables)
+        self.adam_m, self.adam_v = self.add_optimizer_variables(
+            variables, ["adam_m", "adam_v"]
+        )
+        self._variable_paths = [variable.path for variable in variables]
+
+    def slots(self) -> dict[str, keras.Variable]:
+        """Slot name, as in the original's checkpoints -> slot."""
+        slots = {}
+        for path, m, v in zip(
+            self._variable_paths, self.adam_m, self.adam_v, strict=True
+        ):
+            slots[f"{path}/adam_m"] = m
+            slots[f"{path}/adam_v"] = v
+        return slots
+
+    def apply_summed(
+        self, gradients: Sequence, variables: Sequence[keras.Variable]
+    ) -> tf.Tensor:
+        """One update from gradients that are summed over replicas already.
+
+        Args:
+          gradients: One for each variable; None where a variable does
+            not take part.
+          variables: Those that the optimizer was built with.
+
+        Returns:
+          <float32>[], the global norm before clipping.
+        """
+        pairs = [
+            (g, v)
+            for g, v in zip(gradients, variables, strict=True)
+            if g is not None
+        ]
+        dense = [tf.cast(tf.convert_to_tensor(g), tf.float32) for g, _ in pairs]
+        norm = tf.linalg.global_norm(
+            [
+                tf.cast(g.values, tf.float32)
+                if self._counts_unmerged_rows(g, v)
+                else merged
+                for (g, v), merged in zip(pairs, dense, strict=True)
+            ]
+        )
+        clipped, _ = tf.clip_by_global_norm(
+            dense, self.config.clip_norm, use_norm=norm
+        )
+        self.apply(clipped, [v for _, v in pairs])
+        if self.skips_non_finite_updates:
+            self.iterations.assign_sub(
+                tf.cast(~tf.math.is_finite(norm), self.iterations.dtype)
+            )
+        return norm
+
+    def _counts_unmerged_rows(self, gradient, variable) -> bool:
+        # The original looks segments up by a matrix product, so that words
+        # alone have sparse gradients.
+        return (
+            self.clip_norm_of_unmerged_rows
+            and isinstance(gradient, tf.IndexedSlices)
+            and variable.path.endswith("/word_embeddings")
+        )
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        """Does nothing: `apply_summed` takes sums."""
+        return grads_and_vars
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates one variable and its slots.
+
+        Args:
+          gradient: <float32>, clipped.
+          variable: <tf.Variable>, of one device.
+          learning_rate: <float32>[].
+        """
+        config = self.config
+        index = self._get_variable_index(variable)
+        path = self._variable_paths[index]
+        rate = tf.cast(learning_rate, tf.float32) * self.scales.get(path, 1.0)
+        m, v = self.adam_m[index].value, self.adam_v[index].value
+
+        def unless_skipped(old, new):
+            if not self.skips_non_finite_updates:
+                return new
+            # Clipping by a norm that is not finite makes every entry NaN.
+            return tf.where(tf.math.is_nan(gradient), old, new)
+
+        is_decayed = not NOT_DECAYED.search(path)
+        state = [tf.convert_to_tensor(x) for x in (variable, m, v)]
+        if config.optimizer == "lamb":
+            updated = _lamb(
+                *state, gradient, rate, self.iterations + 1, is_decayed, config
+            )
+        else:
+            updated = _adam(
+                *state,
+                gradient,
+                rate,
+                config.beta_1,
+                config.beta_2,
+                config.epsilon,
+                config.weight_decay_rate if is_decayed else 0.0,
+                is_training=variable.shape.num_elements() >= _LARGE,
+            )
+        for target, value in zip((variable, m, v), updated, strict=True):
+            target.assign(unless_skipped(target, value))
+
+
+@kernels.one_pass
+def _adam(variable, m, v, gradient, rate, beta_1, beta_2, epsilon, decay):
+    """A variable and its moments after an update."""
+    # TensorFlow's fused kernel computes 1 - beta_2 in float32, 1.3e-5 off the
+    # original's 0.001, which shows after a few steps.
+    m = beta_1 * m + (1.0 - beta_1) * gradient
+    v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
+    update = m / (tf.sqrt(v) + epsilon)
+    if decay:
+        update += decay * variable
+    return variable - rate * update, m, v
+
+
+def _lamb(variable, m, v, gradient, rate, step, is_adapted, config):
+    """Algorithm 2 of arXiv:1904.00962; LayerNorm and biases are not adapted."""
+    # Not compiled: XLA adds up the squares of a norm one after the other.
+    m = config.beta_1 * m + (1.0 - config.beta_1) * gradient
+    v = config.beta_2 * v + (1.0 - config.beta_2) * tf.square(gradient)
+    step = tf.cast(step, tf.float32)
+    update = (m / (1.0 - config.beta_1**step)) / (
+        tf.sqrt(v / (1.0 - config.beta_2**step)) + config.epsilon
+    )
+    if is_adapted:
+        update += config.weight_decay_rate * variable
+        length, step_length = tf.norm(variable), tf.norm(update)
+        is_known = (length > 0.0) & (step_length > 0.0)
+        update *= tf.where(
+            is_known, tf.math.divide_no_nan(length, step_length), 1.0
+        )
+    return variable - rate * update, m, v

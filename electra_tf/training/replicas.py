@@ -1,0 +1,177 @@
+"""What a run asks for -> tf.distribute's strategy; sums over its replicas."""
+
+import os
+import typing
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs, errors
+
+
+class Shard(typing.NamedTuple):
+    """Which parts of every global batch an input pipeline yields.
+
+    Attributes:
+      num_parts: Parts in a global batch: replicas of the whole cluster.
+      first_part: The first part of this pipeline.
+      local_parts: How many parts are this pipeline's: replicas of its worker.
+    """
+
+    num_parts: int
+    first_part: int
+    local_parts: int
+
+    def part(self, index):
+        """Number of the index-th part that the pipeline yields."""
+        step, local = index // self.local_parts, index % self.local_parts
+        return step * self.num_parts + self.first_part + local
+
+
+WHOLE = Shard(num_parts=1, first_part=0, local_parts=1)
+
+
+# Of gradients that travel together between CPUs: 16 MB are as fast, all at once
+# or 1 MB take a third longer (docs/performance.md).
+PACK_BYTES = 4 * 2**20
+
+
+def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
+    """The distribution strategy that a run asks for.
+
+    To be called before any operation runs: workers meet only at the start.
+
+    Raises:
+      ConfigError: If this machine, or the cluster, has no such thing.
+    """
+    # Imported here: tf-models-official takes a while.
+    from official.common import distribute_utils
+
+    try:
+        if run.distribution_strategy == "multi_worker_mirrored":
+            return tf.distribute.MultiWorkerMirroredStrategy(
+                cluster_resolver=make_cluster_resolver(run)
+            )
+        return distribute_utils.get_distribution_strategy(
+            distribution_strategy=run.distribution_strategy,
+            num_gpus=run.num_gpus,
+            tpu_address=run.tpu,
+        )
+    except errors.ConfigError:
+        raise
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise errors.ConfigError(
+            "Cannot set up RunConfig.distribution_strategy="
+            f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+
+
+def make_cluster_resolver(
+    run: configs.RunConfig,
+) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """What knows the addresses of all workers, and which of them this is.
+
+    Raises:
+      ConfigError: If the environment does not say so.
+    """
+    if run.cluster_resolver == "slurm":
+        _require_environment(run, "SLURM_PROCID", "start it with srun")
+        resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+            # Without GPUs it fails: let it think that each task has one.
+            gpus_per_node=run.num_gpus or 1_000,
+            gpus_per_task=None if run.num_gpus else 1,
+            auto_set_gpu=bool(run.num_gpus),
+        )
+        cluster = resolver.cluster_spec()  # Sets its task_id.
+        return _fixed_resolver(
+            cluster,
+            resolver.task_id,
+            resolver.num_accelerators()["GPU"] if run.num_gpus else 0,
+        )
+    if run.cluster_resolver == "kubernetes":
+        return _kubernetes_resolver(run)
+    _require_environment(
+        run,
+        "TF_CONFIG",
+        "see docs/scaling.md, or try it on this machine with "
+        "tools/launch_local_cluster.py",
+    )
+    return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+
+
+def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
+    if not os.environ.get(name):
+        raise errors.ConfigError(
+            f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
+            f"environment variable {name}: {hint}"
+        )
+
+
+def _kubernetes_resolver(run: configs.RunConfig):
+    """Pods of one label, which are on the network of their hosts."""
+    _require_environment(
+        run, "HOST_IP", "take it from status.hostIP, see docs/scaling.md"
+    )
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise errors.ConfigError(
+            "RunConfig.cluster_resolver='kubernetes' needs the package "
+            "kubernetes: pip install kubernetes"
+        ) from None
+    # The resolver by itself looks for the configuration of a user's machine.
+    config.load_incluster_config()
+    resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
+        {"worker": [run.kubernetes_selector]},
+        override_client=client.CoreV1Api(),
+    )
+    cluster = resolver.cluster_spec()
+    workers = cluster.as_dict()["worker"]
+    hosts = [address.rsplit(":", 1)[0] for address in workers]
+    if os.environ["HOST_IP"] not in hosts:
+        raise errors.ConfigError(
+            f"Expected a pod with {run.kubernetes_selector} on the host "
+            f"{os.environ['HOST_IP']}, found pods on: {', '.join(hosts)}"
+        )
+    return _fixed_resolver(
+        cluster, hosts.index(os.environ["HOST_IP"]), run.num_gpus
+    )
+
+
+def _fixed_resolver(cluster, task_id: int, num_gpus: int):
+    """Answers what another resolver found out, without looking again."""
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster,
+        task_type="worker",
+        task_id=task_id,
+        num_accelerators={"GPU": num_gpus},
+        rpc_layer="grpc",
+    )
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes files and messages."""
+    return strategy.extended.should_checkpoint
+
+
+def set_policy(run: configs.RunConfig) -> None:
+    """Sets the dtype policy and the seed of the initial weights."""
+    keras.config.set_dtype_policy(run.dtype_policy)
+    keras.utils.set_random_seed(run.seed)
+
+
+def make_all_reduce_sum(context: tf.distribute.ReplicaContext):
+    """Sums tensors over the replicas; does nothing where there is one."""
+
+    def all_reduce_sum(tensors, bytes_per_pack=0):
+        if context.num_replicas_in_sync == 1:
+            return tensors
+        options = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack
+        )
+        return context.all_reduce(
+            tf.distribute.ReduceOp.SUM, tensors, options=options
+        )
+
+    return all_reduce_sum

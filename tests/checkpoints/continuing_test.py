@@ -1,0 +1,635 @@
+"""Tests of runs that start from a checkpoint of another format."""
+
+import dataclasses
+import glob
+import json
+import os
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf.checkpoints import continuing, reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats import (
+    electra_tf_format,
+    huggingface,
+    original,
+)
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import finetune, preparation
+from electra_tf.model import electra
+from electra_tf.serving import saved_model
+from electra_tf.training import optimization
+from tests import helpers
+from tests.checkpoints import models
+from tools.quickstart import heldout_sentences
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, a vocabulary, and one checkpoint in three formats."""
+    folder = tmp_path_factory.mktemp("continuing")
+    helpers.write_tfrecords(
+        folder / "train.tfrecord", [helpers.row(n) for n in range(30)]
+    )
+    helpers.write_vocab(folder)
+    checkpoint = models.pretrained(slots=True)
+    original.write(checkpoint, str(folder / "original"))
+    electra_tf_format.write(checkpoint, str(folder / "electra_tf"))
+    huggingface.write(checkpoint, str(folder / "huggingface"))
+    return folder
+
+
+def make_config(folder, model_dir, init="original", run=None, **changes):
+    config = configs.PretrainingConfig(
+        model=helpers.electra_config(),
+        data=configs.PretrainingDataConfig(
+            str(folder / "*.tfrecord"),
+            str(folder / "vocab.txt"),
+            train_batch_size=4,
+        ),
+        optimizer=configs.OptimizerConfig(1e-3, num_warmup_steps=4),
+        run=helpers.run_config(
+            model_dir, **({"num_train_steps": 1} | (run or {}))
+        ),
+        init_checkpoint=str(folder / init),
+    )
+    return dataclasses.replace(config, **changes)
+
+
+def start(config):
+    """What a run starts with: its model, optimizer and step."""
+    keras.utils.set_random_seed(1)
+    model = electra.PretrainingModel(
+        config.model, pretraining.read_special_ids(config)
+    )
+    optimizer = optimization.AdamWeightDecay(
+        config.optimizer, config.run.num_train_steps
+    )
+    optimizer.build(model.trainable_variables)
+    step = tf.Variable(0, dtype=tf.int64)
+    continuing.start_from_init_checkpoint(config, model, optimizer, step)
+    return model, optimizer, step
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
+def test_every_format_is_taken(folder, tmp_path, init, capsys):
+    model, optimizer, step = start(make_config(folder, tmp_path, init))
+    tensors = models.pretrained().tensors
+    for variable in model.variables:
+        np.testing.assert_array_equal(variable.numpy(), tensors[variable.path])
+    assert (int(step), int(optimizer.iterations)) == (0, 0)
+    assert not any(np.any(slot) for slot in optimizer.slots().values())
+    out = capsys.readouterr().out
+    assert f"started from {folder / init}: " in out
+    assert "used     82: discriminator_predictions (4), electra (39), " in out
+    assert "missing  0" in out
+    trained = "" if init == "huggingface" else " (the checkpoint's: 7)"
+    assert f"step     0{trained}, the learning rate warms up again" in out
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf"])
+def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
+    config = make_config(
+        folder,
+        tmp_path,
+        init,
+        keep_global_step=True,
+        run={"num_train_steps": 8},
+    )
+    _, optimizer, step = start(config)
+    assert (int(step), int(optimizer.iterations)) == (7, 7)
+    assert float(optimizer.learning_rate) == pytest.approx(1e-3 / 8)
+    expected = models.pretrained(slots=True).optimizer
+    for name, slot in optimizer.slots().items():
+        np.testing.assert_array_equal(slot.numpy(), expected[name])
+    assert "step     7, 164 of 164 optimizer slots" in capsys.readouterr().out
+
+
+def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
+    path = "huggingface/discriminator"
+    model, *_ = start(make_config(folder, tmp_path, path))
+    before, *_ = start(make_config(folder, tmp_path, init_checkpoint=""))
+    tensors = models.pretrained().tensors
+    for ours, random in zip(model.variables, before.variables, strict=True):
+        expected = random.numpy()
+        if ours.path.startswith(("electra/", "discriminator_")):
+            expected = tensors[ours.path]
+        np.testing.assert_array_equal(ours.numpy(), expected)
+    out = capsys.readouterr().out
+    assert "used     43: discriminator_predictions (4), electra (39)" in out
+    assert "missing  39: generator (34), generator_predictions (5)" in out
+
+
+@pytest.mark.parametrize("is_theirs", [True, False])
+def test_disentangled_embeddings_start_from_both_kinds(
+    folder, tmp_path, is_theirs
+):
+    """From a run with such embeddings, and from one table for both networks."""
+    theirs = helpers.write_pretrained(
+        tmp_path / "theirs",
+        helpers.encoder_config(),
+        disentangled_embeddings=is_theirs,
+    )
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        tmp_path / "theirs",
+        model=helpers.electra_config(disentangled_embeddings=True),
+    )
+    model, _, _ = start(config)
+    expected = {v.path: v.numpy() for v in theirs.variables}
+    for variable in model.variables:
+        if variable.path.endswith("delta") and not is_theirs:
+            assert not np.any(variable.numpy())
+        else:
+            np.testing.assert_allclose(
+                variable.numpy(), expected[variable.path], atol=1e-6
+            )
+
+
+def test_two_lengths_in_one_schedule(folder, tmp_path, capsys):
+    """Short sequences first; the rest of the schedule with longer ones."""
+    short = helpers.LENGTH - 4
+    (tmp_path / "short").mkdir()
+    helpers.write_tfrecords(
+        tmp_path / "short" / "train.tfrecord",
+        [helpers.row(n, short) for n in range(30)],
+    )
+    both = {"num_train_steps": 4}
+    first = make_config(
+        folder,
+        tmp_path / "first",
+        run=both | {"stop_at_step": 3},
+        model=helpers.electra_config(max_seq_length=short),
+        init_checkpoint="",
+    )
+    first = dataclasses.replace(
+        first,
+        data=dataclasses.replace(
+            first.data, train_files=str(tmp_path / "short" / "*")
+        ),
+    )
+    second = make_config(
+        folder,
+        tmp_path / "second",
+        tmp_path / "first",
+        run=both,
+        keep_global_step=True,
+    )
+    for config in (first, second):
+        pretraining.pretrain(
+            config, lambda config=config: model_directory.write(config, "", [])
+        )
+    assert "step     3, 164 of 164 optimizer slots" in capsys.readouterr().out
+    log = [
+        json.loads(line)
+        for line in (tmp_path / "second" / "metrics.jsonl").open()
+    ]
+    assert [entry["step"] for entry in log] == [4]
+    # The rate of the fourth of four steps, of which four warm up.
+    assert log[0]["learning_rate"] == pytest.approx(1e-3 / 4 * 3 / 4)
+
+
+# As the generator is that is as large, see ElectraConfig.generator.
+EQUALLY_WIDE = helpers.encoder_config(
+    embedding_size=8, intermediate_size=32, num_attention_heads=1
+)
+TWO_STAGE = helpers.electra_config(
+    EQUALLY_WIDE,
+    generator_hidden_size=1.0,
+    generator_training="frozen",
+    untied_generator_embeddings=True,
+)
+
+
+def test_two_stages(folder, tmp_path):
+    model_dir = folder / "stage_1"
+    generator = helpers.write_pretrained(
+        model_dir, EQUALLY_WIDE, electra_objective=False
+    )
+    config = make_config(
+        folder,
+        tmp_path,
+        model=TWO_STAGE,
+        init_checkpoint=str(model_dir),
+        init_generator_checkpoint=str(model_dir),
+    )
+    model, *_ = start(config)
+    trained = {v.path: v.numpy() for v in generator.variables}
+    compared = 0
+    for variable in model.variables:
+        path = variable.path.replace("generator/", "electra/")
+        if path in trained:
+            np.testing.assert_array_equal(variable.numpy(), trained[path])
+            compared += 1
+    assert compared == 2 * 37 + 5 and len(model.variables) == compared + 4
+
+
+def test_refuses_a_generator_of_another_size(folder, tmp_path):
+    model_dir = folder / "other_size"
+    helpers.write_pretrained(model_dir, electra_objective=False)
+    message = refusal(
+        make_config(
+            folder,
+            tmp_path,
+            model=TWO_STAGE,
+            init_checkpoint="",
+            init_generator_checkpoint=str(model_dir),
+        )
+    )
+    assert message == (
+        "The generator must have the sizes of init_generator_checkpoint "
+        f"{model_dir}. Received: num_attention_heads=1 (there 2), "
+        "intermediate_size=32 (there 16), embedding_size=8 (there 6)"
+    )
+
+
+def test_refuses_a_generator_that_is_none(folder, tmp_path):
+    message = refusal(
+        make_config(
+            folder,
+            tmp_path,
+            model=TWO_STAGE,
+            init_checkpoint="",
+            init_generator_checkpoint=str(folder / "huggingface/discriminator"),
+        )
+    )
+    assert (
+        "init_generator_checkpoint must be a masked language model" in message
+    )
+
+
+def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
+    def train(num_train_steps):
+        config = make_config(
+            folder, tmp_path / "model", run={"num_train_steps": num_train_steps}
+        )
+        model_directory.refuse_other_run(config)
+        pretraining.pretrain(
+            config, lambda: model_directory.write(config, "", [])
+        )
+        return reading.read_checkpoint(config.run.model_dir)
+
+    # The first update under warm-up has rate 0, so the weights are as read.
+    models.assert_same_tensors(
+        models.pretrained(),
+        dataclasses.replace(train(1), optimizer={}),
+    )
+    assert "started from" in capsys.readouterr().out
+    # The same run, killed and started again, for one more step.
+    config = helpers.read_json(tmp_path / "model" / "config.json")
+    config["run"]["num_train_steps"] = 2
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    assert train(2).global_step == 2
+    assert "started from" not in capsys.readouterr().out
+
+
+def refusal(config):
+    with pytest.raises(ValueError) as caught:
+        start(config)
+    return str(caught.value)
+
+
+def test_names_every_size_that_differs(folder, tmp_path):
+    encoder = helpers.encoder_config(num_hidden_layers=3, intermediate_size=32)
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        model=helpers.electra_config(
+            encoder, generator_hidden_size=1.0, generator_layers=2 / 3
+        ),
+    )
+    assert refusal(config) == (
+        "The model must have the sizes of init_checkpoint "
+        f"{folder / 'original'}. Received: EncoderConfig.num_hidden_layers=3 "
+        "(there 2), EncoderConfig.intermediate_size=32 (there 16), the "
+        "generator's hidden_size=8 (there 4: "
+        "ElectraConfig.generator_hidden_size=0.5), the generator's "
+        "intermediate_size=32 (there 16)"
+    )
+
+
+def test_the_share_that_is_named_gives_the_size_there(tmp_path):
+    """Also where four digits of it would not: 21,845 of 65,536."""
+    ours = helpers.electra_config(
+        helpers.encoder_config(hidden_size=65536, num_hidden_layers=7),
+        generator_layers=3 / 7,
+    )
+    generator = dataclasses.replace(
+        ours.generator,
+        hidden_size=21845,
+        intermediate_size=87380,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+    )
+    with pytest.raises(errors.ConfigError) as caught:
+        continuing._refuse_other_sizes(
+            ours, Checkpoint({}, ours.encoder, generator), "there"
+        )
+    shares = {
+        name: float(share)
+        for name, share in re.findall(
+            r"ElectraConfig\.(\w+)=([\d.]+)", str(caught.value)
+        )
+    }
+    assert set(shares) == {"generator_hidden_size", "generator_layers"}
+    assert round(65536 * shares["generator_hidden_size"]) == 21845
+    assert round(7 * shares["generator_layers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("small", (64, 12, 1, 256)),
+        ("base", (256, 12, 4, 1024)),
+        ("large", (256, 24, 4, 1024)),
+    ],
+)
+def test_takes_the_generators_of_the_release(name, sizes):
+    """Table 6's; the released small model has one as wide as the other."""
+    model = gin_files.load(
+        configs.PretrainingConfig, [str(helpers.ROOT / "gin" / f"{name}.gin")]
+    ).model
+    released = dict(
+        zip(
+            (
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+            ),
+            sizes,
+            strict=True,
+        )
+    )
+    generator = dataclasses.replace(model.encoder, **released)
+    checkpoint = Checkpoint({}, model.encoder, generator)
+    assert continuing._refuse_other_sizes(model, checkpoint, "there") is None
+
+
+# Of 8 units 3.6: 3 in an earlier version, 4 in the original.
+CUT = {"generator_hidden_size": 0.45}
+FITTING = {"generator_hidden_size": 0.375}
+
+
+@pytest.fixture
+def earlier(folder, tmp_path, monkeypatch):
+    """A run of an earlier version, stopped after one of three steps."""
+    config = make_config(
+        folder,
+        tmp_path / "earlier",
+        init_checkpoint="",
+        model=helpers.electra_config(**CUT),
+        run={"num_train_steps": 3, "stop_at_step": 1},
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(configs, "share_of", lambda a, b: int(a * b))
+        pretraining.pretrain(
+            config, lambda: model_directory.write(config, "", [])
+        )
+    path = tmp_path / "earlier" / "config.json"
+    record = helpers.read_json(path)
+    del record["format"]
+    path.write_text(json.dumps(record))
+    return dataclasses.replace(
+        config, run=dataclasses.replace(config.run, stop_at_step=0)
+    )
+
+
+def with_shares(config, shares, **changes):
+    model = dataclasses.replace(config.model, **shares)
+    return dataclasses.replace(config, model=model, **changes)
+
+
+def test_a_run_with_a_cut_generator_goes_on_with_the_share_of_it(earlier):
+    model_dir = earlier.run.model_dir
+    before = {p: os.stat(p).st_mtime_ns for p in glob.glob(model_dir + "/*")}
+    with pytest.raises(errors.ConfigError) as caught:
+        model_directory.refuse_other_run(earlier)
+    assert str(caught.value) == (
+        f"{model_dir} holds another run's model. This run differs in: "
+        "model.generator_hidden_size=0.45 (the generator is 3 wide, cut by an "
+        "earlier version where the original has 4: to go on there, "
+        "--gin_param=ElectraConfig.generator_hidden_size=0.375). Choose "
+        "another --model_dir, or the old values to continue that run"
+    )
+    assert before == {
+        p: os.stat(p).st_mtime_ns for p in glob.glob(model_dir + "/*")
+    }
+    # Any share that gives 3 will do: 3.04.
+    assert (
+        model_directory.refuse_other_run(
+            with_shares(earlier, {"generator_hidden_size": 0.38})
+        )
+        is None
+    )
+    # As it says. Afterwards the directory is one like any other.
+    fitting = with_shares(earlier, FITTING)
+    for _ in range(2):
+        model_directory.refuse_other_run(fitting)
+        pretraining.pretrain(
+            fitting, lambda: model_directory.write(fitting, "", [])
+        )
+    read = reading.read_checkpoint(model_dir)
+    assert (read.global_step, read.notes) == (3, ())
+    with open(f"{model_dir}/metrics.jsonl") as log:
+        assert [json.loads(line)["step"] for line in log] == [1, 2, 3]
+    with pytest.raises(errors.ConfigError, match=r"=0.45 \(was 0.375\)"):
+        model_directory.refuse_other_run(earlier)
+
+
+def test_going_on_with_a_cut_generator_changes_nothing(
+    earlier, tmp_path, monkeypatch
+):
+    """The same weights as if the earlier version had gone on itself."""
+    whole = dataclasses.replace(
+        earlier,
+        run=dataclasses.replace(earlier.run, model_dir=str(tmp_path / "whole")),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(configs, "share_of", lambda a, b: int(a * b))
+        pretraining.pretrain(
+            whole, lambda: model_directory.write(whole, "", [])
+        )
+    fitting = with_shares(earlier, FITTING)
+    pretraining.pretrain(
+        fitting, lambda: model_directory.write(fitting, "", [])
+    )
+    helpers.assert_same_checkpoint(earlier.run.model_dir, whole.run.model_dir)
+
+
+def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
+    run = dataclasses.replace(earlier.run, model_dir=str(tmp_path / "new"))
+    later = dataclasses.replace(
+        earlier,
+        run=run,
+        init_checkpoint=earlier.run.model_dir,
+        keep_global_step=True,
+    )
+    assert (
+        "the generator's hidden_size=4 (there 3: "
+        "ElectraConfig.generator_hidden_size=0.375), the generator's "
+        "intermediate_size=16 (there 12)"
+    ) in refusal(later)
+    capsys.readouterr()
+    start(with_shares(later, FITTING))
+    out = capsys.readouterr().out
+    assert "step     1, 164 of 164 optimizer slots" in out
+    assert (
+        "note     the generator is 3 wide, cut by an earlier version where the "
+        "original has 4"
+    ) in out
+
+
+def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
+    path = earlier.run.model_dir
+    encoder = preparation.read_encoder(path).discriminator
+    assert encoder == earlier.model.encoder
+    config = model_directory.read_pretraining_config(path)
+    assert config.model.generator.hidden_size == 3
+    assert heldout_sentences.load_model(path, config).count_params()
+    for module in (original, huggingface):
+        written = tmp_path / module.__name__
+        module.write(reading.read_checkpoint(path), str(written))
+        read = reading.read_checkpoint(written)
+        assert read.generator.hidden_size == 3
+        assert read.generator.num_attention_heads == 1
+
+
+def test_refuses_towers_of_another_size(folder, tmp_path):
+    electric = {"electra_objective": False, "electric_objective": True}
+    helpers.write_pretrained(tmp_path / "towers", **electric)
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        tmp_path / "towers",
+        model=helpers.electra_config(generator_hidden_size=1.0, **electric),
+    )
+    assert refusal(config).endswith(
+        "Received: the generator's hidden_size=8 (there 4: "
+        "ElectraConfig.generator_hidden_size=0.5), the generator's "
+        "intermediate_size=32 (there 16)"
+    )
+    fitting = {"generator_hidden_size": 0.5}
+    model, *_ = start(with_shares(config, fitting))
+    assert model.count_params()
+
+
+def test_refuses_untied_embeddings(folder, tmp_path):
+    untied = models.pretrained(untied=True)
+    original.write(untied, str(tmp_path / "untied"))
+    config = make_config(folder, tmp_path / "model", tmp_path / "untied")
+    assert (
+        "ElectraConfig.untied_generator_embeddings=False (there True)"
+        in refusal(config)
+    )
+
+
+def test_refuses_to_keep_a_step_that_is_not_there(folder, tmp_path):
+    config = make_config(
+        folder, tmp_path / "model", "huggingface", keep_global_step=True
+    )
+    assert refusal(config).startswith(
+        "PretrainingConfig.keep_global_step needs a checkpoint that says its "
+    )
+    config = make_config(folder, tmp_path / "model", keep_global_step=True)
+    assert refusal(config) == (
+        "RunConfig.num_train_steps must exceed the step of "
+        f"{folder / 'original'}, 7, with keep_global_step. Received: "
+        "num_train_steps=1"
+    )
+
+
+def test_another_vocabulary_of_the_same_size_is_noted(folder, tmp_path, capsys):
+    tokens = [*helpers.VOCAB[:-1], "other"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
+    config = make_config(folder, tmp_path / "model")
+    data = dataclasses.replace(
+        config.data, vocab_file=str(tmp_path / "vocab.txt")
+    )
+    start(dataclasses.replace(config, data=data))
+    assert (
+        "are others there, such as 'other' for 'wo' with the id 19"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
+def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
+    rows = [("wa wb", "yes"), ("wc wd we", "no")] * 2
+    for split in ("train", "dev"):
+        helpers.write_tsv(tmp_path / f"{split}.tsv", rows)
+    config = finetuning_configs.FinetuningConfig(
+        init_checkpoint=str(folder / init),
+        data=finetuning_configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=str(tmp_path / "train.tsv"),
+            dev_file=str(tmp_path / "dev.tsv"),
+            max_seq_length=8,
+            train_batch_size=4,
+            num_train_epochs=1.0,
+        ),
+        optimizer=configs.OptimizerConfig(1e-2, num_warmup_steps=9),
+        run=helpers.run_config(tmp_path / "model"),
+    )
+    finetune.finetune(config, lambda: model_directory.write(config, "", []))
+    read = reading.read_checkpoint(tmp_path / "model")
+    name = "electra/embeddings/word_embeddings"
+    np.testing.assert_array_equal(
+        read.tensors[name], models.pretrained().tensors[name]
+    )
+    assert read.vocabulary.tokens == tuple(helpers.VOCAB)
+    # What was fine-tuned here travels, and is exported from there too.
+    huggingface.write(read, str(tmp_path / "hf"))
+    path = saved_model.export(str(tmp_path / "hf"), str(tmp_path / "served"))
+    metadata = helpers.read_json(f"{path}/assets.extra/metadata.json")
+    assert metadata["labels"] == ["no", "yes"]
+    assert metadata["max_seq_length"] == helpers.LENGTH
+
+
+def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
+    helpers.write_tsv(tmp_path / "train.tsv", [("wa", "yes"), ("wb", "no")])
+    config = finetuning_configs.FinetuningConfig(
+        init_checkpoint=str(tmp_path / "init"),
+        data=finetuning_configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=str(tmp_path / "train.tsv"),
+            dev_file=str(tmp_path / "train.tsv"),
+            do_lower_case=True,
+        ),
+        optimizer=configs.OptimizerConfig(1e-2),
+        run=helpers.run_config(tmp_path / "model"),
+    )
+    for vocabulary, message in (
+        (None, "vocab_file must be given, as there is no vocabulary beside"),
+        (
+            dataclasses.replace(models.VOCABULARY, do_lower_case=False),
+            "FinetuningDataConfig.do_lower_case must be False, as for ",
+        ),
+    ):
+        original.write(
+            models.pretrained(vocabulary=vocabulary), str(tmp_path / "init")
+        )
+        with pytest.raises(errors.ConfigError, match=message):
+            finetune.finetune(config, lambda: pytest.fail("it trains"))
+
+
+def test_finetuning_refuses_a_generator(folder):
+    with pytest.raises(errors.ConfigError, match="with a generator only"):
+        preparation.read_encoder(str(folder / "huggingface" / "generator"))
+
+
+def test_export_asks_for_a_vocabulary(tmp_path):
+    original.write(
+        models.finetuned(vocabulary=None), str(tmp_path / "no_vocabulary")
+    )
+    with pytest.raises(errors.ConfigError, match="to say its vocabulary"):
+        saved_model.export(
+            str(tmp_path / "no_vocabulary"), str(tmp_path / "out")
+        )

@@ -1,0 +1,167 @@
+"""Tests of electra_tf/checkpoints/formats/electra_tf_format.py."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.formats import electra_tf_format, original
+from electra_tf.errors import CheckpointError
+from electra_tf.training import saving
+from tests import helpers
+from tests.checkpoints import models
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        models.pretrained(slots=True, max_seq_length=12),
+        models.pretrained(untied=True),
+        models.finetuned(),
+        models.finetuned("tagging", 5),
+        models.finetuned("question_answering"),
+        models.finetuned(assumed=("num_attention_heads",)),
+    ],
+    ids=lambda c: c.head.kind if c.head else "pretrained",
+)
+def test_what_is_written_is_read_bit_by_bit(tmp_path, checkpoint):
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    assert reading.recognise(tmp_path) == "electra_tf"
+    assert not original.recognise(str(tmp_path))
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    for field in dataclasses.fields(checkpoint):
+        if field.name not in ("tensors", "optimizer"):
+            ours = getattr(checkpoint, field.name)
+            assert getattr(read, field.name) == ours, field.name
+
+
+def test_training_restores_it(tmp_path):
+    checkpoint = models.pretrained()
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    model = helpers.write_pretrained(tmp_path / "other")
+    saving.restore_variables(
+        model.variables, str(tmp_path / "model.ckpt-0"), "the model"
+    )
+    for variable in model.variables:
+        np.testing.assert_array_equal(
+            variable.numpy(), checkpoint.tensors[variable.path]
+        )
+
+
+def test_reads_what_pretraining_leaves(tmp_path):
+    model = helpers.write_pretrained(tmp_path / "model")
+    for path in ("model", "model/ckpt-1", "model/ckpt-1.index"):
+        read = reading.read_checkpoint(tmp_path / path)
+        assert read.discriminator == model.config.encoder
+        assert read.generator == model.config.generator
+        assert sorted(read.tensors) == sorted(v.path for v in model.variables)
+        for variable in model.variables:
+            np.testing.assert_array_equal(
+                variable.numpy(), read.tensors[variable.path]
+            )
+    assert read.max_seq_length == helpers.LENGTH
+
+
+@pytest.mark.parametrize("scope", ["generator", "generator_ltr"])
+def test_reads_a_generator_that_an_earlier_version_cut(
+    tmp_path, monkeypatch, scope
+):
+    """127.504 of 130 wide with one head, and 1.8 of 2 layers."""
+    shares = {"generator_hidden_size": 0.9808, "generator_layers": 0.9}
+    objective = {"electra_objective": False, "electric_objective": True}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(configs, "share_of", lambda a, b: int(a * b))
+        model = helpers.write_pretrained(
+            tmp_path,
+            helpers.encoder_config(hidden_size=130),
+            **(shares | (objective if scope == "generator_ltr" else {})),
+        )
+        sizes = model.config.generator
+    assert (sizes.hidden_size, sizes.num_attention_heads) == (127, 1)
+    read = reading.read_checkpoint(tmp_path)
+    if scope == "generator":
+        assert read.generator == sizes
+        assert model.config.generator.num_attention_heads == 2
+    assert read.discriminator == model.config.encoder
+    assert read.assumed == ()
+    assert read.notes == (
+        "the generator is 127 wide, cut by an earlier version where the "
+        "original has 128",
+        "the generator has 1 layer, cut by an earlier version where the "
+        "original has 2",
+    )
+    # What is written of it says these sizes itself.
+    electra_tf_format.write(read, str(tmp_path / "again"))
+    again = reading.read_checkpoint(tmp_path / "again")
+    assert again.generator == read.generator
+    models.assert_same_tensors(read, again)
+
+
+@pytest.mark.parametrize("part", ["best", "trial_2", "trial_2/best"])
+def test_reads_the_parts_of_a_run(tmp_path, part):
+    model = helpers.write_pretrained(tmp_path)
+    folder = tmp_path / part
+    tf.train.CheckpointManager(
+        saving.checkpointed_variables(model), str(folder), 1
+    ).save()
+    for path in (tmp_path / "ckpt-1.index", tmp_path / "checkpoint"):
+        path.unlink()
+    for path in (folder, folder / "ckpt-1"):
+        assert reading.recognise(path) == "electra_tf"
+        read = reading.read_checkpoint(path)
+        assert read.discriminator == model.config.encoder
+    other = tmp_path / "other"
+    folder.rename(other)
+    assert not electra_tf_format.recognise(str(other))
+
+
+def test_a_path_with_a_dot_comes_back(tmp_path):
+    checkpoint = models.finetuned()
+    tensors = {
+        name.replace("letters", "a.b"): tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    checkpoint = dataclasses.replace(
+        checkpoint,
+        tensors=tensors,
+        head=dataclasses.replace(checkpoint.head, task_name="a.b"),
+    )
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    models.assert_same_tensors(
+        checkpoint, electra_tf_format.read(str(tmp_path))
+    )
+
+
+def test_refuses_a_directory_without_a_checkpoint(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    os.remove(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match="has the model been trained?"):
+        electra_tf_format.read(str(tmp_path))
+    with pytest.raises(CheckpointError, match="Expected a model directory"):
+        electra_tf_format.read(str(tmp_path / "nothing"))
+
+
+def test_refuses_a_checkpoint_of_other_objects(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / "ckpt-1"))
+    with pytest.raises(
+        CheckpointError, match="Expected a checkpoint of electra_tf at"
+    ):
+        electra_tf_format.read(str(tmp_path))
+
+
+def test_refuses_the_config_of_another_version(tmp_path):
+    helpers.write_pretrained(tmp_path)
+    record = helpers.read_json(tmp_path / "config.json")
+    record["model"]["encoder"]["width"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(
+        CheckpointError, match="Expected the config.json of this version in "
+    ):
+        electra_tf_format.read(str(tmp_path))

@@ -1,0 +1,504 @@
+"""Tests of checkpoints/formats/huggingface.py that need no transformers.
+
+tests/interop/ compares with transformers itself.
+"""
+
+import dataclasses
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints.formats import huggingface
+from electra_tf.errors import CheckpointError
+from electra_tf.text.vocabulary import Vocabulary
+from tests import helpers
+from tests.checkpoints import models
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"
+
+
+def edit_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(helpers.read_json(path) | changes))
+
+
+def edit_tensors(folder, edit):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+@pytest.fixture
+def finetuned(tmp_path):
+    huggingface.write(models.finetuned(), str(tmp_path / "model"))
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def pair(tmp_path):
+    huggingface.write(models.pretrained(), str(tmp_path / "pair"))
+    return tmp_path / "pair"
+
+
+def test_a_pair_is_two_directories(pair):
+    assert reading.recognise(pair) == "huggingface"
+    generator, discriminator = (
+        helpers.read_json(pair / name / "config.json")
+        for name in ("generator", "discriminator")
+    )
+    assert generator["architectures"] == ["ElectraForMaskedLM"]
+    assert discriminator["architectures"] == ["ElectraForPreTraining"]
+    assert (generator["hidden_size"], generator["embedding_size"]) == (4, 6)
+    tensors = load_file(pair / "generator" / "model.safetensors")
+    ours = models.pretrained().tensors
+    # A copy of the table; a kernel is transposed; the output layer is tied.
+    np.testing.assert_array_equal(
+        tensors["electra.embeddings.word_embeddings.weight"],
+        ours["electra/embeddings/word_embeddings"],
+    )
+    np.testing.assert_array_equal(
+        tensors["electra.embeddings_project.weight"],
+        ours["generator/embeddings_project/kernel"].T,
+    )
+    np.testing.assert_array_equal(
+        tensors["generator_lm_head.bias"],
+        ours["generator_predictions/output_bias"],
+    )
+    assert "generator_lm_head.weight" not in tensors
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_a_pair_comes_back(tmp_path, untied):
+    checkpoint = models.pretrained(untied)
+    huggingface.write(checkpoint, str(tmp_path))
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    assert read.discriminator == checkpoint.discriminator
+    assert read.generator == checkpoint.generator
+    assert read.vocabulary == checkpoint.vocabulary
+    assert (read.assumed, read.unused) == ((), ())
+
+
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
+    checkpoint = models.with_hidden_act(models.pretrained(), hidden_act)
+    huggingface.write(checkpoint, str(tmp_path))
+    for name in ("generator", "discriminator"):
+        config = helpers.read_json(tmp_path / name / "config.json")
+        assert config["hidden_act"] == hidden_act
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    assert read.activations == (hidden_act,)
+    (note,) = read.notes
+    assert f"this package {hidden_act}, as the original does" in note
+    assert note in huggingface.notes(checkpoint)
+    # Nothing else has such a head.
+    assert reading.read_checkpoint(tmp_path / "discriminator").notes == ()
+    finetuned = models.with_hidden_act(models.finetuned(), hidden_act)
+    assert note not in huggingface.notes(finetuned)
+    assert note not in huggingface.notes(models.pretrained())
+
+
+def test_three_segments_travel(tmp_path):
+    checkpoint = models.with_three_segments()
+    huggingface.write(checkpoint, str(tmp_path))
+    config = helpers.read_json(tmp_path / "config.json")
+    assert config["type_vocab_size"] == 3
+    read = reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, read)
+    assert read.discriminator == checkpoint.discriminator
+
+
+def test_networks_that_share_all_weights_come_back(tmp_path):
+    checkpoint = models.pretrained()
+    tensors = {
+        name: tensor
+        for name, tensor in checkpoint.tensors.items()
+        if not name.startswith("generator/")
+    }
+    kernel = models.random_tensors({"k": (8, 6)})["k"]
+    tensors["generator_predictions/dense/kernel"] = kernel
+    tied = dataclasses.replace(checkpoint, tensors=tensors, generator=None)
+    huggingface.write(tied, str(tmp_path / "tied"))
+    read = reading.read_checkpoint(tmp_path / "tied")
+    models.assert_same_tensors(tied, read)
+    assert read.generator is None
+
+    # Without a discriminator's head: a masked language model.
+    masked_lm = dataclasses.replace(
+        tied,
+        tensors={
+            name: tensor
+            for name, tensor in tensors.items()
+            if not name.startswith("discriminator_")
+        },
+    )
+    huggingface.write(masked_lm, str(tmp_path / "mlm"))
+    config = helpers.read_json(tmp_path / "mlm" / "config.json")
+    assert config["architectures"] == ["ElectraForMaskedLM"]
+    read = reading.read_checkpoint(tmp_path / "mlm")
+    models.assert_same_tensors(masked_lm, read)
+
+
+def test_one_of_a_pair_is_read_by_itself(pair):
+    generator = reading.read_checkpoint(pair / "generator")
+    assert generator.discriminator is None
+    assert generator.generator.hidden_size == 4
+    assert "generator/embeddings/word_embeddings" in generator.tensors
+    shutil.rmtree(pair / "discriminator")
+    models.assert_same_tensors(generator, reading.read_checkpoint(pair))
+
+
+def test_refuses_a_pair_that_electra_cannot_have(pair):
+    def edit(tensors):
+        tensors["electra.embeddings.word_embeddings.weight"] += 1.0
+
+    edit_tensors(pair / "generator", edit)
+    with pytest.raises(
+        CheckpointError,
+        match="the generator's embeddings must be the discriminator's, or as "
+        "wide as its hidden vectors. Received: others, 6 wide with hidden_si",
+    ):
+        reading.read_checkpoint(pair)
+
+
+def test_refuses_two_models_of_a_kind(pair):
+    shutil.rmtree(pair / "generator")
+    shutil.copytree(pair / "discriminator", pair / "generator")
+    with pytest.raises(CheckpointError, match="Received: two models of a kind"):
+        reading.read_checkpoint(pair)
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_outputs", "architecture"),
+    [
+        ("classification", 3, "SequenceClassification"),
+        # More labels than half the hidden channels.
+        ("classification", 6, "SequenceClassification"),
+        ("regression", 1, "SequenceClassification"),
+        ("tagging", 5, "TokenClassification"),
+        ("question_answering", 0, "QuestionAnswering"),
+    ],
+)
+def test_heads_travel(tmp_path, kind, num_outputs, architecture):
+    checkpoint = models.finetuned(kind, num_outputs)
+    huggingface.write(checkpoint, str(tmp_path))
+    config = helpers.read_json(tmp_path / "config.json")
+    assert config["architectures"] == [f"ElectraFor{architecture}"]
+    read = reading.read_checkpoint(tmp_path)
+    if num_outputs == 6:
+        assert read.head.hidden_activation == "gelu"
+    else:
+        assert read.head == checkpoint.head
+        models.assert_same_tensors(checkpoint, read)
+    inputs = verify.random_inputs(models.ENCODER)
+    for difference in verify.compare(
+        verify.forward(checkpoint, inputs),
+        verify.forward(read, inputs),
+        inputs["input_mask"],
+    ):
+        assert difference.fits, difference
+
+
+def test_labels_travel(finetuned):
+    assert helpers.read_json(finetuned / "config.json")["id2label"] == {
+        "0": "label 0",
+        "1": "label 1",
+        "2": "label 2",
+    }
+    edit_config(finetuned, id2label={str(i): f"LABEL_{i}" for i in range(3)})
+    assert reading.read_checkpoint(finetuned).head.labels is None
+
+
+def test_a_head_with_a_hidden_layer_travels(finetuned, tmp_path):
+    def edit(tensors):
+        random = np.random.default_rng(0)
+        for name in ("dense.weight", "dense.bias"):
+            shape = tensors[f"classifier.{name}"].shape
+            tensors[f"classifier.{name}"] = random.normal(size=shape).astype(
+                np.float32
+            )
+
+    edit_tensors(finetuned, edit)
+    read = reading.read_checkpoint(finetuned)
+    assert read.head.hidden_activation == "gelu"
+    np.testing.assert_array_equal(
+        read.tensors["task_specific/letters/hidden/kernel"].T,
+        load_file(finetuned / "model.safetensors")["classifier.dense.weight"],
+    )
+    huggingface.write(read, str(tmp_path / "again"))
+    models.assert_same_tensors(
+        read, reading.read_checkpoint(tmp_path / "again")
+    )
+
+
+def test_multi_label_classification_travels(finetuned, tmp_path):
+    edit_config(finetuned, problem_type="multi_label_classification")
+    read = reading.read_checkpoint(finetuned)
+    assert read.head.kind == "multi_label_classification"
+    huggingface.write(read, str(tmp_path / "again"))
+    assert reading.read_checkpoint(tmp_path / "again").head == read.head
+
+
+def test_a_model_without_a_head_has_no_prefix(tmp_path):
+    huggingface.write(models.finetuned().encoder_only(), str(tmp_path))
+    config = helpers.read_json(tmp_path / "config.json")
+    assert config["architectures"] == ["ElectraModel"]
+    edit_tensors(
+        tmp_path,
+        lambda tensors: [
+            tensors.__setitem__(
+                name.removeprefix("electra."), tensors.pop(name)
+            )
+            for name in list(tensors)
+        ],
+    )
+    models.assert_same_tensors(
+        models.finetuned().encoder_only(), reading.read_checkpoint(tmp_path)
+    )
+
+
+def test_old_names_and_buffers(finetuned):
+    def edit(tensors):
+        for name in list(tensors):
+            if "LayerNorm.weight" in name:
+                new = name.replace("weight", "gamma")
+                tensors[new] = tensors.pop(name)
+            elif "LayerNorm.bias" in name:
+                new = name.replace("bias", "beta")
+                tensors[new] = tensors.pop(name)
+        tensors["electra.embeddings.position_ids"] = np.arange(12)[np.newaxis]
+
+    edit_tensors(finetuned, edit)
+    models.assert_same_tensors(
+        models.finetuned(), reading.read_checkpoint(finetuned)
+    )
+
+
+def test_other_tensors_are_reported(finetuned):
+    edit_tensors(
+        finetuned,
+        lambda tensors: tensors.update(extra=np.zeros(2, np.float32)),
+    )
+    assert reading.read_checkpoint(finetuned).unused == ("extra",)
+
+
+def test_half_precision_becomes_float32(finetuned):
+    edit_tensors(
+        finetuned,
+        lambda tensors: tensors.update(
+            {name: t.astype(np.float16) for name, t in tensors.items()}
+        ),
+    )
+    read = reading.read_checkpoint(finetuned)
+    assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
+
+
+def split(folder):
+    """Two shards and an index in place of one file."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
+        shard = f"model-{number:05d}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / shard)
+        weight_map |= dict.fromkeys(part, shard)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    return index
+
+
+def test_shards(finetuned):
+    split(finetuned)
+    models.assert_same_tensors(
+        models.finetuned(), reading.read_checkpoint(finetuned)
+    )
+
+
+def test_refuses_a_missing_shard(finetuned):
+    split(finetuned)
+    (finetuned / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(
+        CheckpointError, match="names the shard .*00002-of-00002.safetensors"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_a_shard_without_its_tensor(finetuned):
+    index = split(finetuned)
+    content = helpers.read_json(index)
+    content["weight_map"]["more"] = "model-00001-of-00002.safetensors"
+    index.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="names more, which no shard hol"):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("size", [0, 4, 100, -10])
+def test_refuses_truncated_safetensors(finetuned, size):
+    path = finetuned / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(
+        CheckpointError, match="Cannot read .*safetensors, which may be cut sh"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_refuses_a_pointer_in_place_of_a_file(finetuned, name):
+    (finetuned / name).write_bytes(POINTER)
+    with pytest.raises(CheckpointError, match="a Git LFS pointer; fetch"):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "bert"}, "Received: a model of the type bert"),
+        ({"model_type": "roberta"}, "Received: a model of the type roberta"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12, as in the"),
+        ({"hidden_act": "swish"}, "hidden_act must be one of gelu, .*'swish'"),
+        ({"hidden_act": ["relu"]}, r"hidden_act must be one of .*\['relu'\]"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type must be 'absolute'",
+        ),
+        ({"is_decoder": True}, "is_decoder must be False"),
+        (
+            {"hidden_size": 16},
+            "says hidden_size=16, but the tensors beside it have hidden_size=8",
+        ),
+        ({"num_attention_heads": 3}, "num_attention_heads must divide"),
+    ],
+)
+def test_refuses_a_config(finetuned, changes, message):
+    edit_config(finetuned, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_a_class_of_another_architecture(finetuned):
+    edit_config(
+        finetuned, model_type=None, architectures=["RobertaForMaskedLM"]
+    )
+    with pytest.raises(CheckpointError, match="a model of the type roberta"):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_weights_without_config(finetuned):
+    (finetuned / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="Expected config.json beside th"):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_a_config_without_weights(finetuned):
+    (finetuned / "model.safetensors").unlink()
+    with pytest.raises(
+        CheckpointError, match="Expected model.safetensors or pytorch_model.bin"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_an_output_layer_of_its_own(pair):
+    def edit(tensors):
+        table = tensors["electra.embeddings.word_embeddings.weight"]
+        tensors["generator_lm_head.weight"] = table + 1.0
+
+    edit_tensors(pair / "generator", edit)
+    with pytest.raises(
+        CheckpointError, match="generator_lm_head.weight must be the table"
+    ):
+        reading.read_checkpoint(pair)
+
+
+def test_refuses_another_vocabulary(finetuned):
+    with open(finetuned / "vocab.txt", "a") as f:
+        f.write("more\n")
+    with pytest.raises(
+        CheckpointError,
+        match="expected a vocabulary with 20 entries, as many as the embedding "
+        "table has rows. Received: 21 entries",
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+def test_a_pickled_file_takes_torch(finetuned, monkeypatch):
+    tensors = (finetuned / "model.safetensors").read_bytes()
+    (finetuned / "model.safetensors").unlink()
+    (finetuned / "pytorch_model.bin").write_bytes(tensors)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(
+        CheckpointError,
+        match=r"pytorch_model.bin takes the package torch: pip install "
+        r"'electra_tf\[interop\]'",
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_the_tokenizer_is_written(tmp_path, lower):
+    vocabulary = Vocabulary(tuple(helpers.VOCAB), lower)
+    huggingface.write(models.finetuned(vocabulary=vocabulary), str(tmp_path))
+    settings = helpers.read_json(tmp_path / "tokenizer_config.json")
+    assert settings["do_lower_case"] is lower
+    assert settings["strip_accents"] is lower
+    assert settings["model_max_length"] == helpers.LENGTH
+    assert settings["mask_token"] == "[MASK]"
+    read = reading.read_checkpoint(tmp_path).vocabulary
+    assert (read.do_lower_case, read.strip_accents) == (lower, lower)
+
+
+def test_a_fast_tokenizer_is_read_where_there_is_no_other(finetuned):
+    vocab = {token: i for i, token in enumerate(helpers.VOCAB)}
+    fast = {
+        "normalizer": {"lowercase": False, "strip_accents": None},
+        "model": {"type": "WordPiece", "vocab": vocab},
+    }
+    (finetuned / "tokenizer.json").write_text(json.dumps(fast))
+    (finetuned / "vocab.txt").unlink()
+    (finetuned / "tokenizer_config.json").unlink()
+    assert reading.read_checkpoint(finetuned).vocabulary == Vocabulary(
+        tuple(helpers.VOCAB), False, False
+    )
+
+
+def test_ideographs_that_are_no_words_are_reported(finetuned):
+    path = finetuned / "tokenizer_config.json"
+    settings = helpers.read_json(path) | {"tokenize_chinese_chars": False}
+    path.write_text(json.dumps(settings))
+    (note,) = reading.read_checkpoint(finetuned).notes
+    assert "tokenize_chinese_chars=False does not travel" in note
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_case_follows_from_the_vocabulary_where_nothing_says_it(
+    tmp_path, lower
+):
+    tokens = [*helpers.VOCAB[:-1], "ab" if lower else "Ab"]
+    written = models.finetuned(vocabulary=Vocabulary(tuple(tokens)))
+    huggingface.write(written, str(tmp_path))
+    settings = helpers.read_json(tmp_path / "tokenizer_config.json")
+    assert settings["do_lower_case"] is lower
+    assert settings["strip_accents"] is lower
+    note = huggingface.notes(written)[-1]
+    assert f"lower-cased: taken as {lower}, since the vocabulary has" in note
+
+
+def test_refuses_a_head_that_transformers_lacks(tmp_path):
+    checkpoint = models.finetuned("question_answering")
+    head = dataclasses.replace(checkpoint.head, options={})
+    with pytest.raises(
+        CheckpointError,
+        match="ElectraForQuestionAnswering lacks an end that depends on the "
+        "start and a classifier of having no answer, which the head 'letters' "
+        "has: leave the head behind with --encoder-only",
+    ):
+        huggingface.write(
+            dataclasses.replace(checkpoint, head=head), str(tmp_path)
+        )

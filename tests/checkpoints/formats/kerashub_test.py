@@ -1,0 +1,478 @@
+"""Tests of electra_tf/checkpoints/formats/kerashub.py, against KerasHub."""
+
+import json
+import os
+import shutil
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.checkpoints import checkpoint, verify
+from electra_tf.checkpoints.formats import kerashub
+from electra_tf.model import encoder
+from electra_tf.text import tokenization
+from electra_tf.text import vocabulary as vocabulary_lib
+from tests import helpers
+from tests.checkpoints import models
+
+SPECIAL = helpers.VOCAB[:5]
+UNCASED = [
+    *(*SPECIAL, ".", ",", "!", "a", "b", "##b", "##c", "caf", "##e", "uber"),
+    *("east", "##ern", "\u6771", "\u4eac", "12", "##3"),
+]
+CASED = [
+    *(*SPECIAL, ".", ",", "!", "A", "a", "B", "##b", "Caf", "##\xe9"),
+    *("\xdcber", "\ud55c", "##\uad6d", "##\uc5b4", "\uc11c", "##\uc6b8"),
+    "##\uc5d0",
+]
+LINES = [
+    "a, ab abc! unknown",
+    "Caf\xe9 \xdcber Eastern. A B",
+    "\u6771\u4eac 123 12",
+    "  \t a\nb ",
+    "",
+]
+KOREAN = ["\ud55c\uad6d\uc5b4, \uc11c\uc6b8\uc5d0 A.", "\uc11c\uc6b8 \ub3c4"]
+INPUTS = helpers.inputs([0, 1, 2]) | {
+    "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
+}
+
+
+def random_tensors(config, scope="electra", seed=0):
+    """Name -> weights, large enough to matter."""
+    built = encoder.Encoder(config, scope)
+    built.build()
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for variable in built.variables:
+        values = rng.normal(0, 0.4, variable.shape)
+        if variable.path.endswith("gamma"):
+            values += 1
+        tensors[variable.path] = values.astype(np.float32)
+    return tensors
+
+
+def random_checkpoint(tokens=None, **changes):
+    """Weights with KerasHub's GELU."""
+    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
+    return checkpoint.Checkpoint(
+        random_tensors(config),
+        discriminator=config,
+        vocabulary=tokens
+        and vocabulary_lib.Vocabulary(tuple(tokens), True, True),
+    )
+
+
+def ours(config, tensors, scope="electra"):
+    """Our encoder's sequence output."""
+    built = encoder.Encoder(config, scope)
+    built.build()
+    for variable in built.variables:
+        variable.assign(tensors[variable.path])
+    return built(
+        INPUTS["input_ids"], INPUTS["input_mask"], INPUTS["segment_ids"]
+    )["sequence_output"].numpy()
+
+
+def assert_close(received, expected):
+    difference = np.abs(received - expected).max()
+    assert difference <= 1e-5 * np.abs(expected).max(), difference
+
+
+def library_backbone(**changes):
+    """A random backbone of KerasHub's making."""
+    keras.utils.set_random_seed(1)
+    values = {
+        "vocab_size": len(helpers.VOCAB),
+        "num_layers": 2,
+        "num_heads": 2,
+        "hidden_dim": 8,
+        "embedding_dim": 6,
+        "intermediate_dim": 16,
+        "dropout": 0.2,
+        "max_sequence_length": helpers.LENGTH,
+    }
+    backbone = keras_hub.models.ElectraBackbone(**(values | changes))
+    rng = np.random.default_rng(2)
+    for variable in backbone.weights:
+        variable.assign(rng.normal(0, 0.5, variable.shape))
+    return backbone
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    """A preset of ours, to be copied and damaged."""
+    path = tmp_path_factory.mktemp("kerashub") / "preset"
+    kerashub.write(random_checkpoint(helpers.VOCAB), path)
+    return path
+
+
+@pytest.fixture
+def damaged(preset, tmp_path):
+    return shutil.copytree(preset, tmp_path / "preset")
+
+
+@pytest.mark.parametrize("embedding_size", [6, 8])
+def test_kerashub_computes_what_we_wrote(tmp_path, embedding_size):
+    written = random_checkpoint(embedding_size=embedding_size)
+    assert kerashub.write(written, tmp_path) == ()
+    received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
+    assert_close(received, ours(written.discriminator, written.tensors))
+
+
+def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
+    written = random_checkpoint(hidden_act="gelu")
+    kerashub.write(written, tmp_path)
+    received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
+    exact = ours(written.discriminator, written.tensors)
+    assert np.abs(received - exact).max() > 1e-5 * np.abs(exact).max()
+    assert kerashub.read(tmp_path).discriminator.hidden_act == "gelu_new"
+    assert any("GELU" in note for note in kerashub.notes(written))
+
+
+def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
+    written = random_checkpoint(hidden_act="gelu")
+    kerashub.write(written, tmp_path)
+    backbone = keras_hub.models.ElectraBackbone.from_preset(str(tmp_path))
+    kerashub.use_exact_gelu(backbone)
+    received = backbone(
+        {
+            "token_ids": INPUTS["input_ids"],
+            "padding_mask": INPUTS["input_mask"],
+            "segment_ids": INPUTS["segment_ids"],
+        }
+    )["sequence_output"]
+    assert_close(
+        np.asarray(received), ours(written.discriminator, written.tensors)
+    )
+
+
+@pytest.mark.parametrize("embedding_dim", [6, 8])
+def test_we_compute_what_kerashub_wrote(tmp_path, embedding_dim):
+    backbone = library_backbone(embedding_dim=embedding_dim)
+    backbone.save_to_preset(str(tmp_path))
+    read = kerashub.read(tmp_path)
+    assert read.discriminator == helpers.encoder_config(
+        hidden_act="gelu_new",
+        embedding_size=embedding_dim,
+        hidden_dropout_prob=0.2,
+        attention_probs_dropout_prob=0.2,
+    )
+    assert read.generator is None
+    assert read.vocabulary is None
+    assert read.unused == ("pooled_dense/bias", "pooled_dense/kernel")
+    assert_close(
+        ours(read.discriminator, read.tensors),
+        kerashub.forward(tmp_path, INPUTS)["sequence_output"],
+    )
+
+
+def test_three_segments_travel(tmp_path):
+    written = models.with_hidden_act(models.with_three_segments(), "gelu_new")
+    kerashub.write(written, tmp_path)
+    read = kerashub.read(tmp_path)
+    models.assert_same_tensors(written, read)
+    assert read.discriminator == written.discriminator
+    inputs = verify.random_inputs(written.discriminator)
+    assert_close(
+        kerashub.forward(tmp_path, inputs)["sequence_output"],
+        verify.forward(written, inputs)["sequence_output"],
+    )
+
+
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_refuses_activations_that_kerashub_lacks(tmp_path, hidden_act):
+    with pytest.raises(
+        errors.CheckpointError,
+        match="has GELU and no other activation. Received: a model with "
+        f"hidden_act='{hidden_act}'$",
+    ):
+        kerashub.write(random_checkpoint(hidden_act=hidden_act), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("embedding_size", [6, 8])
+def test_round_trip_is_bitwise(tmp_path, embedding_size):
+    written = random_checkpoint(helpers.VOCAB, embedding_size=embedding_size)
+    kerashub.write(written, tmp_path)
+    read = kerashub.read(tmp_path)
+    assert read.discriminator == written.discriminator
+    assert read.vocabulary == written.vocabulary
+    assert set(read.tensors) == set(written.tensors)
+    for name, tensor in written.tensors.items():
+        assert read.tensors[name].dtype == np.float32
+        np.testing.assert_array_equal(read.tensors[name], tensor, name)
+
+
+def test_a_generator_stays_one(tmp_path):
+    config = helpers.encoder_config(hidden_size=4, hidden_act="gelu_new")
+    written = checkpoint.Checkpoint(
+        random_tensors(config, "generator"), generator=config
+    )
+    kerashub.write(written, tmp_path)
+    read = kerashub.read(tmp_path)
+    assert (read.discriminator, read.generator) == (None, config)
+    assert set(read.tensors) == set(written.tensors)
+    assert_close(
+        kerashub.forward(tmp_path, INPUTS)["generator_sequence_output"],
+        ours(config, read.tensors, scope="generator"),
+    )
+
+
+def test_a_generator_brings_the_tables_that_it_shares(tmp_path):
+    config = helpers.encoder_config(hidden_size=4)
+    tensors = {
+        name.replace("generator/embeddings/", "electra/embeddings/"): tensor
+        for name, tensor in random_tensors(config, "generator").items()
+    }
+    written = checkpoint.Checkpoint(tensors, generator=config)
+    assert kerashub.write(written, tmp_path) == ()
+    np.testing.assert_array_equal(
+        kerashub.read(tmp_path).tensors["generator/embeddings/word_embeddings"],
+        tensors["electra/embeddings/word_embeddings"],
+    )
+
+
+def test_what_stays_behind_is_named(tmp_path):
+    written = random_checkpoint()
+    zero = np.zeros(1, np.float32)
+    written.tensors["discriminator_predictions/dense_1/bias"] = zero
+    written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
+    assert kerashub.write(written, tmp_path) == (
+        "discriminator_predictions/dense_1/bias",
+        "electra/embeddings/word_embeddings/adam_m",
+    )
+
+
+def test_the_pooler_is_the_identity(tmp_path):
+    kerashub.write(random_checkpoint(), tmp_path)
+    backbone = keras_hub.models.Backbone.from_preset(str(tmp_path))
+    outputs = backbone(
+        {
+            "token_ids": INPUTS["input_ids"],
+            "padding_mask": INPUTS["input_mask"],
+            "segment_ids": INPUTS["segment_ids"],
+        }
+    )
+    np.testing.assert_allclose(
+        outputs["pooled_output"],
+        np.tanh(outputs["sequence_output"][:, 0]),
+        atol=1e-6,
+    )
+
+
+def test_low_precision_is_read_as_float32(tmp_path):
+    backbone = library_backbone(dtype="bfloat16")
+    backbone.save_to_preset(str(tmp_path))
+    tensors = kerashub.read(tmp_path).tensors
+    name = "electra/embeddings/word_embeddings"
+    assert tensors[name].dtype == np.float32
+    np.testing.assert_array_equal(
+        tensors[name],
+        backbone.token_embedding.embeddings.numpy().astype(np.float32),
+    )
+
+
+def test_weights_in_several_files(tmp_path):
+    backbone = library_backbone()
+    path = str(tmp_path / "model.weights.json")
+    backbone.save_to_preset(str(tmp_path))
+    os.remove(tmp_path / "model.weights.h5")
+    backbone.save_weights(path, max_shard_size=2e-6)
+    assert len(list(tmp_path.glob("model_*.weights.h5"))) > 1
+    read = kerashub.read(tmp_path)
+    np.testing.assert_array_equal(
+        read.tensors["electra/embeddings/word_embeddings"],
+        backbone.token_embedding.embeddings,
+    )
+    next(tmp_path.glob("model_*.weights.h5")).unlink()
+    with pytest.raises(errors.CheckpointError, match="weights"):
+        kerashub.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "do_lower_case", "lines"),
+    [
+        (UNCASED, True, LINES),
+        (UNCASED, None, LINES),
+        (CASED, False, LINES + KOREAN),
+        (CASED, None, LINES + KOREAN),
+    ],
+)
+def test_the_tokenizers_agree(tmp_path, tokens, do_lower_case, lines):
+    written = vocabulary_lib.Vocabulary(tuple(tokens), do_lower_case)
+    config = helpers.encoder_config(vocab_size=len(tokens))
+    kerashub.write(
+        checkpoint.Checkpoint(
+            random_tensors(config), discriminator=config, vocabulary=written
+        ),
+        tmp_path,
+    )
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    expected = tokenization.FullTokenizer(
+        tmp_path / "vocab.txt", do_lower_case=tokens is UNCASED
+    ).tokenize(lines)
+    theirs = keras_hub.models.ElectraTokenizer.from_preset(str(tmp_path))
+    # KerasHub has one tokenizer in Python and one in TensorFlow.
+    assert [list(row) for row in theirs(lines)] == expected.to_list()
+    in_graph = tf.data.Dataset.from_tensors(lines).map(theirs)
+    assert next(iter(in_graph)).to_list() == expected.to_list()
+    assert kerashub.read(tmp_path).vocabulary == vocabulary_lib.Vocabulary(
+        tuple(tokens), tokens is UNCASED, tokens is UNCASED
+    )
+
+
+def test_recognises_presets_of_any_backbone(preset, tmp_path):
+    assert kerashub.recognise(preset)
+    assert not kerashub.recognise(tmp_path)
+    assert not kerashub.recognise(tmp_path / "missing")
+    config = tmp_path / "config.json"
+    for text in ("", "[1]", '{"model_type": "electra"}'):
+        config.write_text(text)
+        assert not kerashub.recognise(tmp_path)
+
+
+def found_notes(vocabulary=None, **changes):
+    return " ".join(
+        kerashub.notes(
+            checkpoint.Checkpoint(
+                {},
+                discriminator=helpers.encoder_config(**changes),
+                vocabulary=vocabulary,
+            )
+        )
+    )
+
+
+def test_notes():
+    assert "tanh" in found_notes()
+    assert "pooled_dense" in found_notes()
+    assert "one dropout" not in found_notes()
+    assert "attention_probs_dropout_prob of 0.0 becomes 0.1" in found_notes(
+        attention_probs_dropout_prob=0.0
+    )
+    assert "no tokenizer" in found_notes()
+    uncased = vocabulary_lib.Vocabulary(tuple(UNCASED))
+    cased = vocabulary_lib.Vocabulary(tuple(CASED))
+    assert "lower-cased: taken as True" in found_notes(uncased)
+    assert "lower-cased: taken as False" in found_notes(cased)
+    assert "Hangul" not in found_notes(cased)
+    korean = vocabulary_lib.Vocabulary(("\u1112", "##\u1161"), True, True)
+    assert "Hangul" in found_notes(korean)
+    assert "nothing says" not in found_notes(korean)
+
+
+def edit_config(path, **changes):
+    file = path / "config.json"
+    config = json.loads(file.read_text())
+    config["config"] |= changes
+    file.write_text(json.dumps(config))
+
+
+def replace(path, text):
+    path.write_text(text)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p: (p / "model.weights.h5").unlink(), "lacks the weights"),
+        (lambda p: replace(p / "model.weights.h5", LFS), "Git LFS pointer"),
+        (lambda p: truncate(p / "model.weights.h5"), "truncated file"),
+        (lambda p: replace(p / "config.json", "{"), "Cannot read .*config"),
+        (lambda p: edit_config(p, vocab_size=21), "'token_embedding'"),
+        (lambda p: edit_config(p, num_heads=4), "do not have the sizes"),
+        (lambda p: edit_config(p, num_layers=3), "do not have the sizes"),
+        (lambda p: edit_config(p, num_layers=1), "Expected 25 weights"),
+        (
+            lambda p: edit_config(p, dtype={"class_name": "DTypePolicyMap"}),
+            "is it quantised",
+        ),
+        (
+            lambda p: (p / "assets/tokenizer/vocabulary.txt").unlink(),
+            "vocabulary.txt",
+        ),
+        (
+            lambda p: replace(
+                p / "assets/tokenizer/vocabulary.txt",
+                "\n".join(helpers.VOCAB[:-1]),
+            ),
+            "expected a vocabulary with 20 entries.*Received: 19 entries",
+        ),
+        (
+            lambda p: replace(p / "assets/tokenizer/vocabulary.txt", "[UNK]"),
+            r"Cannot find special token",
+        ),
+    ],
+)
+def test_damaged_preset(damaged, damage, message):
+    damage(damaged)
+    with pytest.raises(errors.CheckpointError, match=message) as error:
+        kerashub.read(damaged)
+    assert "\n" not in str(error.value)
+    assert str(damaged) in str(error.value)
+
+
+def test_preset_of_another_architecture(tmp_path):
+    keras_hub.models.BertBackbone(
+        vocabulary_size=20,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=12,
+    ).save_to_preset(str(tmp_path))
+    assert kerashub.recognise(tmp_path)
+    with pytest.raises(
+        errors.CheckpointError, match="Received: keras_hub>BertBackbone"
+    ):
+        kerashub.read(tmp_path)
+
+
+def test_refuses_what_it_cannot_write(tmp_path):
+    written = random_checkpoint(helpers.VOCAB[:-1])
+    with pytest.raises(errors.CheckpointError, match="19 entries"):
+        kerashub.write(written, tmp_path / "a")
+    written = random_checkpoint()
+    written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
+    with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
+        kerashub.write(written, tmp_path / "a")
+    with pytest.raises(errors.CheckpointError, match="with an encoder"):
+        kerashub.write(checkpoint.Checkpoint({}), tmp_path / "a")
+    config = helpers.encoder_config(vocab_size=3)
+    written = checkpoint.Checkpoint(
+        random_tensors(config),
+        discriminator=config,
+        vocabulary=vocabulary_lib.Vocabulary(("a", "b", "c")),
+    )
+    with pytest.raises(errors.CheckpointError, match="tokenizer refuses"):
+        kerashub.write(written, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_every_name_has_its_counterpart():
+    names = {
+        variable.path.partition("/")[2]
+        for variable in _built(helpers.encoder_config()).variables
+    }
+    theirs = {variable.path for variable in library_backbone().weights}
+    assert {kerashub.kerashub_name(name) for name in names} == {
+        path for path in theirs if not path.startswith("pooled_dense")
+    }
+
+
+def _built(config: configs.EncoderConfig):
+    built = encoder.Encoder(config)
+    built.build()
+    return built

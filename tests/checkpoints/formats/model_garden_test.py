@@ -1,0 +1,364 @@
+"""Tests of electra_tf/checkpoints/formats/model_garden.py, against it."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from official.nlp.configs import encoders
+from official.nlp.data import sentence_prediction_dataloader
+from official.nlp.modeling import models, networks
+from official.nlp.tasks import sentence_prediction
+
+from electra_tf import errors
+from electra_tf.checkpoints import checkpoint, verify
+from electra_tf.checkpoints.formats import model_garden
+from electra_tf.model import encoder
+from electra_tf.text import vocabulary
+from tests import helpers
+from tests.checkpoints import models as our_models
+
+INPUTS = helpers.inputs([0, 1, 2]) | {
+    "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
+}
+CLASSES = [networks.BertEncoder, networks.BertEncoderV2]
+
+
+def random_checkpoint(tokens=None, **changes):
+    """Weights that are large enough to matter, with the Garden's GELU."""
+    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
+    built = encoder.Encoder(config)
+    built.build()
+    rng = np.random.default_rng(0)
+    tensors = {}
+    for variable in built.variables:
+        values = rng.normal(0, 0.4, variable.shape)
+        if variable.path.endswith("gamma"):
+            values += 1
+        tensors[variable.path] = values.astype(np.float32)
+    return checkpoint.Checkpoint(
+        tensors,
+        discriminator=config,
+        vocabulary=tokens and vocabulary.Vocabulary(tuple(tokens), True, True),
+    )
+
+
+def ours(config, tensors):
+    """Our encoder's sequence output."""
+    built = encoder.Encoder(config)
+    built.build()
+    for variable in built.variables:
+        variable.assign(tensors[variable.path])
+    return built(
+        INPUTS["input_ids"], INPUTS["input_mask"], INPUTS["segment_ids"]
+    )["sequence_output"].numpy()
+
+
+def library_encoder(cls=networks.BertEncoder, **changes):
+    """A random encoder of the Model Garden's making."""
+    values = {
+        "vocab_size": len(helpers.VOCAB),
+        "hidden_size": 8,
+        "num_layers": 2,
+        "num_attention_heads": 2,
+        "max_sequence_length": helpers.LENGTH,
+        "type_vocab_size": 2,
+        "inner_dim": 16,
+        "embedding_width": 6,
+    }
+    if cls is networks.BertEncoder:
+        values["dict_outputs"] = True
+    built = cls(**(values | changes))
+    call(built)
+    rng = np.random.default_rng(2)
+    for variable in built.variables:
+        variable.assign(rng.normal(0, 0.5, variable.shape))
+    return built
+
+
+def call(built):
+    """The sequence output of an encoder of the Model Garden."""
+    features = {
+        "input_word_ids": tf.constant(INPUTS["input_ids"]),
+        "input_mask": tf.constant(INPUTS["input_mask"]),
+        "input_type_ids": tf.constant(INPUTS["segment_ids"]),
+    }
+    return built(features, training=False)["sequence_output"].numpy()
+
+
+def assert_close(received, expected):
+    difference = np.abs(received - expected).max()
+    assert difference <= 1e-5 * np.abs(expected).max(), difference
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A checkpoint of ours, to be copied and damaged."""
+    path = tmp_path_factory.mktemp("model_garden") / "written"
+    model_garden.write(random_checkpoint(helpers.VOCAB), path)
+    return path
+
+
+@pytest.fixture
+def damaged(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("embedding_size", [6, 8])
+def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
+    written = random_checkpoint(embedding_size=embedding_size)
+    assert model_garden.write(written, tmp_path) == ()
+    loaded = library_encoder(cls, embedding_width=embedding_size)
+    status = tf.train.Checkpoint(encoder=loaded).read(
+        str(tmp_path / "bert_model.ckpt")
+    )
+    status.assert_existing_objects_matched()
+    expected = ours(written.discriminator, written.tensors)
+    assert_close(call(loaded), expected)
+    received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
+    assert_close(received, expected)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("embedding_width", [6, 8])
+def test_we_compute_what_the_model_garden_wrote(tmp_path, cls, embedding_width):
+    built = library_encoder(cls, embedding_width=embedding_width)
+    tf.train.Checkpoint(encoder=built).save(str(tmp_path / "ckpt"))
+    read = model_garden.read(tmp_path)
+    assert read.discriminator == helpers.encoder_config(
+        embedding_size=embedding_width, hidden_act="gelu_new"
+    )
+    assert read.assumed == (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "initializer_range",
+    )
+    assert len(read.unused) == 3  # The pooler and the count of checkpoints.
+    assert_close(ours(read.discriminator, read.tensors), call(built))
+    assert_close(
+        model_garden.forward(tmp_path, INPUTS)["sequence_output"], call(built)
+    )
+
+
+def test_checkpoint_of_a_whole_model(tmp_path):
+    """As a task's training leaves it: the encoder is at two places."""
+    built = library_encoder()
+    model = models.BertClassifier(network=built, num_classes=3)
+    prefix = tf.train.Checkpoint(model=model, **model.checkpoint_items).write(
+        str(tmp_path / "ckpt")
+    )
+    read = model_garden.read(prefix)
+    assert_close(ours(read.discriminator, read.tensors), call(built))
+    assert not set(read.tensors) - set(random_checkpoint().tensors)
+    # The pooler, and the classifier's output layer.
+    assert len(read.unused) == 4
+
+
+def test_round_trip_is_bitwise(tmp_path):
+    written = random_checkpoint(
+        helpers.VOCAB, hidden_dropout_prob=0.2, initializer_range=0.5
+    )
+    model_garden.write(written, tmp_path)
+    read = model_garden.read(tmp_path)
+    assert read.discriminator == written.discriminator
+    assert read.vocabulary == written.vocabulary
+    assert read.assumed == ()
+    assert read.unused == (
+        "encoder/_pooler_layer/bias",
+        "encoder/_pooler_layer/kernel",
+    )
+    assert set(read.tensors) == set(written.tensors)
+    for name, tensor in written.tensors.items():
+        np.testing.assert_array_equal(read.tensors[name], tensor, name)
+
+
+def test_a_task_loads_it(tmp_path):
+    """params.yaml and init_checkpoint are all that a task needs."""
+    written = random_checkpoint(attention_probs_dropout_prob=0.3)
+    model_garden.write(written, tmp_path / "first")
+    os.rename(tmp_path / "first", tmp_path / "moved")
+    params = yaml.safe_load((tmp_path / "moved/params.yaml").read_text())
+    config = sentence_prediction.SentencePredictionConfig(
+        init_checkpoint=str(tmp_path / "moved"),
+        train_data=sentence_prediction_dataloader.SentencePredictionDataConfig(),
+    )
+    config.override(params["task"])
+    task = sentence_prediction.SentencePredictionTask(config)
+    model = task.build_model()
+    task.initialize(model)
+    network = model.checkpoint_items["encoder"]
+    expected = ours(written.discriminator, written.tensors)
+    assert_close(call(network), expected)
+    received = model_garden.forward(tmp_path / "moved", INPUTS)
+    assert_close(received["sequence_output"], expected)
+    settings = config.model.encoder.get()
+    assert isinstance(settings, encoders.BertEncoderConfig)
+    assert settings.attention_dropout_rate == 0.3
+
+
+def test_an_encoder_with_the_exact_gelu(tmp_path):
+    """What the note advises for weights trained with the error function."""
+    written = random_checkpoint(hidden_act="gelu")
+    model_garden.write(written, tmp_path)
+    (note,) = (n for n in model_garden.notes(written) if "GELU" in n)
+    assert 'inner_activation="gelu"' in note
+    exact = library_encoder(inner_activation="gelu")
+    tf.train.Checkpoint(encoder=exact).read(str(tmp_path / "bert_model.ckpt"))
+    assert_close(call(exact), ours(written.discriminator, written.tensors))
+
+
+@pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
+def test_other_activations_have_the_same_names(tmp_path, hidden_act):
+    written = random_checkpoint(hidden_act=hidden_act)
+    model_garden.write(written, tmp_path)
+    assert model_garden.read(tmp_path).discriminator == written.discriminator
+    received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
+    assert_close(received, ours(written.discriminator, written.tensors))
+    assert model_garden.GELU_NOTE not in model_garden.notes(written)
+
+
+def test_three_segments_travel(tmp_path):
+    written = our_models.with_hidden_act(
+        our_models.with_three_segments(), "gelu_new"
+    )
+    model_garden.write(written, tmp_path)
+    read = model_garden.read(tmp_path)
+    our_models.assert_same_tensors(written, read)
+    assert read.discriminator == written.discriminator
+    inputs = verify.random_inputs(written.discriminator)
+    received = model_garden.forward(tmp_path, inputs)["sequence_output"]
+    expected = verify.forward(written, inputs)["sequence_output"]
+    # What is computed at padding means nothing.
+    mask = inputs["input_mask"] > 0
+    assert_close(received[mask], expected[mask])
+
+
+def test_the_pooler_is_the_identity(folder):
+    loaded = library_encoder()
+    tf.train.Checkpoint(encoder=loaded).read(str(folder / "bert_model.ckpt"))
+    kernel, bias = loaded.pooler_layer.get_weights()
+    np.testing.assert_array_equal(kernel, np.eye(8))
+    np.testing.assert_array_equal(bias, np.zeros(8))
+
+
+def test_what_stays_behind_is_named(tmp_path):
+    written = random_checkpoint()
+    zero = np.zeros(1, np.float32)
+    written.tensors["generator_predictions/output_bias"] = zero
+    written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
+    assert model_garden.write(written, tmp_path) == (
+        "electra/embeddings/word_embeddings/adam_m",
+        "generator_predictions/output_bias",
+    )
+
+
+def test_recognises_encoders(folder, tmp_path):
+    assert model_garden.recognise(folder)
+    assert model_garden.recognise(folder / "bert_model.ckpt")
+    assert model_garden.recognise(str(folder / "bert_model.ckpt.index"))
+    assert not model_garden.recognise(tmp_path)
+    other = tf.train.Checkpoint(step=tf.Variable(1)).save(str(tmp_path / "a"))
+    assert not model_garden.recognise(other)
+
+
+def test_notes():
+    found = " ".join(model_garden.notes(random_checkpoint()))
+    assert "tanh" in found
+    assert "pooler" in found
+    assert "no vocab.txt" in found
+    found = " ".join(model_garden.notes(random_checkpoint(helpers.VOCAB)))
+    assert "no vocab.txt" not in found
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def replace(path, text):
+    path.write_text(text)
+
+
+INDEX = "bert_model.ckpt.index"
+DATA = "bert_model.ckpt.data-00000-of-00001"
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p: (p / INDEX).unlink(), "no file that ends in .index"),
+        (lambda p: (p / DATA).unlink(), "Cannot read checkpoint"),
+        (lambda p: truncate(p / INDEX), "Cannot read checkpoint"),
+        (lambda p: truncate(p / DATA), "Cannot read checkpoint"),
+        (lambda p: replace(p / INDEX, LFS), "Git LFS pointer"),
+        (lambda p: replace(p / DATA, LFS), "Git LFS pointer"),
+        (lambda p: replace(p / "params.yaml", "task: 1"), "task.model.encoder"),
+        (lambda p: replace(p / "params.yaml", "a: ["), "task.model.encoder"),
+        (
+            lambda p: replace(
+                p / "params.yaml",
+                (p / "params.yaml").read_text().replace("gelu", "swish"),
+            ),
+            "of gelu, relu, tanh, linear and .*Received: swish and false",
+        ),
+        (
+            lambda p: replace(p / "vocab.txt", "\n".join(helpers.VOCAB[:-1])),
+            "expected a vocabulary with 20 entries.*Received: 19 entries",
+        ),
+    ],
+)
+def test_damaged_checkpoint(damaged, damage, message):
+    damage(damaged)
+    with pytest.raises(errors.CheckpointError, match=message) as error:
+        model_garden.read(damaged)
+    assert "\n" not in str(error.value)
+    assert str(damaged) in str(error.value)
+
+
+def test_checkpoint_of_another_architecture(tmp_path):
+    albert = networks.AlbertEncoder(
+        vocab_size=20, hidden_size=8, num_attention_heads=2, num_layers=1
+    )
+    prefix = tf.train.Checkpoint(encoder=albert).write(str(tmp_path / "a"))
+    with pytest.raises(
+        errors.CheckpointError, match="checkpoint of other objects"
+    ):
+        model_garden.read(prefix)
+    bert = models.BertPretrainerV2(library_encoder(networks.BertEncoderV2))
+    bert(bert.inputs)
+    prefix = tf.train.Checkpoint(**bert.checkpoint_items).write(
+        str(tmp_path / "b")
+    )
+    with pytest.raises(errors.CheckpointError, match="Received: a BERT"):
+        model_garden.read(prefix)
+
+
+def test_a_missing_variable_is_named(tmp_path):
+    tree = tf.train.Checkpoint(
+        _embedding_layer=tf.train.Checkpoint(embeddings=tf.Variable([[1.0]])),
+        _transformer_layers=tf.train.Checkpoint(**{"0": tf.train.Checkpoint()}),
+    )
+    prefix = tf.train.Checkpoint(encoder=tree).write(str(tmp_path / "part"))
+    with pytest.raises(
+        errors.CheckpointError,
+        match="lacks the values of embeddings/token_type_embeddings",
+    ):
+        model_garden.read(prefix)
+
+
+def test_refuses_what_it_cannot_write(tmp_path):
+    written = random_checkpoint(helpers.VOCAB[:-1])
+    with pytest.raises(errors.CheckpointError, match="19 entries"):
+        model_garden.write(written, tmp_path / "a")
+    written = random_checkpoint()
+    written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
+    with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
+        model_garden.write(written, tmp_path / "a")
+    config = helpers.encoder_config()
+    written = checkpoint.Checkpoint({}, generator=config)
+    with pytest.raises(errors.CheckpointError, match="generator only"):
+        model_garden.write(written, tmp_path / "a")
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,208 @@
+"""Tests of electra_tf/checkpoints/formats/original.py."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.checkpoints.formats import original
+from electra_tf.command_line import original_hparams
+
+
+class Tiny(keras.layers.Layer):
+    """Two variables: electra/kernel [2, 3] and electra/bias [3]."""
+
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(name="kernel", shape=(2, 3))
+        self.bias = self.add_weight(name="bias", shape=(3,))
+
+
+@pytest.fixture
+def variables():
+    layer = Tiny(name="electra")
+    layer.build()
+    return layer.variables
+
+
+def write(prefix, tensors: dict) -> str:
+    """A checkpoint of TensorFlow 1."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        saved = {
+            name: tf.compat.v1.get_variable(
+                name, initializer=value, use_resource=False
+            )
+            for name, value in tensors.items()
+        }
+        session.run(tf.compat.v1.global_variables_initializer())
+        return tf.compat.v1.train.Saver(saved).save(session, str(prefix))
+
+
+KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_loads_by_name_and_reports_the_rest(tmp_path, variables):
+    prefix = write(
+        tmp_path / "model.ckpt-7",
+        {
+            "electra/kernel": KERNEL,
+            "electra/kernel/adam_m": KERNEL,
+            "global_step": np.int64(7),
+        },
+    )
+    for path in (prefix, prefix + ".index", str(tmp_path)):
+        variables[0].assign(tf.zeros([2, 3]))
+        report = original.load_original_checkpoint(path, variables)
+        assert report.used == ("electra/kernel",)
+        assert report.unused == ("electra/kernel/adam_m", "global_step")
+        assert report.missing == ("electra/bias",)
+        np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
+
+
+def test_wrong_shape_is_named_and_nothing_is_loaded(tmp_path, variables):
+    before = [variable.numpy() for variable in variables]
+    prefix = write(
+        tmp_path / "model.ckpt-7",
+        {
+            "electra/bias": np.ones(3, np.float32),
+            "electra/kernel": np.ones((2, 4), np.float32),
+        },
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"variable electra/kernel must have the shape \[2, 3\]\. "
+        r"Received: \[2, 4\]",
+    ):
+        original.load_original_checkpoint(prefix, variables)
+    for variable, value in zip(variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_missing_file(tmp_path, variables):
+    prefix = str(tmp_path / "model.ckpt-7")
+    with pytest.raises(ValueError, match="model.ckpt-7.index is missing"):
+        original.load_original_checkpoint(prefix, variables)
+
+
+def test_folder_without_checkpoint(tmp_path, variables):
+    with pytest.raises(ValueError, match="Received: a folder without one"):
+        original.load_original_checkpoint(str(tmp_path), variables)
+
+
+@pytest.mark.parametrize("size", [0, 10])
+@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
+def test_damaged_file(tmp_path, variables, suffix, size):
+    prefix = write(tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL})
+    damaged = tmp_path / f"model.ckpt-7{suffix}"
+    damaged.write_bytes(damaged.read_bytes()[:size])
+    with pytest.raises(ValueError, match="^Cannot read checkpoint .*-7: "):
+        original.load_original_checkpoint(prefix, variables)
+
+
+def test_checkpoint_of_tensorflow_2(tmp_path, variables):
+    checkpoint = tf.train.Checkpoint(kernel=tf.Variable(KERNEL))
+    prefix = checkpoint.write(str(tmp_path / "object"))
+    with pytest.raises(ValueError, match="object-based checkpoint"):
+        original.load_original_checkpoint(prefix, variables)
+
+
+def test_reads_all_tensors(tmp_path):
+    prefix = write(tmp_path / "model.ckpt-7", {"electra/kernel": KERNEL})
+    (tensor,) = original.read_original_checkpoint(prefix).items()
+    assert tensor[0] == "electra/kernel"
+    np.testing.assert_array_equal(tensor[1], KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("model_size", "sizes"),
+    [
+        ("small", (256, 12, 4, 1024, 128)),
+        ("base", (768, 12, 12, 3072, 768)),
+        ("large", (1024, 24, 16, 4096, 1024)),
+    ],
+)
+def test_model_sizes(model_size, sizes):
+    config = original_hparams.encoder_config({"model_size": model_size})
+    assert sizes == (
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        config.embedding_size,
+    )
+    assert config.vocab_size == 30522
+
+
+def test_heads_and_feed_forward_follow_an_overridden_width():
+    config = original_hparams.encoder_config(
+        {"model_hparam_overrides": {"hidden_size": 192}}
+    )
+    assert config.num_attention_heads == 3
+    assert config.intermediate_size == 768
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("gelu", "gelu"),
+        ("relu", "relu"),
+        ("tanh", "tanh"),
+        ("linear", "linear"),
+        ("ReLU", "relu"),
+        ("", "linear"),
+        (None, "linear"),
+    ],
+)
+def test_activations_are_those_of_get_activation(theirs, ours):
+    config = original_hparams.encoder_config(
+        {"model_hparam_overrides": {"hidden_act": theirs}}
+    )
+    assert config.hidden_act == ours
+
+
+def test_settings_of_pretraining():
+    config = original_hparams.electra_config(
+        {
+            "max_seq_length": 64,
+            "electra_objective": False,
+            "electric_objective": True,
+            "train_batch_size": 16,
+            "tpu_name": None,
+        }
+    )
+    assert config.max_seq_length == 64
+    assert config.two_tower_generator
+    assert original_hparams.electra_config({}).disc_weight == 50.0
+
+
+def test_settings_of_the_optimizer():
+    config = original_hparams.optimizer_config({"num_warmup_steps": 7})
+    assert config.learning_rate == 5e-4
+    assert config.num_warmup_steps == 7
+    config = original_hparams.optimizer_config(
+        {"layerwise_lr_decay": -1.0}, original_hparams.FINETUNING
+    )
+    assert config.learning_rate == 1e-4
+    assert config.layerwise_lr_decay == -1.0
+    assert config.warmup_proportion == 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model_size": "tiny"}, "one of small, base, large. Received: .*tiny"),
+        (
+            {"model_hparam_overrides": {"hidden_act": "gelu_new"}},
+            "of gelu, relu, tanh, linear, or for none, which is linear. "
+            "Received: hidden_act='gelu_new'",
+        ),
+        (
+            {"model_hparam_overrides": {"hidden_act": ["relu"]}},
+            r"Received: hidden_act=\['relu'\]",
+        ),
+        ({"model_hparam_overrides": {"width": 3}}, "Received: width"),
+    ],
+)
+def test_refuses_what_it_cannot_build(settings, message):
+    with pytest.raises(errors.ConfigError, match=message):
+        original_hparams.encoder_config(settings)

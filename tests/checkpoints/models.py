@@ -1,0 +1,144 @@
+"""Small random checkpoints of every kind, for the tests of this folder."""
+
+import dataclasses
+
+import numpy as np
+
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.text.vocabulary import Vocabulary
+from tests import helpers
+
+VOCABULARY = Vocabulary(tuple(helpers.VOCAB), True, True)
+ENCODER = helpers.encoder_config()
+GENERATOR = helpers.electra_config().generator
+
+
+def random_tensors(shapes, seed=0) -> dict[str, np.ndarray]:
+    """Name -> weights, large enough to matter."""
+    random = np.random.default_rng(seed)
+    return {
+        name: (random.normal(0, 0.4, shape) + name.endswith("gamma")).astype(
+            np.float32
+        )
+        for name, shape in shapes.items()
+    }
+
+
+def pretrained(untied=False, slots=False, **changes) -> Checkpoint:
+    """A generator and its discriminator."""
+    generator = GENERATOR
+    if untied:
+        generator = dataclasses.replace(
+            generator, embedding_size=generator.hidden_size
+        )
+    tensors = random_tensors(
+        sizes.encoder_shapes(ENCODER, "electra")
+        | sizes.encoder_shapes(generator, "generator", untied)
+        | sizes.discriminator_head_shapes(ENCODER)
+        | sizes.masked_lm_head_shapes(generator)
+    )
+    optimizer = {}
+    if slots:
+        for slot in ("adam_m", "adam_v"):
+            optimizer |= random_tensors(
+                {f"{n}/{slot}": t.shape for n, t in tensors.items()}, seed=1
+            )
+    return dataclasses.replace(
+        Checkpoint(
+            tensors,
+            ENCODER,
+            generator,
+            optimizer=optimizer,
+            global_step=7 if slots else None,
+            vocabulary=VOCABULARY,
+        ),
+        **changes,
+    )
+
+
+def electric(untied=False, **tower_changes) -> Checkpoint:
+    """Two towers and their discriminator."""
+    tower = GENERATOR
+    if untied:
+        tower = dataclasses.replace(tower, embedding_size=tower.hidden_size)
+    tower = dataclasses.replace(tower, **tower_changes)
+    tensors = random_tensors(
+        sizes.encoder_shapes(ENCODER, "electra")
+        | sizes.encoder_shapes(tower, "generator_ltr", untied)
+        | sizes.encoder_shapes(tower, "generator_rtl", untied)
+        | sizes.discriminator_head_shapes(ENCODER)
+        | sizes.cloze_head_shapes(tower)
+    )
+    return Checkpoint(tensors, ENCODER, vocabulary=VOCABULARY)
+
+
+def with_hidden_act(checkpoint: Checkpoint, hidden_act: str) -> Checkpoint:
+    """The same weights below another activation."""
+
+    def changed(config):
+        return config and dataclasses.replace(config, hidden_act=hidden_act)
+
+    return dataclasses.replace(
+        checkpoint,
+        discriminator=changed(checkpoint.discriminator),
+        generator=changed(checkpoint.generator),
+    )
+
+
+def with_three_segments() -> Checkpoint:
+    """An encoder with more segments than ELECTRA takes apart."""
+    config = dataclasses.replace(ENCODER, type_vocab_size=3)
+    return Checkpoint(
+        random_tensors(sizes.encoder_shapes(config, "electra")),
+        config,
+        vocabulary=VOCABULARY,
+    )
+
+
+def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
+    """An encoder with a head of one layer, or for question answering of two."""
+    scope = "task_specific/letters"
+    shapes = sizes.encoder_shapes(ENCODER, "electra")
+    width = ENCODER.hidden_size
+    if kind == "question_answering":
+        for layer in ("dense", "dense_1"):
+            shapes[f"{scope}/{layer}/kernel"] = (width, 1)
+            shapes[f"{scope}/{layer}/bias"] = (1,)
+        head = TaskHead(
+            kind,
+            "letters",
+            options={
+                "joint_prediction": False,
+                "answerable_classifier": False,
+                "answerable_uses_start_logits": False,
+            },
+        )
+    else:
+        shapes[f"{scope}/dense/kernel"] = (width, num_outputs)
+        shapes[f"{scope}/dense/bias"] = (num_outputs,)
+        labels = tuple(f"label {i}" for i in range(num_outputs))
+        head = TaskHead(
+            kind,
+            "letters",
+            labels if kind != "regression" else None,
+            num_outputs,
+        )
+    return dataclasses.replace(
+        Checkpoint(
+            random_tensors(shapes), ENCODER, head=head, vocabulary=VOCABULARY
+        ),
+        **changes,
+    )
+
+
+def assert_same_tensors(ours, theirs) -> None:
+    """The same names, types and bits, optimizer slots included."""
+    for a, b in (
+        (ours.tensors, theirs.tensors),
+        (ours.optimizer, theirs.optimizer),
+    ):
+        assert sorted(a) == sorted(b)
+        for name, tensor in a.items():
+            assert tensor.dtype == b[name].dtype, name
+            assert tensor.tobytes() == b[name].tobytes(), name

@@ -1,0 +1,202 @@
+"""Tests of checkpoints/{reading,verify}.py."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints.checkpoint import summarize
+from electra_tf.checkpoints.formats import original
+from electra_tf.errors import CheckpointError
+from electra_tf.model import encoder
+from tests.checkpoints import models
+
+
+@pytest.fixture
+def network():
+    network = encoder.Encoder(models.ENCODER)
+    network.build()
+    return network
+
+
+def test_assigns_by_name_and_reports_the_rest(network):
+    checkpoint = models.pretrained()
+    head = "discriminator_predictions/dense/bias"
+    name = "electra/embeddings_project/bias"
+    tensors = {n: t for n, t in checkpoint.tensors.items() if n != name}
+    report = reading.assign(
+        dataclasses.replace(checkpoint, tensors=tensors),
+        network.variables,
+        "it",
+    )
+    assert report.missing == (name,)
+    assert head in report.unused
+    assert len(report.used) == len(network.variables) - 1
+    for variable in network.variables:
+        if variable.path != name:
+            np.testing.assert_array_equal(
+                variable.numpy(), tensors[variable.path]
+            )
+
+
+def test_assigns_nothing_where_a_shape_differs(network):
+    before = [variable.numpy() for variable in network.variables]
+    checkpoint = models.pretrained()
+    tensors = checkpoint.tensors | {
+        "electra/encoder/layer_1/output/dense/bias": np.zeros(9, np.float32)
+    }
+    with pytest.raises(
+        CheckpointError,
+        match=r"^it: electra/encoder/layer_1/output/dense/bias must have the "
+        r"shape \[8\]. Received: \[9\]. Is the checkpoint of another model",
+    ):
+        reading.assign(
+            dataclasses.replace(checkpoint, tensors=tensors),
+            network.variables,
+            "it",
+        )
+    for variable, value in zip(network.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_assign_all_misses_nothing(network):
+    checkpoint = dataclasses.replace(models.pretrained(), tensors={})
+    with pytest.raises(
+        CheckpointError,
+        match="Expected all weights of the encoder in it. Received: a "
+        "checkpoint without 39 of them, such as electra/",
+    ):
+        reading.assign_all(checkpoint, network.variables, "it", "the encoder")
+
+
+def test_refuses_what_is_no_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match="a folder with nothing in it"):
+        reading.read_checkpoint(tmp_path)
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(CheckpointError, match="a folder with a.txt$"):
+        reading.read_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match="Received: the file .*a.txt$"):
+        reading.read_checkpoint(tmp_path / "a.txt")
+    with pytest.raises(CheckpointError, match="nothing, does not exist$"):
+        reading.read_checkpoint(tmp_path / "nothing")
+
+
+def test_refuses_a_config_that_is_no_json(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="Cannot read .*config.json: Exp"):
+        reading.read_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="it holds no JSON object"):
+        reading.read_checkpoint(tmp_path)
+
+
+def test_refuses_another_vocabulary(tmp_path):
+    original.write(models.pretrained(), str(tmp_path))
+    with open(tmp_path / "vocab.txt", "a") as f:
+        f.write("more\n")
+    with pytest.raises(CheckpointError, match="Received: 21 entries"):
+        reading.read_checkpoint(tmp_path)
+
+
+def test_random_inputs_have_padding_and_segments():
+    inputs = verify.random_inputs(models.ENCODER)
+    assert inputs["input_ids"].shape == (4, 12)
+    assert inputs["input_mask"].sum(axis=1).tolist() == [12, 8, 5, 2]
+    assert inputs["segment_ids"].sum(axis=1).tolist() == [6, 4, 3, 1]
+    assert not (inputs["input_ids"] * (1 - inputs["input_mask"])).any()
+
+
+@pytest.mark.parametrize("num_segments", [1, 2, 3])
+def test_random_inputs_have_all_segments(num_segments):
+    config = dataclasses.replace(models.ENCODER, type_vocab_size=num_segments)
+    segments = verify.random_inputs(config)["segment_ids"]
+    expected = {
+        1: [0] * 12,
+        2: [0] * 6 + [1] * 6,
+        3: [0] * 4 + [1] * 4 + [2] * 4,
+    }
+    assert segments[0].tolist() == expected[num_segments]
+
+
+def test_every_network_and_head_is_run():
+    inputs = verify.random_inputs(models.ENCODER)
+    shapes = {
+        name: x.shape
+        for name, x in verify.forward(models.pretrained(), inputs).items()
+    }
+    assert shapes == {
+        "sequence_output": (4, 12, 8),
+        "discriminator_logits": (4, 12),
+        "generator_sequence_output": (4, 12, 4),
+        "generator_logits": (4, 12, 20),
+    }
+    # Of Electric, the discriminator.
+    for untied in (False, True):
+        outputs = verify.forward(models.electric(untied), inputs)
+        assert {n: x.shape for n, x in outputs.items()} == {
+            "sequence_output": (4, 12, 8),
+            "discriminator_logits": (4, 12),
+        }
+    for kind, num_outputs, expected in (
+        ("classification", 3, {"logits": (4, 3)}),
+        ("multi_label_classification", 3, {"logits": (4, 3)}),
+        ("regression", 1, {"logits": (4, 1)}),
+        ("tagging", 5, {"logits": (4, 12, 5)}),
+        (
+            "question_answering",
+            0,
+            {"start_logits": (4, 12), "end_logits": (4, 12)},
+        ),
+    ):
+        outputs = verify.forward(models.finetuned(kind, num_outputs), inputs)
+        del outputs["sequence_output"]
+        assert {n: x.shape for n, x in outputs.items()} == expected, kind
+
+
+def test_a_difference_is_found_on_real_tokens_alone():
+    mask = np.array([[1, 0]])
+    ours = {"x": np.array([[1.0, 2.0]]), "y": np.array([[1.0, 2.0]])}
+    theirs = {"x": np.array([[1.0, 9.0]]), "y": np.array([[1.5, 2.0]])}
+    x, y = verify.compare(ours, theirs, mask)
+    assert (x.output, x.largest, x.magnitude, x.fits) == ("x", 0.0, 1.0, True)
+    assert (y.output, y.largest, y.fits) == ("y", 0.5, False)
+    assert not verify.Difference("z", float("nan"), 1.0).fits
+    with pytest.raises(CheckpointError, match="Expected outputs such as x, y"):
+        verify.compare(ours, {"z": mask}, mask)
+    with pytest.raises(CheckpointError, match=r"output x of shape \[1, 2\]"):
+        verify.compare(ours, {"x": mask[0]}, mask)
+
+
+def test_tensors_are_compared_bit_by_bit():
+    ours = models.pretrained(slots=True)
+    name = "electra/embeddings_project/bias"
+    tensors = dict(ours.tensors)
+    tensors[name] = tensors[name] * np.float32(1.0000001)
+    theirs = dataclasses.replace(ours, tensors=tensors, optimizer={})
+    unequal, absent = verify.unequal_tensors(ours, theirs)
+    assert unequal == [name]
+    assert sorted(absent) == sorted(ours.optimizer)
+
+
+def test_names_in_few_words():
+    names = ["electra/a", "electra/b", "electra/a/adam_m", "task_specific/x/y"]
+    assert summarize(names) == (
+        "electra (2), optimizer slots (1), task_specific/x (1)"
+    )
+    assert summarize([f"s{i}/x" for i in range(10)], most=1) == "s0 (1), ..."
+
+
+def test_each_network_gets_the_activation_of_its_own():
+    """A pair of Hugging Face may have one each."""
+    both = models.pretrained()
+    mixed = dataclasses.replace(
+        both,
+        generator=dataclasses.replace(both.generator, hidden_act="gelu_new"),
+    )
+    assert mixed.activations == ("gelu", "gelu_new")
+    assert verify.with_activation_of(both, mixed) == mixed
+    one = dataclasses.replace(mixed, discriminator=None)
+    found = verify.with_activation_of(both, one)
+    assert found.discriminator == both.discriminator
+    assert found.generator == mixed.generator

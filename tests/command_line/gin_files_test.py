@@ -1,0 +1,378 @@
+"""Tests of command_line/gin_files.py and of the files in gin/."""
+
+import fnmatch
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.command_line import gin_files as gin_files_lib
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.model import electra, masking
+from tests import helpers
+from tools import plan_run
+
+ROOT = helpers.ROOT
+GIN = ROOT / "gin"
+
+# Table 6 of arXiv:2003.10555; sequence lengths and disc_weight from the text.
+TABLE_6 = {
+    #                         small,  base,    large
+    "num_hidden_layers": (12, 12, 24),
+    "hidden_size": (256, 768, 1024),
+    "intermediate_size": (1024, 3072, 4096),
+    "num_attention_heads": (4, 12, 16),
+    "attention head size": (64, 64, 64),
+    "embedding_size": (128, 768, 1024),
+    "generator_hidden_size": (1 / 4, 1 / 3, 1 / 4),
+    "mask_prob": (0.15, 0.15, 0.25),
+    "lr_decay_power": (1.0, 1.0, 1.0),
+    "num_warmup_steps": (10000, 10000, 10000),
+    "learning_rate": (5e-4, 2e-4, 2e-4),
+    "epsilon": (1e-6, 1e-6, 1e-6),
+    "beta_1": (0.9, 0.9, 0.9),
+    "beta_2": (0.999, 0.999, 0.999),
+    "attention_probs_dropout_prob": (0.1, 0.1, 0.1),
+    "hidden_dropout_prob": (0.1, 0.1, 0.1),
+    "weight_decay_rate": (0.01, 0.01, 0.01),
+    "train_batch_size": (128, 256, 2048),
+    "num_train_steps": (1000000, 766000, 400000),
+    "max_seq_length": (128, 512, 512),
+    "disc_weight": (50.0, 50.0, 50.0),
+    "vocab_size": (30522, 30522, 30522),
+}
+
+PRETRAINING = """
+PretrainingConfig.model = @ElectraConfig()
+PretrainingConfig.data = @PretrainingDataConfig()
+PretrainingConfig.optimizer = @OptimizerConfig()
+PretrainingConfig.run = @RunConfig()
+ElectraConfig.encoder = @EncoderConfig()
+ElectraConfig.max_seq_length = 16
+EncoderConfig.vocab_size = 11
+EncoderConfig.hidden_size = 8
+EncoderConfig.num_hidden_layers = 2
+EncoderConfig.num_attention_heads = 2
+EncoderConfig.intermediate_size = 32
+OptimizerConfig.learning_rate = 1e-3
+PretrainingDataConfig.train_files = '*'
+PretrainingDataConfig.vocab_file = 'vocab.txt'
+RunConfig.model_dir = 'model'
+RunConfig.num_train_steps = 10
+"""
+
+
+@pytest.fixture
+def gin_file(tmp_path):
+    path = tmp_path / "run.gin"
+    path.write_text(PRETRAINING)
+    return path
+
+
+def load(*gin_files, params=()):
+    return gin_files_lib.load(
+        configs.PretrainingConfig, [str(path) for path in gin_files], params
+    )
+
+
+def refusal(*gin_files, params=()):
+    with pytest.raises(errors.ConfigError) as caught:
+        load(*gin_files, params=params)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "size"), enumerate(["small", "base", "large"])
+)
+def test_equals_table_6(column, size):
+    config = load(GIN / f"{size}.gin")
+    expected = {name: values[column] for name, values in TABLE_6.items()}
+    model, encoder = config.model, config.model.encoder
+    found = {
+        "attention head size": (
+            encoder.hidden_size // encoder.num_attention_heads
+        )
+    }
+    for part in (encoder, model, config.optimizer, config.data, config.run):
+        for name in expected:
+            if hasattr(part, name):
+                found[name] = getattr(part, name)
+    assert found == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_variables", "num_parameters"),
+    [
+        ("small.gin", 402, 14_196_219),
+        ("base.gin", 400, 119_386_427),
+        ("large.gin", 784, 354_655_291),
+    ],
+)
+def test_the_models_are_those_of_the_original(
+    name, num_variables, num_parameters
+):
+    """Trainable variables of the graphs that the original builds."""
+    config = load(GIN / name).model
+    with tf.Graph().as_default():  # Shapes alone, no values.
+        model = electra.PretrainingModel(
+            config, masking.SpecialIds(cls=101, sep=102, mask=103)
+        )
+    shapes = [tuple(v.shape) for v in model.trainable_variables]
+    assert len(shapes) == num_variables
+    assert sum(map(math.prod, shapes)) == num_parameters
+    assert plan_run.num_parameters(config) == num_parameters
+
+
+@pytest.mark.parametrize(
+    ("configurable", "name"),
+    [
+        (configs.PretrainingConfig, "small.gin"),
+        (configs.PretrainingConfig, "base.gin"),
+        (configs.PretrainingConfig, "large.gin"),
+        (configs.PretrainingConfig, "quickstart.gin"),
+        (finetuning_configs.FinetuningConfig, "quickstart_finetuning.gin"),
+    ],
+)
+def test_the_operative_config_parses_back(tmp_path, configurable, name):
+    config = gin_files_lib.load(configurable, [str(GIN / name)])
+    written = tmp_path / "operative_config.gin"
+    written.write_text(gin_files_lib.operative_config())
+    assert gin_files_lib.load(configurable, [str(written)]) == config
+
+
+@pytest.mark.parametrize(
+    "name", ["small.gin", "base.gin", "large.gin", "quickstart.gin"]
+)
+def test_the_data_are_what_the_tool_writes(name):
+    # Beside its TFRecords, tools/build_pretraining_dataset.py writes a
+    # manifest, which is none.
+    pattern = os.path.basename(load(GIN / name).data.train_files)
+    written = ["pretrain_data.tfrecord-0-of-8", "manifest.json"]
+    assert fnmatch.filter(written, pattern) == written[:1]
+
+
+def test_a_later_file_overrides_an_earlier_one(gin_file, tmp_path):
+    later = tmp_path / "later.gin"
+    later.write_text("RunConfig.seed = 7\nRunConfig.num_train_steps = 20\n")
+    run = load(gin_file, later, params=["RunConfig.num_train_steps = 30"]).run
+    assert (run.seed, run.num_train_steps) == (7, 30)
+
+
+def test_includes_relative_to_the_file(gin_file, tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "tiny_sizes.gin").write_text(PRETRAINING)
+    outer = tmp_path / "inner" / "outer.gin"
+    outer.write_text("include 'tiny_sizes.gin'\nRunConfig.seed = 7\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    config = load(outer)
+    assert config.run.seed == 7
+    assert config.model.encoder.vocab_size == 11
+
+
+def test_an_include_is_the_neighbour_of_its_file(tmp_path):
+    for folder, seed in (("one", 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "part.gin").write_text(
+            f"{PRETRAINING}\nRunConfig.seed = {seed}\n"
+        )
+        (tmp_path / folder / "run.gin").write_text("include 'part.gin'\n")
+    assert load(tmp_path / "one" / "run.gin").run.seed == 1
+    assert load(tmp_path / "two" / "run.gin").run.seed == 2
+
+
+def test_an_included_file_includes_its_own_neighbours(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "sizes.gin").write_text(PRETRAINING)
+    (tmp_path / "base.gin").write_text("include 'sizes.gin'\n")
+    row = tmp_path / "rows" / "row.gin"
+    row.write_text("include '../base.gin'\nRunConfig.seed = 7\n")
+    # Of that name, but nobody's neighbour.
+    (tmp_path / "rows" / "sizes.gin").write_text("RunConfig.seed = 1\n")
+    assert load(row).run.seed == 7
+
+
+def test_a_defined_macro(gin_file):
+    config = load(
+        gin_file, params=["ElectraConfig.mask_prob = %prob", "prob = 0.2"]
+    )
+    assert config.model.mask_prob == 0.2
+
+
+def test_a_scope_that_is_used(gin_file):
+    config = load(
+        gin_file,
+        params=[
+            "PretrainingConfig.model = @wide/ElectraConfig()",
+            "wide/ElectraConfig.mask_prob = 0.2",
+        ],
+    )
+    assert config.model.mask_prob == 0.2
+
+
+def test_nothing_is_left_of_an_earlier_load(gin_file):
+    load(gin_file, params=["RunConfig.seed = 7"])
+    assert load(gin_file).run.seed == 42
+
+
+def test_refuses_a_missing_file():
+    assert refusal("gin/smal.gin") == (
+        "Expected a gin file at gin/smal.gin, found none"
+    )
+
+
+def test_refuses_a_missing_include(tmp_path):
+    path = tmp_path / "run.gin"
+    path.write_text("include 'smal.gin'\n")
+    assert refusal(path).startswith("Unable to open file: smal.gin")
+
+
+def test_refuses_an_unknown_object(gin_file):
+    assert refusal(gin_file, params=["ElektraConfig.mask_prob = 0.2"]) == (
+        "Unknown object ElektraConfig in the gin configuration "
+        "(--gin_param=ElektraConfig.mask_prob = 0.2). "
+        "Did you mean ElectraConfig?"
+    )
+
+
+def test_refuses_an_unknown_reference(gin_file):
+    assert refusal(
+        gin_file, params=["PretrainingConfig.run = @RumConfig()"]
+    ) == (
+        "Unknown object RumConfig in the gin configuration "
+        "(--gin_param=PretrainingConfig.run = @RumConfig()). "
+        "Did you mean RunConfig?"
+    )
+
+
+def test_refuses_an_unknown_parameter(gin_file):
+    assert refusal(gin_file, params=["ElectraConfig.mask_porb = 0.2"]) == (
+        "ElectraConfig has no parameter mask_porb "
+        "(--gin_param=ElectraConfig.mask_porb = 0.2). "
+        "Did you mean mask_prob?"
+    )
+
+
+def test_names_file_and_line(gin_file, tmp_path):
+    other = tmp_path / "other.gin"
+    other.write_text("RunConfig.seed = 3\nRunConfig.sede = 4\n")
+    assert refusal(gin_file, other) == (
+        f"RunConfig has no parameter sede ({other}, line 2). Did you mean seed?"
+    )
+
+
+def test_refuses_an_undefined_macro(gin_file):
+    assert refusal(
+        gin_file, params=["ElectraConfig.mask_prob = %prob", "porb = 0.2"]
+    ) == (
+        "The gin configuration uses %prob, which it does not define. "
+        "Did you mean porb?"
+    )
+
+
+def test_refuses_an_unused_macro(gin_file):
+    assert refusal(gin_file, params=["prob = 0.2"]) == (
+        "The gin configuration sets prob, which nothing reads."
+    )
+
+
+def test_refuses_a_scope_that_nothing_is_in(gin_file):
+    assert refusal(
+        gin_file, params=["wide/ElectraConfig.max_seq_length = 8"]
+    ) == (
+        "The gin configuration sets wide/ElectraConfig.max_seq_length, which "
+        "nothing reads. Did you mean ElectraConfig.max_seq_length?"
+    )
+
+
+def test_refuses_a_mistyped_scope(gin_file):
+    assert refusal(
+        gin_file,
+        params=[
+            "PretrainingConfig.model = @wide/ElectraConfig()",
+            "wide/ElectraConfig.mask_prob = 0.2",
+            "wyde/ElectraConfig.mask_prob = 0.3",
+        ],
+    ) == (
+        "The gin configuration sets wyde/ElectraConfig.mask_prob, which "
+        "nothing reads. Did you mean wide/ElectraConfig.mask_prob?"
+    )
+
+
+def test_refuses_an_unused_binding(gin_file):
+    message = refusal(
+        gin_file, params=["FinetuningDataConfig.max_seq_length = 8"]
+    )
+    assert message.startswith(
+        "The gin configuration sets FinetuningDataConfig.max_seq_length, which "
+        "nothing reads."
+    )
+
+
+def test_refuses_a_missing_value(tmp_path):
+    path = tmp_path / "run.gin"
+    path.write_text(
+        PRETRAINING.replace("OptimizerConfig.learning_rate = 1e-3", "")
+    )
+    assert refusal(path) == (
+        "The gin configuration must set OptimizerConfig.learning_rate"
+    )
+
+
+def test_pretraining_gin_leaves_the_sizes_to_decide():
+    message = refusal(GIN / "pretraining.gin")
+    assert message.startswith("The gin configuration must set EncoderConfig.")
+    assert "EncoderConfig.hidden_size" in message
+
+
+def test_refuses_a_string_for_a_number(gin_file):
+    assert refusal(
+        gin_file, params=["ElectraConfig.max_seq_length = '16'"]
+    ) == ("ElectraConfig.max_seq_length must be int. Received: '16'")
+
+
+def test_refuses_a_value_out_of_range(gin_file):
+    assert refusal(gin_file, params=["ElectraConfig.mask_prob = 1.5"]) == (
+        "ElectraConfig.mask_prob must be between 0 and 1. "
+        "Received: mask_prob=1.5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("RunConfig.seed =", "Unable to parse value."),
+        ("RunConfig.seed", "Couldn't parse statement"),
+        ("RunConfig.seed = (3", "multi-line statement"),
+        ("import nothing_of_this_name", "nothing_of_this_name"),
+    ],
+)
+def test_refuses_what_is_no_gin(gin_file, tmp_path, line, expected):
+    other = tmp_path / "other.gin"
+    other.write_text(f"{line}\n")
+    message = refusal(gin_file, other)
+    assert expected in message
+    assert "\n" not in message
+
+
+def test_refuses_text_without_quotes(gin_file):
+    message = refusal(gin_file, params=["RunConfig.model_dir = model"])
+    assert "RunConfig.model_dir" in message
+    assert "object at 0x" not in message
+
+
+def test_needs_nothing_else_to_be_imported():
+    code = (
+        "from electra_tf import configs\n"
+        "from electra_tf.command_line import gin_files\n"
+        "c = gin_files.load(configs.PretrainingConfig, ['gin/small.gin'])\n"
+        "print(c.model.encoder.hidden_size)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stdout == "256\n"

@@ -1,0 +1,362 @@
+"""Tests of command_line/original_hparams.py."""
+
+import dataclasses
+import re
+
+import pytest
+
+from electra_tf import configs, errors
+from electra_tf.command_line import gin_files, original_hparams
+from electra_tf.finetuning import configs as finetuning_configs
+
+# Registers QuestionAnsweringConfig for gin.
+from electra_tf.finetuning import recipe  # noqa: F401
+from tests import helpers
+
+GIN = helpers.ROOT / "gin"
+# The lines that Table 6 of the paper adds to the original's defaults; its
+# configure_pretraining.py has them as a comment.
+TABLE_6 = {
+    "small": {},
+    "base": {
+        "max_seq_length": 512,
+        "learning_rate": 2e-4,
+        "embedding_size": 768,
+        "generator_hidden_size": 0.33333,
+        "train_batch_size": 256,
+        "num_train_steps": 766000,
+    },
+    "large": {
+        "max_seq_length": 512,
+        "learning_rate": 2e-4,
+        "embedding_size": 1024,
+        "mask_prob": 0.25,
+        "train_batch_size": 2048,
+        "num_train_steps": 400000,
+    },
+}
+
+
+def load(configurable, translation):
+    return gin_files.load(
+        configurable, [], original_hparams.as_gin(translation.bindings)
+    )
+
+
+def pretraining(**hparams):
+    return load(
+        configs.PretrainingConfig,
+        original_hparams.pretraining(hparams, "data", "electra"),
+    )
+
+
+def finetuning(**hparams):
+    return load(
+        finetuning_configs.FinetuningConfig,
+        original_hparams.finetuning(hparams, "data", "electra"),
+    )
+
+
+def refusal(call, *args, **kwargs):
+    with pytest.raises(errors.ConfigError) as caught:
+        call(*args, **kwargs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("size", TABLE_6)
+def test_the_same_run_as_the_gin_file(size):
+    theirs = gin_files.load(
+        configs.PretrainingConfig, [str(GIN / f"{size}.gin")]
+    )
+    ours = pretraining(model_size=size, **TABLE_6[size])
+    assert configs.differences(
+        dataclasses.asdict(ours), dataclasses.asdict(theirs)
+    ) == [
+        # The original's own paths.
+        (
+            "data.train_files",
+            "data/pretrain_tfrecords/pretrain_data.tfrecord*",
+            "data/pretrain_tfrecords/*tfrecord*",
+        ),
+        (
+            "run.model_dir",
+            "data/models/electra",
+            f"models/electra_{size}",
+        ),
+    ]
+
+
+TASK_FILES = sorted(
+    path.stem
+    for path in (GIN / "finetune").glob("*.gin")
+    if re.search(r"'data/models/electra_small/finet", path.read_text())
+    # Not tasks of the original.
+    and path.stem not in ("ner", "pos")
+)
+
+
+@pytest.mark.parametrize("name", TASK_FILES)
+@pytest.mark.parametrize("size", original_hparams.MODEL_SIZES)
+def test_the_same_fine_tuning_as_the_gin_file(name, size):
+    theirs = gin_files.load(
+        finetuning_configs.FinetuningConfig,
+        [str(GIN / "finetune" / f"{name}.gin")],
+    )
+    width = original_hparams.MODEL_SIZES[size]["hidden_size"]
+    optimizer, _ = recipe.complete(theirs.optimizer, theirs.recipe, width)
+    theirs = dataclasses.replace(theirs, optimizer=optimizer)
+    ours = finetuning(model_size=size, task_names=list(theirs.data.task_names))
+    different = {
+        name
+        for name, *_ in configs.differences(
+            dataclasses.asdict(ours), dataclasses.asdict(theirs)
+        )
+    }
+    allowed = {"recipe", "run.model_dir", "init_checkpoint"}
+    if theirs.question_answering is None:
+        allowed.add("question_answering")
+    assert different <= allowed
+
+
+def test_electric_alone_is_asked_for():
+    model = pretraining(electric_objective=True).model
+    assert model.electric_objective and not model.electra_objective
+    assert model.two_tower_generator
+
+
+def test_overrides_and_debug():
+    model = pretraining(
+        model_size="base",
+        model_hparam_overrides={"hidden_size": 512, "hidden_act": None},
+    ).model
+    assert model.encoder.num_attention_heads == 512 // 64
+    assert model.encoder.intermediate_size == 4 * 512
+    assert model.encoder.embedding_size == 512
+    assert model.encoder.hidden_act == "linear"
+    debug = pretraining(debug=True, num_train_steps=7)
+    assert debug.run.num_train_steps == 7
+    assert debug.data.train_batch_size == 8
+    assert debug.model.encoder.num_hidden_layers == 3
+    assert debug.model.encoder.hidden_size == 144
+
+
+def test_tpu_and_paths():
+    config = pretraining(
+        use_tpu=True, tpu_name="mine", vocab_file="v.txt", model_dir="here"
+    )
+    assert config.run.distribution_strategy == "tpu"
+    assert config.run.tpu == "mine"
+    assert config.data.vocab_file == "v.txt"
+    assert config.run.model_dir == "here"
+
+
+def test_the_vocabulary_of_all_models(tmp_path):
+    def vocab_file():
+        return original_hparams.finetuning({}, str(tmp_path), "m").bindings[
+            "FinetuningDataConfig.vocab_file"
+        ]
+
+    assert vocab_file() == ""
+    (tmp_path / "vocab.txt").write_text("x")
+    assert vocab_file() == str(tmp_path / "vocab.txt")
+    (tmp_path / "models/m").mkdir(parents=True)
+    (tmp_path / "models/m/vocab.txt").write_text("x")
+    assert vocab_file() == ""
+
+
+def test_says_what_has_no_effect():
+    found = original_hparams.pretraining(
+        {"tpu_zone": "us", "do_lower_case": True, "results_txt": "r.txt"},
+        "data",
+        "m",
+    )
+    assert found.notes == [
+        "tpu_zone='us' has no effect: RunConfig.tpu takes the address of a TPU "
+        "in another zone",
+        "results_txt='r.txt' has no effect: results are in "
+        "<model_dir>/eval_results.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "hparams", "message"),
+    [
+        (
+            "pretraining",
+            {"generator_size": 1},
+            "Unknown hparam generator_size. Did you mean "
+            "generator_hidden_size?",
+        ),
+        (
+            "finetuning",
+            {"num_epochs": 1},
+            "Unknown hparam num_epochs. Did you mean num_train_epochs?",
+        ),
+        (
+            "pretraining",
+            {"data_dir": "x"},
+            "Expected --data_dir as a flag, as the original has it. Received: "
+            "data_dir among the hparams",
+        ),
+        (
+            "pretraining",
+            {"model_size": "huge"},
+            "model_size must be one of small, base, large. Received: "
+            "model_size='huge'",
+        ),
+        (
+            "pretraining",
+            {"model_hparam_overrides": {"hiden_size": 8}},
+            "model_hparam_overrides may set attention_probs_dropout_prob, "
+            "hidden_act, hidden_dropout_prob, hidden_size, initializer_range, "
+            "intermediate_size, max_position_embeddings, num_attention_heads, "
+            "num_hidden_layers, type_vocab_size, vocab_size. Received: "
+            "hiden_size. Did you mean hidden_size?",
+        ),
+        (
+            "pretraining",
+            {"model_hparam_overrides": {"hidden_act": "swish"}},
+            "model_hparam_overrides may ask for a hidden_act of gelu, relu, "
+            "tanh, linear, or for none, which is linear. Received: "
+            "hidden_act='swish'",
+        ),
+        (
+            "pretraining",
+            {"do_eval": True},
+            "The hparam do_eval must be False: a run evaluates at its end, or "
+            "a finished one when it is run again, what "
+            "PretrainingDataConfig.heldout_files names. Received: do_eval=True",
+        ),
+        (
+            "pretraining",
+            {"max_predictions_per_seq": 20},
+            "max_predictions_per_seq follows from mask_prob and max_seq_length "
+            "and must be 19. Received: 20",
+        ),
+        (
+            "finetuning",
+            {"model_hparam_overrides": {"num_attention_heads": 8}},
+            "The checkpoint must say what no shape of its tensors tells: write "
+            "these hparams to data/models/m/hparams.json. Received: "
+            "model_hparam_overrides with num_attention_heads=8",
+        ),
+        (
+            "finetuning",
+            {"init_checkpoint": None},
+            "The hparam init_checkpoint must be a path: the sizes are read "
+            "there, FinetuningConfig.from_scratch leaves the weights. "
+            "Received: init_checkpoint=None",
+        ),
+    ],
+)
+def test_refuses(call, hparams, message):
+    translate = getattr(original_hparams, call)
+    assert refusal(translate, hparams, "data", "m") == message
+
+
+def test_reads_json_and_files(tmp_path):
+    assert original_hparams.read(' {"mask_prob": 0.2}') == {"mask_prob": 0.2}
+    path = tmp_path / "hparams.json"
+    path.write_text('{"mask_prob": 0.3}', encoding="utf-8-sig")
+    assert original_hparams.read(str(path)) == {"mask_prob": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"a": 1, "a": 2}',
+            "Expected each name once in --hparams. Received: a twice",
+        ),
+        (
+            '{"a": NaN}',
+            "Expected numbers in --hparams. Received: NaN",
+        ),
+        (
+            '{"a": 1',
+            "Expected a JSON object in --hparams. Received: Expecting ',' "
+            "delimiter: line 1 column 8 (char 7)",
+        ),
+        (
+            "nowhere.json",
+            "Expected JSON, or a file that holds it, as --hparams. Received: "
+            "'nowhere.json' ([Errno 2] No such file or directory: "
+            "'nowhere.json')",
+        ),
+    ],
+)
+def test_refuses_what_is_no_json(text, message):
+    assert refusal(original_hparams.read, text) == message
+
+
+def test_refuses_a_list(tmp_path):
+    path = tmp_path / "hparams.json"
+    path.write_text("[1]")
+    assert refusal(original_hparams.read, str(path)) == (
+        f"Expected a JSON object in {path}. Received: list"
+    )
+
+
+def run(module, *flags):
+    return helpers.execute("-m", f"electra_tf.{module}", *flags)
+
+
+@pytest.mark.parametrize(
+    ("module", "flags", "message"),
+    [
+        (
+            "run_pretraining",
+            ["--hparams={}", "--gin_file=gin/small.gin"],
+            "Expected either --gin_file or --hparams. Received: both",
+        ),
+        (
+            "run_pretraining",
+            ["--hparams={}", "--data_dir=data"],
+            "Expected --model_name with --hparams, as in the original",
+        ),
+        (
+            "run_pretraining",
+            ["--gin_file=gin/small.gin", "--data_dir=data"],
+            "Expected --hparams with --data_dir",
+        ),
+        (
+            "run_finetuning",
+            ['--hparams={"task_names": ["rte"], "lr": 1}']
+            + ["--data_dir=data", "--model_name=m"],
+            "Unknown hparam lr",
+        ),
+        (
+            "run_pretraining",
+            ['--hparams={"mask_prob": "0.2"}']
+            + ["--data_dir=data", "--model_name=m"],
+            "ElectraConfig.mask_prob must be float. Received: '0.2'",
+        ),
+    ],
+)
+def test_the_commands_refuse_in_one_line(module, flags, message):
+    result = run(module, *flags)
+    assert result.returncode == 1
+    assert result.stderr == f"{module}: error: {message}\n"
+
+
+def documented(command: str) -> dict[str, str]:
+    """Setting -> its row of the table in docs/differences.md."""
+    text = (helpers.ROOT / "docs/differences.md").read_text(encoding="utf-8")
+    _, _, section = text.partition(f"### `{command}`")
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section.split("###")[0], re.M)
+    return dict(rows)
+
+
+@pytest.mark.parametrize(
+    ("command", "hparams"),
+    [
+        ("run_pretraining", original_hparams.PRETRAINING),
+        ("run_finetuning", original_hparams.FINETUNING),
+    ],
+)
+def test_every_setting_is_documented(command, hparams):
+    rows = documented(command)
+    assert set(rows) == set(hparams)
+    for name, hparam in hparams.items():
+        assert hparam.parameter in rows[name]
+        assert hparam.why in rows[name]

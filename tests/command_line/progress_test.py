@@ -1,0 +1,113 @@
+"""Tests of command_line/progress.py."""
+
+import io
+
+import pytest
+
+from electra_tf.command_line import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def stderr(monkeypatch, stream):
+    monkeypatch.setattr(progress.sys, "stderr", stream)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3725, "1:02:05")],
+)
+def test_format_seconds(seconds, text):
+    assert progress.format_seconds(seconds) == text
+
+
+def test_format_metrics():
+    assert progress.format_metrics({}) == ""
+    assert (
+        progress.format_metrics({"loss": 1.23456, "examples/s": 12345.6})
+        == "loss 1.235  examples/s 12346"
+    )
+
+
+def test_a_terminal_line_is_redrawn(monkeypatch, clock):
+    out = stderr(monkeypatch, Terminal())
+    live = progress.Progress("training", 10, "step")
+    clock[0] += 6
+    live.update(2, {"loss": 0.5})
+    clock[0] += 2
+    live.update(4, {"loss": 0.25})
+    live.close()
+    assert out.getvalue() == (
+        # 3 s a step, 8 steps to go; then 2 s a step, 6 to go.
+        "\r\x1b[Ktraining step 2/10 | loss 0.5 | ETA 0:24"
+        "\r\x1b[Ktraining step 4/10 | loss 0.25 | ETA 0:12"
+        "\n"
+    )
+
+
+def test_a_note_stays_above_the_live_line(monkeypatch, clock):
+    out = stderr(monkeypatch, Terminal())
+    live = progress.Progress("training", 10, "step")
+    live.note("held-out at step 5")
+    assert out.getvalue() == "\r\x1b[Kheld-out at step 5\n"
+
+
+def test_a_file_gets_a_line_every_ten_seconds(monkeypatch, clock):
+    out = stderr(monkeypatch, io.StringIO())
+    live = progress.Progress("training", 100, "step")
+    for step in (1, 2, 3, 4):
+        clock[0] += 4
+        live.update(step, {})
+    live.note("held-out")
+    live.close()
+    assert out.getvalue().splitlines() == [
+        "training step 1/100 | ETA 6:36",
+        "training step 4/100 | ETA 6:24",
+        "held-out",
+    ]
+
+
+def test_the_last_state_is_shown_in_the_end(monkeypatch, clock):
+    out = stderr(monkeypatch, io.StringIO())
+    live = progress.Progress("training", 2, "step")
+    clock[0] += 1
+    live.update(1, {})
+    live.update(2, {})
+    live.close()
+    assert out.getvalue().splitlines() == [
+        "training step 1/2 | ETA 0:01",
+        "training step 2/2 | ETA 0:00",
+    ]
+
+
+def test_what_was_done_before_does_not_count_for_the_rate(monkeypatch, clock):
+    out = stderr(monkeypatch, io.StringIO())
+    live = progress.Progress("training", 100, "step")
+    live.start(90)
+    clock[0] += 10
+    live.update(90, {})
+    clock[0] += 10
+    live.update(95, {})
+    assert out.getvalue().splitlines() == [
+        "training step 90/100 | ETA ?",
+        # 20 s for 5 steps, 5 to go.
+        "training step 95/100 | ETA 0:20",
+    ]
+
+
+def test_nothing_is_written_where_nothing_was_done(monkeypatch, clock):
+    out = stderr(monkeypatch, Terminal())
+    progress.Progress("training", 10, "step").close()
+    assert out.getvalue() == ""

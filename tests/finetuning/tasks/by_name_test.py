@@ -1,0 +1,67 @@
+import pytest
+
+from electra_tf import configs
+from electra_tf.finetuning.tasks import by_name
+from electra_tf.model import heads
+
+ENCODER = configs.EncoderConfig(
+    vocab_size=24,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("mnli", heads.ClassificationHead),
+        ("sts", heads.RegressionHead),
+        ("squad", heads.QuestionAnsweringHead),
+        ("newsqa", heads.QuestionAnsweringHead),
+    ],
+)
+def test_get_task(name, head):
+    task = by_name.get_task(name, "")
+    assert task.name == name
+    assert isinstance(task.make_head(ENCODER), head)
+
+
+def test_squad_2_knows_questions_without_an_answer():
+    assert by_name.get_task("squad", "").v2
+    assert not by_name.get_task("squadv1", "").v2
+
+
+def test_chunk_reads_its_folder(write, tmp_path):
+    write("train.txt", "a B-X\n\n")
+    task = by_name.get_task("chunk", tmp_path)
+    assert task.labels == ["S-X"]
+    assert task.make_head(ENCODER).num_labels == 1
+
+
+@pytest.mark.parametrize("folder", ["finetuning_data/sst", "sst", "SST-2", "."])
+def test_where_files_are_looked_for(tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    (tmp_path / folder / "dev.tsv").write_text("sentence\tlabel\na\t1\n")
+    assert by_name.get_task("sst", tmp_path).splits() == ["dev"]
+
+
+def test_names_and_parts_of_speech_of_conll_2003(write, tmp_path):
+    write("train.txt", "a X I-NP I-LOC\nb Y I-NP I-PER\n\n")
+    write("valid.txt", "b Y I-NP O")
+    ner = by_name.get_task("ner", tmp_path)
+    assert ner.splits() == ["train", "dev"]
+    assert ner.labels == ["O", "S-LOC", "S-PER"]
+    assert len(ner.read_examples("dev")) == 1
+    pos = by_name.get_task("pos", tmp_path)
+    assert pos.labels == ["X", "Y"]
+    assert pos.main_metric == "accuracy"
+    assert by_name.get_task("korquad", "").is_korean
+
+
+def test_unknown_task():
+    with pytest.raises(ValueError, match="chunk, cola, .*Received: 'glue'"):
+        by_name.get_task("glue", "")
+    with pytest.raises(ValueError, match="Did you mean 'mnli'"):
+        by_name.get_task("mnlI", "")

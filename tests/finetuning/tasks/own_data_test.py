@@ -1,0 +1,286 @@
+import json
+
+import numpy as np
+import pytest
+
+from electra_tf import configs
+from electra_tf.finetuning.tasks import own_data
+from electra_tf.model import heads
+
+ENCODER = configs.EncoderConfig(
+    vocab_size=24,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=8,
+)
+
+
+def _jsonl(*rows) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_classification_of_a_csv(write, tokenizer):
+    files = {
+        "train": write("a.csv", 'id,Comment,hate\n1,"a, b",no\n2,c,yes\n'),
+        "dev": write("b.csv", "hate,comment,id\nyes,a,7\n".replace("c", "C")),
+        "test": write("c.csv", "id,Comment\n1,a\n"),
+    }
+    task = own_data.make_task("moods", files)
+    assert task.labels == ["no", "yes"]
+    assert task.main_metric == "macro_f1"
+    assert task.splits() == ["train", "dev", "test"]
+    assert [task.has_labels(split) for split in task.splits()] == [1, 1, 0]
+    train = task.read_examples("train")
+    assert [(e.text_a, e.text_b, e.label) for e in train] == [
+        ("a, b", None, "no"),
+        ("c", None, "yes"),
+    ]
+    assert train[1].source == (files["train"], 3)
+    (dev,) = task.read_examples("dev")
+    assert (dev.text_a, dev.label) == ("a", "yes")
+    (test,) = task.read_examples("test")
+    assert not test.has_label
+    features = task.features(train, tokenizer, 8)
+    assert features["moods_label_ids"].tolist() == [0, 1]
+    assert task.origin == (
+        f"{files['train']}: text in column 'Comment', labels in 'hate': "
+        "classification with 2 labels ('no', 'yes')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "separator"),
+    [
+        ([("a b", "x"), ("c", "y"), ("c d", "x")], "classification", ""),
+        ([("a", "0"), ("b", "1.0"), ("c", "2")], "classification", ""),
+        ([("a", "0.5"), ("b", "1"), ("c", "2")], "regression", ""),
+        ([("a", str(i)) for i in range(30)], "regression", ""),
+        ([("a b", "X Y"), ("c", "X")], "tagging", ""),
+        ([("a b", "X Y"), ("c", "X Y")], "classification", ""),
+        ([("a", "x|y"), ("b", "x"), ("c", "")], "multi_label", "|"),
+        ([("a", "x, y"), ("b", "y, z")], "multi_label", ","),
+        # A comma inside names is none between them.
+        ([("a", "x, y"), ("b", "z"), ("c", "x, y")], "classification", ""),
+        ([("a b", ["X", "Y"]), ("c", ["X"])], "tagging", ""),
+        ([("a b", ["X"]), ("c", [])], "multi_label", ""),
+    ],
+)
+def test_guess_type(rows, kind, separator):
+    rows = [
+        own_data.OwnRow([text], label, number)
+        for number, (text, label) in enumerate(rows, start=1)
+    ]
+    assert own_data.guess_type(rows) == (kind, separator)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "texts", "label"),
+    [
+        ("label\ttext", "x\ta", ["text"], "label"),
+        ("id\tsentence2\tsentence1\tscore", "1\tb\ta\t1",
+         ["sentence1", "sentence2"], "score"),
+        ("title\tcomment\tbias\thate", "t\tc\tb\th", ["comment"], "hate"),
+        # One usual name leaves one choice for the other.
+        ("text\tmood", "a\tx", ["text"], "mood"),
+        ("entry\tlabel", "a\tx", ["entry"], "label"),
+    ],
+)  # fmt: skip
+def test_columns_by_name(write, header, row, texts, label):
+    path = write("a.tsv", f"{header}\n{row}\n")
+    table = own_data.table_files.read_table(path, True)
+    assert own_data.choose_columns(table) == (texts, label)
+
+
+def test_columns_without_a_header(write):
+    path = write("a.tsv", "x\ta b\ny\tc\nx\td\n")
+    table = own_data.table_files.read_table(path)
+    assert own_data.choose_columns(table) == (["2"], "1")
+    path = write("b.tsv", "a\tb\tx\nc\td\tx\n")
+    table = own_data.table_files.read_table(path)
+    assert own_data.choose_columns(table) == (["1", "2"], "3")
+
+
+def test_given_columns(write):
+    path = write("a.tsv", "text\tlabel\tp\tq\na\tx\tb\ty\n")
+    table = own_data.table_files.read_table(path, True)
+    found = own_data.choose_columns(table, ["p"], "q")
+    assert found == (["p"], "q")
+    with pytest.raises(ValueError, match="text_columns|'pp' for the text.*'p'"):
+        own_data.choose_columns(table, ["pp"])
+    with pytest.raises(ValueError, match="one or two text columns. .*a, b, c"):
+        own_data.choose_columns(table, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("missing", ["texts", "labels"])
+def test_no_usual_name(write, missing):
+    other = "label" if missing == "texts" else "text"
+    table = own_data.table_files.read_table(
+        write("a.tsv", f"{other}\tp\tq\na\tx\ty\n"), True
+    )
+    with pytest.raises(ValueError, match=f"column of the {missing} by its"):
+        own_data.choose_columns(table)
+
+
+def test_pairs_with_numbers(write, tokenizer):
+    rows = "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t4\n"
+    dev = "sentence1\tsentence2\tscore\na\tb\t6.5\n"
+    files = {"train": write("a.tsv", rows), "dev": write("b.tsv", dev)}
+    task = own_data.make_task("own", files)
+    assert (task.min_value, task.max_value) == (1.5, 4.0)
+    assert isinstance(task.make_head(ENCODER), heads.RegressionHead)
+    train, dev = task.read_examples("train"), task.read_examples("dev")
+    features = task.features(train, tokenizer, 8)
+    assert features["own_targets"].tolist() == [0.0, 1.0]
+    assert features["segment_ids"][0].tolist() == [0, 0, 0, 1, 1, 0, 0, 0]
+    # Other sets may go beyond the range.
+    assert task.features(dev, tokenizer, 8)["own_targets"].tolist() == [2.0]
+    _, rows = task.prediction_table(dev, {"predictions": np.array([1.0])})
+    assert list(rows) == [["6.5", "4.000000", "a", "b"]]
+
+
+def test_multi_label(write, tokenizer):
+    train = _jsonl(
+        {"text": "a", "labels": ["x", "y"]},
+        {"text": "b", "labels": []},
+        {"text": "c", "labels": ["x", "y"]},
+    )
+    files = {"train": write("a.jsonl", train)}
+    task = own_data.make_task("own", files)
+    assert task.description() == {
+        "kind": "multi_label_classification",
+        "labels": ["x", "y"],
+    }
+    examples = task.read_examples("train")
+    features = task.features(examples, tokenizer, 8)
+    assert features["own_label_ids"].tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert task.baseline_name == "commonest labels 'x, y'"
+    assert task.baseline_scores(examples, examples) == {
+        "micro_f1": pytest.approx(80.0),  # Precision 4/6, recall 1.
+        "macro_f1": pytest.approx(80.0),
+        "exact_match": pytest.approx(200 / 3),
+    }
+    outputs = {
+        "logits": np.array([[0.0, np.log(3)]] * 3),
+        "predictions": np.array([[0, 1]] * 3),
+    }
+    assert task.is_degenerate(outputs)
+    header, rows = task.prediction_table(examples, outputs)
+    assert header == ["label", "prediction", "x", "y", "text"]
+    assert next(rows) == ["x|y", "y", "0.500000", "0.750000", "a"]
+
+
+def test_multi_label_separator_and_unknown_label(write):
+    files = {
+        "train": write("a.tsv", "text\tlabel\na\tx+y\nb\ty\n"),
+        "dev": write("b.tsv", "text\tlabel\na\ty+z\n"),
+    }
+    task = own_data.make_task("own", files, label_separator="+")
+    assert task.labels == ["x", "y"]
+    message = "labels among 'x', 'y'. Received: 'z' in .*b.tsv', row 2"
+    with pytest.raises(ValueError, match=message):
+        task.read_examples("dev")
+
+
+def test_tags_of_spans(write, tokenizer):
+    files = {
+        "train": write("a.tsv", "a b\tPER-B PER-I\nc\t-\n"),
+        "dev": write("b.tsv", "b\tLOC-B\n"),
+    }
+    task = own_data.make_task("own", files)
+    assert task.labels == ["B-PER", "I-PER", "E-PER", "S-PER", "O"]
+    train = task.read_examples("train")
+    assert [e.labels for e in train] == [("B-PER", "E-PER"), ("O",)]
+    features = task.features(train, tokenizer, 8)
+    assert features["own_labels"][0, :2].tolist() == [0, 2]
+    message = "one of the labels 'B-PER', .*: 'S-LOC' in .*b.tsv', row 1"
+    with pytest.raises(ValueError, match=message):
+        task.read_examples("dev")
+
+
+def test_rows_without_a_text_may_be_left_out(write):
+    train = "text\tlabel\na\tx\n\tx\nb\ty\n"
+    task = own_data.make_task(
+        "own", {"train": write("a.tsv", train)}, skip_empty_texts=True
+    )
+    examples = task.read_examples("train")
+    assert [(e.eid, e.source[1]) for e in examples] == [(0, 2), (1, 4)]
+    assert task.warnings() == ["train: 1 rows without a text are left out"]
+
+
+def test_tags_of_words(write):
+    rows = [{"tokens": ["a", "b"], "tags": ["X", "Y"]}]
+    files = {
+        "train": write("a.jsonl", _jsonl(*rows)),
+        "test": write("b.jsonl", _jsonl({"tokens": ["a"]})),
+    }
+    task = own_data.make_task("own", files)
+    assert task.is_token_level
+    assert task.labels == ["X", "Y"]
+    assert not task.has_labels("test")
+    (test,) = task.read_examples("test")
+    assert (test.words, test.has_labels) == (("a",), False)
+
+
+def test_conll(write):
+    train = write("a.txt", "a I-LOC\nb I-PER\n\nc O")
+    task = own_data.make_task("own", {"train": train})
+    # Names of different kinds may touch; the last sentence counts.
+    assert [e.labels for e in task.read_examples("train")] == [
+        ("S-LOC", "S-PER"),
+        ("O",),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("train", "kwargs", "message"),
+    [
+        ("a\tx\nb\tx\n", {}, "different labels. .*'x' only"),
+        (
+            "text\tlabel\n \tx\nb\ty\n",
+            {},
+            "empty one in .*row 2, column 'text'",
+        ),
+        ("text\tlabel\na\t \nb\ty\n", {}, "a label. .*empty one .*row 2"),
+        (
+            "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(20)),
+            {},
+            "labels that repeat. Received: 20 different .*'label'",
+        ),
+        (
+            "text\tlabel\na\t1\nb\tmany\n",
+            {"task_type": "regression"},
+            "Expected a number. Received: 'many' in .*row 3",
+        ),
+        (
+            "text\tlabel\na\t1\nb\t1\n",
+            {"task_type": "regression"},
+            "two or more different numbers. .*1.0 only",
+        ),
+        (
+            "text\tlabel\na b\tX\n",
+            {"task_type": "tagging"},
+            "as many tags as words. Received: 2 words and 1 tags .*row 2",
+        ),
+        ("a\tx\n", {"task_type": "tags"}, "task types auto, .*'tags'"),
+    ],
+)
+def test_bad_rows(write, train, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        own_data.make_task("own", {"train": write("a.tsv", train)}, **kwargs)
+
+
+def test_a_label_that_training_does_not_have(write):
+    files = {
+        "train": write("a.tsv", "text\tlabel\na\tx\nb\ty\n"),
+        "dev": write("b.tsv", "text\tlabel\na\tx\nb\tz\n"),
+    }
+    task = own_data.make_task("own", files)
+    message = "one of the labels 'x', 'y'. Received: 'z' in .*b.tsv', row 3"
+    with pytest.raises(ValueError, match=message):
+        task.read_examples("dev")
+
+
+def test_no_training_file():
+    with pytest.raises(ValueError, match=r"Expected a training file.*\[\]"):
+        own_data.make_task("own", {"train": ""})

@@ -1,0 +1,259 @@
+import json
+
+import numpy as np
+import pytest
+
+from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.errors import ConfigError
+from electra_tf.finetuning.tasks import answers, question_answering
+
+CONTEXT = "a (b-c) d e f g"
+CONFIG = {"doc_stride": 2, "n_best_size": 3, "max_answer_length": 3}
+
+
+def _squad(write, split="train", context=CONTEXT, v2=True, **qa):
+    question = {
+        "id": "q0",
+        "question": "h",
+        "is_impossible": False,
+        "answers": [{"text": "b", "answer_start": 3}],
+    } | qa
+    content = {
+        "data": [{"paragraphs": [{"context": context, "qas": [question]}]}]
+    }
+    write(f"{split}.json", json.dumps(content))
+
+
+def _task(tmp_path, v2=True, **config):
+    return question_answering.QuestionAnsweringTask(
+        "squad", tmp_path, QuestionAnsweringConfig(**(CONFIG | config)), v2
+    )
+
+
+def test_examples(write, tmp_path):
+    _squad(write)
+    (example,) = _task(tmp_path).read_examples("train")
+    assert example.doc_tokens == ["a", "(b-c)", "d", "e", "f", "g"]
+    assert (example.start_position, example.end_position) == (1, 1)
+    assert example.answers == ("b",)
+
+
+def test_training_drops_what_is_not_in_the_passage(write, tmp_path):
+    _squad(write, answers=[{"text": "h", "answer_start": 3}])
+    with pytest.raises(ValueError, match="none in .*train.json"):
+        _task(tmp_path).read_examples("train")
+    _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
+    assert len(_task(tmp_path).read_examples("dev")) == 1
+
+
+def test_windows(write, tmp_path, tokenizer):
+    _squad(write)
+    task = _task(tmp_path)
+    examples = task.read_examples("train")
+    # Tokens a ( b - c ) d e f g; [CLS] h [SEP] leaves room for 6.
+    windows = list(task.windows(examples, tokenizer, 10, is_training=True))
+    assert [w.eid for w in windows] == [0, 1, 2]
+    assert [w.input_ids for w in windows] == [
+        [2, 12, 3, 5, 17, 6, 19, 7, 18, 3],
+        [2, 12, 3, 6, 19, 7, 18, 8, 9, 3],
+        [2, 12, 3, 7, 18, 8, 9, 10, 11, 3],
+    ]
+    assert windows[0].token_to_orig == [0, 1, 1, 1, 1, 1]
+    # "b" alone, not "(b-c)"; not in the last window.
+    found = [(w.start_position, w.end_position) for w in windows]
+    assert found == [(5, 5), (3, 3), (0, 0)]
+    # Contexts of c: 1, 2 and 0 tokens on its thinner side.
+    c = [w.input_ids.index(7) - w.first_doc_token for w in windows]
+    owners = [w.is_max_context[i] for w, i in zip(windows, c, strict=True)]
+    assert owners == [False, True, False]
+
+
+def test_features(write, tmp_path, tokenizer):
+    _squad(write)
+    task = _task(tmp_path)
+    examples = task.read_examples("train")
+    features = task.features(examples, tokenizer, 16, is_training=True)
+    assert features["squad_start_positions"].tolist() == [5]
+    assert features["squad_is_impossible"].tolist() == [0]
+    assert features["segment_ids"].tolist() == [[0] * 3 + [1] * 11 + [0] * 2]
+    assert features["input_mask"].sum() == 14
+    features = task.features(examples, tokenizer, 10)
+    assert features["squad_eid"].tolist() == [0, 1, 2]
+    assert features["squad_doc_span_index"].tolist() == [0, 1, 2]
+
+
+def test_no_room_for_the_passage(write, tmp_path, tokenizer):
+    _squad(write)
+    task = _task(tmp_path)
+    examples = task.read_examples("train")
+    with pytest.raises(ValueError, match="Received: max_seq_length=4"):
+        list(task.windows(examples, tokenizer, 4))
+
+
+def _outputs(length=16):
+    """Start at "(" (position 4), end at ")" (position 8)."""
+    start, end = np.zeros((2, 1, length), np.float32)
+    start[0, [4, 0]] = 3.0, 9.0
+    end[0, [8, 6]] = 4.0, 1.0
+    return {
+        "start_logits": start,
+        "end_logits": end,
+        "answerable_logit": np.array([-1.5], np.float32),
+    }
+
+
+def test_predictions_without_joint_prediction(write, tmp_path, tokenizer):
+    _squad(write, "dev")
+    task = _task(tmp_path, joint_prediction=False)
+    examples = task.read_examples("dev")
+    found = task.predict(_outputs(), examples, tokenizer, 16)
+    # "(" to ")" has 5 tokens, too many; "(" to "b-" is "(b-": 3 + 1.
+    assert found.texts == {"q0": "(b-"}
+    assert found.null_odds == {"q0": -1.5}
+    task = _task(
+        tmp_path,
+        joint_prediction=False,
+        answerable_classifier=False,
+        max_answer_length=5,
+    )
+    found = task.predict(_outputs(), examples, tokenizer, 16)
+    assert found.texts == {"q0": "(b-c)"}
+    assert found.null_odds == {"q0": 9.0 + 0.0 - 3.0 - 4.0}
+
+
+def test_predictions_with_joint_prediction(write, tmp_path, tokenizer):
+    _squad(write, "dev")
+    task = _task(tmp_path, beam_size=2)
+    examples = task.read_examples("dev")
+    outputs = _outputs() | {
+        "start_top_log_probs": np.array([[-1.0, -2.0]], np.float32),
+        "start_top_index": np.array([[0, 9]]),
+        "end_top_log_probs": np.full((1, 2, 2), -1.0, np.float32),
+        "end_top_index": np.array([[[5, 6], [8, 10]]]),
+    }
+    # No answer starts at 0, and none ends before its start.
+    found = task.predict(outputs, examples, tokenizer, 16)
+    assert found.texts == {"q0": "d e"}
+    scores = task.scores(outputs, examples, tokenizer, 16)
+    assert scores["exact"] == 0.0
+    assert scores["HasAns_total"] == 1
+
+
+def test_no_allowed_answer(write, tmp_path, tokenizer):
+    _squad(write, "dev")
+    task = _task(tmp_path, joint_prediction=False, n_best_size=1)
+    examples = task.read_examples("dev")
+    found = task.predict(_outputs(), examples, tokenizer, 16)
+    assert found.texts == {"q0": "empty"}
+
+
+@pytest.mark.parametrize(
+    ("token_text", "original", "expected"),
+    [
+        ("ab", "(Ab).", "Ab"),
+        ("a b", "A b's", "A b"),
+        ("cafe", "Café!", "Café"),
+        ("[unk]", "x☃", "x☃"),
+        ("a", "a\u200bb a", "a\u200bb a"),  # Lengths differ.
+    ],
+)
+def test_original_spans(tokenizer, token_text, original, expected):
+    found = answers.original_spans([token_text], [original], tokenizer)
+    assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "Expected JSON. Received: .*dev.json', row 1"),
+        ("{}", "SQuAD's layout.*without 'data'"),
+        (
+            '{"data": [{"paragraphs": [{"qas": []}]}]}',
+            "article 1, paragraph 1, without 'context'",
+        ),
+    ],
+)
+def test_bad_squad_files(write, tmp_path, content, message):
+    write("dev.json", content)
+    with pytest.raises(ValueError, match=message):
+        _task(tmp_path).read_examples("dev")
+
+
+def test_mrqa_files(write, tmp_path):
+    row = {
+        "context": CONTEXT,
+        "qas": [
+            {
+                "qid": "m0",
+                "question": "h",
+                "answers": ["d"],
+                "detected_answers": [{"text": "d", "char_spans": [[8, 8]]}],
+            }
+        ],
+    }
+    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
+    task = question_answering.QuestionAnsweringTask(
+        "newsqa", tmp_path, is_mrqa=True
+    )
+    (example,) = task.read_examples("train")
+    assert (example.qid, example.start_position) == ("m0", 2)
+    write("dev.jsonl", '{"header": {}}\n{"context": \n')
+    with pytest.raises(ValueError, match="JSON object.*dev.jsonl', row 2"):
+        task.read_examples("dev")
+
+
+def test_config_errors():
+    with pytest.raises(ConfigError, match="beam_size must be positive.*0"):
+        QuestionAnsweringConfig(beam_size=0)
+    with pytest.raises(ConfigError, match="doc_stride must be int.*'2'"):
+        QuestionAnsweringConfig(doc_stride="2")
+    assert QuestionAnsweringConfig(answerable_weight=1).answerable_weight == 1.0
+
+
+def test_what_a_run_asks_of_question_answering(write, tmp_path, tokenizer):
+    _squad(write)
+    _squad(write, "dev", answers=[], is_impossible=True)
+    _squad(write, "test", answers=[])
+    task = _task(tmp_path, joint_prediction=False)
+    assert task.splits() == ["train", "dev", "test"]
+    assert task.has_labels("dev")
+    assert not task.has_labels("test")
+    assert task.main_metric == "f1"
+    assert task.baseline_name == "no answer"
+    dev = task.read_examples("dev")
+    scores = task.baseline_scores([], dev)
+    assert (scores["exact"], scores["NoAns_total"]) == (100.0, 1)
+    assert _task(tmp_path, v2=False).baseline_scores([], dev) == {}
+    outputs = _outputs()
+    header, rows = task.prediction_table(dev, outputs, tokenizer, 16)
+    assert header == ["label", "prediction", "null_odds", "id", "question"]
+    ((label, prediction, odds, key, question),) = rows
+    assert (label, key, question) == ("", "q0", "h")
+    found = task.submission_json(dev, outputs, tokenizer, 16)
+    assert found["predictions"] == {"q0": prediction}
+    assert found["null_odds"]["q0"] == pytest.approx(float(odds), abs=1e-6)
+    assert task.description()["options"]["doc_stride"] == 2
+
+
+def test_answers_that_are_no_span_are_degenerate(tmp_path):
+    task = _task(tmp_path)
+    begins = np.zeros((2, 4))
+    begins[:, 2] = 1.0
+    sure = np.array([-5.0, -3.0])
+    outputs = {"start_logits": begins, "answerable_logit": sure}
+    assert not task.is_degenerate(outputs)
+    assert task.is_degenerate(outputs | {"answerable_logit": sure + 5})
+    assert task.is_degenerate(outputs | {"start_logits": begins * 0})
+
+
+def test_lost_answers_are_counted(write, tmp_path, tokenizer):
+    _squad(write, answers=[{"text": "a (b-c) d e", "answer_start": 0}])
+    task = _task(tmp_path)
+    train = task.read_examples("train")
+    features = task.features(train, tokenizer, 10, is_training=True)
+    assert task.warnings({"train": train}, {"train": features}) == [
+        "train: 1 of 1 questions lost their answer: no window of 10 tokens "
+        "holds all of it"
+    ]
+    _squad(write, "dev", answers=[{"text": "h", "answer_start": 3}])
+    assert task.warnings({"dev": task.read_examples("dev")}) == []

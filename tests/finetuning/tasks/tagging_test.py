@@ -1,0 +1,185 @@
+import numpy as np
+import pytest
+
+from electra_tf.finetuning.tasks import tagging
+
+FILE = """-DOCSTART- -X- O
+
+a NN B-NP
+bx NN I-NP
+. . O
+
+c VB B-VP
+d NN B-NP"""
+
+
+def test_sentences_and_the_dropped_last_one(write):
+    path = write("train.txt", FILE)
+    first = tagging.Sentence(("a", "bx", "."), ("B-NP", "I-NP", "O"), row=3)
+    assert tagging.read_sentences(path) == [first]
+    assert tagging.read_sentences(path, keep_last_sentence=True) == [
+        first,
+        tagging.Sentence(("c", "d"), ("B-VP", "B-NP"), row=7),
+    ]
+    (middle,) = tagging.read_sentences(path, tag_column=1)
+    assert middle.tags == ("NN", "NN", ".")
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        ("O", []),
+        ("B-NP E-NP O S-VP", [(0, 1, "NP"), (3, 3, "VP")]),
+        ("B-NP B-NP", [(0, 0, "NP"), (1, 1, "NP")]),
+        # Lenient: I and E go on, whatever was before.
+        ("I-NP E-VP O", [(0, 1, "VP")]),
+        ("O I-NP I-NP", [(1, 2, "NP")]),
+        ("", []),
+    ],
+)
+def test_spans_of_tags(tags, spans):
+    assert tagging.spans_of_tags(tags.split()) == spans
+
+
+def test_bioes_tags():
+    spans = [tagging.Span(0, 2, "NP"), tagging.Span(4, 4, "VP")]
+    assert tagging.bioes_tags(spans, 6) == [
+        "B-NP",
+        "I-NP",
+        "E-NP",
+        "O",
+        "S-VP",
+        "O",
+    ]
+
+
+def test_features(write, tokenizer):
+    task = tagging.TaggingTask("chunk", {"train": write("train.txt", FILE)})
+    assert task.labels == ["B-NP", "E-NP", "O"]
+    features = task.features(task.read_examples("train"), tokenizer, 12)
+    assert {name: v.tolist() for name, v in features.items()} == {
+        "input_ids": [[2, 5, 6, 13, 16, 3] + [0] * 6],
+        "input_mask": [[1] * 6 + [0] * 6],
+        "segment_ids": [[1] * 6 + [0] * 6],
+        "chunk_eid": [0],
+        "chunk_labels": [[0, 1, 2] + [0] * 9],
+        "chunk_labels_mask": [[1.0] * 3 + [0.0] * 9],
+        "chunk_labeled_positions": [[1, 2, 4] + [0] * 9],
+    }
+
+
+def test_the_early_cut_and_the_late_one(tokenizer):
+    words = [[5], [6], [7]]
+    original = tagging.TaggingTask("t", {}, labels=["O"])
+    # 5 words with [CLS] and [SEP] + 2 tokens + 1 exceed 7.
+    assert original.pack(words, tokenizer, 7) == ([2, 5, 3], [1], 1)
+    better = tagging.TaggingTask("t", {}, labels=["O"], as_original=False)
+    assert better.pack(words, tokenizer, 5) == ([2, 5, 6, 7, 3], [1, 2, 3], 3)
+
+
+def test_a_word_without_tokens(tokenizer):
+    example = tagging.TaggingExample(0, ("\u200b", "b"), ("S-X", "S-Y"))
+    labels = ["S-X", "S-Y"]
+    original = tagging.TaggingTask("t", {}, labels=labels)
+    features = original.features([example], tokenizer, 9)
+    assert features["t_labeled_positions"][0, :2].tolist() == [1, 1]
+    assert features["t_labels_mask"].sum() == 2
+    better = tagging.TaggingTask("t", {}, labels=labels, as_original=False)
+    features = better.features([example], tokenizer, 9)
+    assert features["t_labeled_positions"][0, :2].tolist() == [1, 0]
+    assert features["t_labels"][0, 0] == 1
+    assert features["t_labels_mask"].sum() == 1
+
+
+def test_a_word_longer_than_the_row(tokenizer):
+    example = tagging.TaggingExample(0, ("axxxxxxx",), ("O",))
+    task = tagging.TaggingTask("t", {}, labels=["O"])
+    features = task.features([example], tokenizer, 6)
+    assert features["input_ids"].tolist() == [[2, 5, 13, 13, 13, 3]]
+
+
+def test_word_tokens_lower_and_keep_ideographs_in_words(tokenizer):
+    task = tagging.TaggingTask("t", {}, labels=["O"])
+    words = ["AX", "À", "a-b", "a中", "[CLS]", "中"]
+    found = task.word_tokens(words, tokenizer)
+    assert found == [[5, 13], [5], [5, 19, 6], [1], [2], [23]]
+
+
+def test_scores_count_spans_and_the_loss_twice():
+    labels = ["B-X", "E-X", "O", "S-X"]
+    outputs = {
+        "labels": np.array([[0, 1, 2, 3], [2, 0, 0, 0]]),
+        "predictions": np.array([[0, 1, 3, 2], [2, 3, 3, 3]]),
+        "labels_mask": np.array([[1.0] * 4, [1.0, 0.0, 0.0, 0.0]]),
+        "loss": np.array([4.0, 1.0]),
+    }
+    task = tagging.TaggingTask("t", {}, labels=labels)
+    # True spans (0, 1) and (3, 3); predicted (0, 1) and (2, 2). 5 words.
+    assert task.scores(outputs) == {
+        "precision": 50.0,
+        "recall": 50.0,
+        "f1": 50.0,
+        "seqeval_f1": 50.0,
+        "loss": 2.0,
+    }
+    fixed = tagging.TaggingTask("t", {}, as_original=False, labels=labels)
+    assert fixed.scores(outputs)["f1"] == 50.0
+    words = tagging.TaggingTask(
+        "t", {}, is_token_level=True, as_original=False, labels=labels
+    )
+    assert words.scores(outputs) == {"accuracy": 60.0, "loss": 1.0}
+
+
+def test_what_a_run_asks_of_a_tagging_task(write):
+    path = write("train.txt", FILE)
+    task = tagging.TaggingTask("ner", {"train": path}, as_original=False)
+    assert task.splits() == ["train"]
+    assert task.main_metric == "f1"
+    assert task.baseline_name == "O everywhere"
+    train = task.read_examples("train")
+    assert task.baseline_scores(train, train)["f1"] == 0.0
+    words = tagging.TaggingTask("pos", {"train": path}, is_token_level=True)
+    train = words.read_examples("train")
+    assert words.main_metric == "accuracy"
+    assert words.baseline_name == "majority class 'B-NP'"
+    assert words.baseline_scores(train, train)["accuracy"] == (
+        pytest.approx(100 / 3)
+    )
+    outputs = {
+        "labels_mask": np.array([[1.0, 1.0, 0.0]]),
+        "predictions": np.array([[0, 0, 1]]),
+        "logits": np.log([[[0.5, 0.5], [0.9, 0.1], [0.5, 0.5]]]),
+    }
+    assert words.is_degenerate(outputs)
+    outputs["predictions"] = np.array([[0, 1, 0]])
+    assert not words.is_degenerate(outputs)
+    header, rows = words.prediction_table(train, outputs)
+    assert header == ["label", "prediction", "least_score", "text"]
+    assert list(rows) == [["B-NP I-NP O", "B-NP I-NP -", "0.500000", "a bx ."]]
+    mask = np.array([[1.0, 1.0, 0.0]])
+    assert words.warnings(
+        {"train": train}, {"train": {"pos_labels_mask": mask}}
+    ) == [
+        "the tags, such as B-NP, look like those of spans: is it the column of "
+        "parts of speech?",
+        "train: 1 of 3 words got no tag: they are behind 3 tokens, or have "
+        "none",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a B-X\nb\n\n", "a word and a tag.*'b' in .*, row 2"),
+        ("a B-X\n", "sentences with a blank row after each"),
+    ],
+)
+def test_bad_files(write, content, message):
+    with pytest.raises(ValueError, match=message):
+        tagging.read_sentences(write("t.txt", content))
+
+
+def test_bad_tag(write):
+    task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
+    with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
+        task.read_examples("train")

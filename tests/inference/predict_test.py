@@ -1,0 +1,232 @@
+"""Tests of predict.py and of what is below it."""
+
+import io
+import json
+import sys
+import types
+
+import pytest
+import tensorflow as tf
+
+from electra_tf import predict
+from electra_tf.command_line import text_lines
+from electra_tf.command_line.text_lines import Line
+from electra_tf.inference import predictor
+
+
+class Model(tf.Module):
+    """Answers with what it was asked, in the shapes of exported models."""
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.string, "text"),
+            tf.TensorSpec([None], tf.string, "text_pair"),
+        ]
+    )
+    def pairs(self, text, text_pair):
+        length = tf.cast(tf.strings.length(text), tf.float32)
+        pair_length = tf.cast(tf.strings.length(text_pair), tf.float32)
+        scores = tf.stack([length, pair_length], axis=1)
+        tf.debugging.assert_less(length, 100.0, "Expected a shorter text.")
+        return {
+            "label": tf.where(length > pair_length, "longer", "shorter"),
+            "scores": scores / tf.reduce_sum(scores, axis=1, keepdims=True),
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def one(self, text):
+        return {"value": tf.cast(tf.strings.length(text), tf.float32) / 3.0}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def words(self, text):
+        words = tf.strings.split(text)
+        ones = tf.ones_like(words, tf.int32)
+        starts = ones.with_flat_values(tf.cumsum(ones.flat_values) - 1)
+        return {
+            "words": words.to_tensor(""),
+            "labels": words.to_tensor(""),
+            "scores": tf.ones_like(words, tf.float32).to_tensor(0.0),
+            "starts": starts.to_tensor(-1),
+            "pooled_output": tf.ones([tf.size(text), 2]),
+        }
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32, "input_ids")]
+    )
+    def ids(self, input_ids):
+        return {"value": input_ids}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Two versions for pairs of texts, the second with its metadata."""
+    folder = tmp_path_factory.mktemp("exported")
+    model = Model()
+    for version, call in (("2", model.one), ("10", model.pairs)):
+        tf.saved_model.save(
+            model, str(folder / version), {"serving_default": call}
+        )
+    (folder / "tmp-3").mkdir()
+    extra = folder / "10" / "assets.extra"
+    extra.mkdir()
+    metadata = {"kind": "classification", "labels": ["longer", "shorter"]}
+    (extra / "metadata.json").write_text(json.dumps(metadata))
+    return folder
+
+
+def answers(capsys):
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_pairs_with_their_labels(exported, capsys):
+    flags = [f"--saved_model={exported}", "--batch-size=2"]
+    assert predict.main([*flags, "aaa\tb", "\tbb", "\u00e9\t\u00e9\u00e9"]) == 0
+    assert answers(capsys) == [
+        {
+            "text": "aaa",
+            "text_pair": "b",
+            "label": "longer",
+            "scores": {"longer": 0.75, "shorter": 0.25},
+        },
+        {
+            "text": "",
+            "text_pair": "bb",
+            "label": "shorter",
+            "scores": {"longer": 0.0, "shorter": 1.0},
+        },
+        {
+            "text": "\u00e9",
+            "text_pair": "\u00e9\u00e9",
+            "label": "shorter",
+            "scores": {"longer": 0.3333333, "shorter": 0.6666667},
+        },
+    ]
+
+
+def test_lines_of_stdin_as_they_are(exported, capsys, monkeypatch):
+    content = b"\xef\xbb\xbfab\r\n\n\xff\x00a\nno end"
+    stdin = types.SimpleNamespace(
+        buffer=io.BytesIO(content), isatty=lambda: False
+    )
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert predict.main([f"--saved_model={exported / '2'}"]) == 0
+    assert answers(capsys) == [
+        {"text": "ab", "value": 0.6666667},
+        {"text": "", "value": 0.0},
+        {"text": "\ufffd\x00a", "value": 1.0},
+        {"text": "no end", "value": 2.0},
+    ]
+
+
+def test_a_file_of_objects_to_read(exported, capsys, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text_pair": "b", "text": "a\\tb\\u001b["}\n')
+    flags = [f"--saved-model={exported}", f"--file={path}", "--format=text"]
+    assert predict.main(flags) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "a b\ufffd[ | b",
+        "  label   longer",
+        "  scores  longer 0.8333, shorter 0.1667",
+    ]
+
+
+def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path), model.words)
+    flags = [f"--saved_model={tmp_path}", "a", "\u4e2d bcd", ""]
+    assert predict.main(flags) == 0
+    first, second, empty = answers(capsys)
+    assert first == {
+        "text": "a",
+        "words": ["a"],
+        "labels": ["a"],
+        "scores": [1.0],
+        "starts": [0],
+        "pooled_output": [1.0, 1.0],
+    }
+    assert second["words"] == ["\u4e2d", "bcd"] and second["starts"] == [1, 2]
+    assert empty["words"] == empty["scores"] == []
+    assert predict.main([*flags, "--format=text"]) == 0
+    assert capsys.readouterr().out.splitlines()[3:7] == [
+        "\u4e2d bcd",
+        "  pooled_output  1, 1",
+        "  \u4e2d   \u4e2d   1  1",
+        "  bcd  bcd  1  2",
+    ]
+    assert predict.main([*flags, "--outputs=words"]) == 0
+    assert answers(capsys)[0] == {"text": "a", "words": ["a"]}
+    assert predict.main([*flags, "--outputs=words,colour"]) == 1
+    assert "Received: colour" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        (["a\tb", "c"], "text 2: expected 2 texts (text, text_pair) separated"),
+        (["a\tb\tc"], "Received: 3 text(s), 'a\\tb\\tc'"),
+        (["a" * 100 + "\tb"], "refused the texts: "),
+    ],
+)
+def test_texts_that_do_not_fit(exported, capsys, texts, message):
+    assert predict.main([f"--saved_model={exported}", *texts]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"text": 1}', '{"a": "b"}'])
+def test_objects_that_do_not_fit(content):
+    line = Line("t.jsonl, line 3", content.encode())
+    with pytest.raises(ValueError, match="t.jsonl, line 3: expected a JSON ob"):
+        predict.parse_line(line, ["text"], is_json=True)
+
+
+def test_no_such_model(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "saved_model.pb").write_bytes(b"\xff")
+    for path, message in (
+        (tmp_path, "which has neither: export one with"),
+        (tmp_path / "none", "which does not exist"),
+        (tmp_path / "file", "a file: export"),
+        (broken, "Cannot load the SavedModel"),
+    ):
+        assert predict.main([f"--saved_model={path}", "a"]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+
+
+def test_a_model_of_something_else(tmp_path):
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "1"), {"tokens": model.ids})
+    with pytest.raises(ValueError, match="signature serving_default.*tokens"):
+        predictor.ExportedModel(str(tmp_path))
+    tf.saved_model.save(model, str(tmp_path / "2"), model.ids)
+    with pytest.raises(ValueError, match="takes input_ids <int32>"):
+        predictor.ExportedModel(str(tmp_path))
+
+
+def test_where_texts_come_from(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="not both. Received: 1 text"):
+        text_lines.read_lines(["a"], "b")
+    with pytest.raises(ValueError, match="a folder"):
+        text_lines.read_lines([], str(tmp_path))
+    with pytest.raises(ValueError, match="which does not exist"):
+        text_lines.read_lines([], str(tmp_path / "none"))
+    lines = text_lines.read_lines(["a", "b", "c"], None)
+    assert [len(b) for b in text_lines.in_batches(lines, 2)] == [2, 1]
+    assert list(text_lines.in_batches([], 2)) == []
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (0.123456, "0.1235"),
+        ([1.0, 2.5], "1, 2.5"),
+        (list(range(20)), "0, 1, 2, 3, 4, 5, 6, 7, ... (12 more)"),
+        ([], ""),
+    ],
+)
+def test_readable_values(value, expected):
+    shown = predict.as_lines({"text": "a", "x": value}, ["text"])
+    assert shown == ["a", f"  x  {expected}"]

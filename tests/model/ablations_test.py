@@ -1,0 +1,233 @@
+"""Tests of model/ablations.py and of its use in model/electra.py."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.model import ablations, electra, masking
+from tests import helpers
+
+SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
+
+
+def build(**changes):
+    keras.utils.set_random_seed(0)
+    config = helpers.electra_config(
+        helpers.encoder_config(num_hidden_layers=1), **changes
+    )
+    return electra.PretrainingModel(config, SPECIAL)
+
+
+def masked_inputs():
+    """Tokens 5, 6, 5 between [CLS] and [SEP]; the first and last are masked."""
+    return masking.Inputs(
+        input_ids=tf.constant([[2, 4, 6, 4, 3, 0]]),
+        input_mask=tf.constant([[1, 1, 1, 1, 1, 0]]),
+        segment_ids=tf.constant([[0] * 6]),
+        masked_lm_positions=tf.constant([[3, 1, 0]]),
+        masked_lm_ids=tf.constant([[5, 5, 0]]),
+        masked_lm_weights=tf.constant([[1.0, 1.0, 0.0]]),
+    )
+
+
+def test_replace_mlm_predicts_the_masked_tokens():
+    # p(5) is 3/4 in the first slot and 1/4 in the second; the last is unused.
+    logits = tf.math.log([[[0.25, 0.75], [0.75, 0.25], [0.5, 0.5]]])
+    inputs = masked_inputs()._replace(masked_lm_ids=tf.constant([[1, 1, 0]]))
+    output = ablations.replace_mlm_output(logits, inputs)
+    expected = -(math.log(0.75) + math.log(0.25)) / 2
+    assert float(output.loss) == pytest.approx(expected, rel=1e-5)
+    sums = ablations.token_sums(output, inputs)
+    assert float(sums["disc_masked_lm_accuracy"].value) == 1.0
+    assert float(sums["disc_masked_lm_accuracy"].weight) == 2.0
+
+
+def test_all_tokens_mlm_mixes_copy_and_softmax():
+    # Of two tokens the softmax says 0.2 and 0.8, and the copy probability is
+    # 0.75. True: 1 1; there: 1 0.
+    unmasked = masking.Inputs(
+        tf.constant([[1, 1]]), tf.constant([[1, 1]]), tf.constant([[0, 0]])
+    )
+    logits = tf.math.log([[[0.2, 0.8], [0.2, 0.8]]])
+    copy_logits = tf.fill([1, 2], math.log(3.0))
+    output = ablations.all_tokens_mlm_output(
+        logits,
+        copy_logits,
+        tf.constant([[1, 0]]),
+        unmasked,
+        tf.constant([[1]]),
+    )
+    np.testing.assert_allclose(
+        np.exp(-output.per_token_loss), [[0.75 + 0.25 * 0.8, 0.25 * 0.8]], 1e-5
+    )
+    assert float(output.loss) == pytest.approx(
+        -(math.log(0.95) + math.log(0.2)) / 2, rel=1e-5
+    )
+    # 0.75 + 0.25 * 0.2 for the token that is there.
+    assert output.preds.numpy().tolist() == [[0]]
+
+
+def test_all_tokens_mlm_predicts_where_it_does_not_copy():
+    unmasked = masking.Inputs(
+        tf.constant([[1, 1]]), tf.constant([[1, 0]]), tf.constant([[0, 0]])
+    )
+    logits = tf.math.log([[[0.2, 0.8], [0.2, 0.8]]])
+    arguments = (tf.constant([[0, 0]]), unmasked, tf.constant([[0]]))
+    output = ablations.all_tokens_mlm_output(
+        logits, tf.fill([1, 2], -math.log(3.0)), *arguments
+    )
+    # 0.25 + 0.75 * 0.2 is less than 0.75 * 0.8; the second is padding.
+    assert output.preds.numpy().tolist() == [[1]]
+    assert float(output.loss) == pytest.approx(-math.log(0.6), rel=1e-5)
+    alone = ablations.all_tokens_mlm_output(logits, None, *arguments)
+    assert float(alone.loss) == pytest.approx(-math.log(0.8), rel=1e-5)
+
+
+def test_the_reward_is_the_discriminators_loss():
+    # Said: replaced with probability 0.75. The first was, the second not.
+    logits = tf.fill([1, 3], math.log(3.0))
+    reward = ablations.rewards(
+        logits, tf.constant([[0, 1, 0]]), tf.constant([[1, 2]])
+    )
+    np.testing.assert_allclose(
+        reward, [[-math.log(0.75), -math.log(0.25)]], 1e-5
+    )
+
+
+def test_the_policy_gradient():
+    logits = tf.Variable(tf.math.log([[[0.25, 0.75]]]))
+    baseline = tf.Variable([[0.0]])
+    reward = tf.constant([[-math.log(0.25)]])
+    with tf.GradientTape() as tape:
+        loss = ablations.adversarial_loss(
+            logits,
+            tf.constant([[1]]),
+            reward,
+            baseline,
+            tf.constant([[1.0]]),
+        )
+    of_logits, of_baseline = tape.gradient(loss, [logits, baseline])
+    # Descending raises the sample's logit: reward ln 4 minus baseline ln 2,
+    # times d log p / d logits = [-0.25, 0.25].
+    advantage = math.log(4) - math.log(2)
+    np.testing.assert_allclose(
+        of_logits, [[[0.25 * advantage, -0.25 * advantage]]], rtol=1e-4
+    )
+    # Cross-entropy moves sigmoid(0) = 0.5 towards exp(-reward) = 0.25.
+    np.testing.assert_allclose(of_baseline, [[0.5 - 0.25]], rtol=1e-4)
+
+
+def draws(config):
+    def draw(width):
+        return tf.random.stateless_uniform([3, width], [width, 1])
+
+    slots = config.max_predictions_per_seq
+    return masking.Noise(
+        draw(config.num_position_draws), draw(slots), draw(slots)
+    )
+
+
+def forward(model):
+    features = {k: tf.constant(v) for k, v in helpers.inputs((0, 1, 2)).items()}
+    return model(features, draws(model.config))
+
+
+def test_electra_15_learns_from_masked_tokens_alone():
+    whole = forward(build())
+    masked = forward(
+        build(discriminator_objective="replaced_token_detection_of_masked")
+    )
+    disc = masked["disc_output"]
+    np.testing.assert_allclose(disc.logits, whole["disc_output"].logits)
+    positions = masked["masked_inputs"].masked_lm_positions.numpy()
+    token_losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(disc.labels, tf.float32), logits=disc.logits
+    ).numpy()
+    chosen = [
+        token_losses[row, column]
+        for row in range(3)
+        for column in sorted(set(positions[row]) - {0})
+    ]
+    assert float(disc.loss) == pytest.approx(np.mean(chosen), rel=1e-5)
+    assert float(disc.loss) != float(whole["disc_output"].loss)
+
+
+def test_a_unigram_generator_draws_by_frequency():
+    model = build(unigram_generator=True)
+    frequencies = np.full(20, 0.01, np.float32)
+    frequencies[7] = 0.81
+    model.set_unigram_generator(frequencies)
+    logits = forward(model)["mlm_output"].logits.numpy()
+    assert logits.shape[-1] == 20
+    probabilities = np.exp(logits[0, 0]) / np.exp(logits[0, 0]).sum()
+    assert probabilities[7] == pytest.approx(0.81 / 0.97, rel=1e-4)
+    assert probabilities[[helpers.CLS, helpers.SEP, helpers.MASK]].sum() == 0
+    paths = {v.path for v in model.trainable_variables}
+    assert "unigram_log_probs" not in " ".join(paths)
+    assert not any(path.startswith("generator") for path in paths)
+
+
+def test_a_frozen_generator_is_not_trained():
+    model = build(generator_training="frozen", untied_generator_embeddings=True)
+    assert not any(
+        v.path.startswith("generator") for v in model.trainable_variables
+    )
+    outputs = forward(model)
+    assert float(outputs["total_loss"]) == pytest.approx(
+        50 * float(outputs["disc_output"].loss)
+    )
+
+
+def test_the_temperature_changes_in_the_course_of_training():
+    model = build(temperature=1.0, final_temperature=100.0)
+    # Token 0 has 51 % of the mass at temperature 1, and 5 % at 100.
+    logits = 3.0 * tf.one_hot([[0, 0, 0]], 20)
+    half = tf.constant([[0.5, 0.5, 0.5]])
+    for share, token in ((0.0, 0), (1.0, 9)):
+        fake = model._get_fake_data(masked_inputs(), logits, half, share)
+        assert fake.sampled_ids.numpy().tolist() == [[token] * 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"discriminator_objective": "mlm"},
+            "one of replaced_token_detection",
+        ),
+        (
+            {
+                "discriminator_objective": "replace_mlm",
+                "electra_objective": False,
+            },
+            "discriminator_objective needs electra_objective",
+        ),
+        (
+            {"uniform_generator": True, "unigram_generator": True},
+            "takes one generator",
+        ),
+        (
+            {"generator_training": "frozen"},
+            "untied_generator_embeddings must be True",
+        ),
+        (
+            {"generator_training": "adversarial", "untied_generator": False},
+            "needs a generator network of its own",
+        ),
+        (
+            {
+                "generator_training": "adversarial",
+                "discriminator_objective": "replace_mlm",
+            },
+            "needs a discriminator that detects",
+        ),
+        ({"final_temperature": 0.0}, "final_temperature must be positive"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes, message):
+    with pytest.raises(errors.ConfigError, match=message):
+        helpers.electra_config(**changes)

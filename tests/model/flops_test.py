@@ -1,0 +1,206 @@
+"""Tests of model/flops.py: matrix products, and steps of every objective."""
+
+import dataclasses
+
+import pytest
+
+from electra_tf import configs
+from electra_tf.command_line import gin_files
+from electra_tf.model import flops
+from tests import helpers
+
+# One layer everywhere: L = 4 tokens, N = 1 slot, D = 8, E = 8, V = 10.
+ENCODER = configs.EncoderConfig(10, 8, 1, 2, 16)
+
+
+def config(**changes):
+    values = {"max_seq_length": 4, "mask_prob": 0.25}
+    return configs.ElectraConfig(ENCODER, **(values | changes))
+
+
+# 4 projections, scores and averages over 4 tokens, up and down.
+LAYER = 4 * (4 * 2 * 8 * 8 + 2 * 2 * 8 * 4 + 2 * 2 * 8 * 16)
+MASKED_LM_HEAD = 2 * 8 * 8 + 2 * 8 * 10
+DISCRIMINATOR_HEAD = 4 * (2 * 8 * 8 + 2 * 8)
+
+
+def test_masked_language_model():
+    masked_lm = config(electra_objective=False)
+    assert flops.of_forward_pass(masked_lm) == LAYER + MASKED_LM_HEAD
+
+
+def test_uniform_generator_costs_nothing():
+    uniform = config(uniform_generator=True)
+    assert flops.of_forward_pass(uniform) == LAYER + DISCRIMINATOR_HEAD
+
+
+def test_shared_networks_are_run_twice():
+    tied = config(untied_generator=False)
+    assert flops.of_forward_pass(tied) == (
+        2 * LAYER + MASKED_LM_HEAD + DISCRIMINATOR_HEAD
+    )
+
+
+def test_a_narrow_generator_is_projected():
+    narrow = config(generator_hidden_size=0.5)
+    layer = 4 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 4 + 2 * 2 * 4 * 16)
+    projection = 4 * 2 * 8 * 4
+    head = 2 * 4 * 8 + 2 * 8 * 10
+    assert flops.of_forward_pass(narrow) == (
+        LAYER + DISCRIMINATOR_HEAD + layer + projection + head
+    )
+
+
+def test_electric_scores_every_token_from_two_towers():
+    electric = config(
+        electra_objective=False,
+        electric_objective=True,
+        generator_hidden_size=1.0,
+    )
+    head = 4 * (2 * 16 * 8 + 2 * 8 * 10)
+    # The generator's feed-forward layer is 4 times as wide as the rest.
+    tower = LAYER + 4 * 2 * 2 * 8 * 16
+    assert flops.of_forward_pass(electric) == (
+        LAYER + DISCRIMINATOR_HEAD + 2 * tower + head
+    )
+
+
+def test_training_is_three_forward_passes():
+    model = config()
+    assert flops.of_training_example(model) == 3 * flops.of_forward_pass(model)
+
+
+def test_a_frozen_generator_has_no_backward_pass():
+    sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
+    frozen = config(generator_training="frozen", **sizes)
+    generator = LAYER + 4 * 2 * 2 * 8 * 16 + MASKED_LM_HEAD
+    assert flops.of_training_example(frozen) == (
+        3 * (LAYER + DISCRIMINATOR_HEAD) + generator
+    )
+
+
+def test_products_of_the_heads():
+    generator = flops.of_forward_pass(config()) - LAYER - DISCRIMINATOR_HEAD
+    for changes, head in (
+        ({"discriminator_objective": "replace_mlm"}, MASKED_LM_HEAD),
+        (
+            {"discriminator_objective": "all_tokens_mlm"},
+            4 * (MASKED_LM_HEAD + 2 * 8),
+        ),
+        (
+            {
+                "discriminator_objective": "all_tokens_mlm",
+                "copy_mechanism": False,
+            },
+            4 * MASKED_LM_HEAD,
+        ),
+        ({"generator_training": "adversarial"}, DISCRIMINATOR_HEAD + 2 * 2),
+    ):
+        assert flops.of_forward_pass(config(**changes)) == (
+            LAYER + generator + head
+        )
+
+
+# The same networks as the original's tables count them. D, G: forward passes.
+NETWORK = flops.Transformer(
+    8,
+    1,
+    max_seq_length=4,
+    vocab_size=10,
+    intermediate_size=16,
+    num_attention_heads=2,
+    output_fraction=0.25,
+    sparse_embed_lookup=True,
+)
+EVERY_TOKEN = dataclasses.replace(NETWORK, output_fraction=1.0)
+ENCODER_PASS = NETWORK.encoder_flops()
+D = NETWORK.infer_flops()
+_NARROW = dataclasses.replace(
+    NETWORK, hidden_size=2, embedding_size=8, intermediate_size=8
+)
+_NARROW = dataclasses.replace(_NARROW, num_attention_heads=1)
+G = _NARROW.encoder_flops() + _NARROW.embedding_flops_output()
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        (
+            {"electra_objective": False},
+            ENCODER_PASS + NETWORK.embedding_flops_output(),
+        ),
+        ({}, G + D),
+        ({"uniform_generator": True}, D),
+        ({"unigram_generator": True}, D),
+        (
+            {"discriminator_objective": "replaced_token_detection_of_masked"},
+            G + D,
+        ),
+        (
+            {"discriminator_objective": "replace_mlm"},
+            G + ENCODER_PASS + NETWORK.embedding_flops_output(),
+        ),
+        (
+            {"discriminator_objective": "all_tokens_mlm"},
+            # And a logit for each of 4 tokens.
+            G + ENCODER_PASS + EVERY_TOKEN.embedding_flops_output() + 4 * 17,
+        ),
+        (
+            {
+                "discriminator_objective": "all_tokens_mlm",
+                "copy_mechanism": False,
+            },
+            G + ENCODER_PASS + EVERY_TOKEN.embedding_flops_output(),
+        ),
+        # A logit for the slot.
+        ({"generator_training": "adversarial"}, G + 5 + D),
+        (
+            {"untied_generator": False},
+            ENCODER_PASS + NETWORK.embedding_flops_output() + D,
+        ),
+    ],
+)
+def test_a_step_is_two_passes_over_each_example(changes, expected):
+    step = flops.of_pretraining_step(config(**changes), 3)
+    assert step == 3 * 2 * expected
+
+
+def test_a_step_of_a_frozen_generator_is_one_pass_over_it():
+    sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
+    wide = dataclasses.replace(
+        NETWORK, intermediate_size=32, num_attention_heads=1
+    )
+    generator = wide.encoder_flops() + wide.embedding_flops_output()
+    frozen = config(generator_training="frozen", **sizes)
+    assert flops.of_pretraining_step(frozen, 3) == 3 * (generator + 2 * D)
+    assert flops.of_pretraining_step(config(**sizes), 3) == (
+        3 * 2 * (generator + D)
+    )
+
+
+def test_a_step_of_two_towers():
+    electric = config(electra_objective=False, electric_objective=True)
+    every_token = dataclasses.replace(_NARROW, output_fraction=1.0)
+    towers = 2 * _NARROW.encoder_flops()
+    head = every_token.embedding_flops_output(input_size=4)
+    # 4 tokens, 2 * 2 more inputs of the dense layer of 8.
+    assert head - every_token.embedding_flops_output() == 4 * 2 * 2 * 8
+    assert flops.of_pretraining_step(electric, 3) == 3 * 2 * (towers + head + D)
+
+
+def test_a_step_of_the_paper_is_what_its_tables_have():
+    small = gin_files.load(
+        configs.PretrainingConfig, [str(helpers.ROOT / "gin" / "small.gin")]
+    )
+    discriminator = flops.Transformer(
+        256,
+        12,
+        max_seq_length=128,
+        embedding_size=128,
+        # Slots that there are, and words looked up.
+        output_fraction=19 / 128,
+        sparse_embed_lookup=True,
+    )
+    assert flops.of_pretraining_step(small.model, 128) == (
+        flops.electra_train_flops(discriminator, 64, 12, 128, 1)
+    )

@@ -1,0 +1,190 @@
+"""Tests of model/kernels.py: compiled and plain, both directions."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import kernels
+
+RNG = np.random.default_rng(0)
+SEED = tf.constant([1, 2])
+
+
+def normal(*shape):
+    return tf.constant(RNG.normal(size=shape), tf.float32)
+
+
+def outputs_and_gradients(function, *args):
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        output = function(*args)
+        # Not a plain sum, whose gradient layer normalisation makes 0.
+        total = tf.reduce_sum(output * tf.cos(tf.cast(output, tf.float32)))
+    return [output, *tape.gradient(total, args)]
+
+
+def drop_add_normalize(x, residual, gamma, beta):
+    draws = kernels.draw(0.25, SEED)
+    return kernels.add_and_normalize(x, residual, gamma, beta, draws)
+
+
+def plain_drop_add_normalize(x, residual, gamma, beta):
+    key, rate = kernels.draw(0.25, SEED)
+    x = kernels.drop(x, key, rate) + residual
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
+    return (x - mean) / tf.sqrt(variance) * gamma + beta
+
+
+BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
+
+
+def attend(query, key, value):
+    draws = kernels.draw(0.25, SEED)
+    return kernels.dropped_attention(query, key, value, BIAS, 0.5, draws)[0]
+
+
+def plain_attend(query, key, value):
+    draws = kernels.draw(0.25, SEED)
+    scores = tf.matmul(query, key, transpose_b=True)
+    probs = tf.nn.softmax(scores * 0.5 + BIAS)
+    return tf.matmul(kernels.drop(probs, *draws), value)
+
+
+def plain_gelu(x):
+    return tf.nn.gelu(x, approximate=False)
+
+
+def activation(hidden_act):
+    return functools.partial(
+        kernels.activation, is_training=True, hidden_act=hidden_act
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "plain", "shapes"),
+    [
+        (
+            functools.partial(kernels.gelu, is_training=True),
+            plain_gelu,
+            [(5, 7)],
+        ),
+        (activation("gelu"), plain_gelu, [(5, 7)]),
+        (
+            activation("gelu_new"),
+            functools.partial(tf.nn.gelu, approximate=True),
+            [(5, 7)],
+        ),
+        (activation("relu"), tf.nn.relu, [(5, 7)]),
+        (activation("tanh"), tf.tanh, [(5, 7)]),
+        (activation("linear"), lambda x: x, [(5, 7)]),
+        (
+            drop_add_normalize,
+            plain_drop_add_normalize,
+            [(6, 8), (6, 8), (8,), (8,)],
+        ),
+        (attend, plain_attend, [(2, 3, 4, 5)] * 3),
+    ],
+)
+def test_forward_and_backward(function, plain, shapes):
+    args = [normal(*shape) for shape in shapes]
+    expected = outputs_and_gradients(plain, *args)
+    eager = outputs_and_gradients(function, *args)
+    in_parts = tf.function(outputs_and_gradients)(function, *args)
+    whole = tf.function(outputs_and_gradients, jit_compile=True)(
+        function, *args
+    )
+    for found in (eager, in_parts, whole):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("hidden_act", "expected"),
+    [
+        ("gelu", [-0.158655, 0.0, 1.954500]),
+        ("gelu_new", [-0.158808, 0.0, 1.954598]),
+        ("relu", [0.0, 0.0, 2.0]),
+        ("tanh", [-0.761594, 0.0, 0.964028]),
+        ("linear", [-1.0, 0.0, 2.0]),
+    ],
+)
+def test_activations_of_minus_one_zero_and_two(hidden_act, expected):
+    assert hidden_act in configs.HIDDEN_ACTS
+    for dtype, tolerance in ((tf.float32, 2e-6), (tf.bfloat16, 1e-2)):
+        found = kernels.activation(
+            tf.constant([-1.0, 0.0, 2.0], dtype), hidden_act=hidden_act
+        )
+        assert found.dtype == dtype
+        np.testing.assert_allclose(
+            tf.cast(found, tf.float32), expected, atol=tolerance
+        )
+
+
+def test_only_graphs_that_train_are_compiled():
+    def calls(is_training):
+        concrete = tf.function(
+            lambda x: kernels.gelu(x, is_training)
+        ).get_concrete_function(tf.TensorSpec([2, 2]))
+        types = [op.type for op in concrete.graph.get_operations()]
+        return [name for name in types if "Call" in name]
+
+    assert calls(True)
+    assert not calls(False)
+
+
+def test_probabilities_that_are_looked_at_have_no_dropout():
+    heads = [normal(1, 1, 4, 2) for _ in range(3)]
+    draws = kernels.draw(0.5, SEED)
+    _, probs = kernels.dropped_attention(*heads, BIAS, 1.0, draws)
+    np.testing.assert_allclose(
+        tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
+    )
+
+
+def bits_of(key, num=1 << 16):
+    """Random bits as an array of bits [num, 32]."""
+    numbers = kernels.random_bits(tf.constant([num]), tf.constant(key))
+    return np.unpackbits(
+        numbers.numpy()[:, np.newaxis].view(np.uint8), axis=-1
+    ).astype(np.float32)
+
+
+def test_random_bits_are_a_hash_of_place_and_key():
+    def mixed(place, first, second):
+        bits = place ^ first
+        bits = ((bits ^ (bits >> 17)) * 0xED5AD4BB + second) % 2**32
+        bits = (bits ^ (bits >> 11)) * 0xAC4C1B51 % 2**32
+        bits = (bits ^ (bits >> 15)) * 0x31848BAB % 2**32
+        return bits ^ (bits >> 14)
+
+    found = kernels.random_bits(tf.constant([2, 3]), tf.constant([5, -1]))
+    expected = [
+        [mixed(3 * i + j, 5, 2**32 - 1) for j in range(3)] for i in range(2)
+    ]
+    assert found.dtype == tf.uint32
+    assert found.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("other", [(4, 6), (5, 7), (7, 5), (-2147483643, 6)])
+def test_random_bits_of_neighbours_and_of_keys_are_independent(other):
+    bits = bits_of((5, 6))
+    # Five deviations of a share of 65,536 fair coins.
+    limit = 5 * 0.5 / 256
+    assert np.abs(bits.mean(0) - 0.5).max() < limit
+    for lag in (1, 2, 3, 64, 128, 4096):
+        agreements = (bits[lag:] == bits[:-lag]).mean(0)
+        assert np.abs(agreements - 0.5).max() < 1.05 * limit, lag
+    agreements = (bits == bits_of(other)).mean(0)
+    assert np.abs(agreements - 0.5).max() < limit
+
+
+def test_the_share_that_is_dropped():
+    key, rate = kernels.draw(0.1, SEED)
+    dropped = kernels.drop(tf.ones([100_000]), key, rate).numpy()
+    # Four deviations of a share: 4 * sqrt(0.09 / 1e5) = 0.004.
+    assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.004)
+    assert dropped.max() == np.float32(1 / 0.9)

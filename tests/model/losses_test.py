@@ -1,0 +1,227 @@
+"""Tests of model/losses.py."""
+
+import math
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import tensorflow as tf
+
+from electra_tf.model import losses
+
+LOG_2 = math.log(2)
+
+
+def floats(values):
+    return tf.constant(values, tf.float32)
+
+
+def ints(values):
+    return tf.constant(values, tf.int32)
+
+
+def test_weighted_mean():
+    mean = losses.weighted_mean(floats([1.0, 5.0, 9.0]), floats([1, 3, 0]))
+    assert float(mean) == pytest.approx(4.0, rel=1e-6)
+
+
+def test_weighted_mean_adds_a_floor_to_the_weights():
+    assert float(losses.weighted_mean(floats([1.0]), floats([1e-6]))) == (
+        pytest.approx(0.5)
+    )
+    assert float(losses.weighted_mean(floats([1.0]), floats([0.0]))) == 0.0
+
+
+def test_shares_of_replicas_add_up_to_the_mean():
+    # Weights 4 and 1 on two replicas, 5 in all.
+    def all_reduce_sum(tensor):
+        del tensor
+        return tf.constant(5.0)
+
+    shares = [
+        losses.weighted_mean(
+            floats([1.0, 5.0]), floats([1, 3]), all_reduce_sum
+        ),
+        losses.weighted_mean(floats([14.0]), floats([1]), all_reduce_sum),
+    ]
+    # (1 + 15 + 14) / 5.
+    assert float(shares[0]) == pytest.approx(3.2)
+    assert float(shares[1]) == pytest.approx(2.8)
+
+
+def test_masked_lm_output():
+    output = losses.masked_lm_output(
+        # Probabilities 1/4 and 3/4; 1/2 each; 1/10 and 9/10.
+        floats([[[0, math.log(3)], [7, 7], [0, math.log(9)]]]),
+        ints([[1, 0, 0]]),
+        floats([[1, 1, 0]]),
+    )
+    assert output.preds.numpy().tolist() == [[1, 0, 1]]
+    np.testing.assert_allclose(
+        output.per_example_loss, [[-math.log(0.75), LOG_2, math.log(10)]], 1e-5
+    )
+    assert float(output.loss) == pytest.approx(
+        (-math.log(0.75) + LOG_2) / 2, rel=1e-5
+    )
+
+
+def test_masked_lm_loss_is_float32():
+    output = losses.masked_lm_output(
+        tf.zeros([1, 2, 5], tf.bfloat16), ints([[0, 1]]), floats([[1, 1]])
+    )
+    assert output.loss.dtype == tf.float32
+    assert float(output.loss) == pytest.approx(math.log(5), rel=1e-5)
+
+
+def discriminator_output():
+    """Losses of log 2, log 4/3 and log 4 in a long and a short row."""
+    return losses.discriminator_output(
+        floats([[0.0, math.log(3), math.log(3)], [-math.log(3), 9.0, -9.0]]),
+        ints([[0, 1, 0], [1, 0, 0]]),
+        ints([[1, 1, 1], [1, 0, 0]]),
+    )
+
+
+def test_discriminator_output():
+    output = discriminator_output()
+    np.testing.assert_allclose(output.probs[0], [0.5, 0.75, 0.75], 1e-6)
+    # A logit of 0 counts as "original".
+    assert output.preds.numpy().tolist() == [[0, 1, 1], [0, 1, 0]]
+    log_4 = math.log(4)
+    first = LOG_2 + math.log(4 / 3) + log_4
+    np.testing.assert_allclose(
+        output.per_example_loss, [first / 3, log_4], 1e-5
+    )
+    # Every token weighs the same, not every row.
+    assert float(output.loss) == pytest.approx((first + log_4) / 4, rel=1e-5)
+
+
+def test_discriminator_loss_of_padding_alone_is_zero():
+    output = losses.discriminator_output(
+        floats([[5.0]]), ints([[0]]), ints([[0]])
+    )
+    assert float(output.loss) == 0.0
+    assert output.per_example_loss.numpy().tolist() == [0.0]
+
+
+def test_discriminator_loss_is_float32():
+    output = losses.discriminator_output(
+        tf.zeros([1, 2], tf.bfloat16), ints([[0, 1]]), ints([[1, 1]])
+    )
+    assert output.loss.dtype == tf.float32
+    assert float(output.loss) == pytest.approx(LOG_2, rel=1e-5)
+
+
+def test_masked_lm_metrics():
+    output = losses.masked_lm_output(
+        floats([[[1, 0], [1, 0], [1, 0], [0, 0]]]),
+        ints([[0, 0, 1, 1]]),
+        floats([[1, 1, 1, 0]]),
+    )
+    sums = losses.masked_lm_sums(
+        output, ints([[0, 0, 1, 1]]), floats([[1, 1, 1, 0]])
+    )
+    sums |= losses.sampled_masked_lm_sums(
+        ints([[0, 1, 0, 1]]), ints([[0, 0, 1, 1]]), floats([[1, 1, 1, 0]])
+    )
+    metrics = losses.metrics_from_sums(sums)
+    low, high = math.log(1 + math.exp(-1)), math.log(1 + math.e)
+    assert metrics == pytest.approx(
+        {
+            "masked_lm_accuracy": 2 / 3,
+            "masked_lm_loss": (2 * low + high) / 3,
+            "sampled_masked_lm_accuracy": 1 / 3,
+        },
+        rel=1e-5,
+    )
+
+
+def test_discriminator_metrics():
+    sums = losses.discriminator_sums(
+        discriminator_output(), ints([[1, 1, 1], [1, 0, 0]])
+    )
+    metrics = losses.metrics_from_sums(sums)
+    log_4 = math.log(4)
+    first = (LOG_2 + math.log(4 / 3) + log_4) / 3
+    assert metrics == pytest.approx(
+        {
+            # The mean over rows, unlike the loss.
+            "disc_loss": (first + log_4) / 2,
+            # Right are 1st and 2nd of row 1; wrong 3rd and the 1st of row 2.
+            "disc_accuracy": 2 / 4,
+            # Called replaced: 2nd and 3rd of row 1.
+            "disc_precision": 1 / 2,
+            # Replaced are the 2nd of row 1 and the 1st of row 2.
+            "disc_recall": 1 / 2,
+            "replaced_rate": 2 / 4,
+            # Replaced 0.75, 0.25; original 0.5, 0.75 and padding 0, 0. Of 8
+            # pairs: 0.75 wins 3 and ties 1, 0.25 wins 2.
+            "disc_auc": 5.5 / 8,
+        },
+        rel=1e-5,
+    )
+
+
+def test_metrics_of_nothing_are_zero():
+    nothing = losses.Sums(tf.constant(0.0), tf.constant(0.0))
+    assert losses.metrics_from_sums({"disc_recall": nothing}) == {
+        "disc_recall": 0.0
+    }
+    no_tokens = losses.Sums(np.zeros(201), np.zeros(201))
+    assert losses.metrics_from_sums({"disc_auc": no_tokens}) == {
+        "disc_auc": 0.0
+    }
+
+
+def auc(labels, probs):
+    """disc_auc of one row of tokens."""
+    probs = np.asarray([probs], np.float64)
+    with np.errstate(divide="ignore"):
+        logits = np.log(probs) - np.log1p(-probs)
+    mask = np.ones_like(probs, np.int32)
+    output = losses.discriminator_output(floats(logits), ints([labels]), mask)
+    sums = losses.discriminator_sums(output, mask)
+    return losses.metrics_from_sums(sums)["disc_auc"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "probs", "expected"),
+    [
+        ([0, 1], [0.1, 0.9], 1.0),
+        ([1, 0], [0.1, 0.9], 0.0),
+        ([0, 1], [0.5, 0.5], 0.5),
+        # 0.8 beats both, 0.3 beats 0.1 but not 0.5.
+        ([1, 0, 1, 0], [0.8, 0.5, 0.3, 0.1], 0.75),
+        ([0, 1], [0.0, 1.0], 1.0),
+    ],
+)
+def test_auc_of_a_few(labels, probs, expected):
+    assert auc(labels, probs) == pytest.approx(expected, abs=1e-6)
+
+
+def test_auc_is_close_to_the_exact_one():
+    rng = np.random.default_rng(0)
+    labels = (rng.uniform(size=2000) < 0.15).astype(np.int32)
+    probs = 1 / (1 + np.exp(-rng.normal(loc=labels * 1.5 - 1.0)))
+    exact = sklearn.metrics.roc_auc_score(labels, probs)
+    assert auc(labels, probs) == pytest.approx(exact, abs=5e-3)
+
+
+def test_sums_of_parts_add_up_to_those_of_the_whole():
+    rng = np.random.default_rng(1)
+    shape = (6, 8)
+    logits = rng.normal(size=shape).astype(np.float32)
+    labels = rng.integers(0, 2, shape).astype(np.int32)
+    mask = np.tri(6, 8, 2, dtype=np.int32)
+
+    def sums(rows):
+        output = losses.discriminator_output(
+            logits[rows], labels[rows], mask[rows]
+        )
+        return losses.discriminator_sums(output, mask[rows])
+
+    parts = [sums(slice(0, 1)), sums(slice(1, 4)), sums(slice(4, 6))]
+    added = tf.nest.map_structure(lambda *values: sum(values), *parts)
+    assert losses.metrics_from_sums(added) == pytest.approx(
+        losses.metrics_from_sums(sums(slice(0, 6))), rel=1e-6
+    )

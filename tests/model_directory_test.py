@@ -1,0 +1,346 @@
+"""Tests of model_directory.py."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.finetuning import configs as finetuning_configs
+from tests import helpers
+
+
+def pretraining_config(model_dir, **changes):
+    config = configs.PretrainingConfig(
+        model=helpers.electra_config(),
+        data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=helpers.run_config(model_dir, num_train_steps=10),
+    )
+    for name, value in changes.items():
+        part = dataclasses.replace(getattr(config, name), **value)
+        config = dataclasses.replace(config, **{name: part})
+    return config
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """The configuration of a run that has saved a checkpoint."""
+    config = pretraining_config(tmp_path / "model")
+    model_directory.write(config, "RunConfig.seed = 3\n", ["--gin_file=a.gin"])
+    (tmp_path / "model" / "checkpoint").write_text("")
+    return config
+
+
+def refusal(config):
+    with pytest.raises(errors.ConfigError) as caught:
+        model_directory.refuse_other_run(config)
+    return str(caught.value)
+
+
+def test_writes_what_the_run_is_made_of(tmp_path):
+    model_dir = tmp_path / "runs" / "model"
+    config = pretraining_config(model_dir)
+    model_directory.write(config, "RunConfig.seed = 3\n", ["--gin_file=a.gin"])
+    assert sorted(os.listdir(model_dir)) == [
+        "config.json",
+        "operative_config.gin",
+        "runs.jsonl",
+    ]
+    assert (model_dir / "operative_config.gin").read_text() == (
+        "RunConfig.seed = 3\n"
+    )
+    written = helpers.read_json(model_dir / "config.json")
+    assert written["class"] == "PretrainingConfig"
+    assert written["run"]["seed"] == 3
+    assert written["model"]["encoder"]["hidden_size"] == 8
+    (line,) = (model_dir / "runs.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    assert record["flags"] == ["--gin_file=a.gin"]
+    assert record["argv"] == sys.argv
+    assert record["versions"]["tensorflow"].startswith("2.")
+    assert set(record) == {
+        "time",
+        "argv",
+        "flags",
+        "python",
+        "versions",
+        "git_commit",
+    }
+
+
+def test_git_commit_is_that_of_the_source(tmp_path):
+    model_directory.write(pretraining_config(tmp_path), "", [])
+    record = json.loads((tmp_path / "runs.jsonl").read_text())
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=helpers.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    # A source tree without git has none.
+    expected = found.stdout.strip() or None
+    commit = record["git_commit"]
+    assert (commit and commit.removesuffix("-dirty")) == expected
+
+
+def test_every_run_adds_a_line(trained):
+    model_directory.write(trained, "", ["--gin_param=RunConfig.seed=3"])
+    with open(os.path.join(trained.run.model_dir, "runs.jsonl")) as f:
+        flags = [json.loads(line)["flags"] for line in f]
+    assert flags == [["--gin_file=a.gin"], ["--gin_param=RunConfig.seed=3"]]
+
+
+def test_refuses_a_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        errors.ConfigError,
+        match="Cannot make the model directory .*/file/model: Not a directory",
+    ):
+        model_directory.write(
+            pretraining_config(tmp_path / "file" / "model"), "", []
+        )
+
+
+def test_takes_a_new_or_empty_directory(tmp_path):
+    assert (
+        model_directory.refuse_other_run(pretraining_config(tmp_path)) is None
+    )
+    new = pretraining_config(tmp_path / "new")
+    assert model_directory.refuse_other_run(new) is None
+
+
+def test_refuses_a_directory_with_something_else(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    assert refusal(pretraining_config(tmp_path)) == (
+        f"Expected an empty or new model directory, found {tmp_path} with "
+        "1 entries but no config.json: choose another --model_dir"
+    )
+
+
+def test_takes_the_same_run_again(trained):
+    assert model_directory.refuse_other_run(trained) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": {"save_checkpoints_steps": 7}},
+        {"run": {"steps_per_loop": 7}},
+        {"run": {"eval_steps": 7}},
+        {"run": {"keep_checkpoint_max": 7}},
+        {"run": {"distribution_strategy": "mirrored"}},
+        {"run": {"num_gpus": 2}},
+        {"run": {"tpu": "local"}},
+        {"run": {"cluster_resolver": "slurm"}},
+        {"run": {"kubernetes_selector": "app=electra"}},
+        {"run": {"micro_batch_size": 7}},
+        {"run": {"keep_best_metric": "disc_auc"}},
+        {"run": {"async_checkpoints": False}},
+        {"run": {"stop_at_step": 7}},
+        {"run": {"jit_compile": True}},
+        {"data": {"eval_batch_size": 7}},
+        {"data": {"num_eval_steps": 7}},
+        {"data": {"heldout_files": "heldout"}},
+    ],
+)
+def test_takes_a_continuation_that_learns_the_same(trained, changes):
+    changed = pretraining_config(trained.run.model_dir, **changes)
+    assert changed != trained
+    assert model_directory.refuse_other_run(changed) is None
+
+
+def test_refuses_another_runs_model_naming_the_values(trained):
+    changed = pretraining_config(
+        trained.run.model_dir,
+        model={"mask_prob": 0.5},
+        optimizer={"learning_rate": 2e-3},
+        run={"eval_steps": 7},
+    )
+    assert refusal(changed) == (
+        f"{trained.run.model_dir} holds another run's model. This run differs "
+        "in: model.mask_prob=0.5 (was 0.25), optimizer.learning_rate=0.002 "
+        "(was 0.001). Choose another --model_dir, or the old values to "
+        "continue that run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"run": {"num_train_steps": 20}}, "run.num_train_steps=20 (was 10)"),
+        ({"run": {"seed": 4}}, "run.seed=4 (was 3)"),
+        (
+            {"run": {"dtype_policy": "mixed_bfloat16"}},
+            "run.dtype_policy='mixed_bfloat16' (was 'float32')",
+        ),
+        (
+            {"data": {"train_files": "b"}},
+            "data.train_files='b' (was '*.tfrecord')",
+        ),
+        (
+            {"data": {"train_batch_size": 64}},
+            "data.train_batch_size=64 (was 128)",
+        ),
+    ],
+)
+def test_refuses_what_changes_learning(trained, changes, name):
+    changed = pretraining_config(trained.run.model_dir, **changes)
+    assert f"differs in: {name}. " in refusal(changed)
+
+
+def test_refuses_a_run_of_another_kind(trained):
+    config = finetuning_configs.FinetuningConfig(
+        init_checkpoint="model",
+        data=finetuning_configs.FinetuningDataConfig("a", "b", "c", "d"),
+        optimizer=trained.optimizer,
+        run=trained.run,
+    )
+    assert "class='FinetuningConfig' (was 'PretrainingConfig')" in (
+        refusal(config)
+    )
+
+
+def test_another_run_may_begin_where_nothing_was_learned(trained):
+    os.remove(os.path.join(trained.run.model_dir, "checkpoint"))
+    changed = pretraining_config(trained.run.model_dir, run={"seed": 4})
+    assert model_directory.refuse_other_run(changed) is None
+
+
+def test_refuses_a_directory_without_config(tmp_path):
+    with pytest.raises(errors.ConfigError) as caught:
+        model_directory.read_config(str(tmp_path))
+    assert str(caught.value) == (
+        f"Expected a model directory with config.json at {tmp_path}, found "
+        "none: has the model been trained?"
+    )
+
+
+def test_refuses_a_config_that_is_no_json(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(
+        errors.ConfigError, match="Cannot read .*/config.json: Expecting"
+    ):
+        model_directory.read_config(str(tmp_path))
+
+
+def test_refuses_a_config_that_is_no_object(tmp_path):
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(errors.ConfigError, match="it holds no object"):
+        model_directory.read_config(str(tmp_path))
+
+
+def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
+    path = os.path.join(trained.run.model_dir, "config.json")
+    record = helpers.read_json(path)
+    del record["init_checkpoint"], record["data"]["biases_from_data"]
+    with open(path, "w") as f:
+        json.dump(record, f)
+    assert model_directory.refuse_other_run(trained) is None
+    changed = dataclasses.replace(trained, init_checkpoint="released")
+    with pytest.raises(errors.ConfigError, match="init_checkpoint='released'"):
+        model_directory.refuse_other_run(changed)
+
+
+def as_an_earlier_version_wrote_it(trained, **optimizer):
+    """A record that has no format, of a run with some optimizer."""
+    path = os.path.join(trained.run.model_dir, "config.json")
+    record = helpers.read_json(path)
+    del record["format"]
+    record["optimizer"] |= optimizer
+    with open(path, "w") as f:
+        json.dump(record, f)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "same", "other", "difference"),
+    [
+        # The share put the steps out of force; now the longer one counts.
+        (
+            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
+            {"num_warmup_steps": 0, "warmup_proportion": 0.1},
+            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
+            "optimizer.num_warmup_steps=10000 (was 0)",
+        ),
+        (
+            {"num_warmup_steps": 10000, "warmup_proportion": None},
+            {"num_warmup_steps": 10000},
+            {},
+            "optimizer.num_warmup_steps=0 (was 10000)",
+        ),
+    ],
+)
+def test_the_warm_up_of_an_earlier_version_is_kept(
+    trained, earlier, same, other, difference
+):
+    as_an_earlier_version_wrote_it(trained, **earlier)
+    model_dir = trained.run.model_dir
+    same = pretraining_config(model_dir, optimizer=same)
+    assert model_directory.refuse_other_run(same) is None
+    assert difference in refusal(pretraining_config(model_dir, optimizer=other))
+    # In a record of today both count.
+    model_directory.write(same, "", [])
+    assert model_directory.refuse_other_run(same) is None
+
+
+# Of 8 units 3 or 4, of 2 layers 1 or 2.
+CUT = {"generator_hidden_size": 0.45, "generator_layers": 0.9}
+ONE_LAYER = {"generator/encoder/layer_0/intermediate/dense/kernel": (3, 12)}
+TOWERS = {
+    f"generator_{tower}/encoder/layer_{n}/intermediate/dense/kernel": (4, 16)
+    for tower in ("ltr", "rtl")
+    for n in (0, 1)
+}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes"),
+    [
+        (ONE_LAYER, [(3, 4, 0.375), (1, 2, 0.5)]),
+        (
+            ONE_LAYER
+            | {name.replace("_0", "_1"): (3, 12) for name in ONE_LAYER},
+            [(3, 4, 0.375)],
+        ),
+        (TOWERS, []),
+        ({n: (3, 12) for n in TOWERS}, [(3, 4, 0.375)]),
+        ({n.replace("generator", "electra"): (3, 12) for n in ONE_LAYER}, []),
+        ({}, []),
+    ],
+    ids=["both", "width", "rounded", "towers", "no generator", "nothing"],
+)
+def test_the_tensors_say_what_was_cut(tmp_path, shapes, sizes):
+    config = pretraining_config(tmp_path, model=CUT)
+    record = model_directory.as_dict(config)
+    cut = model_directory.cut_sizes(record, shapes)
+    assert [(c.size, c.rounded, c.fitting_share) for c in cut] == sizes
+    fitting = model_directory.with_fitting_shares(record, cut)["model"]
+    for size in cut:
+        assert fitting[size.name] == size.fitting_share
+        assert record["model"][size.name] == size.share == CUT[size.name]
+
+
+def test_what_is_whole_is_never_cut(trained):
+    record = model_directory.as_dict(trained)
+    assert model_directory.cut_sizes(record, ONE_LAYER) == []
+    assert (
+        model_directory.cut_sizes({"class": "FinetuningConfig"}, ONE_LAYER)
+        == []
+    )
+    assert (
+        model_directory.cut_sizes({"class": "PretrainingConfig"}, ONE_LAYER)
+        == []
+    )
+
+
+def test_refuses_to_train_in_a_converted_directory(trained):
+    path = os.path.join(trained.run.model_dir, "config.json")
+    with open(path, "w") as f:
+        json.dump({"class": "ConvertedCheckpoint"}, f)
+    with pytest.raises(
+        errors.ConfigError, match="name it as PretrainingConfig.init_checkp"
+    ):
+        model_directory.refuse_other_run(trained)

@@ -1,0 +1,457 @@
+"""Tests of pretraining_data/batches.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.pretraining_data import batches as batches_lib
+from electra_tf.pretraining_data import draws as draws_lib
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.training import replicas
+from tests import helpers
+
+NUM_ROWS = 10
+MASK_SLOTS = 3
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Examples 0 to 9 in three files, the second of which is empty."""
+    for name, numbers in (("a", range(4)), ("b", ()), ("c", range(4, 10))):
+        helpers.write_tfrecords(
+            tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    return tmp_path
+
+
+def open_data(folder, seed=3, **kwargs):
+    return batches_lib.PretrainingData(
+        f"{folder}/*.tfrecord", helpers.electra_config(), seed, **kwargs
+    )
+
+
+def take(dataset, num_batches):
+    """Batches as flat dictionaries of numpy arrays."""
+    batches = []
+    for batch in dataset.take(num_batches).as_numpy_iterator():
+        noise = batch.pop("noise")
+        batches.append(batch | noise._asdict())
+    return batches
+
+
+NUMBERS = {tuple(helpers.row(n)["input_ids"]): n for n in range(NUM_ROWS)}
+
+
+def numbers(batches):
+    """The examples of each batch."""
+    return [
+        [NUMBERS[tuple(row.tolist())] for row in batch["input_ids"]]
+        for batch in batches
+    ]
+
+
+def assert_equal(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], name)
+
+
+def test_the_examples_of_these_tests_are_distinct():
+    assert len(NUMBERS) == NUM_ROWS
+
+
+def test_match_files(tmp_path):
+    for name in ("b.tfrecord", "a.tfrecord", "c.txt"):
+        (tmp_path / name).write_text("")
+    assert records_lib.match_files(f"{tmp_path}/b*, {tmp_path}/a*") == [
+        f"{tmp_path}/a.tfrecord",
+        f"{tmp_path}/b.tfrecord",
+    ]
+
+
+def test_reads_the_records_as_they_are(folder):
+    data = open_data(folder, shuffle=False)
+    assert len(data) == NUM_ROWS
+    (batch,) = take(data.dataset(NUM_ROWS), 1)
+    expected = helpers.inputs(range(NUM_ROWS))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(batch[name], values)
+        assert batch[name].dtype == np.int32
+    for name in ("positions", "mask", "sample"):
+        assert batch[name].shape == (NUM_ROWS, MASK_SLOTS)
+        assert batch[name].dtype == np.float32
+
+
+def test_shapes_are_static(folder):
+    """XLA and TPUs compile a step for one shape."""
+    spec = open_data(folder).dataset(4).element_spec
+    for name in batches_lib.FEATURE_NAMES:
+        assert spec[name].shape == (4, helpers.LENGTH), name
+    assert all(noise.shape[0] == 4 for noise in spec["noise"])
+    served = open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
+    _, features = served.element_spec
+    for name in batches_lib.FEATURE_NAMES:
+        assert features[name].shape == (4, helpers.LENGTH), name
+
+
+def test_the_order_of_an_epoch_is_a_permutation(folder):
+    batches = numbers(take(open_data(folder).dataset(NUM_ROWS), 4))
+    for batch in batches:
+        assert sorted(batch) == list(range(NUM_ROWS))
+    assert len({tuple(batch) for batch in batches}) == 4
+
+
+def test_an_epoch_may_end_within_a_batch(folder):
+    data = open_data(folder)
+    # 5 batches of 4 are 2 epochs of 10.
+    batches = numbers(take(data.dataset(4), 5))
+    assert sum(batches, []) == sum(numbers(take(data.dataset(10), 2)), [])
+
+
+def test_the_order_follows_from_the_seed(folder):
+    first, again, other = (
+        numbers(take(open_data(folder, seed).dataset(NUM_ROWS), 1))
+        for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_orders_are_random(folder):
+    orders = numbers(take(open_data(folder).dataset(NUM_ROWS), 300))
+    # 10! orders: two of 300 agree once in 80 tries.
+    assert len({tuple(order) for order in orders}) >= 299
+    for place in (0, 4, 9):
+        counts = np.bincount([order[place] for order in orders])
+        # 30 of each expected, with a deviation of 5.2.
+        assert 10 <= counts.min() <= counts.max() <= 50
+
+
+def test_without_shuffling_the_order_is_that_of_the_files(folder):
+    data = open_data(folder, shuffle=False)
+    assert numbers(take(data.dataset(5), 3)) == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [0, 1, 2, 3, 4],
+    ]
+
+
+def test_one_example_may_be_all(tmp_path):
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", [helpers.row(7)])
+    assert numbers(take(open_data(tmp_path).dataset(2), 1)) == [[7, 7]]
+
+
+def test_batch_k_does_not_depend_on_the_first_step(folder):
+    data = open_data(folder)
+    from_the_start = take(data.dataset(4), 7)
+    for first_step in (1, 2, 6):
+        (batch,) = take(open_data(folder).dataset(4, first_step), 1)
+        assert_equal(batch, from_the_start[first_step])
+
+
+def test_shards_of_two_replicas_are_the_whole_batch(folder):
+    data = open_data(folder)
+    whole = take(data.dataset(4), 6)
+    # Both on one worker, which yields the parts in turn; or one on each.
+    both = take(data.dataset(2, 0, replicas.Shard(2, 0, 2)), 12)
+    first = take(data.dataset(2, 0, replicas.Shard(2, 0, 1)), 6)
+    second = take(data.dataset(2, 0, replicas.Shard(2, 1, 1)), 6)
+    for step, batch in enumerate(whole):
+        for parts in (
+            (both[2 * step], both[2 * step + 1]),
+            (first[step], second[step]),
+        ):
+            assert_equal(
+                {k: np.concatenate([part[k] for part in parts]) for k in batch},
+                batch,
+            )
+
+
+def test_shards_of_four_replicas_on_two_workers_resume(folder):
+    data = open_data(folder)
+    (whole,) = take(data.dataset(8, 5), 1)
+    parts = []
+    for first_part in (0, 2):
+        shard = replicas.Shard(4, first_part, 2)
+        parts += take(data.dataset(2, 5, shard), 2)
+    assert_equal(
+        {k: np.concatenate([part[k] for part in parts]) for k in whole}, whole
+    )
+
+
+def test_noise_is_new_for_every_example_and_epoch(folder):
+    data = open_data(folder, shuffle=False)
+    first, second = take(data.dataset(NUM_ROWS), 2)
+    draws = np.concatenate(
+        [batch[k] for batch in (first, second) for k in ("positions", "mask")]
+        + [first["sample"], second["sample"]]
+    )
+    assert len(np.unique(draws)) == draws.size
+    assert 0 <= draws.min() < 0.1
+    assert 0.9 < draws.max() < 1
+
+
+@pytest.mark.parametrize("seed", [0, 42, -3, 2**40 + 1])
+def test_rows_of_draws_are_those_of_stateless_uniform(seed):
+    numbers = [0, 1, 7, 2**31, 2**33 + 5, 10**12]
+    rows = draws_lib.uniform_rows(seed, np.array(numbers), 11)
+    for number, row in zip(numbers, rows, strict=True):
+        expected = tf.random.stateless_uniform(
+            [11], tf.constant([seed, number], tf.int64)
+        )
+        np.testing.assert_array_equal(row, expected)
+
+
+def test_order_of_a_batch_in_many_epochs(folder):
+    data = open_data(folder)
+    # 25 examples are two epochs of 10 and a half.
+    (batch,) = numbers(take(data.dataset(25), 1))
+    singles = sum(numbers(take(data.dataset(5), 5)), [])
+    assert batch == singles
+
+
+def test_records_of_any_size(tmp_path):
+    rng = np.random.default_rng(0)
+    contents = [rng.bytes(size) for size in (0, 1, 4083, 4084, 5000, 20_000)]
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for content in contents:
+            writer.write(content)
+    records = records_lib.Records([str(tmp_path / "a.tfrecord")])
+    order = np.array([5, 0, 3, 3, 1, 2, 4])
+    assert records.read(order).tolist() == [contents[i] for i in order]
+
+
+def test_noise_follows_from_the_seed(folder):
+    first, other = (
+        take(open_data(folder, seed).dataset(4), 1)[0] for seed in (3, 4)
+    )
+    (second_half,) = take(
+        open_data(folder).dataset(2, 0, replicas.Shard(2, 1, 1)), 1
+    )
+    for name in ("positions", "mask", "sample"):
+        np.testing.assert_array_equal(second_half[name], first[name][2:])
+        assert (first[name] != other[name]).all()
+
+
+@pytest.mark.parametrize("option", ["distinct_positions", "whole_word_masking"])
+def test_a_draw_for_every_token(folder, option):
+    config = helpers.electra_config(**{option: True})
+    data = batches_lib.PretrainingData(f"{folder}/*.tfrecord", config, 3)
+    (batch,) = take(data.dataset(2), 1)
+    assert batch["positions"].shape == (2, helpers.LENGTH)
+    assert batch["mask"].shape == batch["sample"].shape == (2, MASK_SLOTS)
+
+
+def test_finds_a_record_in_its_file(folder):
+    records = open_data(folder).records
+    assert records.locate(0) == (f"{folder}/a.tfrecord", 0)
+    assert records.locate(3) == (f"{folder}/a.tfrecord", 3)
+    assert records.locate(4) == (f"{folder}/c.tfrecord", 0)
+    assert records.locate(9) == (f"{folder}/c.tfrecord", 5)
+
+
+def refusal(folder, config=None):
+    with pytest.raises(errors.DataError) as caught:
+        batches_lib.PretrainingData(
+            f"{folder}/*.tfrecord", config or helpers.electra_config(), 3
+        )
+    return str(caught.value)
+
+
+def test_a_data_error_is_a_value_error():
+    assert issubclass(errors.DataError, ValueError)
+
+
+def test_refuses_a_glob_that_matches_nothing(tmp_path):
+    assert refusal(tmp_path) == (
+        f"Expected TFRecord files at {tmp_path}/*.tfrecord, found none. Build "
+        "them with: python tools/build_pretraining_dataset.py "
+        "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
+    )
+
+
+def test_refuses_empty_files(tmp_path):
+    for name in ("a", "b"):
+        helpers.write_tfrecords(tmp_path / f"{name}.tfrecord", [])
+    assert refusal(tmp_path) == (
+        "Expected examples in 2 TFRecord files, found none. The first file is "
+        f"{tmp_path}/a.tfrecord"
+    )
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 30])
+def test_refuses_a_file_that_is_cut_short(folder, lost_bytes):
+    path = folder / "c.tfrecord"
+    content = path.read_bytes()
+    path.write_bytes(content[:-lost_bytes])
+    start = len(content) // 6 * 5
+    assert refusal(folder) == (
+        f"Expected a whole TFRecord at byte {start} of {path} (record 5), "
+        "found the end of the file: it is cut short or not a TFRecord file"
+    )
+
+
+@pytest.mark.parametrize("text", ["text", "a longer text of several words\n"])
+def test_refuses_a_file_that_is_no_tfrecord(folder, text):
+    path = folder / "b.tfrecord"
+    path.write_text(text)
+    assert refusal(folder) == (
+        f"Expected a whole TFRecord at byte 0 of {path} (record 0), found the "
+        "end of the file: it is cut short or not a TFRecord file"
+    )
+
+
+@pytest.mark.parametrize("token", [20, -1])
+def test_refuses_ids_outside_the_vocabulary(folder, token):
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = token
+    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    assert refusal(folder) == (
+        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
+        f"received {token} in record 2 of {path}: was it built with another "
+        "vocabulary?"
+    )
+
+
+def test_refuses_examples_of_another_length(folder):
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [helpers.row(1, 16)])
+    assert refusal(folder) == (
+        "Expected 12 values of input_ids (ElectraConfig.max_seq_length), "
+        f"received 16 in record 0 of {path}"
+    )
+
+
+def test_refuses_features_of_different_lengths(folder):
+    row = helpers.row(1)
+    row["segment_ids"] = row["segment_ids"][:-1]
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
+    assert refusal(folder) == (
+        "Expected 12 values of segment_ids (ElectraConfig.max_seq_length), "
+        f"received 11 in record 0 of {path}"
+    )
+
+
+@pytest.mark.parametrize("missing", ["input_ids", "input_mask", "segment_ids"])
+def test_refuses_examples_without_a_feature(folder, missing):
+    row = helpers.row(1)
+    del row[missing]
+    path = helpers.write_tfrecords(folder / "b.tfrecord", [row])
+    assert refusal(folder) == (
+        f"Expected 12 values of {missing} (ElectraConfig.max_seq_length), "
+        f"received 0 in record 0 of {path}"
+    )
+
+
+def write_raw(path, content):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(content)
+
+
+def test_refuses_features_of_another_type(tmp_path):
+    example = tf.train.Example()
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        example.features.feature[name].float_list.value.extend([1.0] * 12)
+    write_raw(tmp_path / "a.tfrecord", example.SerializeToString())
+    message = refusal(tmp_path)
+    assert message.startswith(
+        "Expected examples with the features input_ids, input_mask, "
+        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+    )
+    assert "\n" not in message
+
+
+def test_refuses_records_that_are_no_examples(tmp_path):
+    write_raw(tmp_path / "a.tfrecord", b"\xff" * 20)
+    message = refusal(tmp_path)
+    assert message.startswith(
+        "Expected examples with the features input_ids, input_mask, "
+        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+    )
+    assert "\n" not in message
+
+
+def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
+    # The sample that is looked at before the run misses it.
+    monkeypatch.setattr(records_lib, "_NUM_CHECKED", 1)
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = 20
+    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    batches = open_data(folder, shuffle=False).dataset(2)
+    assert len(take(batches, 3)) == 3
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(batches, 4)
+    assert errors.data_error_message(caught.value) == (
+        "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
+        f"received 20 in record 2 of {path}: was it built with another "
+        "vocabulary?"
+    )
+
+
+@pytest.fixture(scope="module")
+def services():
+    """Two tf.data services with a worker each, in this process."""
+    servers = []
+    addresses = []
+    for _ in range(2):
+        dispatcher = tf.data.experimental.service.DispatchServer()
+        address = dispatcher.target.split("://")[1]
+        worker = tf.data.experimental.service.WorkerServer(
+            tf.data.experimental.service.WorkerConfig(address)
+        )
+        servers += [dispatcher, worker]
+        addresses.append(dispatcher.target)
+    yield ", ".join(addresses)
+    del servers
+
+
+def test_services_yield_the_same_batches_in_the_same_order(folder, services):
+    here = take(open_data(folder).dataset(4, 1), 5)
+    there = take(open_data(folder, service=services).dataset(4, 1), 5)
+    for ours, theirs in zip(here, there, strict=True):
+        assert_equal(ours, theirs)
+
+
+def test_services_yield_the_parts_of_a_worker(folder, services):
+    shard = replicas.Shard(4, 2, 2)
+    here = take(open_data(folder).dataset(2, 5, shard), 3)
+    there = take(open_data(folder, service=services).dataset(2, 5, shard), 3)
+    for ours, theirs in zip(here, there, strict=True):
+        assert_equal(ours, theirs)
+
+
+def test_services_need_no_python(folder):
+    batches = open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
+    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor)
+    assert b"TFRecordDatasetV2" in graph.numpy()
+    assert b"PyFunc" not in graph.numpy()
+
+
+def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
+    monkeypatch.setattr(records_lib, "_NUM_CHECKED", 1)
+    rows = [helpers.row(n) for n in range(3)]
+    rows[2]["input_ids"][4] = 20
+    helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    data = open_data(folder, shuffle=False, service=services)
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(data.dataset(2), 4)
+    assert errors.data_error_message(caught.value) == (
+        "Expected examples of 12 tokens with ids below 20, received others: "
+        "tools/check_data.py shows them"
+    )
+
+
+def test_refuses_batches_in_another_order(folder, services, monkeypatch):
+    in_order = batches_lib.PretrainingData._batches_in_graph
+
+    def begin_anew(self, batch_size, start, step, shard):
+        return in_order(self, batch_size, 0, step, shard)
+
+    monkeypatch.setattr(
+        batches_lib.PretrainingData, "_batches_in_graph", begin_anew
+    )
+    data = open_data(folder, service=services)
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(data.dataset(2, 3), 1)
+    message = errors.data_error_message(caught.value)
+    assert "Expected batch 3 of the data services, received 0" in message

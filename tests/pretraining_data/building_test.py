@@ -1,0 +1,692 @@
+"""Tests of tools/build_pretraining_dataset.py."""
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import random
+import re
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.pretraining_data import (
+    building,
+    building_flags,
+    corpus,
+    crew,
+    output_folder,
+    parts,
+)
+from tests import helpers
+from tools import build_pretraining_dataset
+
+SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A vocabulary and a corpus of three documents in two files."""
+    (tmp_path / "vocab.txt").write_text(SPECIAL + "a\nb\nA\n")
+    (tmp_path / "corpus" / "inner").mkdir(parents=True)
+    (tmp_path / "corpus" / "one.txt").write_text("a b\nb A\n\na\n")
+    (tmp_path / "corpus" / "inner" / "two.txt").write_text("b b b\n")
+    (tmp_path / "corpus" / ".hidden").write_bytes(b"\xff")
+    return tmp_path
+
+
+def flags_for(folder):
+    return [
+        f"--corpus-dir={folder / 'corpus'}",
+        f"--vocab_file={folder / 'vocab.txt'}",
+        f"--output-dir={folder / 'out'}",
+        "--max_seq_length=8",
+        "--num-out-files=2",
+        "--no-preflight",
+    ]
+
+
+def run(folder, *flags):
+    return build_pretraining_dataset.main([*flags_for(folder), *flags])
+
+
+def manifest_of(folder):
+    return json.loads((folder / "out" / "manifest.json").read_text())
+
+
+def rows_of(folder, num_shards=2, out="out"):
+    spec = {"input_ids": tf.io.FixedLenFeature([8], tf.int64)}
+    shards = [
+        str(folder / out / f"pretrain_data.tfrecord-{i}-of-{num_shards}")
+        for i in range(num_shards)
+    ]
+    return [
+        tf.io.parse_single_example(record, spec)["input_ids"].numpy().tolist()
+        for record in tf.data.TFRecordDataset(shards)
+    ]
+
+
+def tokens_of(rows):
+    """Tokens without the special ones, example by example."""
+    return sorted([i for i in row if i > 4] for row in rows)
+
+
+def error_of(capsys):
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("build_pretraining_dataset: error: ")
+    assert "Traceback" not in line
+    return line
+
+
+def test_builds_every_document(folder, capsys):
+    assert run(folder) == 0
+    assert tokens_of(rows_of(folder)) == [[5], [5, 6, 6, 5], [6, 6, 6]]
+    assert sorted(os.listdir(folder / "out")) == [
+        "manifest.json",
+        "pretrain_data.tfrecord-0-of-2",
+        "pretrain_data.tfrecord-1-of-2",
+    ]
+    log = capsys.readouterr().err
+    assert "100%  3 documents  3 examples  8 tokens" in log
+    assert "wrote 3 examples of 3 documents, 8 tokens, to 2 file(s)" in log
+
+
+def test_manifest(folder):
+    assert run(folder) == 0
+    manifest = manifest_of(folder)
+    assert manifest["flags"] == {
+        "max_seq_length": 8,
+        "blanks_separate_docs": True,
+        "do_lower_case": True,
+        "strip_accents": True,
+        "seed": 0,
+        "num_out_files": 2,
+        "text_field": "text",
+        "dedup": "",
+        "dedup_threshold": 0.0,
+        "heldout_fraction": 0.0,
+    }
+    assert manifest["vocabulary"]["entries"] == 8
+    assert [entry["name"] for entry in manifest["inputs"]] == [
+        "inner/two.txt",
+        "one.txt",
+    ]
+    assert (
+        manifest["inputs"][0]["sha256"]
+        == hashlib.sha256(b"b b b\n").hexdigest()
+    )
+    assert [shard["examples"] for shard in manifest["shards"]] == [2, 1]
+    assert manifest["totals"]["tokens"] == 8
+    assert manifest["versions"]["tensorflow"] == tf.__version__
+
+
+def test_case_is_kept_on_demand(folder):
+    assert run(folder, "--no_lower_case") == 0
+    assert [5, 6, 6, 7] in tokens_of(rows_of(folder))
+
+
+def test_case_follows_the_vocabulary(folder, capsys):
+    (folder / "vocab.txt.json").write_text(
+        '{"do_lower_case": false, "strip_accents": true}'
+    )
+    assert run(folder) == 0
+    assert manifest_of(folder)["flags"]["do_lower_case"] is False
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_warns_of_case_that_the_vocabulary_was_not_made_for(folder, capsys):
+    (folder / "vocab.txt.json").write_text(
+        '{"do_lower_case": false, "strip_accents": true}'
+    )
+    assert run(folder, "--lower-case") == 0
+    assert manifest_of(folder)["flags"]["do_lower_case"] is True
+    assert "vocabulary was made for do_lower_case=False" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("flag", ["--blanks-separate-docs", None])
+def test_blank_lines_separate_by_default(folder, flag, capsys):
+    assert run(folder, *([flag] if flag else [])) == 0
+    assert manifest_of(folder)["flags"]["blanks_separate_docs"] is True
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_blanks_separate_docs_false_means_yes_with_a_warning(folder, capsys):
+    assert run(folder, "--blanks-separate-docs", "False") == 0
+    assert manifest_of(folder)["flags"]["blanks_separate_docs"] is True
+    assert "False means yes, as in the original" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag", ["--no-blanks-separate-docs", "--blanks_separate_docs="]
+)
+def test_blank_lines_may_be_skipped(folder, flag):
+    assert run(folder, flag) == 0
+    assert tokens_of(rows_of(folder)) == [[5, 6, 6, 5, 5], [6, 6, 6]]
+
+
+# TensorFlow is imported once, and every run forks from that.
+RUNS = """
+import os, random, resource, signal, sys, time
+import tensorflow, tensorflow_text
+from electra_tf.pretraining_data import crew, parts
+from tools import build_pretraining_dataset as tool
+
+parts.PART_BYTES = 1
+common, root = sys.argv[1:-1], sys.argv[-1]
+
+
+def start(out, *flags, limit=None, pause=0.0):
+    pid = os.fork()
+    if pid:
+        return pid
+    # With its workers, as a killed container goes.
+    os.setpgid(0, 0)
+    if limit:
+        # What exceeds the limit fails as writing to a full disk does.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+        sys.stderr = open(f"{root}/{out}.log", "w")
+
+    def build(worker, part, build=crew.Worker.build):
+        build(worker, part)
+        time.sleep(pause)
+
+    crew.Worker.build = build
+    code = tool.main([*common, *flags, f"--output-dir={root}/{out}"])
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def finished(out):
+    folder = f"{root}/{out}/unfinished_build"
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sum(n.startswith("part-") and n.endswith(".json") for n in names)
+
+
+shares = ("--dedup", "--heldout-fraction=0.2")
+for n in (1, 2):
+    pid = start(f"processes-{n}", f"--num-processes={n}", *shares)
+    assert os.waitpid(pid, 0)[1] == 0
+
+rng = random.Random(0)
+for kill in range(3):
+    before = finished("killed")
+    flag = f"--num-processes={1 + kill % 2}"
+    pid = start("killed", flag, *shares, pause=0.1)
+    # At a random moment after a first new part.
+    while finished("killed") <= before:
+        time.sleep(0.005)
+    time.sleep(rng.random() * 0.2)
+    os.killpg(pid, signal.SIGKILL)
+    assert os.waitpid(pid, 0)[1]
+    print(before, finished("killed"))
+assert os.waitpid(start("killed", "--num-processes=4", *shares), 0)[1] == 0
+
+for out, limit in (("full", 500_000), ("fuller", 20_000)):
+    pid = start(out, "--num-out-files=1", limit=limit)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The same data set built in several ways; the program's two outputs."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "vocab.txt").write_text(SPECIAL + "a\nb\nA\n")
+    (folder / "corpus").mkdir()
+    rng = random.Random(0)
+    for i in range(16):
+        lines = [
+            " ".join(rng.choices("ab", k=rng.randrange(12)))
+            for _ in range(1500)
+        ]
+        if i % 3:
+            (folder / "corpus" / f"{i}.txt").write_text("\n".join(lines))
+        else:
+            (folder / "corpus" / f"{i}.txt.gz").write_bytes(
+                gzip.compress("\n".join(lines).encode())
+            )
+    result = helpers.execute(
+        "-c",
+        RUNS,
+        f"--corpus-dir={folder / 'corpus'}",
+        f"--vocab-file={folder / 'vocab.txt'}",
+        "--max-seq-length=16",
+        "--num-out-files=3",
+        str(folder),
+    )
+    assert result.returncode == 0, result.stderr
+    return folder, result
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("other", ["processes-2", "killed"])
+def test_the_same_bytes(runs, other):
+    folder, _ = runs
+    for suffix in ("", "_heldout"):
+        expected = bytes_of(folder / f"processes-1{suffix}")
+        assert len(expected) == (5 if not suffix else 2)
+        assert bytes_of(folder / f"{other}{suffix}") == expected
+
+
+def test_killed_runs_go_on_where_they_were(runs):
+    _, result = runs
+    kills = [line.split() for line in result.stdout.splitlines()]
+    num_finished = [(int(before), int(after)) for before, after in kills]
+    assert len(num_finished) == 3
+    # What a run finished, the next one found.
+    for (_, after), (before, _) in itertools.pairwise(num_finished):
+        assert 0 < before == after
+    found = num_finished[-1][1]
+    assert f"{found} of 16 parts are finished" in result.stderr
+
+
+@pytest.mark.parametrize(("out", "num_parts"), [("full", 16), ("fuller", 0)])
+def test_a_full_disk_is_named_and_finished_parts_stay(runs, out, num_parts):
+    folder, _ = runs
+    lines = (folder / f"{out}.log").read_text().splitlines()
+    assert re.fullmatch(
+        "build_pretraining_dataset: error: Cannot write '.*': File too large.",
+        lines[-1],
+    )
+    stays = f"{num_parts} finished part(s) stay in" in lines[-2]
+    assert stays == bool(num_parts)
+    left = [p.name for p in (folder / out).glob("unfinished_build/*.json")]
+    assert len(left) == num_parts
+
+
+def test_the_seed_decides_the_bytes(folder):
+    (folder / "corpus" / "one.txt").write_text("a b a b\nb b\n" * 100)
+
+    def digest(name, seed):
+        out = folder / name
+        assert run(folder, f"--seed={seed}", f"--output-dir={out}") == 0
+        shard = out / "pretrain_data.tfrecord-0-of-2"
+        return hashlib.sha256(shard.read_bytes()).hexdigest()
+
+    first = digest("first", 1)
+    assert digest("again", 1) == first
+    assert digest("other", 2) != first
+
+
+def test_a_finished_output_is_left_alone(folder, capsys):
+    assert run(folder) == 0
+    shard = folder / "out" / "pretrain_data.tfrecord-0-of-2"
+    before = shard.stat().st_mtime_ns
+    assert run(folder) == 0
+    assert shard.stat().st_mtime_ns == before
+    assert "already holds this data set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--max-seq-length=9", "max_seq_length 8, now 9"),
+        ("--seed=1", "seed 0, now 1"),
+        ("--no-blanks-separate-docs", "blanks_separate_docs True, now False"),
+    ],
+)
+def test_refuses_an_output_of_other_flags(folder, flag, message, capsys):
+    assert run(folder) == 0
+    assert run(folder, flag) == 1
+    assert message in error_of(capsys)
+
+
+def test_refuses_an_output_of_another_corpus(folder, capsys):
+    assert run(folder) == 0
+    (folder / "corpus" / "one.txt").write_text("a b\nb A\n\nb\n")
+    assert run(folder) == 1
+    assert "'one.txt' of the corpus has changed" in error_of(capsys)
+    (folder / "corpus" / "one.txt").unlink()
+    assert run(folder) == 1
+    assert "'one.txt' is new or gone" in error_of(capsys)
+
+
+def test_refuses_an_output_of_another_vocabulary(folder, capsys):
+    assert run(folder) == 0
+    (folder / "vocab.txt").write_text(SPECIAL + "a\nb\n")
+    assert run(folder) == 1
+    assert "vocabulary is not the one given" in error_of(capsys)
+
+
+def test_refuses_a_damaged_output(folder, capsys):
+    assert run(folder) == 0
+    (folder / "out" / "pretrain_data.tfrecord-1-of-2").unlink()
+    assert run(folder) == 1
+    assert "1-of-2', as manifest.json says" in error_of(capsys)
+
+
+def test_never_wipes_a_folder(folder, capsys):
+    (folder / "out").mkdir()
+    (folder / "out" / "thesis.txt").write_text("mine")
+    assert run(folder) == 1
+    assert "did not write, such as 'thesis.txt'" in error_of(capsys)
+    assert os.listdir(folder / "out") == ["thesis.txt"]
+
+
+def test_refuses_a_foreign_manifest(folder, capsys):
+    (folder / "out").mkdir()
+    (folder / "out" / "manifest.json").write_text("[]")
+    assert run(folder) == 1
+    assert "Expected a manifest of version 2" in error_of(capsys)
+
+
+def test_refuses_two_runs_at_once(folder, capsys):
+    (folder / "out").mkdir()
+    with output_folder.unfinished_folder(str(folder / "out")):
+        assert run(folder) == 1
+    assert "Another run is building" in error_of(capsys)
+
+
+def test_refuses_a_file_as_output(folder, capsys):
+    (folder / "out").write_text("")
+    assert run(folder) == 1
+    assert "which is a file" in error_of(capsys)
+
+
+def test_a_run_killed_while_publishing_is_finished(folder, monkeypatch):
+    assert run(folder) == 0
+    expected = bytes_of(folder / "out")
+    moves = []
+    real_replace = os.replace
+
+    def replace(source, target):
+        moves.append(target)
+        if len(moves) == 2:
+            raise KeyboardInterrupt
+        real_replace(source, target)
+
+    other = f"--output-dir={folder / 'other'}"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            output_folder,
+            "move_outputs",
+            lambda *args, move=output_folder.move_outputs: (
+                patch.setattr(os, "replace", replace),
+                move(*args),
+            ),
+        )
+        assert run(folder, other) == 130
+    left = os.listdir(folder / "other")
+    assert sorted(left) == ["pretrain_data.tfrecord-0-of-2", "unfinished_build"]
+    assert run(folder, other) == 0
+    assert bytes_of(folder / "other") == expected
+
+
+def rows_in(out, num_shards=1):
+    return [
+        [i for i in row if i > 4]
+        for row in rows_of(out.parent, num_shards, out.name)
+    ]
+
+
+def test_repeated_documents_are_dropped_and_listed(folder):
+    for path in (folder / "corpus").rglob("*.txt"):
+        path.unlink()
+    rng = random.Random(0)
+    words = [chr(97 + i) + chr(97 + j) for i in range(20) for j in range(20)]
+    document = [*rng.choices(words, k=100), "a"]
+    near = [*document[:50], "b", *document[51:]]
+    for name, lines in {
+        "1.txt": ["b b b", "", " ".join(document), "", "B  b b"],
+        "2.txt": ["b", "b b", "", " ".join(near), "", "b b"],
+    }.items():
+        (folder / "corpus" / name).write_text("\n".join(lines))
+    out = folder / "out"
+    assert run(folder, "--dedup", "--num-out-files=1") == 0
+    listed = (out / "dropped_documents.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in listed]
+    similarity = found[2].pop("similarity")
+    assert 0.8 <= similarity < 1
+    assert found == [
+        {
+            "file": "1.txt",
+            "document": 3,
+            "reason": "exact",
+            "similarity": 1.0,
+            "kept_file": "1.txt",
+            "kept_document": 1,
+            "begins": "B  b b",
+        },
+        {
+            "file": "2.txt",
+            "document": 1,
+            "reason": "exact",
+            "similarity": 1.0,
+            "kept_file": "1.txt",
+            "kept_document": 1,
+            "begins": "b b b",
+        },
+        {
+            "file": "2.txt",
+            "document": 2,
+            "reason": "near",
+            "kept_file": "1.txt",
+            "kept_document": 2,
+            "begins": " ".join(near)[:80],
+        },
+    ]
+    manifest = manifest_of(folder)
+    assert manifest["totals"]["documents"] == 3
+    assert manifest["totals"]["dropped_documents"] == 3
+    dropped = [entry["dropped_documents"] for entry in manifest["inputs"]]
+    assert dropped == [1, 2]
+    # Only exact ones.
+    other = folder / "exact"
+    flags = ("--dedup=exact", "--num-out-files=1", f"--output-dir={other}")
+    assert run(folder, *flags) == 0
+    listed = (other / "dropped_documents.jsonl").read_text().splitlines()
+    assert [json.loads(line)["document"] for line in listed] == [3, 1]
+
+
+def test_held_out_documents_are_in_the_other_set_only(folder):
+    for path in (folder / "corpus").rglob("*.txt"):
+        path.unlink()
+    # Documents of their own number of words, each in two files.
+    texts = ["a " * n for n in range(1, 7)] + ["b " * n for n in range(1, 7)]
+    for name in ("1", "2"):
+        (folder / "corpus" / name).write_text("\n\n".join(texts))
+    flags = ("--heldout-fraction=0.4", "--num-out-files=2")
+    assert run(folder, *flags) == 0
+    training = rows_in(folder / "out", 2)
+    heldout = rows_in(folder / "out_heldout", 1)
+    documents = [[5 if "a" in t else 6] * len(t.split()) for t in texts]
+    assert sorted(training + heldout) == sorted(documents * 2)
+    assert 0 < len(heldout) < len(training)
+    assert not [row for row in heldout if row in training]
+    manifest = json.loads(
+        (folder / "out_heldout" / "manifest.json").read_text()
+    )
+    assert manifest["share"] == "heldout"
+    assert manifest["totals"]["examples"] == len(heldout)
+    # Whatever the seed.
+    other = f"--output-dir={folder / 'other'}"
+    assert run(folder, *flags, other, "--seed=1") == 0
+    assert sorted(rows_in(folder / "other_heldout", 1)) == sorted(heldout)
+    # A finished build knows both.
+    assert run(folder, *flags) == 0
+    (folder / "out_heldout" / "manifest.json").unlink()
+    assert run(folder, *flags) == 1
+
+
+def test_refuses_to_hold_out_nothing(folder, capsys):
+    assert run(folder, "--heldout-fraction=0.0001") == 1
+    assert "holds something out. Received: 0.0001 of 3" in error_of(capsys)
+    assert not (folder / "out").exists()
+
+
+def test_finished_parts_stay_when_an_input_is_damaged(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    assert run(folder) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert "line 2 of" in lines[-1]
+    assert "2 finished part(s) stay in" in lines[-2]
+    (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n')
+    assert run(folder) == 0
+    assert "2 of 3 parts are finished" in capsys.readouterr().err
+    assert manifest_of(folder)["totals"]["documents"] == 4
+    # As if there had never been damage.
+    assert run(folder, f"--output-dir={folder / 'same'}") == 0
+    assert bytes_of(folder / "same") == bytes_of(folder / "out")
+
+
+def test_damaged_places_are_left_out_on_demand(folder, monkeypatch, capsys):
+    monkeypatch.setattr(crew, "MAX_NAMED_BAD_INPUTS", 2)
+    (folder / "corpus" / "gone.txt").symlink_to(folder / "nowhere")
+    (folder / "corpus" / "x.txt").write_bytes(b"a\n\xff\n\xff\n\xff\nb\n")
+    assert run(folder, "--on-bad-input=skip") == 0
+    lines = capsys.readouterr().err.splitlines()
+    named = [line for line in lines if "left out: " in line]
+    assert len(named) == 3
+    assert "gone.txt': No such file" in named[0]
+    assert "x.txt', whose byte 2 is 0xff" in named[1]
+    assert "left out 4 damaged place(s)" in lines[-1]
+    assert [5, 6] in tokens_of(rows_of(folder))
+    inputs = {entry["name"]: entry for entry in manifest_of(folder)["inputs"]}
+    assert inputs["x.txt"]["bad_inputs"] == 3
+    assert inputs["one.txt"]["bad_inputs"] == 0
+
+
+def test_a_part_with_damage_left_out_is_not_taken_for_whole(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    (folder / "corpus" / "x.txt").write_bytes(b"a\n\xff\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "merge", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(folder, "--on-bad-input=skip")
+    assert run(folder) == 1
+    assert "whose byte 2 is 0xff" in error_of(capsys)
+
+
+@pytest.mark.parametrize("name", ["none", "vocab.txt"])
+def test_refuses_a_missing_corpus(folder, name, capsys):
+    assert run(folder, f"--corpus-dir={folder / name}") == 1
+    assert "Expected a folder of text files" in error_of(capsys)
+
+
+def test_refuses_an_empty_corpus(folder, capsys):
+    (folder / "empty").mkdir()
+    assert run(folder, f"--corpus-dir={folder / 'empty'}") == 1
+    assert "holds 0 file(s), none with text" in error_of(capsys)
+
+
+def test_refuses_an_unreadable_file(folder, capsys):
+    (folder / "corpus" / "gone.txt").symlink_to(folder / "nowhere")
+    assert run(folder) == 1
+    assert "Cannot read" in error_of(capsys)
+
+
+def test_refuses_text_without_tokens(folder, capsys):
+    (folder / "corpus" / "one.txt").write_text("\n")
+    (folder / "corpus" / "inner" / "two.txt").write_text("\u200b\n")
+    assert run(folder) == 1
+    assert "whose lines hold no token" in error_of(capsys)
+    assert not (folder / "out").exists()
+
+
+def test_refuses_bad_utf8(folder, capsys):
+    (folder / "corpus" / "one.txt").write_bytes(b"a b\n\xffa\n")
+    assert run(folder) == 1
+    error = error_of(capsys)
+    assert "one.txt" in error
+    assert "byte 4 is 0xff" in error
+    assert not (folder / "out").exists()
+
+
+def test_refuses_a_vocabulary_without_mask(folder, capsys):
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")
+    assert run(folder) == 1
+    assert "with 5 entries and without [MASK]" in error_of(capsys)
+
+
+def test_refuses_short_examples(folder, capsys):
+    assert run(folder, "--max-seq-length=4") == 1
+    assert "--max-seq-length of at least 5" in error_of(capsys)
+
+
+def test_warns_of_empty_output_files(folder, capsys):
+    assert run(folder, "--num-out-files=4") == 0
+    assert "leave some of the 4 output files empty" in capsys.readouterr().err
+    assert len(rows_of(folder, 4)) == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "required: --corpus-dir, --vocab-file, --output-dir"),
+        (["--num-processes=x"], "at least 1, received 'x'"),
+        (["--lowercase"], "required"),
+    ],
+)
+def test_refuses_flags(flags, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        build_pretraining_dataset.main(flags)
+    assert error.value.code == 2
+    assert message in error_of(capsys)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "num_shards"),
+    [
+        (1, 1),
+        (100 << 10, 2),
+        (1 << 20, 8),
+        (128 << 20, 8),
+        (160 << 20, 10),
+        (1 << 40, 1000),
+    ],
+)
+def test_default_number_of_output_files(num_bytes, num_shards):
+    files = [corpus.CorpusFile("a", "a", num_bytes)]
+    assert building_flags.default_num_shards(files) == num_shards
+
+
+def test_progress_on_a_terminal_is_one_line(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    monkeypatch.setattr(crew.ProgressLine, "TERMINAL_SECONDS", 0)
+    progress = crew.ProgressLine(200, stream)
+    progress.set((50, 1, 20, 3, 24))
+    progress.set((100, 2, 40, 6, 48))
+    progress.finish()
+    drawn = stream.getvalue()
+    assert drawn.count("\n") == 1
+    assert " 25%  1 documents  3 examples  20 tokens" in drawn
+    assert " 50%  2 documents  6 examples  40 tokens" in drawn
+
+
+def test_preflight(folder):
+    # In a process of its own, as TensorFlow must not have run before a fork.
+    (folder / "corpus" / "one.txt").write_text("a \u2603\n\na \u2603 a\n")
+    finished = helpers.execute(
+        helpers.ROOT / "tools/build_pretraining_dataset.py",
+        *flags_for(folder)[:-1],
+        "--num-processes=2",
+        "--preflight-only",
+    )
+    assert finished.returncode == 0
+    assert "examples:" in finished.stderr
+    assert "most often '\u2603' (2)" in finished.stderr
+    assert "warning: 25.0% of the words are [UNK]" in finished.stderr
+    assert not (folder / "out").exists()
+
+
+def test_preflight_refuses_what_breaks_a_run(folder, capsys):
+    gin_file = helpers.ROOT / "gin" / "quickstart.gin"
+    assert run(folder, "--preflight", f"--gin-file={gin_file}") == 1
+    assert "2 problem(s) would break a run" in error_of(capsys)
+    assert not (folder / "out").exists()

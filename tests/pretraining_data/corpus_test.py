@@ -1,0 +1,361 @@
+"""Tests of pretraining_data/corpus.py: kinds of files, and damage."""
+
+import builtins
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import re
+import tarfile
+
+import pytest
+
+from electra_tf.pretraining_data import corpus
+
+# Random enough that a lost piece of a compressed file cannot be guessed.
+LONG = "".join(
+    f"{hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(9000)
+)
+
+
+def compress_zstd(data):
+    zstandard = pytest.importorskip("zstandard")
+    return zstandard.compress(data)
+
+
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": compress_zstd,
+}
+
+
+def tar_of(members, **kwargs) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", **kwargs) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def parquet_of(rows, column="text") -> bytes:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    pq.write_table(pa.table({column: rows}), stream)
+    return stream.getvalue()
+
+
+def jsonl_of(*rows) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def lines_of(folder, name, content, **reading):
+    path = folder / name
+    path.write_bytes(content)
+    digest = hashlib.sha256()
+    batches = list(
+        corpus.read_lines(str(path), digest, corpus.Reading(**reading))
+    )
+    # Whatever a file is, all of it is counted and digested.
+    assert sum(batch.num_bytes for batch in batches) == len(content)
+    assert digest.digest() == hashlib.sha256(content).digest()
+    return [line for batch in batches for line in batch.lines]
+
+
+TEXT = b"a b\n c \n\nd"
+KINDS = {
+    ".txt": (TEXT, ["a b", "c", "", "d", ""]),
+    "": (TEXT, ["a b", "c", "", "d", ""]),
+    # A blank line within a row ends nothing.
+    ".jsonl": (
+        jsonl_of({"text": "a b\n\n c", "id": 1})
+        + b"\n"
+        + jsonl_of({"text": "d"}),
+        ["a b", "c", "", "d", ""],
+    ),
+}
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(tmp_path, kind, compression):
+    content, lines = KINDS[kind]
+    compress = COMPRESS.get(compression, lambda data: data)
+    name = f"file{kind}{compression}"
+    assert lines_of(tmp_path, name, compress(content)) == lines
+
+
+def test_parquet(tmp_path):
+    content = parquet_of(["a b\n\nc", "d"])
+    assert lines_of(tmp_path, "x.parquet", content) == ["a b", "c", "", "d", ""]
+    content = gzip.compress(parquet_of(["a"], "body"))
+    lines = lines_of(tmp_path, "x.parquet.gz", content, text_field="body")
+    assert lines == ["a", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [
+        ("x.tar", lambda data: data),
+        ("x.tar.gz", gzip.compress),
+        ("x.tgz", gzip.compress),
+        # As OpenWebText has them.
+        ("x.xz", lzma.compress),
+        ("x.tar.zst", compress_zstd),
+    ],
+)
+def test_archives_hold_any_kind(tmp_path, name, compress):
+    content = tar_of(
+        {
+            "./a.txt": b"a\n\nb",
+            "deep/b.jsonl.gz": gzip.compress(jsonl_of({"text": "c"})),
+            "c.parquet": parquet_of(["d"]),
+            "d.tar": tar_of({"e.txt": b"e"}),
+            ".hidden/f.txt": b"f",
+            "g.txt": b"",
+        }
+    )
+    lines = lines_of(tmp_path, name, compress(content))
+    documents = "\n".join(lines).strip("\n").replace("\n\n\n", "\n\n")
+    assert documents == "a\n\nb\n\nc\n\nd\n\ne"
+
+
+def test_compressed_files_may_be_several_in_one_and_padded(tmp_path):
+    for ending, compress in COMPRESS.items():
+        content = compress(b"a\n") + compress(b"b\n") + bytes(8)
+        lines = lines_of(tmp_path, f"x.txt{ending}", content)
+        assert lines == ["a", "b", ""]
+
+
+def test_blank_lines_of_text_may_mean_nothing(tmp_path):
+    lines = lines_of(tmp_path, "x.txt", TEXT, blanks_separate_docs=False)
+    assert lines == ["a b", "c", "d", ""]
+
+
+def cut(data):
+    return data[: len(data) // 2]
+
+
+def spoil(data):
+    middle = len(data) // 2
+    return data[:middle] + b"spoiled bytes" + data[middle + 13 :]
+
+
+def without_end(data):
+    return data.rstrip(b"\0") + bytes(-len(data.rstrip(b"\0")) % 512)
+
+
+LONG_TAR = tar_of({"a.txt": LONG.encode(), "b.txt": b"last"})
+SECOND_HEADER = LONG_TAR.index(b"b.txt")
+TWO_MEMBERS = {
+    "a.txt": b"kept\n",
+    "b.txt": b"kept too\n\xff\n",
+    "c.txt": b"end",
+}
+
+# File name, content, what the line says, and how many documents a skipping
+# reader finds (None where damage is noticed late: gzip checks sums at its end).
+DAMAGE = {
+    "text that is not UTF-8": (
+        "x.txt",
+        b"kept\n\n\xe9t\xe9\n\nkept\n",
+        r"Expected text in UTF-8. Received: '.*x\.txt', whose byte 6 is 0xe9\.",
+        2,
+    ),
+    "text that is not UTF-8, in an archive": (
+        "x.tar",
+        tar_of(TWO_MEMBERS),
+        r"in UTF-8. Received: '.*x\.tar/b\.txt', whose byte 9 is 0xff\.",
+        3,
+    ),
+    "gzip that ends too early": (
+        "x.txt.gz",
+        cut(gzip.compress(LONG.encode())),
+        r"Expected a whole gzip file. Received: '.*x\.txt\.gz', which is "
+        r"damaged: it ends too early\.",
+        1,
+    ),
+    "gzip with other bytes": (
+        "x.txt.gz",
+        spoil(gzip.compress(LONG.encode())),
+        r"whole gzip file. Received: '.*', which is damaged: Error -3",
+        None,
+    ),
+    "no gzip at all": (
+        "x.txt.gz",
+        b"plain text",
+        r"whole gzip file. Received: '.*damaged: .*incorrect header check",
+        0,
+    ),
+    "xz that ends too early": (
+        "x.txt.xz",
+        cut(lzma.compress(LONG.encode())),
+        r"Expected a whole xz file. Received: .* it ends too early\.",
+        1,
+    ),
+    "xz with other bytes": (
+        "x.txt.xz",
+        spoil(lzma.compress(LONG.encode())),
+        r"whole xz file. Received: '.*damaged: Corrupt input data\.",
+        1,
+    ),
+    "zstd that ends too early": (
+        "x.txt.zst",
+        lambda: cut(compress_zstd(LONG.encode())),
+        r"Expected a whole zstd file. Received: .* it ends too early\.",
+        1,
+    ),
+    "zstd with other bytes": (
+        "x.txt.zst",
+        lambda: b"\0\1" + spoil(compress_zstd(LONG.encode())),
+        r"whole zstd file. Received: '.*which is damaged: ",
+        0,
+    ),
+    "an archive that ends within a member": (
+        "x.tar",
+        cut(LONG_TAR),
+        r"Expected a whole tar archive. Received: '.*x\.tar', which is "
+        r"damaged at or after '.*x\.tar/a\.txt': unexpected end of data\.",
+        0,
+    ),
+    "an archive without its end": (
+        "x.tar",
+        without_end(tar_of({"a.txt": b"kept"})),
+        r"whole tar archive. .* at or after '.*x\.tar/a\.txt': it has no end\.",
+        1,
+    ),
+    "a member with a spoiled header": (
+        "x.tar",
+        LONG_TAR[:SECOND_HEADER] + b"X" + LONG_TAR[SECOND_HEADER + 1 :],
+        r"whole tar archive. .* after '.*x\.tar/a\.txt': bad checksum\.",
+        1,
+    ),
+    "a compressed member with other bytes": (
+        "x.tar",
+        tar_of({"a.gz": spoil(gzip.compress(LONG.encode())), "b.txt": b"b"}),
+        r"whole gzip file. Received: '.*x\.tar/a\.gz', which is damaged",
+        None,
+    ),
+    "a line that is no JSON": (
+        "x.jsonl",
+        jsonl_of({"text": "a"}) + b'{"text": \n' + jsonl_of({"text": "b"}),
+        r"Expected a JSON object with the text in the field 'text'. Received: "
+        r"line 2 of '.*x\.jsonl': it is no JSON: Expecting value at column 9",
+        2,
+    ),
+    "a line of JSON without the field": (
+        "x.jsonl",
+        jsonl_of({"text": "a"}, {"body": "b"}, {"text": "c"}),
+        r"line 2 of '.*x\.jsonl': it has no field 'text'\.",
+        2,
+    ),
+    "a line of JSON whose field is no text": (
+        "x.jsonl",
+        jsonl_of({"text": "a"}, {"text": None}),
+        r"line 2 of '.*x\.jsonl': its field 'text' is null\.",
+        1,
+    ),
+    "a line that is not UTF-8, as JSON": (
+        "x.jsonl",
+        jsonl_of({"text": "a"}) + b'{"text": "\xff"}\n',
+        r"line 2 of '.*x\.jsonl': it is not UTF-8 at its byte 10\.",
+        1,
+    ),
+    "half a character in JSON": (
+        "x.jsonl",
+        b'{"text": "a\\ud800"}\n',
+        r"line 1 of '.*x\.jsonl': its text holds half a character at 1\.",
+        0,
+    ),
+    "a parquet file without the column": (
+        "x.parquet",
+        lambda: parquet_of(["a"], "body"),
+        r"Expected a parquet file with the text in the column 'text'. "
+        r"Received: '.*x\.parquet': it has no column 'text', but body\.",
+        0,
+    ),
+    "a parquet column of numbers": (
+        "x.parquet",
+        lambda: parquet_of([1, 2]),
+        r"'.*x\.parquet': its column 'text' holds int64\.",
+        0,
+    ),
+    "a parquet row without text": (
+        "x.parquet",
+        lambda: parquet_of(["a", None, "b"]),
+        r"in the column 'text'. Received: null in row 2 of '.*x\.parquet'\.",
+        2,
+    ),
+    "no parquet at all": (
+        "x.parquet",
+        b"plain text, long enough",
+        r"with the text in the column 'text'. Received: '.*x\.parquet': .+",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named_or_left_out(tmp_path, name):
+    file_name, content, message, num_documents = DAMAGE[name]
+    if callable(content):
+        if "parquet" in file_name:
+            pytest.importorskip("pyarrow")
+        content = content()
+    elif file_name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    with pytest.raises(corpus.BadInput, match=message) as error:
+        lines_of(tmp_path, file_name, content)
+    assert "\n" not in str(error.value)
+
+    messages = []
+    lines = lines_of(tmp_path, file_name, content, on_bad_input=messages.append)
+    assert len(messages) == 1
+    assert re.search(message, messages[0])
+    documents = [d for d in "\n".join(lines).split("\n\n") if d.strip()]
+    if num_documents is not None:
+        assert len(documents) == num_documents
+    # What precedes the damage is there.
+    if "it ends too early" in message or num_documents is None:
+        assert lines[:100] == LONG.split("\n")[:100]
+
+
+def test_unreadable_files_are_named_or_left_out(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    message = r"Cannot read '.*gone\.txt': No such file or directory\."
+    with pytest.raises(corpus.BadInput, match=message):
+        corpus.list_files(str(tmp_path))
+    messages = []
+    files = corpus.list_files(str(tmp_path), messages.append)
+    assert [file.name for file in files] == ["a.txt"]
+    assert re.fullmatch(message, messages[0])
+    # One that goes away after it was listed.
+    os.remove(files[0].path)
+    with pytest.raises(corpus.BadInput, match=r"Cannot read '.*a\.txt'"):
+        list(corpus.read_lines(files[0].path))
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("x.zst", "zstandard"), ("x.parquet", "pyarrow")]
+)
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name, package):
+    real_import = builtins.__import__
+
+    def fake_import(module, *args, **kwargs):
+        if module.split(".")[0] in (package, "compression"):
+            raise ImportError(module)
+        return real_import(module, *args, **kwargs)
+
+    (tmp_path / name).write_bytes(b"something")
+    monkeypatch.setattr(builtins, "__import__", fake_import)
+    with pytest.raises(ValueError, match=f"pip install {package}") as error:
+        list(corpus.read_lines(str(tmp_path / name)))
+    # No damage of the file: it is not left out.
+    assert not isinstance(error.value, corpus.BadInput)

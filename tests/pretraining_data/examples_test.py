@@ -1,0 +1,370 @@
+"""Tests of electra_tf/pretraining_data/examples.py."""
+
+import hashlib
+import random
+import types
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.pretraining_data import corpus, examples, parts
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.pretraining_data.records import Example
+from electra_tf.text import tokenization, vocabulary
+
+# [PAD] 0, [CLS] 1, [SEP] 2.
+TOKENIZER = types.SimpleNamespace(
+    pad_token_id=0, cls_token_id=1, sep_token_id=2, do_lower_case=True
+)
+
+
+class Draws(random.Random):
+    """Draws what a test says, in its order, and nothing more."""
+
+    def __init__(self, *draws):
+        super().__init__()
+        self.draws = list(draws)
+
+    def random(self):
+        return self.draws.pop(0)
+
+    def randint(self, a, b):
+        assert a <= self.draws[0] <= b
+        return self.draws.pop(0)
+
+
+def builder(max_length, *draws):
+    rng = Draws(*draws)
+    return examples.ExampleBuilder(TOKENIZER, max_length, rng), rng
+
+
+def words_to_ids(lines):
+    """Stands for a tokenizer: a number is its own id."""
+    return [[int(word) for word in line.split()] for line in lines]
+
+
+def words_to_packed_ids(lines):
+    return [*map(records_lib.pack_ids, words_to_ids(lines))]
+
+
+def test_sentences_are_gathered_until_the_length_is_reached():
+    # Draws: two segments, no random length.
+    build, rng = builder(9, 0.5, 0.9)
+    assert build.add_sentence([11, 12]) is None
+    assert build.add_sentence([13, 14, 15]) is None
+    # The first segment aims at (9 - 3) // 2 = 3 tokens: the second sentence
+    # does not fit, and whether it goes there anyway is drawn.
+    rng.draws = [0.5, 0.7, 0.9]
+    assert build.add_sentence([16, 17, 18, 19]) == Example(
+        input_ids=[1, 11, 12, 2, 13, 14, 15, 16, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0, 0, 0, 0, 1, 1, 1, 1, 1],
+    )
+    assert rng.draws == []
+
+
+def test_a_draw_lets_the_first_segment_overflow():
+    build, rng = builder(9, 0.5, 0.4, 0.9)
+    build.add_sentence([11, 12])
+    build.add_sentence([13, 14, 15])
+    assert build.add_sentence([16, 17, 18, 19]) == Example(
+        input_ids=[1, 11, 12, 13, 14, 15, 2, 16, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0, 0, 0, 0, 0, 0, 0, 1, 1],
+    )
+    assert rng.draws == []
+
+
+def test_one_in_ten_examples_has_one_segment():
+    build, rng = builder(9, 0.09, 0.9)
+    build.add_sentence([11, 12])
+    assert build.add_sentence(list(range(20, 30))) == Example(
+        input_ids=[1, 11, 12, 20, 21, 22, 23, 24, 2],
+        input_mask=[1] * 9,
+        segment_ids=[0] * 9,
+    )
+    assert rng.draws == []
+
+
+def test_the_end_of_a_document_makes_a_padded_example():
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11])
+    assert build.end_document() == Example(
+        input_ids=[1, 11, 2, 0, 0, 0, 0, 0, 0],
+        input_mask=[1, 1, 1, 0, 0, 0, 0, 0, 0],
+        segment_ids=[0] * 9,
+    )
+    assert build.end_document() is None
+
+
+def test_a_first_segment_that_fills_the_example_leaves_no_second():
+    # 7 tokens, [CLS] and [SEP]: no room for another token.
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11, 12, 13])
+    example = build.add_sentence([21, 22, 23, 24, 25, 26])
+    assert example.input_ids == [1, 11, 12, 13, 2, 21, 22, 23, 2]
+    build, _ = builder(9, 0.5, 0.9)
+    example = build.add_sentence(list(range(11, 21)))
+    assert example.input_ids == [1, 11, 12, 13, 14, 15, 16, 17, 2]
+
+
+def test_the_next_length_may_be_random():
+    build, rng = builder(9, 0.5, 0.04, 5, 0.5, 0.9)
+    assert build.add_sentence(list(range(11, 20))) is not None
+    assert rng.draws == [0.5, 0.9]
+    # Now 5 tokens are enough.
+    assert build.add_sentence([11, 12, 13, 14]) is None
+    assert build.add_sentence([15]) is not None
+    assert rng.draws == []
+
+
+def test_a_sentence_without_tokens_does_not_end_a_document():
+    build, _ = builder(9, 0.5, 0.9)
+    build.add_sentence([11])
+    assert build.add_sentence([]) is None
+    assert build.end_document().input_ids[:3] == [1, 11, 2]
+
+
+def test_builder_refuses_short_examples():
+    with pytest.raises(ValueError, match="at least 5.*max_seq_length=4"):
+        builder(4)
+
+
+def examples_of(tmp_path, text, **kwargs):
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    build = examples.ExampleBuilder(TOKENIZER, 16, random.Random(0))
+    made = examples.examples_of_file(str(path), build, words_to_ids, **kwargs)
+    return [
+        [i for i, m in zip(e.input_ids, e.input_mask, strict=True) if m]
+        for e in made
+    ]
+
+
+def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
+    made = examples_of(tmp_path, "\n11 12\n \t\n\n21\n22")
+    assert [[i for i in row if i > 2] for row in made] == [[11, 12], [21, 22]]
+
+
+def test_a_part_is_counted(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n11 12\n \t\n\n21\n22", encoding="utf-8")
+    reports = []
+    (record,) = parts.write_part(
+        corpus.list_files(str(tmp_path)),
+        str(tmp_path / "part"),
+        TOKENIZER,
+        words_to_packed_ids,
+        16,
+        seed=0,
+        report=reports.append,
+    )
+    assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert record.counts == parts.Progress(
+        num_bytes=16,
+        num_documents=2,
+        num_tokens=4,
+        num_examples=2,
+        # One or two segments, which is drawn.
+        num_example_tokens=record.counts.num_example_tokens,
+    )
+    assert 4 + 2 * 2 <= record.counts.num_example_tokens <= 4 + 2 * 3
+    assert parts.add_up(*reports) == record.counts
+
+
+def test_blank_lines_may_be_skipped(tmp_path):
+    made = examples_of(tmp_path, "11 12\n\n21\n", blanks_separate_docs=False)
+    assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("a\u2028b\x0bc\r\n\x1f\u3000\nd".encode())
+    ((lines, num_bytes),) = corpus.read_lines(str(path))
+    assert lines == ["a\u2028b\x0bc", "", "d", ""]
+    assert num_bytes == path.stat().st_size
+
+
+def test_a_long_file_is_read_in_whole_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    path = tmp_path / "text.txt"
+    path.write_text("ab\ncdefgh\n\ni\nj", encoding="utf-8")
+    batches = list(corpus.read_lines(str(path)))
+    assert [batch.lines for batch in batches] == [
+        ["ab", "cdefgh"],
+        ["", "i", "j"],
+        [""],
+    ]
+    assert sum(batch.num_bytes for batch in batches) == path.stat().st_size
+
+
+def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 4)
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"abc\ndef\xff\n")
+    with pytest.raises(ValueError, match=r"text\.txt', whose byte 7 is 0xff"):
+        list(corpus.read_lines(str(path)))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*vocabulary.SPECIAL_TOKENS, *VOCAB]))
+    tokenizer = tokenization.FullTokenizer(path, lower, lower)
+    whole = tokenizer.tokenize(tf.constant(NASTY_LINES)).to_list()
+    tokenize_lines = examples.make_line_tokenizer(tokenizer)
+    for _ in range(2):
+        assert tokenize_lines(NASTY_LINES) == whole
+    # Forgets after every call.
+    monkeypatch.setattr(examples._WordMemory, "MAX_ENTRIES", 0)
+    forgetful = examples.CachingLineTokenizer(tokenizer)
+    for line, ids in zip(NASTY_LINES * 2, whole * 2, strict=True):
+        assert forgetful([line, "a b"])[0] == records_lib.pack_ids(ids)
+    assert forgetful([]) == []
+
+
+def test_plain_words_are_split_as_the_tokenizer_splits_them(tmp_path):
+    rng = random.Random(0)
+    letters = "abAB1#.["
+    pieces = {
+        "".join(rng.choices(letters, k=rng.randint(1, 3))) for _ in "x" * 80
+    }
+    path = tmp_path / "vocab.txt"
+    vocab = [
+        *vocabulary.SPECIAL_TOKENS,
+        "#",
+        "##",
+        *sorted(pieces - {"#", "##"}),
+    ]
+    vocab += [f"##{p}" for p in sorted(pieces) if f"##{p}" not in vocab]
+    path.write_text("\n".join(vocab))
+    words = [
+        "".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in "x" * 2000
+    ]
+    words += ["a" * 200, "a" * 201, "a" * 199 + "#"]
+    for lower in (True, False):
+        tokenizer = tokenization.FullTokenizer(path, lower)
+        ids = examples.make_line_tokenizer(tokenizer)(words)
+        assert ids == tokenizer.tokenize(tf.constant(words)).to_list()
+        num_unknown = sum(row == [tokenizer.unk_token_id] for row in ids)
+        assert 0 < num_unknown < 1500
+
+
+VOCAB = ["a", "b", "A", "##a", "##b", "σ", "ς", "##σ", "##ς", "é", "e", "中"]
+VOCAB += [".", ",", "'", "-", "_", "[", "]", "MASK", "mask", "1", "##1", "한"]
+NASTY_LINES = [
+    "",
+    "a",
+    "ab  ba   AB",
+    "a.b,'a-_b' [MASK] 1.1",
+    "ΑΣ Σ. aΣ'b aΣ. bΣ\u00ad ΣΑΣ",
+    "e\u0301é É \u0301a a \u0301",
+    "中a中b 中",
+    "a\tb\x0bc a\x1fb\x7f \x00 a\u200bb \ufeffa",
+    "a\u00a0b\u3000a\u2028b a\u0085b",
+    "a" * 201 + " " + "b" * 200 + "." + "a" * 33,
+    "한국어 \u1112\u1161\u11ab ﬁ ß İ",
+]
+
+
+@pytest.mark.parametrize("length", [5, 128, 512])
+def test_examples_are_serialized_as_protocol_buffers_are(length):
+    rng = random.Random(0)
+    for num_ids in {1, 3, length}:
+        example = Example(
+            [
+                rng.choice([0, 1, 127, 128, 16383, 16384, 2**21])
+                for _ in range(num_ids)
+            ],
+            [1] * length,
+            [0] * length,
+        )
+        proto = tf.train.Example()
+        for name, values in zip(
+            records_lib.FEATURE_NAMES, example, strict=True
+        ):
+            proto.features.feature[name].int64_list.value.extend(values)
+        assert records_lib.serialize_example(
+            example
+        ) == proto.SerializeToString(deterministic=True)
+    empty = Example([], [], [])
+    features = tf.train.Example.FromString(records_lib.serialize_example(empty))
+    assert set(features.features.feature) == set(records_lib.FEATURE_NAMES)
+
+
+def test_varints_may_be_negative():
+    proto = tf.train.Int64List(value=[-1, -300])
+    packed = records_lib.varint(-1) + records_lib.varint(-300)
+    assert proto.SerializeToString().endswith(packed)
+
+
+def test_packed_ids():
+    ids = [0, 127, 128, 300, 16383, 16384, 5]
+    packed = records_lib.pack_ids(ids)
+    assert packed == bytes.fromhex("00 7f 8001 ac02 ff7f 808001 05")
+    assert records_lib.unpack_ids(packed) == ids
+    assert records_lib.count_ids(packed) == 7
+    for num_ids in range(8):
+        first = records_lib.first_ids(packed, num_ids)
+        assert first == records_lib.pack_ids(ids[:num_ids])
+
+
+@pytest.mark.parametrize("ids", [([7, 300], []), ([7], [300, 20000, 7])])
+def test_segments_are_serialized_as_examples_are(ids):
+    build, _ = builder(9)
+    segments = examples.Segments(
+        *map(records_lib.pack_ids, ids), *map(len, ids)
+    )
+    expected = records_lib.serialize_example(build.make_example(segments))
+    assert build.serialize(segments) == expected
+
+
+EXAMPLE = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
+
+
+def test_serialized_examples_parse_to_their_features():
+    spec = {
+        name: tf.io.FixedLenFeature([4], tf.int64)
+        for name in records_lib.FEATURE_NAMES
+    }
+    parsed = tf.io.parse_single_example(
+        records_lib.serialize_example(EXAMPLE), spec
+    )
+    for name, values in zip(records_lib.FEATURE_NAMES, EXAMPLE, strict=True):
+        assert parsed[name].numpy().tolist() == values
+
+
+def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_MERGE_BUFFER_BYTES", 10)
+    part = str(tmp_path / "part")
+    with tf.io.TFRecordWriter(part) as writer:
+        for record in (b"a", b"bb", b"ccc", b"d", b"e"):
+            writer.write(record)
+    shards = [str(tmp_path / name) for name in "xyz"]
+    assert parts.merge_parts([part], shards, seed=0) == [2, 2, 1]
+    assert [
+        list(tf.data.TFRecordDataset(shard).as_numpy_iterator())
+        for shard in shards
+    ] == [[b"a", b"d"], [b"bb", b"e"], [b"ccc"]]
+
+
+def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
+    rng = random.Random(1)
+    for name in "ab":
+        lines = [" ".join(["7"] * rng.randrange(1, 9)) for _ in range(500)]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    files = corpus.list_files(str(tmp_path))
+
+    def part_of(*files):
+        part = str(tmp_path / "part")
+        records = parts.write_part(
+            files, part, TOKENIZER, words_to_packed_ids, 16, seed=3
+        )
+        with open(part, "rb") as reader:
+            return reader.read(), records
+
+    (alone_a, records_a), (alone_b, records_b) = map(part_of, files)
+    together, records = part_of(*files)
+    assert together == alone_a + alone_b
+    assert records == records_a + records_b
+    assert records[0].counts.num_bytes == files[0].num_bytes

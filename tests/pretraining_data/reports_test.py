@@ -1,0 +1,435 @@
+"""Tests of pretraining_data/{text,records}_report.py."""
+
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.pretraining_data import corpus, records_report, text_report
+from electra_tf.text import tokenization
+from tests import helpers
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LATIN = ["the", "cat", "sat", "a", "##s"]
+
+
+def report_on(
+    tmp_path,
+    text,
+    vocab,
+    lower=True,
+    strip=True,
+    max_seq_length=8,
+    run=None,
+    blanks_separate_docs=True,
+):
+    """The report on one file of text with a vocabulary of a few entries."""
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("".join(f"{token}\n" for token in vocab))
+    folder = tmp_path / "corpus"
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    sample = text_report.take_sample(
+        corpus.list_files(str(folder)), corpus.Reading(blanks_separate_docs)
+    )
+    return text_report.report_on_text(
+        sample,
+        tokenization.FullTokenizer(str(vocab_file), lower, strip),
+        str(vocab_file),
+        max_seq_length,
+        run=run,
+    )
+
+
+def warnings_with(report, words):
+    return [line for line in report.warnings if words in line]
+
+
+def test_good_text_gives_no_warning(tmp_path):
+    report = report_on(
+        tmp_path, "the cats\nsat\n" * 48, SPECIAL + LATIN, max_seq_length=32
+    )
+    assert report.warnings == report.errors == []
+    facts = dict(report.facts)
+    assert facts["text"] == "1 documents, 96 lines, 144 words, 192 tokens"
+    assert facts["tokens"] == "1.33 a word, 2.0 a line, 192.0 a document"
+    assert facts["[UNK]"] == "0.000% of the words"
+    # "the", "cat", "sat" and "##s" of ten entries.
+    assert facts["vocabulary"] == "10 entries, 4 of them in the sample"
+    assert facts["special tokens"] == (
+        "[PAD] 0, [UNK] 1, [CLS] 2, [SEP] 3, [MASK] 4"
+    )
+
+
+def test_unknown_words_and_missing_characters(tmp_path):
+    report = report_on(
+        tmp_path, "the c\u00e6t sat \u2603 \u2603\n", SPECIAL + LATIN
+    )
+    facts = dict(report.facts)
+    assert facts["[UNK]"] == (
+        "60.000% of the words, most often '\u2603' (2), 'c\u00e6t' (1)"
+    )
+    assert facts["missing characters"] == (
+        "2 kind(s), 27.273% of the text: '\u2603' U+2603 (2), "
+        "'\u00e6' U+00E6 (1)"
+    )
+    assert warnings_with(report, "60.0% of the words are [UNK]")
+    assert warnings_with(report, "first of all '\u2603' U+2603 (2)")
+
+
+def test_a_cased_vocabulary_with_lower_casing(tmp_path):
+    vocab = [*SPECIAL, "The", "Cat", "cat", "sat"]
+    report = report_on(tmp_path, "The Cat sat\n" * 2, vocab)
+    (line,) = warnings_with(report, "for a cased vocabulary")
+    assert "2 of the 4 entries have capitals" in line
+    (line,) = warnings_with(report, "with --no-lower-case")
+    assert line == (
+        "with --no-lower-case, 0.00% of the words would be [UNK] instead of "
+        "33.33%"
+    )
+    report = report_on(tmp_path, "The Cat sat\n" * 2, vocab, lower=False)
+    assert not warnings_with(report, "case")
+
+
+def test_an_uncased_vocabulary_without_lower_casing(tmp_path):
+    report = report_on(
+        tmp_path, "The cat sat\n" * 2, SPECIAL + LATIN, lower=False
+    )
+    (line,) = warnings_with(report, "use --lower-case")
+    assert line.startswith("33.3% of the words have capitals")
+
+
+def test_accents_that_the_flags_drop(tmp_path):
+    vocab = [*SPECIAL, "caf\u00e9", "cafe", "##s"]
+    report = report_on(tmp_path, "caf\u00e9 caf\u00e9s\n", vocab)
+    (line,) = warnings_with(report, "--no-strip-accents")
+    assert "accents are stripped, but 1 of the 3 entries have them" in line
+    report = report_on(tmp_path, "caf\u00e9 caf\u00e9s\n", vocab, strip=False)
+    assert not warnings_with(report, "accents")
+
+
+def test_accents_that_the_vocabulary_does_not_have(tmp_path):
+    report = report_on(
+        tmp_path, "the c\u00e1t s\u00e1t\n", SPECIAL + LATIN, lower=False
+    )
+    assert warnings_with(report, "66.7% of the words have accents")
+    assert warnings_with(report, "with --lower-case --strip-accents, 0.00%")
+
+
+KOREAN = "\ud55c\uad6d\uc5b4 \ubaa8\ub378\n"
+
+
+def test_decomposed_hangul_and_a_vocabulary_of_syllables(tmp_path):
+    vocab = SPECIAL + KOREAN.split()
+    text = unicodedata.normalize("NFD", KOREAN)
+    report = report_on(tmp_path, text, vocab, lower=False)
+    (line,) = warnings_with(report, "Hangul")
+    assert line.startswith("Hangul is decomposed (NFD) in 100.0% of the words")
+    assert line.endswith("normalise the text to NFC")
+    assert warnings_with(report, "once the text is normalised to NFC")
+
+
+def test_stripping_accents_decomposes_hangul(tmp_path):
+    vocab = SPECIAL + KOREAN.split()
+    report = report_on(tmp_path, KOREAN, vocab)
+    (line,) = warnings_with(report, "Hangul")
+    assert line.endswith("use --no-strip-accents")
+    assert not warnings_with(report, "normalise")
+    assert not warnings_with(
+        report_on(tmp_path, KOREAN, vocab, strip=False), "Hangul"
+    )
+
+
+def test_syllables_and_a_vocabulary_of_decomposed_hangul(tmp_path):
+    vocab = SPECIAL + unicodedata.normalize("NFD", KOREAN).split()
+    report = report_on(tmp_path, KOREAN, vocab, lower=False)
+    (line,) = warnings_with(report, "Hangul")
+    assert line.startswith("Hangul is in syllables (NFC) in 100.0%")
+    assert not warnings_with(report_on(tmp_path, KOREAN, vocab), "Hangul")
+
+
+def test_other_combining_marks(tmp_path):
+    vocab = [*SPECIAL, "caf\u00e9"]
+    report = report_on(tmp_path, "cafe\u0301\n", vocab, strip=False)
+    assert warnings_with(report, "once the text is normalised to NFC")
+    assert (
+        "'\u25cc\u0301' U+0301 (1)" in dict(report.facts)["missing characters"]
+    )
+
+
+def test_misplaced_special_tokens(tmp_path):
+    vocab = ["the", "", *SPECIAL, "cat", "sat"]
+    report = report_on(tmp_path, "the cat [SEP] sat [SEP]\n", vocab)
+    assert warnings_with(report, "[PAD] is 2 in the vocabulary")
+    assert warnings_with(report, "1 blank line(s), the first on line 2")
+    assert warnings_with(report, "no entry of the vocabulary starts with ##")
+    assert warnings_with(
+        report, "2 special token(s) stand in the text, such as [SEP] (2 times)"
+    )
+
+
+def test_short_documents_are_padding(tmp_path):
+    text = "the cat\n\n" * 4
+    report = report_on(tmp_path, text, SPECIAL + LATIN)
+    # [CLS] the cat [SEP] of 8 positions.
+    assert dict(report.facts)["examples"] == (
+        "about 4 of 8 tokens, 50.0% of it padding"
+    )
+    assert warnings_with(report, "50% of the examples is padding")
+    report = report_on(
+        tmp_path, text, SPECIAL + LATIN, blanks_separate_docs=False
+    )
+    assert not warnings_with(report, "padding")
+
+
+def test_long_lines_are_cut(tmp_path):
+    report = report_on(tmp_path, "the cat sat " * 20, SPECIAL + LATIN)
+    # 6 of 60 tokens fit between [CLS] and [SEP].
+    (line,) = warnings_with(report, "cut off")
+    assert line.startswith("90% of the tokens are in no example")
+    assert "the longest line has 60 tokens for 8" in line
+
+
+def test_letters_instead_of_words(tmp_path):
+    vocab = SPECIAL + list("catsh") + [f"##{letter}" for letter in "catshe"]
+    report = report_on(tmp_path, "chest tasteheat\n", vocab)
+    assert warnings_with(report, "a word takes 7.0 tokens on average")
+
+
+def test_epochs_and_sizes_of_a_run(tmp_path):
+    run = text_report.Run(1000, 2, vocab_size=11, max_seq_length=8)
+    report = report_on(
+        tmp_path, "the cat sat the cat sat\n\n" * 4, SPECIAL + LATIN, run=run
+    )
+    assert dict(report.facts)["epochs"] == (
+        "500.00 in 1,000 steps of 2 examples"
+    )
+    assert warnings_with(report, "sees every example 500 times")
+    assert report.errors == [
+        "expected vocab_size=10 in the run's configuration, received 11"
+    ]
+
+
+def test_text_without_a_token(tmp_path):
+    report = report_on(tmp_path, "\u200b\n\n", SPECIAL + LATIN)
+    assert report.errors == ["the sample makes no examples: it has no tokens"]
+
+
+def test_the_sample_is_spread_over_the_files(tmp_path):
+    for i in range(100):
+        (tmp_path / f"{i:02}.txt").write_text(f"{i} one\ntwo\n" * 100)
+    files = corpus.list_files(str(tmp_path))
+    sample = text_report.take_sample(files, max_bytes=3200)
+    assert len(sample.files) == text_report.SAMPLE_PIECES
+    numbers = [int(lines[0].split()[0]) for lines in sample.files]
+    assert np.diff(numbers).max() <= 4
+    # 100 bytes of each, or a line more.
+    size = sum(len(line) + 1 for lines in sample.files for line in lines)
+    assert 3200 <= size <= 3200 + 32 * 8
+    total = sum(file.num_bytes for file in files)
+    assert sample.share == pytest.approx(size / total, rel=0.01)
+    whole = text_report.take_sample(files, max_bytes=total)
+    assert whole.share == 1
+    assert len(whole.files) == 100
+
+
+def test_damaged_places_are_left_out(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"the cat\n\xff\nsat\n")
+    sample = text_report.take_sample(corpus.list_files(str(tmp_path)))
+    assert "".join(sample.files[0]) == "the catsat"
+    (line,) = sample.bad_input
+    assert "whose byte 8 is 0xff" in line
+
+
+def test_estimates_are_of_the_whole_corpus(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for i in range(9):
+        (tmp_path / "corpus" / f"{i}.txt").write_text("the cat sat a\n" * 50)
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("".join(f"{token}\n" for token in SPECIAL + LATIN))
+    sample = text_report.take_sample(
+        corpus.list_files(str(tmp_path / "corpus")), max_bytes=700
+    )
+    report = text_report.report_on_text(
+        sample,
+        tokenization.FullTokenizer(str(vocab_file)),
+        str(vocab_file),
+        8,
+    )
+    found = int(dict(report.facts)["examples"].split()[1])
+    # Two lines an example, but for those with a random length.
+    assert 200 <= found <= 280
+
+
+# TFRecords.
+
+
+def check(folder, run=None, **kwargs):
+    files = sorted(str(path) for path in folder.glob("*.tfrecord"))
+    return records_report.report_on_records(files, helpers.VOCAB, run, **kwargs)
+
+
+@pytest.fixture
+def rows():
+    return [helpers.row(n) for n in range(10)]
+
+
+def test_whole_data(tmp_path, rows):
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows[:4])
+    helpers.write_tfrecords(tmp_path / "b.tfrecord", rows[4:])
+    run = text_report.Run(20, 2, len(helpers.VOCAB), helpers.LENGTH)
+    report = check(tmp_path, run)
+    assert report.errors == report.warnings == []
+    facts = dict(report.facts)
+    assert facts["data"] == "2 file(s), 10 examples of 12 tokens"
+    assert facts["tokens"] == (
+        "111, 11.1 an example; 7.5% of the positions are padding"
+    )
+    assert facts["duplicates"] == "0.00% of the examples"
+    assert facts["epochs"] == "4.00 in 20 steps of 2 examples"
+    assert [text for name, text in report.facts if name == "an example"] == [
+        "[CLS] wa wb wc wd we wf wg wh wi wj [SEP]",
+        "[CLS] we wb wc wd we wf wg wh wi [SEP]",
+    ]
+
+
+def change(row, name, position, value):
+    row[name][position] = value
+
+
+DAMAGES = {
+    "have ids outside of 0 to 19": ("input_ids", 4, 20),
+    "have an input_mask that is not ones, then zeros": ("input_mask", 4, 0),
+    "have segment_ids other than 0 and 1": ("segment_ids", 4, 2),
+    "do not start with [CLS] (2)": ("input_ids", 0, 7),
+    "or have it elsewhere": ("input_ids", 4, helpers.CLS),
+    "do not have [SEP] (3) at the end": ("input_ids", 4, helpers.SEP),
+    "at the end of each segment": ("segment_ids", 4, 1),
+    "have [MASK] in them": ("input_ids", 4, helpers.MASK),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damaged_rows(tmp_path, rows, kind):
+    change(rows[2], *DAMAGES[kind])
+    change(rows[7], *DAMAGES[kind])
+    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    lines = [line for line in check(tmp_path).errors if kind in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("2 record(s) ")
+    assert lines[0].endswith(f": record 2 of {path} is the first")
+
+
+def test_padding_with_another_id(tmp_path, rows):
+    change(rows[1], "input_ids", -1, 7)
+    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    report = check(tmp_path)
+    assert report.errors == []
+    (line,) = report.warnings
+    assert line == (
+        "1 record(s) have another id than [PAD] (0) or another segment than 0 "
+        f"on padding: record 1 of {path}"
+    )
+
+
+def test_nothing_to_mask(tmp_path, rows):
+    rows[3] = {
+        "input_ids": [helpers.CLS, helpers.SEP] + [0] * 10,
+        "input_mask": [1, 1] + [0] * 10,
+        "segment_ids": [0] * 12,
+    }
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    assert warnings_with(check(tmp_path), "have no token to mask")
+
+
+def test_two_segments_are_as_they_should_be(tmp_path, rows):
+    row = helpers.row(0)
+    row["input_ids"][5] = helpers.SEP
+    row["segment_ids"][6:] = [1] * 6
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", [row, *rows[1:]])
+    report = check(tmp_path)
+    assert report.errors == []
+    assert dict(report.facts)["segments"] == "two in 10.0% of the examples"
+
+
+def test_duplicates_and_unknown_tokens(tmp_path, rows):
+    for position in range(1, 8):
+        change(rows[5], "input_ids", position, helpers.UNK)
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows + rows[:3])
+    report = check(tmp_path)
+    assert dict(report.facts)["duplicates"] == "23.08% of the examples"
+    assert warnings_with(report, "23.1% of the examples repeat an earlier one")
+    assert warnings_with(report, "of the tokens are [UNK]")
+
+
+def test_rows_of_another_length(tmp_path, rows):
+    rows[4]["segment_ids"].pop()
+    rows[6] = helpers.row(6, 16)
+    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    report = check(tmp_path)
+    assert report.errors == [
+        "1 record(s) have 11 values of segment_ids instead of 12: record 4 of "
+        f"{path}",
+        "1 record(s) have 16 values of input_ids instead of 12: record 6 of "
+        f"{path}",
+    ]
+
+
+def test_a_run_of_another_size(tmp_path, rows):
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    report = check(tmp_path, text_report.Run(20, 20, 30, helpers.LENGTH))
+    assert report.errors == [
+        "expected vocab_size=20 in the run's configuration, received 30"
+    ]
+    assert warnings_with(report, "10 examples are fewer than the batch of 20")
+    (line, nothing) = check(tmp_path, text_report.Run(20, 20, 20, 16)).errors
+    assert line.startswith(
+        "10 record(s) have 12 values of input_ids instead of 16"
+    )
+    assert nothing.startswith("the 1 file(s) hold no example")
+
+
+def test_records_that_are_no_examples(tmp_path, rows):
+    helpers.write_tfrecords(tmp_path / "b.tfrecord", rows)
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        writer.write(b"\xff" * 20)
+    report = check(tmp_path)
+    (line,) = report.errors
+    assert line.startswith("1 record(s) are no examples with int64 input_ids")
+    assert line.endswith(f": record 0 of {tmp_path}/a.tfrecord")
+    assert dict(report.facts)["data"].startswith("2 file(s), 10 examples")
+
+
+def test_a_file_that_is_damaged_or_cut_short(tmp_path, rows):
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    helpers.write_tfrecords(tmp_path / "b.tfrecord", rows)
+    content = bytearray((tmp_path / "a.tfrecord").read_bytes())
+    record = len(content) // 10
+    content[4 * record + 20] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(content)
+    (tmp_path / "b.tfrecord").write_bytes(content[: 3 * record - 5])
+    report = check(tmp_path)
+    (line,) = report.errors
+    assert line.startswith("2 record(s) cannot be read (damaged, cut short")
+    assert line.endswith(f": record 4 of {tmp_path}/a.tfrecord is the first")
+    # Four whole records, then two.
+    assert dict(report.facts)["data"].startswith("2 file(s), 6 examples")
+
+
+def test_counts_of_the_manifest(tmp_path, rows):
+    path = helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    manifest = {"shards": [{"name": "a.tfrecord", "examples": 11}]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert check(tmp_path).errors == [
+        f"expected 11 examples in {path}, as manifest.json says, found 10"
+    ]
+
+
+def test_decode():
+    vocab = ["[PAD]", "[CLS]", "play", "##ing", "[SEP]"]
+    assert (
+        records_report.decode(np.array([1, 2, 3, 4, 9, 0, 0]), vocab)
+        == "[CLS] playing [SEP] <9>"
+    )

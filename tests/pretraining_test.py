@@ -1,0 +1,81 @@
+"""Tests of the advice of pretraining.py."""
+
+import dataclasses
+
+import pytest
+
+from electra_tf import configs, pretraining
+from tests import helpers
+
+CONFIG = configs.PretrainingConfig(
+    model=helpers.electra_config(),
+    data=configs.PretrainingDataConfig("*.tfrecord", "vocab.txt"),
+    optimizer=configs.OptimizerConfig(1e-3),
+    run=helpers.run_config("model", num_train_steps=10_000),
+)
+HEALTHY = {
+    "disc_recall": 0.4,
+    "disc_auc": 0.9,
+    "disc_accuracy": 0.95,
+    "sampled_masked_lm_accuracy": 0.5,
+    "replaced_rate": 0.07,
+}
+COLLAPSED = HEALTHY | {"disc_recall": 0.002, "disc_auc": 0.51}
+TOO_GOOD = HEALTHY | {"sampled_masked_lm_accuracy": 0.9, "replaced_rate": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("step", "metrics"),
+    [
+        (5000, HEALTHY),
+        (5000, {"masked_lm_loss": 2.0}),
+        # Young.
+        (900, COLLAPSED),
+        # It ranks well, and only its threshold is off.
+        (5000, COLLAPSED | {"disc_auc": 0.8}),
+        # At the end a generator may be good.
+        (6000, TOO_GOOD),
+        (5000, HEALTHY | {"skipped_steps": 20}),
+    ],
+)
+def test_has_nothing_to_say(step, metrics):
+    assert pretraining.advice(CONFIG, step, metrics) == {}
+
+
+def test_a_short_run_is_young_for_longer():
+    run = dataclasses.replace(CONFIG.run, num_train_steps=1000)
+    config = dataclasses.replace(CONFIG, run=run)
+    assert pretraining.advice(config, 499, COLLAPSED) == {}
+    assert pretraining.advice(config, 500, COLLAPSED).keys() == {"collapsed"}
+
+
+def test_names_a_collapsed_discriminator():
+    assert pretraining.advice(CONFIG, 1000, COLLAPSED) == {
+        "collapsed": (
+            "the discriminator has collapsed to the majority class: it calls "
+            "every token original (disc_recall 0.002, disc_auc 0.51), so its "
+            "accuracy of 0.95 means nothing. Try a lower "
+            "OptimizerConfig.learning_rate, a longer warm-up, or more weight "
+            "on it (ElectraConfig.disc_weight=50)"
+        )
+    }
+
+
+def test_names_a_generator_that_is_too_good():
+    assert pretraining.advice(CONFIG, 1000, TOO_GOOD) == {
+        "generator_too_good": (
+            "the generator is too good too early: 90 % of its samples are the "
+            "true token, so only 1.0 % of all tokens are replaced and the "
+            "discriminator has little to learn from. Try a smaller "
+            "ElectraConfig.generator_hidden_size (0.5) or more text: the same "
+            "examples may come too often"
+        )
+    }
+
+
+def test_names_many_skipped_steps():
+    found = pretraining.advice(CONFIG, 1000, HEALTHY | {"skipped_steps": 101})
+    assert found["skipped_steps"].startswith(
+        "101 of 1000 steps were not taken, as their float16 gradients were not "
+        "finite."
+    )

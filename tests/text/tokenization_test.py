@@ -1,0 +1,311 @@
+"""Tests of electra_tf/text/tokenization.py."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.text import tokenization, vocabulary
+
+VOCAB = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "un",  # 5
+    "##aff",
+    "##able",
+    "cafe",  # 8
+    "café",
+    "Café",
+    "[",  # 11
+    "mask",
+    "]",
+    "，",  # 14
+    "中",
+    "国",
+    "σας",  # 17
+    "가다",
+    "x",  # 19
+    "##x",
+    "$",
+]
+
+
+def write_vocab(tmp_path, tokens=VOCAB):
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{t}\n" for t in tokens), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    return tokenization.FullTokenizer(write_vocab(tmp_path))
+
+
+def ids_of(tokenizer, *lines):
+    return tokenizer.tokenize(tf.constant(lines)).to_list()
+
+
+def test_special_tokens_and_size(tokenizer):
+    assert tokenizer.vocab == VOCAB
+    assert tokenizer.vocab_size == len(VOCAB)
+    assert [
+        tokenizer.pad_token_id,
+        tokenizer.unk_token_id,
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.mask_token_id,
+    ] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", []),
+        (" \t\r\n\u3000\u2028", []),
+        ("unaffable", ["un", "##aff", "##able"]),
+        ("UNAFFABLE un", ["un", "##aff", "##able", "un"]),
+        ("unknown", ["[UNK]"]),
+        ("Café", ["cafe"]),
+        ("Cafe\u0301", ["cafe"]),
+        ("[MASK]", ["[", "mask", "]"]),
+        ("un，x", ["un", "，", "x"]),
+        ("x$x", ["x", "$", "x"]),
+        ("x中国x", ["x", "中", "国", "x"]),
+        # Characters of the categories C* vanish without a space.
+        ("un\u200baf\u00adf\x0b\x00\ufffd", ["un", "##aff"]),
+        # The final sigma is another letter than the one inside a word.
+        ("ΣΑΣ", ["σας"]),
+        # With accents stripped Hangul is decomposed, and not in this
+        # vocabulary.
+        ("가다", ["[UNK]"]),
+        ("x" * 200, ["x"] + ["##x"] * 199),
+        ("x" * 201, ["[UNK]"]),
+        ("x" * 201 + "$", ["[UNK]", "$"]),
+    ],
+)
+def test_tokenize(tokenizer, text, tokens):
+    (ids,) = ids_of(tokenizer, text)
+    assert tokenizer.convert_ids_to_tokens(ids) == tokens
+
+
+def test_tokenize_keeps_accents(tmp_path):
+    tokenizer = tokenization.FullTokenizer(
+        write_vocab(tmp_path), strip_accents=False
+    )
+    assert ids_of(tokenizer, "CAFÉ", "가다") == [[9], [18]]
+
+
+@pytest.mark.parametrize("strip_accents", [True, False])
+def test_no_lower_case_keeps_accents_anyway(tmp_path, strip_accents):
+    tokenizer = tokenization.FullTokenizer(
+        write_vocab(tmp_path), do_lower_case=False, strip_accents=strip_accents
+    )
+    assert ids_of(tokenizer, "Café cafe", "가다") == [[10, 8], [18]]
+
+
+def test_tokenize_skips_invalid_utf8(tokenizer):
+    assert ids_of(tokenizer, b"un\xff\xe2\x82 x") == [[5, 19]]
+
+
+def test_tokenize_gives_int32_rows(tokenizer):
+    ids = tokenizer.tokenize(tf.constant(["", "x un", ""]))
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == [[], [19, 5], []]
+    assert tokenizer.tokenize(tf.constant([], tf.string)).to_list() == []
+
+
+def test_entries_that_cannot_match_keep_their_ids(tmp_path):
+    vocab = ["", "##", *VOCAB]
+    tokenizer = tokenization.FullTokenizer(write_vocab(tmp_path, vocab))
+    assert ids_of(tokenizer, "un # x") == [[7, 3, 21]]
+
+
+def test_exported_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
+    class Exported(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokenizer = tokenizer
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def __call__(self, text):
+            tokens = self.tokenizer.tokenize(text)
+            return self.tokenizer.pack_inputs([tokens], max_seq_length=8)
+
+    folder = str(tmp_path / "exported")
+    tf.saved_model.save(Exported(), folder)
+    packed = tf.saved_model.load(folder)(tf.constant(["unaffable", "x"]))
+    assert packed["input_ids"].numpy().tolist() == [
+        [2, 5, 6, 7, 3],
+        [2, 19, 3, 0, 0],
+    ]
+
+
+def test_convert_ids_to_tokens_refuses_other_ids(tokenizer):
+    with pytest.raises(ValueError, match=r"ids from 0 to 21\. Received: 22"):
+        tokenizer.convert_ids_to_tokens([5, 22])
+
+
+def pack(tokenizer, rows, max_seq_length, pad_to_max=False):
+    segments = [
+        tf.ragged.constant(list(column), tf.int32, ragged_rank=1)
+        for column in zip(*rows, strict=True)
+    ]
+    packed = tokenizer.pack_inputs(segments, max_seq_length, pad_to_max)
+    return {name: array.numpy().tolist() for name, array in packed.items()}
+
+
+def test_pack_one_segment(tokenizer):
+    assert pack(tokenizer, [([5, 6, 7, 8, 9],), ([5],)], 6) == {
+        "input_ids": [[2, 5, 6, 7, 8, 3], [2, 5, 3, 0, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]],
+        "segment_ids": [[0] * 6, [0] * 6],
+    }
+
+
+def test_pack_two_segments(tokenizer):
+    assert pack(tokenizer, [([5], [6, 7]), ([8], [9])], 10) == {
+        "input_ids": [[2, 5, 3, 6, 7, 3], [2, 8, 3, 9, 3, 0]],
+        "input_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]],
+        "segment_ids": [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0]],
+    }
+
+
+def test_pack_pads_to_the_longest_row_or_to_the_maximum(tokenizer):
+    assert pack(tokenizer, [([5],)], 6)["input_ids"] == [[2, 5, 3]]
+    assert pack(tokenizer, [([5],)], 6, pad_to_max=True) == {
+        "input_ids": [[2, 5, 3, 0, 0, 0]],
+        "input_mask": [[1, 1, 1, 0, 0, 0]],
+        "segment_ids": [[0, 0, 0, 0, 0, 0]],
+    }
+
+
+def test_pack_truncates_as_by_popping_from_the_longer_segment(tokenizer):
+    lengths = [(i, j) for i in range(9) for j in range(9)]
+    first, second = list(range(10, 18)), list(range(20, 28))
+    for room in (2, 5, 6):
+        packed = pack(
+            tokenizer, [(first[:i], second[:j]) for i, j in lengths], room + 3
+        )
+        for row, (i, j) in zip(packed["input_ids"], lengths, strict=True):
+            while i + j > room:
+                if i > j:
+                    i -= 1
+                else:
+                    j -= 1
+            expected = [2, *first[:i], 3, *second[:j], 3]
+            assert row == expected + [0] * (room + 3 - len(expected))
+
+
+def test_pack_refuses_a_length_without_room(tokenizer):
+    with pytest.raises(ValueError, match="at least 5 for 2 segment"):
+        pack(tokenizer, [([5], [6])], 4)
+
+
+def test_pack_refuses_three_segments(tokenizer):
+    with pytest.raises(ValueError, match=r"one or two segments.*3"):
+        pack(tokenizer, [([5], [6], [7])], 12)
+
+
+def test_load_vocab_strips_and_ignores_blank_lines_at_the_end(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("\r\n".join([*VOCAB[:-1], " $", "", ""]).encode())
+    assert vocabulary.load_vocab(path) == VOCAB
+
+
+def test_load_vocab_refuses_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match=r"none\.txt'.*does not exist"):
+        vocabulary.load_vocab(tmp_path / "none.txt")
+
+
+def test_load_vocab_refuses_a_folder(tmp_path):
+    with pytest.raises(ValueError, match="Cannot read the vocabulary"):
+        vocabulary.load_vocab(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "which is empty"),
+        (b"\n\n", "which is empty"),
+        (b"[PAD]\nx\xff\n", r"whose byte 7 is 0xff"),
+        (
+            b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n",
+            r"'a' on lines 6 and 8",
+        ),
+        (
+            b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nx\n",
+            r"with 5 entries and without \[MASK\]",
+        ),
+        (b"x\n", r"without \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
+    ],
+)
+def test_load_vocab_refuses(tmp_path, content, message):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        vocabulary.load_vocab(path)
+    assert "vocab.txt" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_load_settings(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    assert vocabulary.load_settings(vocab_file) == {}
+    settings = {"do_lower_case": False, "strip_accents": True}
+    with open(vocabulary.settings_file(vocab_file), "w") as file:
+        json.dump(settings | {"vocab_size": 22}, file)
+    assert vocabulary.load_settings(vocab_file) == settings
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"do_lower_case": 1, "strip_accents": true}']
+)
+def test_load_settings_refuses(tmp_path, content):
+    vocab_file = write_vocab(tmp_path)
+    with open(vocabulary.settings_file(vocab_file), "w") as file:
+        file.write(content)
+    with pytest.raises(ValueError, match="true or false for do_lower_case"):
+        vocabulary.load_settings(vocab_file)
+
+
+def test_text_is_cleaned_first(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file, do_lower_case=False, text_cleaning="kcelectra"
+    )
+    text = "中 가다 http://x.xx/x xxxxx"
+    assert ids_of(tokenizer, text) == [[18, 19, 20]]
+    with pytest.raises(ValueError, match="without text cleaning.*'kcelectra'"):
+        tokenizer.tokenize_with_offsets([text])
+    with pytest.raises(ValueError, match="cleanings none, .*: 'koelectra'"):
+        tokenization.FullTokenizer(vocab_file, text_cleaning="koelectra")
+
+
+def test_load_text_cleaning(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    assert vocabulary.load_text_cleaning(vocab_file) == "none"
+    settings = {"do_lower_case": False, "strip_accents": False}
+    path = vocabulary.settings_file(vocab_file)
+    for written, expected in (
+        (settings, "none"),
+        (settings | {"text_cleaning": "kcelectra"}, "kcelectra"),
+    ):
+        with open(path, "w") as f:
+            json.dump(written, f)
+        assert vocabulary.load_text_cleaning(vocab_file) == expected
+    with open(path, "w") as f:
+        json.dump(settings | {"text_cleaning": "soap"}, f)
+    with pytest.raises(ValueError, match="vocab.txt.json: Expected.*'soap'"):
+        vocabulary.load_text_cleaning(vocab_file)
+
+
+def test_uncased_whatever_the_vocabulary(tmp_path):
+    tokenizer = tokenization.FullTokenizer(
+        write_vocab(tmp_path), do_lower_case=False
+    )
+    found = tokenizer.tokenize_uncased(["Café $x", "x中", "X\u200b X"])
+    # Ideographs are parts of words.
+    assert found.to_list() == [[8, 21, 19], [1], [19, 19]]

@@ -1,0 +1,264 @@
+"""Tests of tools/convert_checkpoint.py."""
+
+import os
+import sys
+
+import pytest
+
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.formats import (
+    electra_tf_format,
+    huggingface_model,
+    original,
+)
+from tests import helpers
+from tests.checkpoints import models
+from tools import convert_checkpoint
+
+
+def convert(*flags) -> int:
+    return convert_checkpoint.main([str(flag) for flag in flags])
+
+
+@pytest.fixture
+def no_peers(monkeypatch):
+    """As on a machine without transformers, whether it is there or not."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+
+@pytest.fixture
+def pretrained(tmp_path):
+    original.write(models.pretrained(slots=True), str(tmp_path / "original"))
+    return tmp_path / "original"
+
+
+def test_there_and_back_is_the_same_file(tmp_path, pretrained, capsys):
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    for source, output, name in (
+        (pretrained, ours, "electra_tf"),
+        (ours, back, "original"),
+    ):
+        code = convert(
+            f"--input={source}", f"--output={output}", f"--output_format={name}"
+        )
+        assert code == 0, capsys.readouterr().err
+    for name in os.listdir(pretrained):
+        assert (back / name).read_bytes() == (pretrained / name).read_bytes()
+    assert sorted(os.listdir(back)) == sorted(os.listdir(pretrained))
+    assert "unused         0 tensors" in capsys.readouterr().out
+
+
+def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
+    output = tmp_path / "new" / "hf"
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={output}",
+        "--output-format=huggingface",
+    )
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert "discriminator  2 layers, 8 wide (2 heads, feed-forward 16)" in out
+    assert "generator      2 layers, 4 wide (1 heads, feed-forward 16)" in out
+    assert "read again     82 tensors are equal bit by bit" in out
+    assert "the package torch is not installed" in out
+    assert (
+        "used           82 tensors: discriminator_predictions (4), "
+        "electra (39), generator (34), generator_predictions (5)"
+    ) in out
+    assert "unused         164 tensors: optimizer slots (164)" in out
+    assert "missing        0 tensors" in out
+    models.assert_same_tensors(
+        models.pretrained(), reading.read_checkpoint(output)
+    )
+    assert os.listdir(tmp_path / "new") == ["hf"]
+
+
+def test_names_every_variable(tmp_path, pretrained, capsys):
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+        "--encoder-only",
+        "--verbose",
+    )
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "\n    electra/embeddings/word_embeddings\n" in out
+    assert "\n    generator_predictions/output_bias\n" in out
+    read = reading.read_checkpoint(tmp_path / "ours")
+    models.assert_same_tensors(models.pretrained().encoder_only(), read)
+
+
+def test_the_flags_complete_a_vocabulary(tmp_path, capsys, no_peers):
+    source = tmp_path / "source"
+    original.write(models.finetuned(vocabulary=None), str(source))
+    flags = [
+        f"--input={source}",
+        f"--output={tmp_path / 'hf'}",
+        "--output-format=huggingface",
+    ]
+    assert convert(*flags, "--do-lower-case=true") == 1
+    assert "has no vocabulary for --do-lower-case" in capsys.readouterr().err
+    flags.append(f"--vocab-file={helpers.write_vocab(tmp_path)}")
+    assert convert(*flags, "--do-lower-case=false") == 0
+    settings = helpers.read_json(tmp_path / "hf" / "tokenizer_config.json")
+    assert settings["do_lower_case"] is False
+    assert settings["strip_accents"] is False
+
+
+def test_refuses_another_vocabulary(tmp_path, pretrained, capsys):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(helpers.VOCAB[:-1]))
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+        f"--vocab-file={path}",
+    )
+    assert code == 1
+    assert capsys.readouterr().err == (
+        f"convert_checkpoint: error: {path}: expected a vocabulary with 20 "
+        "entries, as many as the embedding table has rows. Received: 19 "
+        "entries\n"
+    )
+
+
+def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={pretrained}",
+        "--output-format=electra_tf",
+    )
+    assert code == 1
+    assert (
+        "--output must be a new or empty folder. Received: "
+        f"{pretrained}, a folder with" in capsys.readouterr().err
+    )
+    (tmp_path / "empty").mkdir()
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'empty'}",
+        "--output-format=electra_tf",
+    )
+    assert code == 0
+
+
+def test_a_mismatch_leaves_nothing(tmp_path, pretrained, capsys, monkeypatch):
+    def write(checkpoint, path):
+        tensors = dict(checkpoint.tensors)
+        tensors["electra/embeddings_project/bias"] = (
+            tensors["electra/embeddings_project/bias"] + 1
+        )
+        right(models.pretrained(tensors=tensors), path)
+
+    right = electra_tf_format.write
+    monkeypatch.setattr(electra_tf_format, "write", write)
+    flags = [
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+    ]
+    assert convert(*flags) == 1
+    assert (
+        "The output does not hold what was read: 1 tensors differ, such as "
+        "electra/embeddings_project/bias; no output was left"
+    ) in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["original"]
+    assert convert(*flags, "--no-verify") == 0
+
+
+def test_another_result_of_the_peer_leaves_nothing(
+    tmp_path, pretrained, capsys, monkeypatch
+):
+    from electra_tf.checkpoints import verify
+
+    def forward(path, inputs):
+        outputs = verify.forward(models.pretrained(), inputs)
+        outputs["generator_logits"] = outputs["generator_logits"] * 1.0001
+        return outputs
+
+    monkeypatch.setattr(huggingface_model, "forward", forward)
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'hf'}",
+        "--output-format=huggingface",
+    )
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert "parity of the output with huggingface itself" in out
+    assert (
+        "error: generator_logits of electra_tf and of huggingface differ by "
+        in err
+    )
+    assert err.endswith("more than 1e-05; no output was left\n")
+    assert sorted(os.listdir(tmp_path)) == ["original"]
+
+
+def test_an_error_while_writing_leaves_nothing(
+    tmp_path, pretrained, capsys, monkeypatch
+):
+    def write(checkpoint, path):
+        (tmp_path / path / "half").write_text("half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(electra_tf_format, "write", write)
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+    )
+    assert code == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["original"]
+
+
+def test_settings_of_the_original(tmp_path, pretrained, capsys):
+    hparams = pretrained / "hparams.json"
+    settings = tmp_path / "settings.json"
+    hparams.rename(settings)
+    flags = [f"--output={tmp_path / 'ours'}", "--output-format=electra_tf"]
+    assert convert(f"--input={pretrained}", *flags) == 0
+    out = capsys.readouterr().out
+    assert "(1 heads" in out
+    assert (
+        "assumed        num_attention_heads=1, hidden_dropout_prob=0.1" in out
+    )
+    assert convert(
+        f"--input={tmp_path / 'ours'}",
+        f"--output={tmp_path / 'more'}",
+        "--output-format=original",
+        f"--hparams={settings}",
+    )
+    err = capsys.readouterr().err
+    assert "--hparams is for checkpoints of the original. Received: " in err
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'other'}",
+        "--output-format=electra_tf",
+        f"--hparams={settings}",
+    )
+    assert code == 0
+    assert "(2 heads" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--output-format=onnx", "invalid choice: 'onnx'"),
+        ("--do-lower-case=yes", "expected true or false, received 'yes'"),
+    ],
+)
+def test_mistyped_flags(flag, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        convert("--input=a", "--output=b", "--output-format=original", flag)
+    assert message in capsys.readouterr().err
+
+
+def test_refuses_an_input_that_is_not_there(tmp_path, capsys):
+    code = convert(
+        f"--input={tmp_path / 'nothing'}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+    )
+    assert code == 1
+    assert "nothing, does not exist" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""Tests of tools/experiments/build_experiment_data.py."""
+
+import shutil
+
+import build_experiment_data
+import pytest
+
+from tests import helpers
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The public sets with a line each, and a corpus of docstrings."""
+    data, docstrings = tmp_path / "data", tmp_path / "docstrings"
+    for task in ("CoLA", "MRPC", "RTE", "SST-2", "STS-B"):
+        for split in ("train", "dev"):
+            path = data / "glue" / task / f"{split}.tsv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{task} {split}\r\n")
+    for split in ("valid", "test"):
+        path = data / "wikitext-2" / f"{split}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f" = A = \n It went . Then {split} @-@ it went .\n")
+    for split in ("train", "heldout"):
+        (docstrings / split).mkdir(parents=True)
+        (docstrings / split / "0.txt").write_text(f"{split}.\n")
+    return data, docstrings, tmp_path / "out"
+
+
+def test_the_corpus_and_the_tasks(folders):
+    data, docstrings, output = folders
+    build_experiment_data.build(data, docstrings, output)
+    files = {
+        str(path.relative_to(output)): path.read_bytes()
+        for path in output.rglob("*")
+        if path.is_file()
+    }
+    assert files.pop("corpus/docstrings/0.txt") == b"train.\n"
+    assert files.pop("corpus/wikitext_valid.txt") == (
+        b"It went .\nThen valid-it went .\n"
+    )
+    assert files.pop("corpus/wikitext_test.txt") == (
+        b"It went .\nThen test-it went .\n"
+    )
+    assert files.pop("finetuning_data/sst/dev.tsv") == b"SST-2 dev\r\n"
+    assert sorted(files) == [
+        f"finetuning_data/{name}.tsv"
+        for name in (
+            "cola/dev",
+            "cola/train",
+            "mrpc/dev",
+            "mrpc/train",
+            "rte/dev",
+            "rte/train",
+            "sst/train",
+            "sts/dev",
+            "sts/train",
+        )
+    ]
+
+
+def test_what_is_missing_is_one_line(folders):
+    data, docstrings, output = folders
+    shutil.rmtree(docstrings / "train")
+    result = helpers.execute(
+        "tools/experiments/build_experiment_data.py",
+        f"--data_dir={data}",
+        f"--docstrings_dir={docstrings}",
+        f"--output_dir={output}",
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(
+        "build_experiment_data: error: Expected the corpus of "
+        "tools/quickstart/build_docstring_corpus.py. Received: "
+    )
+    with pytest.raises(OSError, match=r"RTE/train\.tsv"):
+        (docstrings / "train").mkdir()
+        (docstrings / "train" / "0.txt").touch()
+        (data / "glue" / "RTE" / "train.tsv").unlink()
+        build_experiment_data.build(data, docstrings, output)
+    assert not (output / "corpus").exists()

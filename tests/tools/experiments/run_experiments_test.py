@@ -1,0 +1,430 @@
+"""Tests of run_experiments.py: the plan, the queue, and the flags."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import threading
+import time
+
+import experiment_queue
+import experiment_runs
+import pytest
+import run_experiments
+from experiment_suites import SUITES, TASKS
+
+from electra_tf import configs, model_directory
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.model import flops
+from tests import helpers
+
+TINY = "gin/experiments/tiny.gin"
+
+
+def options(output_dir="out", **changes):
+    values = {
+        "size_gin_file": TINY,
+        "output_dir": str(output_dir),
+        "tasks": ("rte", "cola"),
+        "seeds": (1, 2),
+    }
+    return experiment_runs.Options(**(values | changes))
+
+
+def variants(suite, budget=1e12, rows=(), **changes):
+    return {
+        variant.row.name: variant
+        for variant in experiment_runs.variants(
+            suite, (budget,) if budget else (), options(**changes), rows
+        )
+    }
+
+
+# --- Suites -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_suite_has_its_files(name):
+    suite = SUITES[name]
+    names = [row.name for row in suite.rows]
+    assert len(set(names)) == len(names)
+    assert suite.reference in names
+    for row in suite.rows:
+        for gin_file in (row.gin_file, row.first_stage or row.gin_file):
+            path = helpers.ROOT / "gin" / "experiments" / f"{gin_file}.gin"
+            assert path.is_file(), path
+
+
+def test_a_suite_quotes_what_its_files_quote():
+    for suite in SUITES.values():
+        for row in suite.rows:
+            path = helpers.ROOT / "gin" / "experiments" / f"{row.gin_file}.gin"
+            if row.paper is not None:
+                assert f"GLUE {row.paper} on the dev sets" in path.read_text()
+
+
+def test_scores_are_what_the_tasks_report():
+    from electra_tf.finetuning.tasks import by_name
+
+    for name, task in TASKS.items():
+        assert by_name.get_task(name, "").main_metric == task.metric
+
+
+# --- Equal compute ------------------------------------------------------------
+
+
+def test_every_row_costs_the_budget():
+    found = variants("objectives") | variants("training_algorithms")
+    for variant in found.values():
+        assert variant.flops == pytest.approx(1e12, rel=2e-3)
+    electra = found["electra"].stages[0]
+    assert electra.flops_per_step == flops.of_pretraining_step(
+        electra.config.model, 16
+    )
+    assert electra.config.run.num_train_steps == round(
+        1e12 / electra.flops_per_step
+    )
+
+
+def test_two_stages_have_as_many_steps():
+    variant = variants("training_algorithms")["two_stage"]
+    first, second = variant.stages
+    assert first.name == "first_stage"
+    assert not first.config.model.has_discriminator
+    assert second.config.model.generator_training == "frozen"
+    steps = {stage.config.run.num_train_steps for stage in variant.stages}
+    per_step = first.flops_per_step + second.flops_per_step
+    assert steps == {round(1e12 / per_step)}
+
+
+def test_warm_up_keeps_its_share():
+    tiny = variants("objectives", rows=("bert",))["bert"].stages[0].config
+    assert tiny.optimizer.warmup_proportion == 0.25
+    whole = variants("objectives", rows=("bert",), size_gin_file="")
+    optimizer = whole["bert"].stages[0].config.optimizer
+    # 10,000 of the million steps of its file.
+    assert optimizer.warmup_proportion == 0.01
+
+
+def test_without_a_budget_a_row_has_its_own_steps():
+    found = variants("models", budget=None, size_gin_file="")
+    (stage,) = found["small"].stages
+    assert stage.config.run.num_train_steps == 1000000
+    assert stage.config.optimizer.warmup_steps(1000000) == 10000
+    assert found["small"].folder == "out/models/small/own_steps"
+    assert len(found) == len(SUITES["models"].rows)
+
+
+def test_an_evaluation_after_every_fifth():
+    config = variants("objectives")["electra"].stages[0].config
+    steps = config.run.num_train_steps
+    assert 4 * config.run.eval_steps < steps <= 5 * config.run.eval_steps
+    other = variants("objectives", gin_params=("RunConfig.eval_steps=7",))
+    assert other["electra"].stages[0].config.run.eval_steps == 7
+
+
+def test_what_suites_have_in_common_is_trained_once(capsys):
+    found = variants("training_algorithms") | variants("newer_ideas")
+    electra = "out/objectives/electra/1e12"
+    assert found["joint"].folder == found["electra"].folder == electra
+    assert found["bert"].folder == "out/objectives/bert/1e12"
+    adversarial = "out/training_algorithms/adversarial/1e12"
+    assert found["adversarial"].folder == adversarial
+    # Of other steps and sizes, which tiny.gin replaces.
+    assert "base_plus_plus" not in variants("models")
+    assert (
+        "base_plus_plus is, at this size, the same" in capsys.readouterr().err
+    )
+
+
+def test_commands_load_to_what_is_expected_of_them():
+    """The plan judges model directories by configurations of its own."""
+    (variant,) = variants("training_algorithms", rows=("two_stage",)).values()
+    runs = experiment_runs.runs_of(variant, 2, options())
+    assert [run.title.split()[-1] for run in runs] == [
+        "first_stage",
+        "pretraining",
+        "rte",
+        "cola",
+    ]
+    for run in runs:
+        _, module, *flags = run.command
+        values = [flag.split("=", 1) for flag in flags]
+        loaded = gin_files.load(
+            type(run.config),
+            [value for name, value in values if name == "--gin_file"],
+            [value for name, value in values if name == "--gin_param"]
+            + [f"RunConfig.model_dir='{dict(values)['--model_dir']}'"],
+        )
+        assert loaded == run.config
+        assert loaded.run.seed == 2
+        assert module.endswith(
+            "pretraining"
+            if isinstance(run.config, configs.PretrainingConfig)
+            else "finetuning"
+        )
+    first, second, rte, _ = runs
+    folder = "out/training_algorithms/two_stage/1e12/seed_2/"
+    assert first.model_dir == f"{folder}first_stage"
+    assert second.config.init_checkpoint == first.model_dir
+    assert second.config.init_generator_checkpoint == first.model_dir
+    assert (first.needs, second.needs) == ((), (first.model_dir,))
+    assert rte.needs == (second.model_dir,)
+    assert rte.config.init_checkpoint == second.model_dir
+    assert rte.config.num_trials == 1
+    assert rte.config.data.num_train_epochs == 3.0
+
+
+# --- What is finished ---------------------------------------------------------
+
+
+def write_finished(run, **content):
+    """A model directory as the entry point leaves it."""
+    folder = pathlib.Path(run.model_dir)
+    folder.mkdir(parents=True)
+    record = json.dumps(model_directory.as_dict(run.config))
+    (folder / "config.json").write_text(record)
+    # What makes it a run that has learned something.
+    (folder / "checkpoint").write_text("")
+    is_finetuning = isinstance(run.config, finetuning_configs.FinetuningConfig)
+    name = "results.json" if is_finetuning else "eval_results.json"
+    (folder / name).write_text(json.dumps(content))
+
+
+def test_a_finished_run_is_told_by_its_last_step(tmp_path):
+    (variant,) = variants(
+        "objectives", rows=("bert",), output_dir=tmp_path
+    ).values()
+    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
+    assert not run.is_finished()
+    write_finished(run, step=run.num_train_steps - 1)
+    assert not run.is_finished()
+    results = pathlib.Path(run.model_dir, "eval_results.json")
+    results.write_text(json.dumps({"step": run.num_train_steps}))
+    assert run.is_finished()
+    (other,) = variants(
+        "objectives",
+        rows=("bert",),
+        output_dir=tmp_path,
+        gin_params=("ElectraConfig.mask_prob=0.2",),
+    ).values()
+    other_run = experiment_runs.runs_of(other, 1, options(tmp_path))[0]
+    with pytest.raises(ValueError, match=r"mask_prob=0.2 \(was 0.15\)"):
+        other_run.is_finished()
+
+
+def test_steps_of_a_run_under_way(tmp_path):
+    (variant,) = variants(
+        "objectives", rows=("bert",), output_dir=tmp_path
+    ).values()
+    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
+    assert run.step() == 0
+    path = pathlib.Path(run.model_dir, "metrics.jsonl")
+    path.parent.mkdir(parents=True)
+    path.write_text('{"step": 50}\n{"step": 100}\n{"st')
+    assert run.step() == 100
+
+
+# --- The queue ----------------------------------------------------------------
+
+
+def make_run(folder, name, code, needs=()):
+    """A run that only executes some Python."""
+    config = configs.PretrainingConfig(
+        helpers.electra_config(),
+        configs.PretrainingDataConfig("*", "vocab.txt"),
+        configs.OptimizerConfig(1e-3),
+        helpers.run_config(folder / name),
+    )
+    needed = tuple(str(folder / other) for other in needs)
+    return experiment_runs.Run(name, ("-c", code), config, needed, "kind", 1.0)
+
+
+def test_runs_in_order_and_names_what_failed(tmp_path, capfd):
+    trace = tmp_path / "trace"
+    say = f"print(file=open({str(trace)!r}, 'a'), end="
+    runs = [
+        make_run(tmp_path, "c", f"{say}'c ')", ["b"]),
+        make_run(tmp_path, "a", f"{say}'a ')"),
+        make_run(tmp_path, "b", f"{say}'b ')", ["a"]),
+        make_run(tmp_path, "bad", "print('why'); raise SystemExit(1)"),
+        make_run(tmp_path, "after", f"{say}'never')", ["bad"]),
+    ]
+    failures = experiment_queue.Queue(runs, parallel=2).execute()
+    assert trace.read_text() == "a b c "
+    assert [failure.run.title for failure in failures] == ["bad", "after"]
+    log = tmp_path / "bad.log"
+    assert failures[0].reason == f"why ({log})"
+    assert log.read_text().endswith("raise SystemExit(1)\nwhy\n")
+    assert failures[1].reason == f"needs {tmp_path / 'bad'}, which failed"
+    assert f"failed: bad: why ({log})" in capfd.readouterr().err
+    cost = runs[0].cost()
+    assert cost["cpu_seconds"] > 0 and 0 < cost["seconds"] < 60
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    run = make_run(tmp_path, "a", "raise SystemExit('again')")
+    write_finished(run)
+    (tmp_path / "a" / "model.ckpt-8.index").touch()
+    assert experiment_queue.Queue([run], 1).execute() == []
+    assert not (tmp_path / "a.log").exists()
+
+
+TRAINS = """
+import pathlib, time
+pathlib.Path({trace!r}).open("a").write("x")
+time.sleep(0.5)
+pathlib.Path({folder!r}, "model.ckpt-8.index").touch()
+"""
+
+
+def test_two_queues_share_a_run(tmp_path):
+    """One trains it; the other waits for it and goes on from there."""
+    trace, folder = str(tmp_path / "trace"), str(tmp_path / "a")
+    run = make_run(tmp_path, "a", TRAINS.format(trace=trace, folder=folder))
+    write_finished(run)
+    code = f"open({trace!r}, 'a').write('y')"
+    after = make_run(tmp_path, "b", code, ["a"])
+    one = experiment_queue.Queue([run], 1)
+    other = experiment_queue.Queue([run, after], 1)
+    one._start_some()
+    assert other.execute() == []
+    assert pathlib.Path(trace).read_text() == "xy"
+    assert one.execute() == []
+
+
+def test_the_remaining_time_follows_from_what_is_done(tmp_path):
+    runs = [make_run(tmp_path, name, "") for name in "abc"]
+    queue = experiment_queue.Queue(runs, parallel=2)
+    assert queue._progress() == "runs 0/3 | ETA ?"
+    write_finished(runs[0])
+    (tmp_path / "a" / "model.ckpt-8.index").touch()
+    runs[0].add_cost(seconds=40.0, cpu_seconds=1.0)
+    runs[0].add_cost(seconds=20.0, cpu_seconds=1.0)  # It was interrupted.
+    queue = experiment_queue.Queue(runs, parallel=2)
+    assert queue._progress() == "runs 1/3 | ETA 1:00"
+
+
+WAITS = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+pathlib.Path({ready!r}).touch()
+time.sleep(60)
+"""
+
+
+def test_a_request_to_stop_is_passed_on(tmp_path, capfd):
+    ready = tmp_path / "ready"
+
+    def stop():
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    runs = [
+        make_run(tmp_path, "a", WAITS.format(ready=str(ready))),
+        make_run(tmp_path, "b", "raise SystemExit('never')"),
+    ]
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=stop)
+    thread.start()
+    queue = experiment_queue.Queue(runs, parallel=1)
+    assert queue.execute() == []
+    thread.join()
+    assert queue.was_stopped
+    assert not (tmp_path / "b.log").exists()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "SIGTERM: waiting for 1 run(s) to save" in capfd.readouterr().err
+
+
+# --- The command --------------------------------------------------------------
+
+
+def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
+    arguments = [
+        "--suite=objectives",
+        "--rows=electra,bert",
+        "--budget_flops=1e12,2e12",
+        "--seeds=2",
+        "--tasks=rte",
+        f"--output_dir={tmp_path}",
+        "--dry_run",
+    ]
+    assert run_experiments.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| objectives | electra | 544 ")
+    titles = [line for line in lines if line.startswith("# ")]
+    # The first seed of all rows and budgets comes first.
+    assert titles[:3] == [
+        "# electra 1e12 seed 1 pretraining: to run",
+        "# electra 1e12 seed 1 rte: to run",
+        "# bert 1e12 seed 1 pretraining: to run",
+    ]
+    assert titles[8] == "# electra 1e12 seed 2 pretraining: to run"
+    assert len(titles) == 2 * 2 * 2 * 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--rows=bret"], "Expected one of the rows electra, all_tokens_mlm"),
+        (["--tasks=mnli"], "Expected tasks among cola, .* Received: mnli"),
+        (
+            ["--gin_param=RunConfig.num_train_steps=5"],
+            "Expected either --budget_flops, which decides the steps, or",
+        ),
+        (["--size_gin_file=tny.gin"], "Expected a gin file at tny.gin"),
+        (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
+    ],
+)
+def test_a_mistake_is_one_line(flags, message, tmp_path, capsys):
+    given = ["--suite=objectives", "--budget_flops=1e12", *flags]
+    assert run_experiments.main([*given, f"--output_dir={tmp_path}/out"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(f"run_experiments: error: {message}", line), line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_is_positive(capsys):
+    with pytest.raises(SystemExit):
+        run_experiments.main(["--suite=objectives", "--budget_flops=1e12,-1"])
+    assert "expected positive numbers such as 1e13" in capsys.readouterr().err
+
+
+def test_a_failed_run_ends_in_a_table_and_an_error(
+    tmp_path, capfd, monkeypatch
+):
+    """Nothing is trained: the entry points are told of no file."""
+    monkeypatch.setattr(
+        experiment_runs,
+        "_command",
+        lambda *_: ("-c", "import sys; sys.exit('no data')"),
+    )
+    arguments = [
+        "--suite=objectives",
+        "--rows=bert",
+        "--budget_flops=1e12",
+        "--seeds=1",
+        "--tasks=rte",
+        f"--output_dir={tmp_path}",
+    ]
+    (variant,) = variants(
+        "objectives", rows=("bert",), output_dir=tmp_path, tasks=("rte",)
+    ).values()
+    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
+    write_finished(run, step=run.num_train_steps, masked_lm_accuracy=0.25)
+    assert run_experiments.main(arguments) == 1
+    output = capfd.readouterr()
+    assert "| BERT | 0     |" in output.out
+    assert output.err.splitlines()[-1].startswith(
+        "failed: bert 1e12 seed 1 rte: no data ("
+    )
+    results = helpers.read_json(tmp_path / "objectives" / "results.json")
+    (row,) = results["rows"]
+    assert row["heldout"]["masked_lm_accuracy"]["mean"] == 0.25
+    assert row["score"] is None
+    plot = tmp_path / "objectives" / "results.png"
+    assert plot.read_bytes().startswith(b"\x89PNG")

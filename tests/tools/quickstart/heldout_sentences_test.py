@@ -1,0 +1,115 @@
+"""Tests of heldout_sentences.py, with a model that has learned nothing."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf.model import electra
+from electra_tf.training import replicas, saving
+from tools.quickstart import heldout_sentences
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+LENGTH = 8
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
+    with tf.io.TFRecordWriter(str(tmp_path / "heldout.tfrecord")) as writer:
+        for first in (5, 6, 7):
+            features = {
+                "input_ids": [2, first, 9, 10, 11, 3, 0, 0],
+                "input_mask": [1] * 6 + [0] * 2,
+                "segment_ids": [0] * LENGTH,
+            }
+            example = tf.train.Example()
+            for name, values in features.items():
+                example.features.feature[name].int64_list.value.extend(values)
+            writer.write(example.SerializeToString())
+    encoder = configs.EncoderConfig(
+        vocab_size=len(VOCAB),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=LENGTH,
+    )
+    return configs.PretrainingConfig(
+        model=configs.ElectraConfig(
+            encoder, max_seq_length=LENGTH, mask_prob=0.3
+        ),
+        data=configs.PretrainingDataConfig(
+            train_files="gone",
+            vocab_file=str(tmp_path / "vocab.txt"),
+            heldout_files=str(tmp_path / "*.tfrecord"),
+        ),
+        optimizer=configs.OptimizerConfig(learning_rate=1e-3),
+        run=configs.RunConfig(
+            model_dir=str(tmp_path / "model"), num_train_steps=1
+        ),
+    )
+
+
+@pytest.fixture
+def model_dir(config):
+    model_directory.write(config, "", [])
+    replicas.set_policy(config.run)
+    model = electra.PretrainingModel(
+        config.model, pretraining.read_special_ids(config)
+    )
+    tf.train.CheckpointManager(
+        saving.checkpointed_variables(model), config.run.model_dir, 1
+    ).save()
+    return config.run.model_dir
+
+
+def test_every_real_token_is_judged_the_same_every_time(model_dir):
+    detected = heldout_sentences.detect_heldout(model_dir, 10)
+    originals = [[t.original for t in tokens] for tokens in detected.examples]
+    assert originals == [
+        ["[CLS]", first, "e", "f", "g", "[SEP]"] for first in "abc"
+    ]
+    tokens = [token for example in detected.examples for token in example]
+    for token in tokens:
+        assert token.is_replaced == (token.original != token.shown)
+        assert 0.0 < token.probability < 1.0
+    assert 1 <= sum(token.is_replaced for token in tokens) <= 6
+    assert heldout_sentences.detect_heldout(model_dir, 10) == detected
+    assert (
+        heldout_sentences.detect_heldout(model_dir, 1).examples
+        == (detected.examples[:1])
+    )
+
+
+def test_configuration_is_read_back(model_dir, config):
+    assert model_directory.read_pretraining_config(model_dir) == config
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        (("class",), "FinetuningConfig", "of a pre-training run. Received: "),
+        (("run", "colour"), 1, "config.json of this version"),
+        (("data", "heldout_files"), "", "which has none"),
+        (("model", "electra_objective"), False, "with a discriminator"),
+    ],
+)
+def test_unfit_run(model_dir, path, value, message):
+    record = model_directory.read_config(model_dir)
+    *parents, name = path
+    changed = record
+    for parent in parents:
+        changed = changed[parent]
+    changed[name] = value
+    with open(f"{model_dir}/config.json", "w") as f:
+        json.dump(record, f)
+    with pytest.raises(errors.ConfigError, match=message):
+        heldout_sentences.detect_heldout(model_dir, 1)
+
+
+def test_no_checkpoint(config):
+    model_directory.write(config, "", [])
+    with pytest.raises(errors.ConfigError, match="Expected a checkpoint in"):
+        heldout_sentences.detect_heldout(config.run.model_dir, 1)

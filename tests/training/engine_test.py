@@ -1,0 +1,1023 @@
+"""Tests of training/engine.py."""
+
+import json
+import math
+import os
+import signal
+import sys
+import timeit
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf.model import electra, losses, masking
+from electra_tf.pretraining_data import batches
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import loop, optimization, replicas, saving
+from tests import helpers
+
+SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
+
+
+# A model of one weight, which trains in no time: loss (w - x)^2 / 2.
+
+
+class OneWeight(keras.Model):
+    def __init__(self):
+        super().__init__(name="one_weight")
+        self.w = self.add_weight(name="w", shape=(), initializer="zeros")
+        self.built = True
+
+
+def numbers_dataset(batch_size, first_step, shard):
+    """The example of step s is s."""
+    del batch_size, shard
+    return tf.data.Dataset.counter(first_step).map(
+        lambda step: {"x": tf.cast(step, tf.float32)}
+    )
+
+
+def square_loss(model):
+    def loss_function(features, dropout_seed, all_reduce_sum):
+        del dropout_seed, all_reduce_sum
+        loss = tf.square(model.w.value - features["x"]) / 2
+        return loss, {"x": losses.Sums(features["x"], tf.constant(1.0))}
+
+    return loss_function
+
+
+def one_weight_engine(
+    run, loss_function=square_loss, dataset=numbers_dataset, batch_size=1
+):
+    strategy = replicas.make_strategy(run)
+    with strategy.scope():
+        model = OneWeight()
+        loss = loss_function(model)
+        optimizer = optimization.AdamWeightDecay(
+            configs.OptimizerConfig(0.1, num_warmup_steps=0), 100
+        )
+        optimizer.build(model.trainable_variables)
+        return engine_lib.Engine(
+            strategy,
+            model,
+            loss,
+            optimizer,
+            run,
+            batch_size,
+            dataset,
+        )
+
+
+def read_log(run):
+    return model_directory.read_metrics(
+        os.path.join(run.model_dir, "metrics.jsonl")
+    )
+
+
+def steps(run, split):
+    return [r["step"] for r in read_log(run) if r["split"] == split]
+
+
+def test_trains_to_the_last_step(tmp_path):
+    run = helpers.run_config(tmp_path, steps_per_loop=3)
+    engine = one_weight_engine(run)
+    loop.train(engine, 8, "training", ("total_loss",))
+    assert int(engine.global_step) == 8
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-8")
+    log = read_log(run)
+    assert [record["step"] for record in log] == [3, 6, 8]
+    # Means over the steps since the last line: 0, 1, 2, then 3, 4, 5...
+    assert [record["x"] for record in log] == [1, 4, 6.5]
+    # 0.1 * (1 - step / 100), at steps 0, 1, 2 and so on.
+    assert [r["learning_rate"] for r in log] == pytest.approx(
+        [0.099, 0.096, 0.0935]
+    )
+    assert log[0]["gradient_norm"] > 0
+    assert log[0]["examples_per_second"] > 0
+    assert os.listdir(tmp_path / "train")
+
+
+def test_looks_soon_after_the_start(tmp_path):
+    run = helpers.run_config(tmp_path, steps_per_loop=20)
+    loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
+    assert steps(run, "train") == [5, 10, 15, 20, 40, 45]
+
+
+def test_evaluates_every_eval_steps(tmp_path, capsys):
+    run = helpers.run_config(tmp_path, steps_per_loop=4, eval_steps=3)
+    loop.train(
+        one_weight_engine(run),
+        8,
+        "training",
+        ("total_loss",),
+        lambda: {"disc_auc": 0.5},
+    )
+    assert steps(run, "heldout") == [3, 6]
+    assert steps(run, "train") == [3, 4, 6, 8]
+    assert os.listdir(tmp_path / "eval")
+    assert "held-out at step 3: disc_auc 0.5" in capsys.readouterr().err
+
+
+def test_keeps_the_last_checkpoints(tmp_path):
+    run = helpers.run_config(
+        tmp_path, save_checkpoints_steps=2, keep_checkpoint_max=2
+    )
+    loop.train(one_weight_engine(run), 8, "training", ("total_loss",))
+    found = sorted(p.stem for p in tmp_path.glob("*.index"))
+    assert found == ["model.ckpt-6", "model.ckpt-8"]
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    run = helpers.run_config(tmp_path)
+    first = one_weight_engine(run)
+    loop.train(first, 8, "training", ("total_loss",))
+    log = read_log(run)
+    again = one_weight_engine(run)
+    loop.train(again, 8, "training", ("total_loss",))
+    assert float(again.model.w) == float(first.model.w) != 0
+    assert read_log(run) == log
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
+    def loss_function(model):
+        def nan_at_step_5(features, dropout_seed, all_reduce_sum):
+            x = tf.where(features["x"] < 5, features["x"], math.nan)
+            return square_loss(model)({"x": x}, dropout_seed, all_reduce_sum)
+
+        return nan_at_step_5
+
+    run = helpers.run_config(tmp_path, save_checkpoints_steps=2)
+    with pytest.raises(errors.TrainingError) as caught:
+        loop.train(one_weight_engine(run, loss_function), 8, "training", ("x",))
+    assert str(caught.value) == (
+        "The loss became nan between steps 4 and 6; nothing was saved after "
+        "step 4. Try a lower OptimizerConfig.learning_rate or a longer "
+        "warm-up"
+    )
+    assert steps(run, "train") == [2, 4]
+    # What was saved is from before.
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
+
+
+def test_a_bad_record_ends_the_run_with_its_own_line(tmp_path):
+    def dataset(batch_size, first_step, shard):
+        def load(x):
+            if x == 3:
+                raise errors.DataError("Expected ids, received 9")
+            return np.float32(x)
+
+        def features(step):
+            x = tf.numpy_function(load, [step], tf.float32)
+            return {"x": tf.ensure_shape(x, [])}
+
+        del batch_size, shard
+        return tf.data.Dataset.counter(first_step).map(features)
+
+    run = helpers.run_config(tmp_path)
+    engine = one_weight_engine(run, dataset=dataset)
+    with pytest.raises((ValueError, errors.TrainingError)) as caught:
+        loop.train(engine, 8, "training", ("total_loss",))
+    assert "Expected ids, received 9" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class Crash(Exception):
+    pass
+
+
+def test_no_line_is_written_twice_after_a_crash(tmp_path):
+    run = helpers.run_config(tmp_path, save_checkpoints_steps=2, eval_steps=2)
+    crashes = iter([False, False, True])
+
+    def evaluate():
+        if next(crashes, False):
+            raise Crash
+        return {"disc_auc": 0.5}
+
+    args = (8, "training", ("total_loss",), evaluate)
+    with pytest.raises(Crash):
+        loop.train(one_weight_engine(run), *args)
+    assert steps(run, "train") == [2, 4, 6]
+    first_lines = read_log(run)[:4]
+    loop.train(one_weight_engine(run), *args)
+    assert steps(run, "train") == [2, 4, 6, 8]
+    assert steps(run, "heldout") == [2, 4, 6, 8]
+    # What was done is not done again.
+    assert read_log(run)[:4] == first_lines
+
+
+def test_a_line_that_was_cut_short_is_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2, "split": "train"}\n{"step": 4, "sp')
+    log = model_directory.MetricsLog(str(tmp_path), 4)
+    log.write(6, "train", {"loss": 0.5})
+    assert model_directory.read_metrics(str(path)) == [
+        {"step": 2, "split": "train"},
+        {"step": 6, "split": "train", "loss": 0.5},
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_and_saves(tmp_path, number, capsys):
+    run = helpers.run_config(tmp_path, eval_steps=4)
+    before = signal.getsignal(number)
+
+    def evaluate():
+        os.kill(os.getpid(), number)
+        return {}
+
+    engine = one_weight_engine(run)
+    with pytest.raises(errors.Stopped) as caught:
+        loop.train(engine, 8, "training", ("total_loss",), evaluate)
+    name = signal.Signals(number).name
+    assert str(caught.value) == (
+        f"{name} at step 4: saved in {tmp_path}; run again to go on"
+    )
+    assert f"{name}: saving and leaving" in capsys.readouterr().err
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_leaves_at_once(capsys):
+    with loop.StopRequests() as requests:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert requests.signal_name == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_at_the_last_step_is_no_stop(tmp_path, capsys):
+    run = helpers.run_config(tmp_path, eval_steps=8)
+
+    def evaluate():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    engine = one_weight_engine(run)
+    loop.train(engine, 8, "training", ("total_loss",), evaluate)
+    assert int(engine.global_step) == 8
+
+
+# ELECTRA.
+
+
+@pytest.fixture(scope="module")
+def data_pattern(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    helpers.write_tfrecords(
+        folder / "a.tfrecord", [helpers.row(n) for n in range(20)]
+    )
+    return f"{folder}/*.tfrecord"
+
+
+def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
+    replicas.set_policy(run)
+    config = helpers.electra_config(
+        helpers.encoder_config(num_hidden_layers=1, **changes),
+        **(objective or {}),
+    )
+    data = batches.PretrainingData(data_pattern, config, run.seed)
+    strategy = replicas.make_strategy(run)
+    with strategy.scope():
+        model = electra.PretrainingModel(
+            config, SPECIAL, np.arange(config.encoder.vocab_size) % 3 == 0
+        )
+        if config.unigram_generator:
+            model.set_unigram_generator(data.token_frequencies())
+        optimizer = optimization.AdamWeightDecay(
+            configs.OptimizerConfig(1e-2, num_warmup_steps=2),
+            run.num_train_steps,
+        )
+        optimizer.build(model.trainable_variables)
+        return engine_lib.Engine(
+            strategy,
+            model,
+            pretraining.make_loss_function(model),
+            optimizer,
+            run,
+            batch_size,
+            data.dataset,
+        )
+
+
+def state(engine):
+    """Every variable of a run, under its name."""
+    values = {v.path: v.numpy() for v in engine.model.variables}
+    values |= {k: v.numpy() for k, v in engine.optimizer.slots().items()}
+    values["iterations"] = engine.optimizer.iterations.numpy()
+    values["global_step"] = engine.global_step.numpy()
+    return values
+
+
+def set_state(engine, values):
+    for variable in engine.model.variables:
+        variable.assign(values[variable.path])
+    for name, slot in engine.optimizer.slots().items():
+        slot.assign(values[name])
+    engine.optimizer.iterations.assign(values["iterations"])
+    engine.global_step.assign(values["global_step"])
+
+
+def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, data_pattern):
+    """Dropout on; every variable and every logged loss bit for bit."""
+    whole, stopped = (
+        helpers.run_config(tmp_path / name, eval_steps=4)
+        for name in ("whole", "stopped")
+    )
+    for run in (whole, stopped):
+        os.mkdir(run.model_dir)
+    args = (8, "training", ("total_loss",))
+    engine = electra_engine(whole, data_pattern)
+    initial = state(engine)
+    loop.train(engine, *args, evaluate=lambda: {})
+    expected = state(engine)
+    # The same engine, traced already, begins anew in the other directory.
+    set_state(engine, initial)
+    engine.run = stopped
+    engine._iterator = None
+
+    def evaluate():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    with pytest.raises(errors.Stopped, match="SIGTERM at step 4"):
+        loop.train(engine, *args, evaluate=evaluate)
+    again = electra_engine(stopped, data_pattern)
+    loop.train(again, *args, evaluate=lambda: {})
+    found = state(again)
+    assert found["global_step"] == 8
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, name)
+
+    def logged(run):
+        return [
+            {k: v for k, v in r.items() if k != "examples_per_second"}
+            for r in read_log(run)
+        ]
+
+    assert len(logged(whole)) == 6
+    assert logged(stopped) == logged(whole)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory, data_pattern):
+    """An engine that no test trains."""
+    run = helpers.run_config(tmp_path_factory.mktemp("model"))
+    return electra_engine(run, data_pattern)
+
+
+def test_evaluation_equals_one_big_batch(engine):
+    big = engine.evaluate_on(engine.train_dataset, 12, 1)
+    parts = engine.evaluate_on(engine.train_dataset, 4, 3)
+    # The total loss is a mean of means, the metrics are not.
+    del big["total_loss"], parts["total_loss"]
+    assert "disc_auc" in big
+    assert parts == pytest.approx(big, rel=1e-5)
+
+
+def test_evaluation_does_not_change_the_run(engine):
+    before = state(engine)
+    first = engine.evaluate_on(engine.train_dataset, 4, 2)
+    assert engine.evaluate_on(engine.train_dataset, 4, 2) == first
+    for name, value in state(engine).items():
+        np.testing.assert_array_equal(value, before[name], name)
+
+
+def test_every_variable_survives_a_checkpoint(tmp_path, engine):
+    def checkpoint():
+        return saving.checkpointed_variables(
+            engine.model, engine.optimizer, engine.global_step
+        )
+
+    variables = [v.value for v in engine.model.variables]
+    variables += [v.value for v in engine.optimizer.slots().values()]
+    variables += [engine.optimizer.iterations.value, engine.global_step]
+    for i, variable in enumerate(variables):
+        variable.assign(tf.fill(variable.shape, tf.cast(i + 1, variable.dtype)))
+    before = state(engine)
+    # Two slots a variable, nothing forgotten.
+    assert len(before) == 3 * len(engine.model.variables) + 2 == len(variables)
+    path = checkpoint().write(str(tmp_path / "checkpoint"))
+    for variable in variables:
+        variable.assign(variable + tf.ones([], variable.dtype))
+    for name, value in state(engine).items():
+        assert (value != before[name]).all(), name
+    checkpoint().read(path).assert_consumed()
+    after = state(engine)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, name)
+
+
+def test_restores_some_variables(tmp_path, engine):
+    model = engine.model
+    path = saving.checkpointed_variables(model).write(str(tmp_path / "all"))
+    before = {v.path: v.numpy() for v in model.variables}
+    for variable in model.variables:
+        variable.assign(variable + 1.0)
+    saving.restore_variables(model.electra.variables, path, "the encoder")
+    encoder = {v.path for v in model.electra.variables}
+    for variable in model.variables:
+        expected = before[variable.path] + (variable.path not in encoder)
+        np.testing.assert_array_equal(variable.numpy(), expected, variable.path)
+
+
+def test_refuses_a_checkpoint_without_a_variable(tmp_path):
+    a = keras.Variable(1.0, name="a")
+    b = keras.Variable(2.0, name="b")
+    path = tf.train.Checkpoint(model={"a": a.value}).write(str(tmp_path / "a"))
+    with pytest.raises(
+        errors.ConfigError,
+        match=f"Expected all weights of the model in {path}: ",
+    ):
+        saving.restore_variables([a, b], path, "the model")
+
+
+def test_refuses_a_checkpoint_of_other_shapes(tmp_path):
+    small = tf.Variable([1.0])
+    path = tf.train.Checkpoint(model={"a": small}).write(str(tmp_path / "a"))
+    large = keras.Variable([1.0, 2.0], name="a")
+    with pytest.raises(
+        errors.ConfigError,
+        match=f"Expected all weights of the model in {path}: ",
+    ):
+        saving.restore_variables([large], path, "the model")
+
+
+# Metrics of 20 steps and the final weights, for batches of 32 cut in one piece,
+# in two for two devices, or in micro-batches.
+_CUTS = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+from electra_tf import training
+from tests import helpers
+from tests.training import engine_test
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+)
+one = tf.distribute.OneDeviceStrategy("CPU:0")
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+cuts = {
+    "whole": (one, {}),
+    "2 x 16": (two, {}),
+    "4 x 8": (one, {"micro_batch_size": 8}),
+    "2 x 2 x 8 side by side": (
+        one, {"micro_batch_size": 16, "num_parallel_parts": 2}
+    ),
+    "2 x 2 x 8, XLA": (two, {"micro_batch_size": 8, "jit_compile": True}),
+}
+found = {}
+for name, (strategy, changes) in cuts.items():
+    training.make_strategy = lambda run: strategy
+    engine = engine_test.electra_engine(
+        helpers.run_config(sys.argv[1], num_train_steps=20, **changes),
+        sys.argv[2],
+        32,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    log = [engine.train(tf.constant(1)) for _ in range(20)]
+    weights = {
+        v.path: np.asarray(v.numpy()).tolist() for v in engine.model.variables
+    }
+    found[name] = {"log": log, "weights": weights}
+    if not changes:
+        found[name]["heldout"] = engine.evaluate_on(engine.train_dataset, 4, 2)
+        try:
+            engine.distribute(engine.train_dataset, 3, 0)
+            found[name]["refusal"] = None
+        except ValueError as error:
+            found[name]["refusal"] = str(error)
+
+training.make_strategy = lambda run: two
+found["norms"] = {
+    dtype: engine_test.one_weight_engine(
+        helpers.run_config(sys.argv[1], gradient_reduction_dtype=dtype),
+        dataset=lambda *_: tf.data.Dataset.from_tensors(
+            {"x": tf.constant(1 + 2**-10)}
+        ).repeat(),
+        batch_size=2,
+    ).train(tf.constant(1))["gradient_norm"]
+    for dtype in ("float32", "bfloat16")
+}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def cuts(tmp_path_factory, data_pattern):
+    """What was learned; logical devices need a new process."""
+    result = helpers.execute(
+        "-c", _CUTS, tmp_path_factory.mktemp("model"), data_pattern
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "cut", ["2 x 16", "4 x 8", "2 x 2 x 8 side by side", "2 x 2 x 8, XLA"]
+)
+def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
+    whole, found = cuts["whole"], cuts[cut]
+    assert len(whole["log"]) == 20
+    for expected, metrics in zip(whole["log"], found["log"], strict=True):
+        # The norm adds up what the losses cancel.
+        norm = expected.pop("gradient_norm")
+        assert metrics.pop("gradient_norm") == pytest.approx(norm, rel=1e-3)
+        assert metrics == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        expected["gradient_norm"] = norm
+    assert whole["weights"].keys() == found["weights"].keys()
+    for name, value in whole["weights"].items():
+        scale = max(1.0, np.abs(value).max())
+        np.testing.assert_allclose(
+            found["weights"][name],
+            value,
+            rtol=0,
+            atol=1e-5 * scale,
+            err_msg=name,
+        )
+
+
+def test_two_replicas_evaluate_as_one_does(cuts):
+    assert cuts["2 x 16"]["heldout"] == pytest.approx(
+        cuts["whole"]["heldout"], rel=1e-4
+    )
+
+
+def test_replicas_exchange_gradients_in_the_dtype_asked_for(cuts):
+    """Two gradients of 1 + 2^-10, which bfloat16 rounds to 1."""
+    assert cuts["norms"] == {"float32": 2 + 2**-9, "bfloat16": 2}
+
+
+def test_refuses_a_batch_that_replicas_cannot_share(cuts):
+    assert cuts["whole"]["refusal"] is None
+    assert cuts["2 x 16"]["refusal"] == (
+        "The batch size must be a multiple of the number of replicas. "
+        "Received: batch_size=3, replicas=2"
+    )
+
+
+def test_refuses_micro_batches_that_do_not_fill_the_batch(
+    tmp_path, data_pattern
+):
+    run = helpers.run_config(tmp_path, micro_batch_size=3)
+    with pytest.raises(errors.ConfigError) as caught:
+        electra_engine(run, data_pattern, batch_size=4)
+    assert str(caught.value) == (
+        "RunConfig.micro_batch_size must divide the examples that a replica "
+        "has of a batch. Received: micro_batch_size=3, examples=4"
+    )
+
+
+def test_refuses_parallel_parts_that_do_not_fill_the_batch(
+    tmp_path, data_pattern
+):
+    run = helpers.run_config(tmp_path, num_parallel_parts=3)
+    with pytest.raises(
+        errors.ConfigError,
+        match="num_parallel_parts must divide the examples that a replica "
+        "works on at once. Received: num_parallel_parts=3, examples=4",
+    ):
+        electra_engine(run, data_pattern, 4)
+
+
+def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
+    """As in fine-tuning: a loss without weights."""
+
+    def dataset(batch_size, first_step, shard):
+        del shard
+        return tf.data.Dataset.counter(first_step).map(
+            lambda step: {
+                "x": tf.cast(step, tf.float32)
+                + tf.range(batch_size, dtype=tf.float32)
+            }
+        )
+
+    def loss_function(model):
+        def loss(features, dropout_seed, all_reduce_sum):
+            error = tf.square(model.w.value - features["x"]) / 2
+            return tf.reduce_sum(error), {
+                "x": losses.Sums(
+                    tf.reduce_sum(features["x"]),
+                    tf.cast(tf.size(features["x"]), tf.float32),
+                )
+            }
+
+        return loss
+
+    def train(micro_batch_size):
+        run = helpers.run_config(tmp_path, micro_batch_size=micro_batch_size)
+        engine = one_weight_engine(run, loss_function, dataset, 6)
+        return engine.train(tf.constant(3)), float(engine.model.w)
+
+    metrics, w = train(0)
+    cut_metrics, cut_w = train(2)
+    # Steps 0 to 2 hold 0..5, 1..6 and 2..7.
+    assert metrics["x"] == cut_metrics["x"] == 3.5
+    assert cut_metrics == pytest.approx(metrics, rel=1e-6)
+    assert cut_w == pytest.approx(w, rel=1e-6)
+    assert w != 0
+
+
+def test_large_gradients_add_up_over_micro_batches_in_every_call(tmp_path):
+    """What the graph's optimizer makes of large sums is undone by its end."""
+
+    def dataset(batch_size, first_step, shard):
+        del first_step, shard
+        return tf.data.Dataset.from_tensors(
+            {"x": tf.range(batch_size, dtype=tf.float32)}
+        ).repeat()
+
+    def loss_function(model):
+        # Together with its slots and gradients more than the 205 MB from which
+        # on memory counts as short.
+        model.large = model.add_weight(
+            name="large", shape=(10_000_000,), initializer="zeros"
+        )
+
+        def loss(features, dropout_seed, all_reduce_sum):
+            x = tf.reduce_sum(features["x"]) + 0.0 * model.w.value
+            return x * tf.reduce_sum(tf.sin(model.large.value)), {}
+
+        return loss
+
+    run = helpers.run_config(tmp_path, micro_batch_size=4, num_parallel_parts=2)
+    engine = one_weight_engine(run, loss_function, dataset, 8)
+    metrics = engine.train(tf.constant(1))
+    # 0 + 1 + ... + 7 for every number.
+    assert metrics["gradient_norm"] == pytest.approx(28 * 1e7**0.5, rel=1e-5)
+    for _ in range(2):
+        engine.train(tf.constant(3))
+    assert int(engine.global_step) == 7
+
+
+def test_an_unused_weight_stays_as_it_is(tmp_path):
+    """No weight decay for what takes no part, in micro-batches either."""
+
+    def loss_function(model):
+        model.unused = model.add_weight(name="unused", initializer="ones")
+
+        def loss(features, dropout_seed, all_reduce_sum):
+            return tf.reduce_sum(tf.square(model.w.value - 1.0)), {}
+
+        return loss
+
+    def dataset(batch_size, first_step, shard):
+        del shard, first_step
+        return tf.data.Dataset.from_tensors(
+            {"x": tf.zeros(batch_size)}
+        ).repeat()
+
+    run = helpers.run_config(tmp_path, micro_batch_size=2)
+    engine = one_weight_engine(run, loss_function, dataset, 4)
+    engine.train(tf.constant(3))
+    assert float(engine.model.w) != 0
+    assert float(engine.model.unused) == 1
+
+
+# Precision and XLA.
+
+
+def train_with_policy(folder, data_pattern, policy):
+    """Metrics of four steps."""
+    try:
+        engine = electra_engine(
+            helpers.run_config(folder, dtype_policy=policy),
+            data_pattern,
+            batch_size=8,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        if engine.loss_scale:
+            # The first one overflows here, and the step would not be taken.
+            engine.loss_scale.scale.assign(2.0**8)
+        log = [engine.train(tf.constant(1)) for _ in range(4)]
+        for name, value in state(engine).items():
+            assert value.dtype in (np.float32, np.int64), name
+    finally:
+        keras.config.set_dtype_policy("float32")
+    return log
+
+
+@pytest.fixture(scope="module")
+def float32_log(tmp_path_factory, data_pattern):
+    folder = tmp_path_factory.mktemp("model")
+    return train_with_policy(folder, data_pattern, "float32")
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_low_precision_stays_near_float32(
+    tmp_path, data_pattern, float32_log, policy
+):
+    log = train_with_policy(tmp_path, data_pattern, policy)
+    # bfloat16 has 8 bits, float16 has 11.
+    for exact, low in zip(float32_log, log, strict=True):
+        assert low["total_loss"] == pytest.approx(exact["total_loss"], rel=3e-2)
+        assert low["gradient_norm"] == pytest.approx(
+            exact["gradient_norm"], rel=0.2
+        )
+    if policy == "mixed_float16":
+        assert log[0]["loss_scale"] == 2.0**8
+
+
+def test_a_step_of_gradients_that_overflow_is_not_taken(tmp_path):
+    """In float16: nothing changes but the scale and the step."""
+
+    def loss_function(model):
+        def loss(features, dropout_seed, all_reduce_sum):
+            # Step 1 has a finite loss with a gradient that is not.
+            factor = tf.where(features["x"] == 1, 1e30, 1.0)
+            w = model.w.value - 1.0
+            return factor * tf.square(w) * 1e-4, {}
+
+        return loss
+
+    try:
+        run = helpers.run_config(
+            tmp_path, dtype_policy="mixed_float16", save_checkpoints_steps=2
+        )
+        engine = one_weight_engine(run, loss_function)
+        engine.train(tf.constant(1))
+        before = state(engine)
+        metrics = engine.train(tf.constant(1))
+        assert math.isfinite(metrics["total_loss"])
+        assert metrics["gradient_norm"] == 0
+        after = state(engine)
+        assert after.pop("global_step") == before.pop("global_step") + 1
+        assert after == before
+        assert float(engine.loss_scale.scale) == 2.0**14
+        loop.train(engine, 8, "training", ("total_loss",))
+        assert read_log(run)[-1]["skipped_steps"] == 1
+        again = one_weight_engine(run, loss_function)
+        loop.train(again, 8, "training", ("total_loss",))
+        assert float(again.loss_scale.scale) == 2.0**14
+        assert int(again.loss_scale.skipped) == 1
+        assert int(again.optimizer.iterations) == 7
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+OBJECTIVES = {
+    "electra": {},
+    "tied": {"untied_generator": False, "generator_hidden_size": 1.0},
+    "mlm": {"electra_objective": False},
+    "electric": {
+        "electra_objective": False,
+        "electric_objective": True,
+        "two_tower_generator": True,
+    },
+    "electra 15 %, whole words": {
+        "discriminator_objective": "replaced_token_detection_of_masked",
+        "whole_word_masking": True,
+    },
+    "replace mlm": {"discriminator_objective": "replace_mlm"},
+    "all-tokens mlm": {"discriminator_objective": "all_tokens_mlm"},
+    "adversarial": {"generator_training": "adversarial"},
+    "uniform": {"uniform_generator": True},
+    "unigram": {"unigram_generator": True},
+    "distinct, disallowed, disentangled": {
+        "distinct_positions": True,
+        "disallow_correct": True,
+        "disentangled_embeddings": True,
+    },
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
+    """The whole step, as a TPU would; with micro-batches too."""
+    run = helpers.run_config(
+        tmp_path,
+        jit_compile=True,
+        micro_batch_size=2 * (objective == "electra"),
+    )
+    engine = electra_engine(run, data_pattern, objective=OBJECTIVES[objective])
+    before = state(engine)
+    metrics = engine.train(tf.constant(3))
+    assert math.isfinite(metrics["total_loss"])
+    kernel = "electra/encoder/layer_0/output/dense/kernel"
+    path = next(k for k in before if k.endswith(kernel))
+    assert (state(engine)[path] != before[path]).any()
+
+
+def test_refuses_a_strategy_that_cannot_be(tmp_path):
+    run = helpers.run_config(tmp_path, num_gpus=2)
+    with pytest.raises(
+        errors.ConfigError,
+        match="Cannot set up RunConfig.distribution_strategy='one_device' "
+        "with num_gpus=2: ",
+    ):
+        replicas.make_strategy(run)
+
+
+# Clusters; that workers train together is in end_to_end/cluster_test.py.
+
+
+def cluster_run(tmp_path, **changes):
+    return helpers.run_config(
+        tmp_path, distribution_strategy="multi_worker_mirrored", **changes
+    )
+
+
+def test_a_lost_worker_is_said_in_one_line(tmp_path):
+    run = helpers.run_config(tmp_path)
+
+    class Aborting(engine_lib.Engine):
+        def train(self, num_steps):
+            # What TensorFlow raises on the workers that are left.
+            raise tf.errors.UnavailableError(
+                None,
+                None,
+                "Collective ops is aborted by: /job:worker/task:1 has "
+                "disconnected",
+            )
+
+    engine = one_weight_engine(run, square_loss)
+    engine.__class__ = Aborting
+    with pytest.raises(
+        errors.TrainingError,
+        match="Another worker has gone, and a cluster cannot train without it. "
+        f"Start all workers again to go on .* checkpoint in {run.model_dir}",
+    ):
+        loop.train(engine, 4, "training", ("total_loss",))
+
+
+def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path):
+    engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
+    engine.check_same_step()
+    engine.global_step.assign(6)
+    # The other of two workers has found no checkpoint.
+    engine._sum_over_replicas = lambda value: value / 2
+    with pytest.raises(
+        errors.ConfigError,
+        match="Expected the same checkpoints for all workers, but this one "
+        f"starts from step 6 and the mean is 3: RunConfig.model_dir={tmp_path} "
+        "must be on a file system that all workers share",
+    ):
+        engine.check_same_step()
+
+
+def test_slurm_says_who_the_workers_are(tmp_path, monkeypatch):
+    for name, value in {
+        "SLURM_PROCID": "2",
+        "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_NODELIST": "node[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "2,1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    resolver = replicas.make_cluster_resolver(
+        cluster_run(tmp_path, cluster_resolver="slurm")
+    )
+    assert resolver.cluster_spec().as_dict() == {
+        "worker": ["node1:8888", "node1:8889", "node2:8888"]
+    }
+    assert (resolver.task_type, resolver.task_id) == ("worker", 2)
+
+
+class FakeKubernetes(types.ModuleType):
+    """The package's client, of a cluster with two pods."""
+
+    def __init__(self):
+        super().__init__("kubernetes")
+        self.client = self.config = self
+        self.selectors = []
+
+    def load_incluster_config(self):
+        pass
+
+    def CoreV1Api(self):
+        return self
+
+    def list_pod_for_all_namespaces(self, label_selector):
+        self.selectors.append(label_selector)
+        pods = [
+            types.SimpleNamespace(
+                metadata=types.SimpleNamespace(name=name),
+                status=types.SimpleNamespace(phase="Running", host_ip=ip),
+            )
+            for name, ip in (("b", "10.0.0.1"), ("a", "10.0.0.2"))
+        ]
+        return types.SimpleNamespace(items=pods)
+
+
+@pytest.fixture
+def kubernetes(monkeypatch):
+    fake = FakeKubernetes()
+    monkeypatch.setitem(sys.modules, "kubernetes", fake)
+    return fake
+
+
+def test_kubernetes_says_who_the_workers_are(tmp_path, monkeypatch, kubernetes):
+    monkeypatch.setenv("HOST_IP", "10.0.0.1")
+    resolver = replicas.make_cluster_resolver(
+        cluster_run(tmp_path, cluster_resolver="kubernetes")
+    )
+    assert resolver.cluster_spec().as_dict() == {
+        "worker": ["10.0.0.2:8470", "10.0.0.1:8470"]
+    }
+    assert (resolver.task_type, resolver.task_id) == ("worker", 1)
+    assert set(kubernetes.selectors) == {"job-name=electra-tf"}
+
+
+def test_refuses_a_pod_on_another_host(tmp_path, monkeypatch, kubernetes):
+    monkeypatch.setenv("HOST_IP", "10.0.0.3")
+    with pytest.raises(errors.ConfigError) as caught:
+        replicas.make_cluster_resolver(
+            cluster_run(tmp_path, cluster_resolver="kubernetes")
+        )
+    assert str(caught.value) == (
+        "Expected a pod with job-name=electra-tf on the host 10.0.0.3, found "
+        "pods on: 10.0.0.2, 10.0.0.1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("resolver", "variable"),
+    [
+        ("tf_config", "TF_CONFIG"),
+        ("slurm", "SLURM_PROCID"),
+        ("kubernetes", "HOST_IP"),
+    ],
+)
+def test_refuses_a_cluster_that_nobody_describes(
+    tmp_path, monkeypatch, resolver, variable
+):
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(
+        errors.ConfigError,
+        match=f"RunConfig.cluster_resolver='{resolver}' needs the environment "
+        f"variable {variable}: ",
+    ):
+        replicas.make_cluster_resolver(
+            cluster_run(tmp_path, cluster_resolver=resolver)
+        )
+
+
+def test_the_matmul_rate_is_that_of_products_that_are_computed(tmp_path):
+    """A graph whose products TensorFlow computed in advance is far faster."""
+    strategy = replicas.make_strategy(helpers.run_config(tmp_path))
+    found = loop.measure_matmul_rate(strategy)
+    x = np.full((1024, 1024), 1 / 1024, np.float32)
+    seconds = min(timeit.repeat(lambda: x @ x, number=2, repeat=4))
+    assert 1e8 < found < 20 * 2 * 2 * 1024**3 / seconds
+
+
+def test_says_once_what_the_watch_finds(tmp_path, capsys):
+    run = helpers.run_config(tmp_path, steps_per_loop=2)
+    seen = []
+
+    def watch(step, metrics):
+        seen.append((step, metrics["x"]))
+        return {"large": "x is large"} if step >= 4 else {}
+
+    loop.train(one_weight_engine(run), 8, "training", ("x",), watch=watch)
+    assert seen == [(2, 0.5), (4, 2.5), (6, 4.5), (8, 6.5)]
+    said = capsys.readouterr().err.splitlines()
+    assert [x for x in said if "large" in x] == ["step 4: x is large"]
+
+
+def test_keeps_the_best_on_heldout_examples(tmp_path):
+    run = helpers.run_config(
+        tmp_path, eval_steps=2, keep_best_metric="disc_auc"
+    )
+    found = iter([0.5, 0.7, 0.6, 0.7])
+    loop.train(
+        one_weight_engine(run),
+        8,
+        "training",
+        ("x",),
+        lambda: {"disc_auc": next(found)},
+    )
+    best = tmp_path / "best"
+    assert tf.train.latest_checkpoint(str(best)) == str(best / "model.ckpt-4")
+    assert len(list(best.glob("*.index"))) == 1
+    assert json.loads((best / "eval_results.json").read_text()) == {
+        "step": 4,
+        "disc_auc": 0.7,
+    }
+
+
+def test_the_policy_is_that_of_the_run(tmp_path):
+    run = helpers.run_config(tmp_path, dtype_policy="mixed_bfloat16")
+    try:
+        replicas.set_policy(run)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_the_initial_weights_follow_from_the_seed(tmp_path, data_pattern):
+    def kernel(seed):
+        run = helpers.run_config(tmp_path, seed=seed)
+        engine = electra_engine(run, data_pattern)
+        return engine.model.discriminator_predictions.dense.kernel.numpy()
+
+    np.testing.assert_array_equal(kernel(1), kernel(1))
+    assert (kernel(1) != kernel(2)).all()

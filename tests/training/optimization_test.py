@@ -1,0 +1,260 @@
+"""Tests of training/optimization.py."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.model import encoder
+from electra_tf.training import optimization
+from tests import helpers
+
+# Round numbers, so that an update can be checked by hand.
+ROUND = {
+    "learning_rate": 0.1,
+    "num_warmup_steps": 0,
+    "weight_decay_rate": 0.25,
+    "beta_1": 0.5,
+    "beta_2": 0.75,
+    "epsilon": 0.1,
+    "clip_norm": 1.0,
+}
+
+
+def make(variables, num_train_steps=10, scales=None, merge=True, **changes):
+    optimizer = optimization.AdamWeightDecay(
+        configs.OptimizerConfig(**(ROUND | changes)),
+        num_train_steps,
+        scales,
+        clip_norm_of_unmerged_rows=not merge,
+    )
+    optimizer.build(variables)
+    return optimizer
+
+
+def variable(value, name="kernel"):
+    return keras.Variable(np.asarray(value, np.float32), name=name)
+
+
+def constants(*values):
+    return [tf.constant(value, tf.float32) for value in values]
+
+
+def test_schedule():
+    rate = optimization.WarmupPolynomialDecay(1.0, 10, 2)
+    found = [float(rate(step)) for step in (0, 1, 2, 5, 10, 12)]
+    # Linear decay from the start on, times 0, 1/2, 1, 1...
+    assert found == pytest.approx([0.0, 0.45, 0.8, 0.5, 0.0, 0.0])
+
+
+def test_schedule_without_warm_up():
+    rate = optimization.WarmupPolynomialDecay(0.2, 10, 0)
+    assert [float(rate(step)) for step in (0, 5)] == pytest.approx([0.2, 0.1])
+
+
+def test_schedule_with_a_power():
+    rate = optimization.WarmupPolynomialDecay(1.0, 10, 0, 2.0)
+    assert float(rate(5)) == pytest.approx(0.25)
+
+
+def test_schedule_keeps_its_config():
+    rate = optimization.WarmupPolynomialDecay(1.0, 10, 2, 3.0)
+    again = optimization.WarmupPolynomialDecay.from_config(rate.get_config())
+    assert float(again(5)) == float(rate(5)) == pytest.approx(0.125)
+
+
+def test_the_update_by_hand():
+    w = variable(1.0)
+    optimizer = make([w])
+    norm = optimizer.apply_summed(constants(0.6), [w])
+    # m = 0.5 * 0.6 = 0.3, v = 0.25 * 0.36 = 0.09; 0.3 / (0.3 + 0.1) = 0.75;
+    # and 0.25 * 1 of decay: 1 - 0.1 * (0.75 + 0.25).
+    assert float(norm) == pytest.approx(0.6)
+    assert float(optimizer.adam_m[0]) == pytest.approx(0.3)
+    assert float(optimizer.adam_v[0]) == pytest.approx(0.09)
+    assert float(w) == pytest.approx(0.9)
+    optimizer.apply_summed(constants(0.3), [w])
+    # m = 0.5 * 0.3 + 0.5 * 0.3, v = 0.75 * 0.09 + 0.25 * 0.09, rate 0.09:
+    # 0.9 - 0.09 * (0.75 + 0.25 * 0.9).
+    assert float(optimizer.adam_m[0]) == pytest.approx(0.3)
+    assert float(optimizer.adam_v[0]) == pytest.approx(0.09)
+    assert float(w) == pytest.approx(0.81225)
+    assert int(optimizer.iterations) == 2
+
+
+def test_the_first_update_under_warm_up_has_rate_0():
+    w = variable(1.0)
+    optimizer = make([w], num_warmup_steps=2)
+    optimizer.apply_summed(constants(0.6), [w])
+    assert float(w) == 1.0
+    assert float(optimizer.adam_m[0]) == pytest.approx(0.3)
+    optimizer.apply_summed(constants(0.3), [w])
+    # Rate 0.1 * 0.9 / 2.
+    assert float(w) == pytest.approx(1.0 - 0.045 * (0.75 + 0.25))
+
+
+def test_gradients_are_clipped_by_their_global_norm():
+    a, b = variable(0.0), variable([0.0, 0.0])
+    optimizer = make([a, b])
+    norm = optimizer.apply_summed(constants(3.0, [0.0, 4.0]), [a, b])
+    assert float(norm) == pytest.approx(5.0)
+    # 3 / 5 and 4 / 5, halved.
+    assert float(optimizer.adam_m[0]) == pytest.approx(0.3)
+    assert optimizer.adam_m[1].numpy().tolist() == pytest.approx([0.0, 0.4])
+
+
+def test_small_gradients_are_not_clipped():
+    w = variable(0.0)
+    optimizer = make([w], clip_norm=2.0)
+    optimizer.apply_summed(constants(1.5), [w])
+    assert float(optimizer.adam_m[0]) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_decayed"),
+    [
+        ("electra/embeddings/word_embeddings", True),
+        ("electra/embeddings/position_embeddings", True),
+        ("electra/encoder/layer_0/attention/self/query/kernel", True),
+        ("electra/encoder/layer_0/attention/self/query/bias", False),
+        ("electra/encoder/layer_0/output/LayerNorm/beta", False),
+        ("electra/encoder/layer_0/output/LayerNorm/gamma", False),
+        ("generator_predictions/output_bias", False),
+        ("task_specific/mnli/dense/kernel", True),
+    ],
+)
+def test_what_is_decayed(name, is_decayed):
+    assert (optimization.NOT_DECAYED.search(name) is None) == is_decayed
+
+
+def test_decay_leaves_biases_and_layer_norm():
+    layer = encoder.LayerNorm(1)
+    layer.build()
+    kernel, bias = variable(1.0), variable(1.0, "bias")
+    optimizer = make([kernel, bias, layer.gamma])
+    optimizer.apply_summed(
+        constants(0.0, 0.0, [0.0]), [kernel, bias, layer.gamma]
+    )
+    # 1 - 0.1 * 0.25 * 1.
+    assert float(kernel) == pytest.approx(0.975)
+    assert float(bias) == 1.0
+    assert layer.gamma.numpy().tolist() == [1.0]
+
+
+def test_scales_are_shares_of_the_rate():
+    a, b = variable(1.0, "a"), variable(1.0, "b")
+    optimizer = make([a, b], scales={"a": 0.5}, weight_decay_rate=0.0)
+    optimizer.apply_summed(constants(0.6, 0.6), [a, b])
+    assert float(a) == pytest.approx(1 - 0.05 * 0.75)
+    assert float(b) == pytest.approx(1 - 0.1 * 0.75)
+
+
+def test_a_variable_without_gradient_stays():
+    a, b = variable(1.0, "a"), variable(1.0, "b")
+    optimizer = make([a, b])
+    optimizer.apply_summed([None, *constants(0.6)], [a, b])
+    assert float(a) == 1.0
+    assert float(b) == pytest.approx(0.9)
+
+
+def test_slots_have_the_names_of_the_original():
+    a, b = variable(1.0, "a"), variable([1.0, 2.0], "b")
+    slots = make([a, b]).slots()
+    assert list(slots) == ["a/adam_m", "a/adam_v", "b/adam_m", "b/adam_v"]
+    assert tuple(slots["b/adam_v"].shape) == (2,)
+
+
+@pytest.mark.parametrize(("merge", "expected"), [(True, 7.0), (False, 5.0)])
+def test_the_norm_of_words_that_occur_twice(merge, expected):
+    embeddings = encoder.Embeddings(helpers.encoder_config(embedding_size=1))
+    embeddings.build()
+    table = embeddings.word_embeddings
+    rows = tf.IndexedSlices(
+        tf.constant([[3.0], [4.0]]), tf.constant([9, 9]), tf.constant([20, 1])
+    )
+    optimizer = make([table], merge=merge)
+    assert float(optimizer.apply_summed([rows], [table])) == (
+        pytest.approx(expected)
+    )
+    # The update takes the sum, clipped: 7 / norm, halved.
+    moments = optimizer.adam_m[0].numpy()
+    assert moments[9].tolist() == pytest.approx([3.5 / expected])
+    assert np.count_nonzero(moments) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "exponent"),
+    [
+        ("task_specific/mnli/dense/kernel", 0),
+        ("electra/encoder/layer_11/output/dense/kernel", 2),
+        ("electra/encoder/layer_10/output/dense/kernel", 3),
+        ("electra/encoder/layer_0/output/dense/kernel", 13),
+        ("electra/embeddings/word_embeddings", 14),
+        ("electra/embeddings_project/kernel", 14),
+    ],
+)
+def test_layerwise_scale(path, exponent):
+    scale = optimization.layerwise_scale(path, 12, 0.8)
+    assert scale == pytest.approx(0.8**exponent)
+    unscaled_top = optimization.layerwise_scale(path, 12, 0.8, False)
+    assert unscaled_top == pytest.approx(0.8 ** max(0, exponent - 2))
+    assert optimization.layerwise_scale(path, 12, 0.0) == 1.0
+
+
+def test_layerwise_scale_refuses_an_unknown_variable():
+    with pytest.raises(
+        ValueError, match="No layer-wise learning rate for variable head/kernel"
+    ):
+        optimization.layerwise_scale("head/kernel", 12, 0.8)
+
+
+# LAMB.
+
+
+def test_lamb_is_that_of_keras_where_nothing_decays():
+    values = np.array([[0.5, -1.0], [2.0, 0.25]], np.float32)
+    ours, theirs = variable(values), variable(values)
+    settings = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
+    optimizer = make(
+        [ours],
+        num_train_steps=10**9,
+        optimizer="lamb",
+        weight_decay_rate=0.0,
+        clip_norm=1e9,
+        **settings,
+    )
+    library = keras.optimizers.Lamb(learning_rate=0.1, **settings)
+    for seed in range(5):
+        gradient = np.random.default_rng(seed).normal(size=(2, 2))
+        optimizer.apply_summed(constants(gradient), [ours])
+        library.apply(constants(gradient), [theirs])
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_a_lamb_update_by_hand():
+    kernel = variable([3.0, 4.0])
+    bias = variable([3.0, 4.0], name="bias")
+    optimizer = make([kernel, bias], optimizer="lamb", clip_norm=100.0)
+    gradient = [0.6, 0.0]
+    optimizer.apply_summed(constants(gradient, gradient), [kernel, bias])
+    # m and v without bias are the gradient and its square: 0.6 / 0.7, and 0.25
+    # of the weights decays: a step [0.857 + 0.75, 1], brought to the length 5.
+    step = np.array([0.6 / 0.7 + 0.75, 1.0])
+    step *= 5.0 / np.linalg.norm(step)
+    np.testing.assert_allclose(
+        kernel.numpy(), np.array([3.0, 4.0]) - 0.1 * step, rtol=1e-6
+    )
+    # Biases neither decay nor are they adapted.
+    np.testing.assert_allclose(
+        bias.numpy(), [3.0 - 0.1 * 0.6 / 0.7, 4.0], rtol=1e-6
+    )
+
+
+def test_lamb_leaves_a_weight_of_zeros_its_step():
+    kernel = variable([0.0, 0.0])
+    optimizer = make([kernel], optimizer="lamb")
+    optimizer.apply_summed(constants([0.6, 0.0]), [kernel])
+    np.testing.assert_allclose(
+        kernel.numpy(), [-0.1 * 0.6 / 0.7, 0.0], rtol=1e-6
+    )

@@ -1,0 +1,470 @@
+"""Measures how fast data are made, and in how much memory.
+
+    python tools/benchmarks/data.py --output=benchmark_data.json
+
+JSON goes to --output or stdout, a table to stderr. What is compared is
+interleaved (A B B A ...), so that a machine whose speed drifts changes both
+alike, and ratios are taken within a round. Sections:
+
+* building: tokens/s from text to TFRecords, against the original's algorithm
+  in plain Python (tests/pretraining_data/reference_builder.py), one process
+  each; two processes against one, over whole runs of the builder after its
+  imports; peak memory of such runs at two sizes of corpus.
+* reading: examples/s of a run's input pipeline (read, shuffle, parse, batch,
+  draw, mask), against what ELECTRA-Small trains on the same cores.
+
+The text is that of --corpus-dir, by default what
+tools/quickstart/build_docstring_corpus.py finds on this machine, repeated with
+variations to the size that is needed. It is kept in --cache-dir for the next
+time.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import corpus
+
+# Section and figure -> whether it must be at least or at most, and what.
+TARGETS = {
+    ("building", "times_reference"): (">=", 10.0),
+    ("building", "two_processes_times_one"): (">=", 1.8),
+    ("building", "memory_growth"): ("<=", 1.25),
+    ("reading", "times_training"): (">=", 10.0),
+}
+_TOOLS = pathlib.Path(__file__).parent
+_ROOT = _TOOLS.parents[1]
+_FILE_BYTES = 2 << 20
+# Of words that a copy has in another's place, or misspelt: text that is new to
+# whatever remembers words or documents.
+_SWAPPED = 0.05
+_MISSPELT = 0.01
+_SECONDS = re.compile(r"^build_pretraining_dataset: ([0-9.]+) s, ", re.M)
+
+
+# The corpus.
+
+
+def prepare(args) -> tuple[list[str], str]:
+    """Texts to vary and a vocabulary, made unless they are given or cached.
+
+    Returns:
+      Paths of the texts, path of the vocabulary.
+    """
+    cache = args.cache_dir
+    os.makedirs(cache, exist_ok=True)
+    folder = args.corpus_dir
+    if not folder:
+        found = os.path.join(cache, "docstrings")
+        folder = os.path.join(found, "train")
+        if not os.path.isdir(folder):
+            _run_tool(
+                "quickstart/build_docstring_corpus", f"--output_dir={found}"
+            )
+    vocab_file = args.vocab_file
+    if not vocab_file:
+        vocab_file = os.path.join(cache, "vocab.txt")
+        if not os.path.exists(vocab_file):
+            _run_tool(
+                "build_vocab",
+                f"--corpus_dir={folder}",
+                f"--vocab_file={vocab_file}",
+                "--vocab_size=8192",
+            )
+    return [file.path for file in corpus.list_files(folder)], vocab_file
+
+
+def _run_tool(name: str, *flags: str) -> None:
+    try:
+        subprocess.run(
+            [sys.executable, str(_ROOT / "tools" / f"{name}.py"), *flags],
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        raise ValueError(
+            f"tools/{name}.py ended with exit code {error.returncode}."
+        ) from None
+
+
+def varied_lines(paths: Sequence[str]) -> Iterator[str]:
+    """Lines of some texts, over and over, each time with other words in them.
+
+    Args:
+      paths: Files that `corpus.read_lines` reads.
+    """
+    rng = random.Random(0)
+    words: list[str] = ["word"]
+    for path in paths:
+        for lines, _ in corpus.read_lines(path):
+            words += " ".join(lines[:500]).split()
+    while True:
+        for path in paths:
+            for lines, _ in corpus.read_lines(path):
+                for line in lines:
+                    yield _vary(line, words, rng)
+
+
+def _vary(line: str, words: Sequence[str], rng: random.Random) -> str:
+    parts = line.split(" ")
+    # One draw a line, most of the time, rather than one a word.
+    position = int(rng.expovariate(_SWAPPED + _MISSPELT))
+    while position < len(parts):
+        word = parts[position]
+        if rng.random() * (_SWAPPED + _MISSPELT) < _SWAPPED:
+            parts[position] = rng.choice(words)
+        elif len(word) > 3:
+            i = rng.randrange(1, len(word) - 1)
+            parts[position] = word[:i] + word[i + 1 :] + word[i]
+        position += 1 + int(rng.expovariate(_SWAPPED + _MISSPELT))
+    return " ".join(parts)
+
+
+def write_corpus(folder: str, lines: Iterator[str], num_bytes: int) -> str:
+    """Writes files of lines up to a size, unless they are there already."""
+    done = os.path.join(folder, ".complete")
+    if os.path.exists(done):
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    file_number = written = 0
+    while written < num_bytes:
+        path = os.path.join(folder, f"{file_number:04}.txt")
+        with open(path, "w", encoding="utf-8") as writer:
+            size = 0
+            while size < _FILE_BYTES and written + size < num_bytes:
+                size += writer.write(next(lines)) + writer.write("\n")
+        written += size
+        file_number += 1
+    pathlib.Path(done).touch()
+    return folder
+
+
+# Building.
+
+
+def measure_building(args, cache: str) -> dict[str, Any]:
+    """The building section."""
+    paths, vocab_file = prepare(args)
+    lines = varied_lines(paths)
+    folders = {
+        size: write_corpus(
+            os.path.join(cache, f"{size:g}-mb"), lines, int(size * 1e6)
+        )
+        for size in (args.small_mb, args.large_mb)
+    }
+    result = measure_scaling(args, folders, vocab_file)
+    result |= measure_speed(args, folders[args.large_mb], vocab_file)
+    return result
+
+
+def measure_scaling(args, folders: dict, vocab_file: str) -> dict[str, Any]:
+    """Whole runs of the tool: memory, and two processes against one."""
+    _, small_memory = run_build(folders[args.small_mb], vocab_file, 1)
+    large = folders[args.large_mb]
+    memory: list[float] = []
+
+    def contestant(num_processes: int) -> Callable[[int], float]:
+        def call(_: int) -> float:
+            seconds, megabytes = run_build(large, vocab_file, num_processes)
+            if num_processes == 1:
+                memory.append(megabytes)
+            return seconds
+
+        return call
+
+    import benchmarking
+
+    one, two = benchmarking.interleave(
+        (contestant(1), contestant(2)), 1, args.num_runs
+    )
+    ratios = [a / b for a, b in zip(one, two, strict=True)]
+    return {
+        "two_processes_times_one": statistics.median(ratios),
+        "two_processes_times_one_of_each_run": ratios,
+        "seconds_one_process": one,
+        "seconds_two_processes": two,
+        "corpus_mb": [args.small_mb, args.large_mb],
+        "peak_memory_mb": [small_memory, max(memory)],
+        "memory_growth": max(memory) / small_memory,
+    }
+
+
+def run_build(
+    corpus_dir: str, vocab_file: str, num_processes: int
+) -> tuple[float, float]:
+    """Runs the tool.
+
+    Returns:
+      Seconds after its imports, and the peak memory of its first process in
+      megabytes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        with open(log, "w", encoding="utf-8") as writer:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(_ROOT / "tools/build_pretraining_dataset.py"),
+                    f"--corpus-dir={corpus_dir}",
+                    f"--vocab-file={vocab_file}",
+                    f"--output-dir={folder}/out",
+                    f"--num-processes={num_processes}",
+                    "--no-preflight",
+                ],
+                stderr=writer,
+                env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        text = pathlib.Path(log).read_text(encoding="utf-8")
+        found = _SECONDS.search(text)
+        if process.returncode or not found:
+            raise ValueError(
+                "tools/build_pretraining_dataset.py ended with exit code "
+                f"{process.returncode}: {text[-300:]}"
+            )
+        # Linux has kibibytes, macOS bytes.
+        unit = 1 if sys.platform == "darwin" else 1024
+        return float(found[1]), usage.ru_maxrss * unit / 1e6
+
+
+def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
+    """One process of each kind, taking turns in this one.
+
+    A round of ours is some files from text to output files, one of the
+    reference a part of such a file.
+    """
+    sys.path.insert(0, str(_ROOT))
+    import benchmarking
+
+    from electra_tf.pretraining_data import crew, output_folder
+    from electra_tf.pretraining_data import parts as parts_lib
+    from electra_tf.text import vocabulary
+    from tests.pretraining_data import reference_builder
+
+    settings = vocabulary.load_settings(vocab_file) or {
+        "do_lower_case": True,
+        "strip_accents": True,
+    }
+    build = output_folder.Build(
+        max_seq_length=128,
+        blanks_separate_docs=True,
+        seed=0,
+        num_out_files=8,
+        do_lower_case=settings["do_lower_case"],
+        strip_accents=settings["strip_accents"],
+    )
+    num_tokens = [0]
+
+    def count(done: Sequence[int]) -> None:
+        num_tokens[0] += done[2]
+
+    worker = crew.Worker(build, vocab_file, False, count)
+    reference = reference_builder.ReferenceTokenizer(vocab_file, **settings)
+    groups = parts_lib.make_parts(corpus.list_files(folder))
+    next_group = 0
+    cpu: dict[str, list[float]] = {"ours": [], "reference": []}
+
+    with tempfile.TemporaryDirectory() as output:
+
+        def product(num_files: int) -> float:
+            nonlocal next_group
+            num_tokens[0] = 0
+            start, cpu_start = time.perf_counter(), time.process_time()
+            parts: list[parts_lib.Part] = []
+            while len(parts) < num_files:
+                group = groups[next_group % len(groups)]
+                path = os.path.join(output, f"part-{len(parts)}")
+                parts.append(group._replace(path=path))
+                worker.build(parts[-1])
+                next_group += 1
+            shards = [os.path.join(output, f"shard-{i}") for i in range(8)]
+            worker.merge(([part.path for part in parts], shards, 0))
+            seconds = time.perf_counter() - start
+            cpu["ours"].append(
+                (time.process_time() - cpu_start) / num_tokens[0]
+            )
+            return seconds / num_tokens[0] * num_files
+
+        # The same text for every round: its algorithm remembers nothing.
+        sample = os.path.join(output, "sample.txt")
+        with open(groups[0].files[0].path, encoding="utf-8") as reader:
+            text = reader.read(int(args.reference_mb * 1e6))
+        pathlib.Path(sample).write_text(text, encoding="utf-8")
+
+        def theirs(num_files: int) -> float:
+            start, cpu_start = time.perf_counter(), time.process_time()
+            tokens = reference_builder.build(
+                sample, os.path.join(output, "reference"), reference, 128, 0
+            )
+            cpu["reference"].append((time.process_time() - cpu_start) / tokens)
+            return (time.perf_counter() - start) / tokens * num_files
+
+        machine = benchmarking.Machine()
+        with crew.few_collections():
+            # What a long run soon has behind it.
+            product(args.num_parts)
+            cpu["ours"].clear()
+            ours, original = benchmarking.interleave(
+                (product, theirs), args.num_parts, args.num_rounds
+            )
+    ratios = benchmarking.spread(
+        [b / a for a, b in zip(ours, original, strict=True)]
+    )
+    noise = machine.shares()
+    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
+    return {
+        "times_reference": ratios["median"],
+        "times_reference_quartiles": [ratios["lower"], ratios["upper"]],
+        # Hardly changed by other work on the machine.
+        "times_reference_cpu": statistics.median(cpu["reference"])
+        / statistics.median(cpu["ours"]),
+        "tokens_per_second": 1 / statistics.median(ours),
+        "reference_tokens_per_second": 1 / statistics.median(original),
+        "noise": noise,
+    }
+
+
+# Reading.
+
+
+def measure_reading(args, _: str) -> dict[str, Any]:
+    """The input pipeline alone and training, taking turns."""
+    import benchmarking
+    import tensorflow as tf
+    import training as training_lib
+
+    from electra_tf.model import masking
+
+    config = training_lib.make_config(
+        argparse.Namespace(tiny=args.tiny, max_seq_length=128)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        pattern = training_lib.write_examples(folder, config)
+        training = training_lib.Product(config, pattern, args.batch_size)
+        batches = iter(training.data.dataset(args.batch_size))
+
+        @tf.function
+        def mask(features):
+            inputs = masking.Inputs(
+                features["input_ids"],
+                features["input_mask"],
+                features["segment_ids"],
+            )
+            return training.engine.model._mask(inputs, features["noise"])
+
+        def reading(num_steps: int) -> float:
+            start = time.perf_counter()
+            for _ in range(num_steps * args.batches_per_step):
+                mask(next(batches))
+            seconds = time.perf_counter() - start
+            return seconds / args.batches_per_step
+
+        # What a long run soon has behind it.
+        for contestant in (reading, training):
+            contestant(2)
+        machine = benchmarking.Machine()
+        ours, steps = benchmarking.interleave(
+            (reading, training), 2, args.num_rounds
+        )
+    ratios = benchmarking.spread(
+        [b / a for a, b in zip(ours, steps, strict=True)]
+    )
+    noise = machine.shares()
+    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
+    return {
+        "times_training": ratios["median"],
+        "times_training_quartiles": [ratios["lower"], ratios["upper"]],
+        "examples_per_second": args.batch_size / statistics.median(ours),
+        "trained_examples_per_second": (
+            args.batch_size / statistics.median(steps)
+        ),
+        "noise": noise,
+    }
+
+
+# All sections. A section takes the flags and a folder, and returns figures;
+# "noise" among them is shares of the machine that others took.
+SECTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "building": measure_building,
+    "reading": measure_reading,
+}
+
+
+def make_parser() -> arguments.ArgumentParser:
+    """The flags of this tool."""
+    parser = arguments.ArgumentParser(
+        prog="benchmark_data", description=__doc__
+    )
+    whole = arguments.positive_int
+    add = parser.add_argument
+    add("--output", default="", help="JSON file")
+    add(
+        "--sections",
+        default=",".join(SECTIONS),
+        help="what to measure, separated by commas (default: %(default)s)",
+    )
+    add("--corpus-dir", default="", help="text to vary (default: docstrings)")
+    add("--vocab-file", default="", help="vocabulary (default: made from it)")
+    add(
+        "--cache-dir",
+        default=os.path.join(tempfile.gettempdir(), "electra_tf_benchmark"),
+        help="where texts are kept (default: %(default)s)",
+    )
+    for name, kind, default, text in (
+        ("small-mb", float, 10.0, "megabytes of text of the small corpus"),
+        ("large-mb", float, 200.0, "megabytes of text of the large corpus"),
+        ("reference-mb", float, 0.5, "megabytes that the reference builds"),
+        ("num-runs", whole, 2, "whole runs with each number of processes"),
+        ("num-rounds", whole, 7, "rounds against the reference"),
+        ("num-parts", whole, 2, "parts of 4 MiB in a round of ours"),
+        ("batch-size", whole, 16, "examples in a batch that is read"),
+        ("batches-per-step", whole, 50, "batches read for each step trained"),
+    ):
+        add(
+            f"--{name}",
+            type=kind,
+            default=default,
+            help=f"{text} (default: %(default)s)",
+        )
+    add("--tiny", action="store_true", help="train a tiny model, for tests")
+    return parser
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    import benchmarking
+
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    result: dict[str, Any] = {"flags": vars(args), "cpus": os.cpu_count()}
+    machine = benchmarking.Machine()
+    for name, measure in SECTIONS.items():
+        if name in args.sections:
+            result[name] = measure(args, args.cache_dir)
+    noise = machine.shares()
+    for name in args.sections:
+        noise |= result[name].get("noise", {})
+    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures; returns the exit code."""
+    sys.path.insert(0, str(_TOOLS))
+    return arguments.run(_benchmark, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,675 @@
+"""Measures how fast an exported model answers.
+
+    python tools/benchmarks/serving.py --output=benchmark_serving.json
+
+JSON goes to --output or stdout, a table to stderr. What is compared takes turns
+(A B B A ...), so that a machine whose speed drifts changes both alike, and
+ratios are taken within a round. Sections:
+
+* padding: requests/s for short texts, padded to the longest of the request as
+  exported models do, against the same model padded to --padded-length; with one
+  text in a request, and with eight.
+* loopback: latency (p50, p99) and requests/s of
+  `python -m electra_tf.serving.local_server`, over gRPC and REST, with 1, 8 and
+  32 clients that each wait for their answer before they ask again: never more
+  requests under way than clients, and --num-requests in all.
+* warm_up: the first request of a server that has run its warm-up requests,
+  against the median of those behind it; several servers one after another.
+* on_device: size, error, equal labels and latency of the float32 and the int8
+  file for LiteRT, one thread; error against the SavedModel.
+
+The model is that of --model-dir, by default one of ELECTRA-Small's size with
+random weights; the texts those of --texts, one a line (pairs: with a tab), by
+default made up, of --num-words words. Clients share the cores with the server.
+"""
+
+import argparse
+import http.client
+import itertools
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import typing
+from collections.abc import Callable, Sequence
+
+from electra_tf.command_line import arguments
+
+# Section and figure -> whether it must be at least or at most, and what.
+TARGETS = {
+    ("padding", "times_padded_1"): (">=", 3.0),
+    ("padding", "times_padded_8"): (">=", 3.0),
+    ("warm_up", "first_times_median"): ("<=", 2.0),
+    ("on_device", "float32_error"): ("<=", 1e-5),
+    ("on_device", "int8_size_share"): ("<=", 0.3),
+    ("on_device", "int8_times_float32"): (">=", 1.0),
+}
+CONCURRENCIES = (1, 8, 32)
+# Texts of a request in the padding section: one, and what a server that
+# batches puts together.
+NUM_TEXTS = (1, 8)
+_TOOLS = pathlib.Path(__file__).parent
+_ROOT = _TOOLS.parents[1]
+_SERVING = re.compile(
+    r"serving (?P<name>\S+), .*REST http://127\.0\.0\.1:(?P<rest>\d+)/"
+    r".*gRPC 127\.0\.0\.1:(?P<grpc>\d+)"
+)
+# Seconds that a server may take to load and to warm up.
+_START_SECONDS = 300.0
+_NUM_TEXTS = 64
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+class Exported(typing.NamedTuple):
+    """What is measured.
+
+    Attributes:
+      folder: Of the versions.
+      checkpoint: Path of the checkpoint.
+      rows: Texts, one or two in each.
+    """
+
+    folder: str
+    checkpoint: str
+    rows: list[list[str]]
+
+
+# The model and the texts.
+
+
+def prepare(args, folder: str) -> Exported:
+    """Exports the model, which is made unless it is given."""
+    from electra_tf.serving import saved_model
+
+    checkpoint = args.model_dir or write_model(
+        os.path.join(folder, "checkpoint"), args.tiny
+    )
+    output = os.path.join(folder, "model")
+    saved_model.export(checkpoint, output)
+    return Exported(output, checkpoint, read_rows(args))
+
+
+def write_model(folder: str, is_tiny: bool) -> str:
+    """A classifier with random weights, as a checkpoint; returns its path."""
+    import keras
+
+    from electra_tf import configs
+    from electra_tf.checkpoints import task_heads
+    from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+    from electra_tf.checkpoints.formats import electra_tf_format
+    from electra_tf.model.finetuning_model import FinetuningModel
+    from electra_tf.text.vocabulary import Vocabulary
+
+    if is_tiny:
+        config = configs.EncoderConfig(300, 32, 1, 2, 64, 32, 128)
+    else:
+        config = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
+    keras.utils.set_random_seed(0)
+    head = TaskHead("classification", "random", ("no", "yes"), 2)
+    model = FinetuningModel(config, [task_heads.make_head(head, config)])
+    num_words = config.vocab_size - len(_SPECIAL_TOKENS)
+    electra_tf_format.write(
+        Checkpoint(
+            tensors={v.path: v.numpy() for v in model.variables},
+            discriminator=config,
+            head=head,
+            vocabulary=Vocabulary(
+                (*_SPECIAL_TOKENS, *(f"w{i}" for i in range(num_words))),
+                do_lower_case=True,
+                strip_accents=True,
+            ),
+            max_seq_length=128,
+        ),
+        folder,
+    )
+    return folder
+
+
+def read_rows(args) -> list[list[str]]:
+    """The texts of --texts, or made-up ones of so many words."""
+    if args.texts:
+        try:
+            with open(args.texts, encoding="utf-8") as reader:
+                lines = reader.read().splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"Expected texts in UTF-8. Received: {args.texts}, with a byte "
+                f"at {error.start} that is none"
+            ) from None
+        rows = [line.split("\t") for line in lines if line.strip()]
+        if not rows:
+            raise ValueError(
+                f"Expected at least one text in {args.texts}, found none"
+            )
+        return rows
+    return [
+        [
+            " ".join(
+                f"w{(7 * row + 3 * word) % 200}"
+                for word in range(args.num_words)
+            )
+        ]
+        for row in range(_NUM_TEXTS)
+    ]
+
+
+def _input_names(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """What a classifier or regressor calls its inputs."""
+    return ("text", "text_pair")[: len(rows[0])]
+
+
+# Padding.
+
+
+def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
+    """The padding section: two SavedModels of the same weights."""
+    import benchmarking
+
+    from electra_tf.inference import predictor
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_padded(args, exported, folder)
+        models = [
+            predictor.ExportedModel(path) for path in (exported.folder, folder)
+        ]
+        result: dict[str, typing.Any] = {"padded_length": args.padded_length}
+        machine = benchmarking.Machine()
+        spreads = []
+        for num_texts in NUM_TEXTS:
+            contestants = [
+                Requests(model, exported.rows, num_texts) for model in models
+            ]
+            for call in contestants:
+                call(args.num_warm_up_requests)
+            ours, padded = benchmarking.interleave(
+                contestants, args.num_timed_requests, args.num_rounds
+            )
+            ratios = benchmarking.spread(
+                [b / a for a, b in zip(ours, padded, strict=True)]
+            )
+            quartiles = [ratios["lower"], ratios["upper"]]
+            spreads.append((quartiles[1] - quartiles[0]) / ratios["median"])
+            ours_cpu, padded_cpu = (
+                statistics.median(call.cpu_seconds) for call in contestants
+            )
+            result |= {
+                f"times_padded_{num_texts}": ratios["median"],
+                f"times_padded_{num_texts}_quartiles": quartiles,
+                # Hardly changed by other work on the machine.
+                f"times_padded_{num_texts}_cpu": padded_cpu / ours_cpu,
+                f"per_second_{num_texts}": 1 / statistics.median(ours),
+                f"padded_per_second_{num_texts}": (
+                    1 / statistics.median(padded)
+                ),
+            }
+    return result | {"noise": machine.shares() | {"spread": max(spreads)}}
+
+
+class Requests:
+    """Asks a model for some texts at once, others every time.
+
+    Attributes:
+      cpu_seconds: Of a request, one figure for each call.
+    """
+
+    def __init__(self, model, rows: Sequence[Sequence[str]], num_texts: int):
+        import tensorflow as tf
+
+        self._signature = model.signature
+        self.cpu_seconds: list[float] = []
+        names = _input_names(rows)
+        self._requests = itertools.cycle(
+            [
+                {
+                    name: tf.constant(
+                        [rows[(i + k) % len(rows)][n] for k in range(num_texts)]
+                    )
+                    for n, name in enumerate(names)
+                }
+                for i in range(len(rows))
+            ]
+        )
+
+    def __call__(self, num_requests: int) -> float:
+        start, cpu_start = time.perf_counter(), time.process_time()
+        for _ in range(num_requests):
+            outputs = self._signature(**next(self._requests))
+            next(iter(outputs.values())).numpy()
+        cpu_seconds = time.process_time() - cpu_start
+        self.cpu_seconds.append(cpu_seconds / num_requests)
+        return time.perf_counter() - start
+
+
+def save_padded(args, exported: Exported, path: str) -> None:
+    """Saves the same model with every text padded to one length."""
+    import tensorflow as tf
+
+    from electra_tf.serving import exportable, packed_stack, saved_model
+
+    with tempfile.TemporaryDirectory() as vocab_dir:
+        found = exportable.load(exported.checkpoint, vocab_dir)
+        served = saved_model.make_served_model(packed_stack.pack(found))
+
+        def padded(*texts):
+            features = found.tokenizer.pack_inputs(
+                [found.tokenizer.tokenize(text) for text in texts],
+                args.padded_length,
+                pad_to_max=True,
+            )
+            return served.answer(served._run(features))
+
+        call = tf.function(
+            padded,
+            input_signature=[
+                tf.TensorSpec([None], tf.string, name)
+                for name in _input_names(exported.rows)
+            ],
+            autograph=False,
+        )
+        tf.saved_model.save(served, path, {"serving_default": call})
+
+
+# The server on loopback.
+
+
+class Server:
+    """`electra_tf.serving.local_server` in a process of its own.
+
+    Attributes:
+      name: Of the model.
+      rest_port: The port.
+      grpc_port: The port.
+    """
+
+    def __init__(self, folder: str):
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "electra_tf.serving.local_server",
+                f"--model_base_path={folder}",
+                "--port=0",
+                "--rest_api_port=0",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        )
+        assert self._process.stdout is not None
+        # A server that hangs ends like one that fails.
+        timer = threading.Timer(_START_SECONDS, self._process.kill)
+        timer.start()
+        found = None
+        for line in self._process.stdout:
+            found = _SERVING.search(line)
+            if found:
+                break
+        timer.cancel()
+        if not found:
+            self._log.seek(0)
+            message = self._log.read()[-300:]
+            self.stop()
+            raise ValueError(f"The local server did not start: {message}")
+        self.name = found["name"]
+        self.rest_port = int(found["rest"])
+        self.grpc_port = int(found["grpc"])
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+
+# Answers one text.
+Client = Callable[[Sequence[str]], object]
+
+
+def grpc_client(server: Server, names: Sequence[str]) -> Client:
+    """A client with a connection of its own, over which it has asked before.
+
+    What it asked for is the model's signatures: no prediction.
+    """
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis import (
+        get_model_metadata_pb2,
+        predict_pb2,
+        prediction_service_pb2_grpc,
+    )
+
+    channel = grpc.insecure_channel(
+        f"127.0.0.1:{server.grpc_port}",
+        options=[("grpc.use_local_subchannel_pool", 1)],
+    )
+    grpc.channel_ready_future(channel).result(timeout=_START_SECONDS)
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    about = get_model_metadata_pb2.GetModelMetadataRequest()
+    about.model_spec.name = server.name
+    about.metadata_field.append("signature_def")
+    stub.GetModelMetadata(about)
+    tf.make_tensor_proto([b""], tf.string)
+
+    def call(texts: Sequence[str]) -> object:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = server.name
+        for name, text in zip(names, texts, strict=True):
+            request.inputs[name].CopyFrom(
+                tf.make_tensor_proto([text.encode()], tf.string)
+            )
+        return stub.Predict(request)
+
+    return call
+
+
+def rest_client(server: Server, names: Sequence[str]) -> Client:
+    """A client with a connection of its own, kept open."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+    connection.connect()
+
+    def call(texts: Sequence[str]) -> object:
+        row = dict(zip(names, texts, strict=True))
+        connection.request(
+            "POST",
+            f"/v1/models/{server.name}:predict",
+            json.dumps({"instances": [row]}),
+            {"Content-Type": "application/json"},
+        )
+        response = connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            raise ValueError(
+                f"Expected an answer over REST. Received: {response.status}, "
+                f"{content[:200].decode()}"
+            )
+        return content
+
+    return call
+
+
+def closed_loop(
+    clients: Sequence[Client],
+    rows: Sequence[Sequence[str]],
+    num_requests: int,
+) -> tuple[list[float], float]:
+    """Lets every client ask, wait for the answer, and ask again.
+
+    Args:
+      clients: One for each thread.
+      rows: Texts, by turns.
+      num_requests: Of all clients together.
+
+    Returns:
+      Seconds of each request, and of all of them together.
+
+    Raises:
+      Exception: The first one that a client raised.
+    """
+    numbers = iter(range(num_requests))
+    lock = threading.Lock()
+    latencies: list[float] = []
+    errors: list[Exception] = []
+
+    def ask(client: Client) -> None:
+        while not errors:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            start = time.perf_counter()
+            try:
+                client(rows[number % len(rows)])
+            # Whatever it is, the main thread raises it.
+            except Exception as error:
+                errors.append(error)
+                return
+            latencies.append(time.perf_counter() - start)
+
+    threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - start
+    if errors:
+        raise errors[0]
+    return latencies, seconds
+
+
+def measure_loopback(args, exported: Exported) -> dict[str, typing.Any]:
+    """The loopback section: both protocols, by turns, at each concurrency."""
+    import benchmarking
+
+    names = _input_names(exported.rows)
+    result: dict[str, typing.Any] = {}
+    with Server(exported.folder) as server:
+        machine = benchmarking.Machine()
+        for concurrency in CONCURRENCIES:
+            for protocol, connect in (
+                ("grpc", grpc_client),
+                ("rest", rest_client),
+            ):
+                clients = [connect(server, names) for _ in range(concurrency)]
+                closed_loop(clients, exported.rows, 2 * concurrency)
+                latencies, seconds = closed_loop(
+                    clients, exported.rows, args.num_requests
+                )
+                key = f"{protocol}_{concurrency}"
+                result[f"{key}_p50_ms"] = 1e3 * percentile(latencies, 50)
+                result[f"{key}_p99_ms"] = 1e3 * percentile(latencies, 99)
+                result[f"{key}_per_second"] = args.num_requests / seconds
+        result["noise"] = machine.shares()
+    return result
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Between the values, as numpy has it."""
+    if len(values) < 2:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def measure_warm_up(args, exported: Exported) -> dict[str, typing.Any]:
+    """The warm_up section: fresh servers, one after another."""
+    names = _input_names(exported.rows)
+    ratios, firsts = [], []
+    for _ in range(args.num_servers):
+        with Server(exported.folder) as server:
+            client = grpc_client(server, names)
+            latencies, _ = closed_loop([client], exported.rows[:1], 1)
+            behind, _ = closed_loop(
+                [client], exported.rows[:1], args.num_warm_up_requests
+            )
+        firsts.append(latencies[0])
+        ratios.append(latencies[0] / statistics.median(behind))
+    return {
+        "first_times_median": statistics.median(ratios),
+        "first_times_median_of_each_server": ratios,
+        "first_ms": [1e3 * seconds for seconds in firsts],
+    }
+
+
+# On the device.
+
+
+def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
+    """The on_device section."""
+    import benchmarking
+    import numpy as np
+    import tensorflow as tf
+
+    from electra_tf.serving import on_device
+
+    signature = tf.saved_model.load(_newest(exported.folder)).signatures[
+        "tokens"
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = on_device.export(exported.checkpoint, folder)
+        sizes = [os.path.getsize(path) for path in paths]
+        models = [on_device.OnDeviceModel(path) for path in paths]
+        features = [
+            models[0].pack(*([text] for text in row)) for row in exported.rows
+        ]
+        expected = [
+            signature(**{k: tf.constant(v) for k, v in x.items()})
+            for x in features
+        ]
+        (name,) = {"scores", "value", "probabilities"} & set(expected[0])
+        of_saved_model = [x[name].numpy() for x in expected]
+        result: dict[str, typing.Any] = {"rows": len(features)}
+        for kind, model, size in zip(
+            ("float32", "int8"), models, sizes, strict=True
+        ):
+            found = [model(x)[name] for x in features]
+            result[f"{kind}_mb"] = size / 1e6
+            result[f"{kind}_error"] = max(
+                float(np.abs(a - b).max())
+                for a, b in zip(found, of_saved_model, strict=True)
+            )
+            result[f"{kind}_equal_labels"] = statistics.mean(
+                float((_labels(a) == _labels(b)).mean())
+                for a, b in zip(found, of_saved_model, strict=True)
+            )
+        result["int8_size_share"] = sizes[1] / sizes[0]
+
+        def contestant(model) -> Callable[[int], float]:
+            inputs = itertools.cycle(features)
+
+            def call(num_requests: int) -> float:
+                start = time.perf_counter()
+                for _ in range(num_requests):
+                    model(next(inputs))
+                return time.perf_counter() - start
+
+            return call
+
+        contestants = [contestant(model) for model in models]
+        for call in contestants:
+            call(args.num_warm_up_requests)
+        machine = benchmarking.Machine()
+        float32, int8 = benchmarking.interleave(
+            contestants, args.num_timed_requests, args.num_rounds
+        )
+    ratios = benchmarking.spread(
+        [a / b for a, b in zip(float32, int8, strict=True)]
+    )
+    result |= {
+        "float32_ms": 1e3 * statistics.median(float32),
+        "int8_ms": 1e3 * statistics.median(int8),
+        "int8_times_float32": ratios["median"],
+        "int8_times_float32_quartiles": [ratios["lower"], ratios["upper"]],
+        "tokens_of_a_row": statistics.mean(
+            float(x["input_mask"].sum()) for x in features
+        ),
+    }
+    noise = machine.shares()
+    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
+    return result | {"noise": noise}
+
+
+def _newest(folder: str) -> str:
+    from electra_tf.inference import predictor
+
+    return predictor.find_version(folder)
+
+
+def _labels(values):
+    """The likeliest class; of a single number, the number rounded."""
+    if values.ndim > 1:
+        return values.argmax(axis=-1)
+    return values.round(1)
+
+
+# All sections. A section takes the flags and the model, and returns figures;
+# "noise" among them is shares of the machine that others took.
+SECTIONS: dict[str, Callable[[typing.Any, Exported], dict[str, typing.Any]]] = {
+    "padding": measure_padding,
+    "loopback": measure_loopback,
+    "warm_up": measure_warm_up,
+    "on_device": measure_on_device,
+}
+
+
+def make_parser() -> arguments.ArgumentParser:
+    """The flags of this tool."""
+    parser = arguments.ArgumentParser(
+        prog="benchmark_serving", description=__doc__
+    )
+    add = parser.add_argument
+    add("--output", default="", help="JSON file")
+    add(
+        "--sections",
+        default=",".join(SECTIONS),
+        help="what to measure, separated by commas (default: %(default)s)",
+    )
+    add(
+        "--model-dir",
+        default="",
+        help="a fine-tuned classifier or regressor (default: random weights)",
+    )
+    add("--texts", default="", help="file of texts (default: made up)")
+    for name, default, text in (
+        ("num-words", 10, "words of a made-up text"),
+        ("padded-length", 128, "tokens of the other side of padding"),
+        ("num-rounds", 10, "rounds"),
+        ("num-timed-requests", 10, "requests of each side in a round"),
+        ("num-warm-up-requests", 30, "requests before anything is timed"),
+        ("num-requests", 300, "requests at each concurrency"),
+        ("num-servers", 3, "servers of the warm_up section"),
+    ):
+        add(
+            f"--{name}",
+            type=arguments.positive_int,
+            default=default,
+            help=f"{text} (default: %(default)s)",
+        )
+    add("--tiny", action="store_true", help="a model for trying this out")
+    return parser
+
+
+def _benchmark(args: argparse.Namespace) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    import benchmarking
+
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    result: dict[str, typing.Any] = {
+        "flags": vars(args),
+        "cpus": os.cpu_count(),
+    }
+    machine = benchmarking.Machine()
+    with tempfile.TemporaryDirectory() as folder:
+        exported = prepare(args, folder)
+        for name, measure in SECTIONS.items():
+            if name in args.sections:
+                result[name] = measure(args, exported)
+    noise = machine.shares()
+    for name in args.sections:
+        noise |= result[name].get("noise", {})
+    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.path.insert(0, str(_TOOLS))
+    return arguments.run(_benchmark, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,393 @@
+"""Finished runs of a suite -> their figures, and a table in Markdown.
+
+Scores are those of GLUE's dev sets in per cent: Matthews' correlation for CoLA,
+Spearman's for STS-B, accuracy otherwise. The score of a seed is the mean over
+the tasks that were fine-tuned on. Intervals are Student's, over seeds: of three
+of them, 2.5 standard deviations to each side. Differences from the suite's
+reference are taken seed by seed.
+"""
+
+import itertools
+import json
+import math
+import os
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+
+import experiment_runs
+import results_table
+from experiment_runs import Options, Variant
+from experiment_suites import SUITES, TASKS
+
+from electra_tf import errors, model_directory
+
+# Of eval_results.json, after the last stage.
+HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
+_CONFIDENCE = 0.95
+
+
+def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
+    """The figures of all runs that are finished.
+
+    Args:
+      suite: Name of one of `SUITES`.
+      variants: Its rows. Those of which nothing is finished are left out.
+      options: Of the runs.
+
+    Returns:
+      What results.json holds: "suite", "source", "reference", "tasks", and
+      "rows", each with "row", "title", "budget_flops", "num_train_steps" (of
+      each stage), "flops_per_step" (of all stages), "flops", "paper", "seeds"
+      (seed -> "tasks", their "score", "heldout", "cpu_seconds"), "tasks" and
+      "heldout" (name -> "mean", "stdev"), "score" and "minus_reference"
+      ("mean", "stdev", "low", "high", "num_seeds"), "curve" (mean held-out
+      metrics in the course of training); then "ordering", see `_ordering`.
+      What is not known is None or left out.
+    """
+    rows = [_row(variant, options) for variant in variants]
+    rows = [row for row in rows if row["seeds"]]
+    reference = SUITES[suite].reference
+    by_budget = {
+        row["budget_flops"]: row for row in rows if row["row"] == reference
+    }
+    for row in rows:
+        if row["budget_flops"] in by_budget:
+            row["minus_reference"] = _difference(
+                row, by_budget[row["budget_flops"]]
+            )
+    return {
+        "suite": suite,
+        "title": SUITES[suite].title,
+        "source": SUITES[suite].source,
+        "reference": reference,
+        "tasks": list(options.tasks),
+        "rows": rows,
+        "ordering": _ordering(rows),
+    }
+
+
+def _row(variant: Variant, options: Options) -> dict:
+    """One variant, all seeds."""
+    seeds = {
+        str(seed): found
+        for seed in options.seeds
+        if (found := _seed(variant, seed, options))
+    }
+    return {
+        "row": variant.row.name,
+        "title": variant.row.title,
+        "budget_flops": variant.budget,
+        "num_train_steps": [
+            stage.config.run.num_train_steps for stage in variant.stages
+        ],
+        "flops_per_step": [stage.flops_per_step for stage in variant.stages],
+        "flops": variant.flops,
+        "paper": variant.row.paper,
+        "seeds": seeds,
+        "tasks": {
+            task: statistics_of(
+                [s["tasks"][task] for s in seeds.values() if task in s["tasks"]]
+            )
+            for task in options.tasks
+        },
+        "score": statistics_of(list(_scores(seeds).values())),
+        "heldout": {
+            name: statistics_of(values)
+            for name in HELDOUT
+            if (
+                values := [
+                    s["heldout"][name]
+                    for s in seeds.values()
+                    if name in s["heldout"]
+                ]
+            )
+        },
+        "curve": _mean_curve(variant, options),
+    }
+
+
+def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
+    """What is finished of one seed; None where nothing is."""
+    found: dict = {"tasks": {}, "score": None, "heldout": {}}
+    cpu_seconds = []
+    for run in experiment_runs.runs_of(variant, seed, options):
+        if not _is_finished(run):
+            continue
+        cpu_seconds.append(run.cost().get("cpu_seconds"))
+        if run.kind in TASKS:
+            found["tasks"][run.kind] = _task_score(run.model_dir, run.kind)
+        else:  # The last stage is what counts.
+            found["heldout"] = _read_json(run.model_dir, "eval_results.json")
+    if options.tasks and len(found["tasks"]) == len(options.tasks):
+        found["score"] = statistics.fmean(found["tasks"].values())
+    if not cpu_seconds:
+        return None
+    known = [seconds for seconds in cpu_seconds if seconds is not None]
+    found["cpu_seconds"] = sum(known) if known else None
+    return found
+
+
+def _is_finished(run: experiment_runs.Run) -> bool:
+    """Leaves out what is there of another configuration, and says so."""
+    try:
+        return run.is_finished()
+    except errors.ConfigError as error:
+        print(f"not in the table: {error}", file=sys.stderr)
+        return False
+
+
+def _task_score(model_dir: str, task: str) -> float:
+    """In per cent; a correlation with answers that are all alike is 0."""
+    (trial,) = _read_json(model_dir, "results.json")["trials"]
+    score = trial["dev"][TASKS[task].metric]
+    return 0.0 if score is None else score
+
+
+def _read_json(model_dir: str, name: str) -> dict:
+    path = os.path.join(model_dir, name)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _scores(seeds: Mapping[str, dict]) -> dict[str, float]:
+    """Seed -> score, of those that have one."""
+    return {
+        seed: found["score"]
+        for seed, found in seeds.items()
+        if found["score"] is not None
+    }
+
+
+def statistics_of(values: Sequence[float]) -> dict | None:
+    """Mean, sample deviation and Student's interval of the mean.
+
+    Args:
+      values: One for each seed.
+
+    Returns:
+      "mean", "stdev", "low", "high" and "num_seeds"; all but the mean and the
+      number are None for a single value. None without any.
+    """
+    # Takes a while.
+    from scipy import stats
+
+    if not values:
+        return None
+    mean, number = statistics.fmean(values), len(values)
+    found = {"mean": mean, "stdev": None, "low": None, "high": None}
+    if number > 1:
+        stdev = statistics.stdev(values)
+        quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, number - 1)
+        half = float(quantile) * stdev / math.sqrt(number)
+        found |= {"stdev": stdev, "low": mean - half, "high": mean + half}
+    return found | {"num_seeds": number}
+
+
+def _difference(row: dict, other: dict) -> dict | None:
+    """Of two rows' scores, over the seeds that both have."""
+    ours, theirs = _scores(row["seeds"]), _scores(other["seeds"])
+    return statistics_of([ours[s] - theirs[s] for s in ours if s in theirs])
+
+
+def _mean_curve(variant: Variant, options: Options) -> list[dict]:
+    """Held-out metrics of the last stage in the course of its training.
+
+    Returns:
+      "step", "flops" (stages before it included) and the mean of each metric
+      over the seeds that got there.
+    """
+    points: dict[int, list[dict]] = {}
+    for seed in options.seeds:
+        for step, metrics in read_heldout(variant.stage_dir(seed)).items():
+            points.setdefault(step, []).append(metrics)
+    *before, last = variant.stages
+    spent = sum(
+        stage.flops_per_step * stage.config.run.num_train_steps
+        for stage in before
+    )
+    return [
+        {"step": step, "flops": spent + step * last.flops_per_step}
+        | {
+            name: statistics.fmean(record[name] for record in records)
+            for name in HELDOUT
+            if all(name in record for record in records)
+        }
+        for step, records in sorted(points.items())
+    ]
+
+
+def read_heldout(model_dir: str) -> dict[int, dict]:
+    """Held-out evaluations of a run: step -> metrics, those of the end too."""
+    path = os.path.join(model_dir, model_directory.METRICS_FILE)
+    found = {
+        record["step"]: record
+        for record in model_directory.read_metrics(path)
+        if record["split"] == "heldout"
+    }
+    last = _read_json(model_dir, "eval_results.json")
+    if last:
+        found[last["step"]] = last
+    return found
+
+
+def _ordering(rows: Sequence[dict]) -> list[dict]:
+    """The paper's order of the rows against ours, for each budget.
+
+    Returns:
+      "budget_flops", "paper" and "ours" (names, the best first, of the rows
+      that both have), and of the pairs that the paper tells apart: "num_pairs",
+      "num_alike" (ours in the same order), and of those whose difference is not
+      0 within its interval "num_clearly_alike" and "num_clearly_other".
+    """
+    found = []
+    budgets = dict.fromkeys(row["budget_flops"] for row in rows)
+    for budget in budgets:
+        both = [
+            row
+            for row in rows
+            if row["budget_flops"] == budget
+            and row["paper"] is not None
+            and row["score"]
+        ]
+        pairs = [
+            (a, b) if a["paper"] > b["paper"] else (b, a)
+            for a, b in itertools.combinations(both, 2)
+            if a["paper"] != b["paper"]
+        ]
+        if not pairs:
+            continue
+        alike = clearly_alike = clearly_other = 0
+        for better, worse in pairs:
+            alike += better["score"]["mean"] > worse["score"]["mean"]
+            difference = _difference(better, worse)
+            if difference and difference["low"] is not None:
+                clearly_alike += difference["low"] > 0
+                clearly_other += difference["high"] < 0
+        found.append(
+            {
+                "budget_flops": budget,
+                "paper": _names(both, lambda row: row["paper"]),
+                "ours": _names(both, lambda row: row["score"]["mean"]),
+                "num_pairs": len(pairs),
+                "num_alike": alike,
+                "num_clearly_alike": clearly_alike,
+                "num_clearly_other": clearly_other,
+            }
+        )
+    return found
+
+
+def _names(rows: Sequence[dict], key) -> list[str]:
+    return [row["row"] for row in sorted(rows, key=key, reverse=True)]
+
+
+def markdown(results: dict) -> str:
+    """The figures as text: a table for each budget, and what it says."""
+    lines = [
+        f"# {results['title']}: {results['source']}",
+        "",
+        "Dev scores in per cent: mean and standard deviation over seeds. In "
+        "brackets 95 % intervals (Student's t over seeds; differences from "
+        f"`{results['reference']}` seed by seed). The paper's numbers are of a "
+        "larger model and of all tasks of GLUE.",
+    ]
+    for budget in dict.fromkeys(r["budget_flops"] for r in results["rows"]):
+        rows = [r for r in results["rows"] if r["budget_flops"] == budget]
+        name = experiment_runs.budget_name(budget)
+        title = (
+            f"{name} FLOPs a row" if budget else "The steps of the gin files"
+        )
+        lines += ["", f"## {title}", "", _table(rows, results)]
+        lines += [
+            text
+            for ordering in results["ordering"]
+            if ordering["budget_flops"] == budget
+            for text in ("", _ordering_text(ordering))
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[dict], results: dict) -> str:
+    tasks = results["tasks"]
+    heldout = [
+        name for name in HELDOUT if any(name in row["heldout"] for row in rows)
+    ]
+    table = [
+        [
+            "row",
+            "seeds",
+            "mean",
+            f"minus {results['reference']}",
+            "paper",
+            *(f"{TASKS[t].title}, {TASKS[t].metric_title}" for t in tasks),
+            *heldout,
+            "steps",
+            "FLOPs",
+            "CPU minutes",
+        ]
+    ]
+    for row in rows:
+        score = row["score"] or {}
+        seconds = [
+            s["cpu_seconds"] for s in row["seeds"].values() if s["cpu_seconds"]
+        ]
+        table.append(
+            [
+                row["title"],
+                str(score.get("num_seeds", 0)),
+                _spread(score) + _interval(score),
+                ""
+                if row["row"] == results["reference"]
+                else _signed(row.get("minus_reference")),
+                "" if row["paper"] is None else f"{row['paper']:.1f}",
+                *(_spread(row["tasks"][task]) for task in tasks),
+                *(_number(row["heldout"].get(name), 3) for name in heldout),
+                " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
+                f"{row['flops']:.3g}".replace("e+", "e"),
+                f"{statistics.fmean(seconds) / 60:.1f}" if seconds else "",
+            ]
+        )
+    return results_table.markdown(table)
+
+
+def _number(summary: dict | None, digits: int) -> str:
+    return f"{summary['mean']:.{digits}f}" if summary else ""
+
+
+def _spread(summary: dict | None) -> str:
+    """'61.2 +- 0.8', or '61.2' of one seed."""
+    if not summary:
+        return ""
+    if summary["stdev"] is None:
+        return f"{summary['mean']:.1f}"
+    return f"{summary['mean']:.1f} +- {summary['stdev']:.1f}"
+
+
+def _interval(summary: dict | None, sign: str = "") -> str:
+    if not summary or summary["low"] is None:
+        return ""
+    return f" [{summary['low']:{sign}.1f}, {summary['high']:{sign}.1f}]"
+
+
+def _signed(summary: dict | None) -> str:
+    """Bold where the interval does not hold 0."""
+    if not summary:
+        return ""
+    text = f"{summary['mean']:+.1f}{_interval(summary, '+')}"
+    if summary["low"] is None or summary["low"] <= 0 <= summary["high"]:
+        return text
+    return f"**{text}**"
+
+
+def _ordering_text(ordering: dict) -> str:
+    return (
+        f"Paper: {' > '.join(ordering['paper'])}. Ours: "
+        f"{' > '.join(ordering['ours'])}. Of {ordering['num_pairs']} pairs "
+        f"that the paper tells apart, {ordering['num_alike']} are in its order "
+        f"here; {ordering['num_clearly_alike']} in its order and "
+        f"{ordering['num_clearly_other']} in the other one by more than the "
+        "seeds explain."
+    )

@@ -1,0 +1,283 @@
+"""Trains the rows of the paper's comparisons at equal compute and scores them.
+
+  python tools/experiments/run_experiments.py --suite=objectives \\
+      --budget_flops=1e13
+
+Every row of a suite (gin/experiments) is pre-trained for as many steps as the
+budget allows, counted as `flops.of_pretraining_step` counts, then
+fine-tuned on tasks of GLUE with the same seed, all by run_pretraining and
+run_finetuning as subprocesses. Below --output_dir, <suite>/ gets results.json,
+results.md, a table with the paper's numbers beside ours, and results.png;
+`experiment_runs` says where the runs are. What is finished is not run again,
+and what was interrupted goes on.
+
+The default size and data are those of gin/experiments/tiny.gin, for two cores;
+docs/experiments.md says how to build them, and how to run other sizes.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+import experiment_queue
+import experiment_runs
+import experiments_plot
+import experiments_table
+import results_table
+from experiment_runs import Options, Variant
+from experiment_suites import SUITES, TASKS
+
+from electra_tf import files
+from electra_tf.command_line import arguments
+
+_ALL = "all"
+
+
+class _Failed(Exception):
+    """Some runs did not come to their end; they have been named."""
+
+
+class _Stopped(Exception):
+    """A request to stop has been obeyed."""
+
+
+def make_parser() -> arguments.ArgumentParser:
+    """The flags."""
+    parser = arguments.ArgumentParser(
+        prog="run_experiments", description=__doc__
+    )
+    add = parser.add_argument
+    add("--suite", required=True, choices=[*SUITES, _ALL], help="The rows.")
+    add(
+        "--rows",
+        type=_names,
+        default=(),
+        help="Some rows of the suite, separated by commas (default: all).",
+    )
+    add(
+        "--budget-flops",
+        type=_budgets,
+        default=(),
+        help="FLOPs of each row, such as 1e13; several, separated by commas. "
+        "Without, every row has the steps of its gin files.",
+    )
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=3,
+        help="Seeds 1, 2, ... of pre-training and of fine-tuning after it "
+        "(default: %(default)s).",
+    )
+    add(
+        "--tasks",
+        type=_names,
+        default=tuple(TASKS),
+        help=f"Tasks to fine-tune on (default: {','.join(TASKS)}).",
+    )
+    add(
+        "--size-gin-file",
+        default="gin/experiments/tiny.gin",
+        help="Given after the row's file; empty for the paper's size "
+        "(default: %(default)s).",
+    )
+    add(
+        "--finetuning-gin-file",
+        default=None,
+        help="Given after the task's files (default: "
+        "gin/experiments/finetuning.gin; none with an empty --size_gin_file).",
+    )
+    for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
+        add(
+            f"--{name}gin-param",
+            action="append",
+            default=[],
+            help=f"gin binding for all {what}; may be repeated.",
+        )
+    add(
+        "--output-dir",
+        default="build/experiments/runs",
+        help="Where runs and results go (default: %(default)s).",
+    )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time; with RunConfig.num_intra_op_threads=1, as "
+        "tiny.gin has it, as many as there are cores (default: %(default)s).",
+    )
+    add("--dry-run", action="store_true", help="Only say what would be run.")
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write table and plot of the runs that are there.",
+    )
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _budgets(text: str) -> tuple[float, ...]:
+    try:
+        values = tuple(float(part) for part in _names(text))
+    except ValueError:
+        values = (0.0,)
+    if not all(0 < value < float("inf") for value in values):
+        raise argparse.ArgumentTypeError(
+            f"expected positive numbers such as 1e13,3e13, received {text!r}"
+        )
+    return values
+
+
+def _options(args: argparse.Namespace) -> Options:
+    experiment_runs.check_tasks(args.tasks)
+    finetuning_gin_file = args.finetuning_gin_file
+    if finetuning_gin_file is None:
+        finetuning_gin_file = (
+            experiment_runs.gin_path("experiments/finetuning.gin")
+            if args.size_gin_file
+            else ""
+        )
+    for param in args.gin_param:
+        if args.budget_flops and param.startswith("RunConfig.num_train_steps"):
+            raise ValueError(
+                "Expected either --budget_flops, which decides the steps, or "
+                f"RunConfig.num_train_steps. Received: {param} and a budget"
+            )
+    return Options(
+        args.size_gin_file,
+        args.output_dir,
+        args.tasks,
+        tuple(range(1, args.seeds + 1)),
+        tuple(args.gin_param),
+        finetuning_gin_file,
+        tuple(args.finetuning_gin_param),
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs suites and writes their tables.
+
+    Raises:
+      ValueError: On a mistake in the flags or in a gin file.
+    """
+    options = _options(args)
+    suites = list(SUITES) if args.suite == _ALL else [args.suite]
+    if args.rows and args.suite == _ALL:
+        raise ValueError("Expected one --suite with --rows. Received: all")
+    variants = {
+        name: experiment_runs.variants(
+            name, args.budget_flops, options, args.rows
+        )
+        for name in suites
+    }
+    runs = _runs([v for vs in variants.values() for v in vs], options)
+    if args.dry_run:
+        _print_plan(variants, runs)
+        return
+    failures: list[experiment_queue.Failure] = []
+    was_stopped = False
+    if not args.table_only:
+        queue = experiment_queue.Queue(runs, args.parallel)
+        failures = queue.execute()
+        was_stopped = queue.was_stopped
+    for name in suites:
+        _write_results(name, args.budget_flops, options)
+    for failure in failures:
+        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
+    if was_stopped:
+        raise _Stopped
+    if failures:
+        raise _Failed
+
+
+def _runs(
+    variants: Sequence[Variant], options: Options
+) -> list[experiment_runs.Run]:
+    """All runs, each once: the first seed of all rows comes first."""
+    found: dict[str, experiment_runs.Run] = {}
+    for seed in options.seeds:
+        for variant in variants:
+            for one in experiment_runs.runs_of(variant, seed, options):
+                found.setdefault(one.model_dir, one)
+    return list(found.values())
+
+
+def _write_results(
+    suite: str, budgets: tuple[float, ...], options: Options
+) -> None:
+    """Writes what is known of all rows, budgets and seeds that are there."""
+    options = dataclasses.replace(
+        options,
+        seeds=experiment_runs.seeds_on_disk(options) or options.seeds,
+    )
+    found = experiment_runs.budgets_on_disk(options)
+    variants = [
+        variant
+        for budget in sorted(
+            {*found, *(budgets or (None,))}, key=lambda b: b or 0.0
+        )
+        for variant in experiment_runs.variants(
+            suite, () if budget is None else (budget,), options
+        )
+    ]
+    results = experiments_table.collect(suite, variants, options)
+    if not results["rows"]:
+        print(f"{suite}: no run is finished, so there is no table")
+        return
+    folder = os.path.join(options.output_dir, suite)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "results.{}")
+    text = experiments_table.markdown(results)
+    files.write_atomically(
+        path.format("json"), json.dumps(results, indent=1) + "\n"
+    )
+    files.write_atomically(path.format("md"), text)
+    experiments_plot.draw(results, path.format("png"))
+    print(text)
+    print(f"written: {path.format('{json,md,png}')}")
+
+
+def _print_plan(
+    variants: dict[str, list[Variant]], runs: Sequence[experiment_runs.Run]
+) -> None:
+    rows = [["suite", "row", "steps", "FLOPs a step", "FLOPs", "folder"]]
+    for name, of_suite in variants.items():
+        for variant in of_suite:
+            per_step = " + ".join(
+                f"{stage.flops_per_step:.4g}" for stage in variant.stages
+            )
+            rows.append(
+                [
+                    name,
+                    variant.row.name,
+                    str(variant.num_train_steps),
+                    per_step,
+                    f"{variant.flops:.4g}",
+                    variant.folder,
+                ]
+            )
+    print(results_table.markdown(rows))
+    for one in runs:
+        state = "finished" if one.is_finished() else "to run"
+        print(f"\n# {one.title}: {state}\npython {shlex.join(one.command)}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    try:
+        return arguments.run(run, make_parser(), argv)
+    except _Failed:
+        return 1
+    except _Stopped:
+        print("stopped; run again to go on", file=sys.stderr)
+        return arguments.EXIT_STOPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Cuts a file in SQuAD's layout into train.json and dev.json, by article.
+
+  python3 tools/experiments/split_squad.py --input=xquad.en.json \\
+      --output-dir=data/squadv1
+
+All questions about an article are in one part, so that dev asks about texts
+that training never saw. The seed decides which articles these are.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections.abc import Sequence
+
+from electra_tf import files
+from electra_tf.command_line import arguments
+
+
+def make_parser() -> arguments.ArgumentParser:
+    """The flags."""
+    parser = arguments.ArgumentParser(prog="split_squad", description=__doc__)
+    parser.add_argument("--input", required=True, help="The file.")
+    parser.add_argument(
+        "--output-dir",
+        required=True,
+        help="Folder for train.json and dev.json, which must not be there.",
+    )
+    parser.add_argument(
+        "--dev-fraction",
+        type=float,
+        default=0.2,
+        help="Share of the articles that dev gets (default 0.2).",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="Of the choice (default 0)."
+    )
+    return parser
+
+
+def read_articles(path: str) -> tuple[dict, list[dict]]:
+    """A file's contents, and the articles in them.
+
+    Raises:
+      ValueError: If the file cannot be read or has another layout.
+    """
+    try:
+        with open(path, encoding="utf-8") as f:
+            content = json.load(f)
+        articles = content["data"]
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                len(paragraph["qas"])
+    except OSError as error:
+        raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            "Expected JSON in SQuAD's layout, data with paragraphs with qas. "
+            f"Received: {path!r} ({type(error).__name__}: {error})."
+        ) from None
+    return content, articles
+
+
+def choose_dev(
+    num_articles: int, dev_fraction: float, seed: int
+) -> frozenset[int]:
+    """Numbers of the articles that dev gets, at least one of them.
+
+    Raises:
+      ValueError: If train or dev would be empty.
+    """
+    if not 0.0 < dev_fraction < 1.0:
+        raise ValueError(
+            "Expected --dev-fraction between 0 and 1. Received: "
+            f"{dev_fraction}."
+        )
+    num_dev = max(1, round(num_articles * dev_fraction))
+    if num_dev >= num_articles:
+        raise ValueError(
+            "Expected articles for both parts. Received: "
+            f"{num_articles}, with --dev-fraction={dev_fraction}."
+        )
+    return frozenset(random.Random(seed).sample(range(num_articles), num_dev))
+
+
+def split_squad(args: argparse.Namespace) -> None:
+    """Writes the two files and says what is in them.
+
+    Args:
+      args: As `make_parser` makes them.
+
+    Raises:
+      ValueError: If the input cannot be used, or an output is there.
+    """
+    paths = {
+        part: os.path.join(args.output_dir, f"{part}.json")
+        for part in ("train", "dev")
+    }
+    for path in paths.values():
+        if os.path.exists(path):
+            raise ValueError(
+                f"Expected a new file. Received: {path!r}, which is there."
+            )
+    content, articles = read_articles(args.input)
+    dev = choose_dev(len(articles), args.dev_fraction, args.seed)
+    os.makedirs(args.output_dir, exist_ok=True)
+    for part, path in paths.items():
+        chosen = [
+            article
+            for number, article in enumerate(articles)
+            if (number in dev) == (part == "dev")
+        ]
+        files.write_atomically(
+            path,
+            json.dumps(content | {"data": chosen}, ensure_ascii=False) + "\n",
+        )
+        num_questions = sum(
+            len(paragraph["qas"])
+            for article in chosen
+            for paragraph in article["paragraphs"]
+        )
+        print(f"{path}: {len(chosen)} articles, {num_questions} questions")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    return arguments.run(split_squad, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

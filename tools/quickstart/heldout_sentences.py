@@ -1,0 +1,152 @@
+"""A pre-trained model's verdict on every token of held-out examples.
+
+The generator's replacements and the discriminator's probabilities, as words:
+what the losses and the AUC of a pre-training run are made of.
+
+Shapes: B batch, L length.
+"""
+
+import typing
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf.model import electra
+from electra_tf.pretraining_data import batches
+from electra_tf.text import vocabulary
+from electra_tf.training import replicas, saving
+
+_BATCH_SIZE = 64
+
+
+class Token(typing.NamedTuple):
+    """One token as the discriminator saw it.
+
+    Attributes:
+      original: The word piece of the text.
+      shown: The word piece that the discriminator saw.
+      is_replaced: The label: whether the generator put another token there.
+      probability: The discriminator's probability of that.
+    """
+
+    original: str
+    shown: str
+    is_replaced: bool
+    probability: float
+
+
+class HeldoutDetection(typing.NamedTuple):
+    """What `detect_heldout` finds.
+
+    Attributes:
+      examples: One list of tokens per example, padding left out.
+      num_parameters: Of the generator and the discriminator together.
+    """
+
+    examples: list[list[Token]]
+    num_parameters: int
+
+
+def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
+    """Corrupts the first held-out examples and judges them.
+
+    Masks and samples follow from the run's seed, so the result is the same
+    every time.
+
+    Args:
+      model_dir: Of a pre-training run.
+      num_examples: Examples to judge; fewer where the held-out files end.
+
+    Returns:
+      The verdicts.
+
+    Raises:
+      ValueError: If the run is unfinished, has no discriminator or no held-out
+        data, or its data are gone.
+    """
+    config = model_directory.read_pretraining_config(model_dir)
+    if not config.model.has_binary_discriminator:
+        raise errors.ConfigError(
+            "Expected a model with a discriminator. Received: the model in "
+            f"{model_dir}, which predicts tokens alone"
+        )
+    if not config.data.heldout_files:
+        raise errors.ConfigError(
+            "Expected a run with PretrainingDataConfig.heldout_files. "
+            f"Received: {model_dir}, which has none"
+        )
+    model = load_model(model_dir, config)
+    vocab = vocabulary.load_vocab(config.data.vocab_file)
+    data = batches.PretrainingData(
+        config.data.heldout_files,
+        config.model,
+        config.run.seed,
+        shuffle=False,
+    )
+    num_examples = min(num_examples, len(data))
+
+    @tf.function
+    def judge(features):
+        features = dict(features)
+        outputs = model(features, noise=features.pop("noise"))
+        return (
+            features["input_ids"],
+            outputs["fake_data"].inputs.input_ids,
+            outputs["fake_data"].is_fake_tokens,
+            outputs["disc_output"].probs,
+            features["input_mask"],
+        )
+
+    examples: list[list[Token]] = []
+    for features in data.dataset(min(_BATCH_SIZE, num_examples)):
+        rows = zip(*(x.numpy() for x in judge(features)), strict=True)
+        examples.extend(_tokens(vocab, *row) for row in rows)
+        if len(examples) >= num_examples:
+            break
+    return HeldoutDetection(
+        examples[:num_examples],
+        sum(int(tf.size(v.value)) for v in model.trainable_variables),
+    )
+
+
+def _tokens(
+    vocab: list[str],
+    input_ids: np.ndarray,
+    shown_ids: np.ndarray,
+    is_fake_tokens: np.ndarray,
+    probs: np.ndarray,
+    input_mask: np.ndarray,
+) -> list[Token]:
+    """The real tokens of one example; all arrays are [L]."""
+    return [
+        Token(
+            vocab[input_ids[i]],
+            vocab[shown_ids[i]],
+            bool(is_fake_tokens[i]),
+            float(probs[i]),
+        )
+        for i in np.flatnonzero(input_mask)
+    ]
+
+
+def load_model(
+    model_dir: str, config: configs.PretrainingConfig
+) -> electra.PretrainingModel:
+    """Rebuilds what a pre-training run trained, from its last checkpoint.
+
+    Raises:
+      ValueError: If there is no checkpoint, or it does not fit.
+    """
+    checkpoint = tf.train.latest_checkpoint(model_dir)
+    if not checkpoint:
+        raise errors.ConfigError(
+            f"Expected a checkpoint in {model_dir}, found none: run "
+            "python -m electra_tf.run_pretraining first"
+        )
+    replicas.set_policy(config.run)
+    model = electra.PretrainingModel(
+        config.model, pretraining.read_special_ids(config)
+    )
+    saving.restore_variables(model.variables, checkpoint, "the model")
+    return model
