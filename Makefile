@@ -126,7 +126,7 @@ interop: $(VENV)/interop-installed
 
 .PHONY: test test-interop test-serving test-experiments check format lint types clean
 test: $(INSTALLED)
-	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
 
 INTEROP_INSTALLED := $(VENV)/interop-installed
 
@@ -146,7 +146,7 @@ test-serving: $(INSTALLED)
 # Every experiment's config for 20 steps; `make test` has 5 steps of those that
 # differ in more than a number.
 test-experiments: $(INSTALLED)
-	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/experiments_gin_test.py
+	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py
 
 check: format lint types test
 

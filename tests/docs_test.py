@@ -1,0 +1,119 @@
+"""Files, modules and targets that the documents name are there."""
+
+import importlib.util
+import re
+
+import pytest
+
+from tests import helpers
+
+ROOT = helpers.ROOT
+PACKAGE = ROOT / "electra_tf"
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        ROOT / "README.md",
+        ROOT / "Makefile",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "gin").rglob("*.gin"),
+        *(ROOT / "electra_tf").rglob("*.py"),
+        *(ROOT / "tools").rglob("*.py"),
+        *(ROOT / "tools").rglob("*.sh"),
+    )
+)
+# Files of the product, by their folder or by that of the package.
+_FILE = re.compile(
+    r"(?<![\w./<-])((?:[\w-]+/)+[\w-]+\.(?:py|gin|md|sh|png))(?![\w/])"
+)
+# A file by its name alone; not `rhymes.py`, which a reader of the README writes,
+# nor files of the original.
+_NAME = re.compile(r"`(\w+\.py)`")
+_OF_OTHERS = {
+    "rhymes.py",
+    "build_openwebtext_pretraining_dataset.py",
+    "configure_finetuning.py",
+    "configure_pretraining.py",
+    "flops_computation.py",
+    "preprocessing.py",
+}
+_MODULE = re.compile(r"python3? -m (electra_tf[\w.]*)")
+_TARGET = re.compile(r"`make ([\w-]+)")
+_TOP = ("electra_tf", "gin", "tools", "tests", "docs")
+
+
+def named_files(text: str) -> set[str]:
+    """Paths that a text names, of folders that the product has."""
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    found = set()
+    for path in _FILE.findall(text):
+        first = path.split("/")[0]
+        if first in _TOP or first in rooms:
+            found.add(path)
+    return found
+
+
+def is_there(name: str, document: str) -> bool:
+    # gin files name what they include by its path from their own folder.
+    places = (ROOT, PACKAGE, (ROOT / document).parent)
+    return any((place / name).exists() for place in places)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_names_what_is_there(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    missing = {
+        name for name in named_files(text) if not is_there(name, document)
+    }
+    names = {path.name for path in ROOT.glob("*/**/*.py")}
+    missing |= set(_NAME.findall(text)) - names - _OF_OTHERS
+    missing |= {
+        module
+        for module in _MODULE.findall(text)
+        if importlib.util.find_spec(module.rstrip(".")) is None
+    }
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    missing |= {
+        f"make {target}"
+        for target in _TARGET.findall(text)
+        if not re.search(rf"^(?:\.PHONY:.*\b)?{target}\b", targets, re.M)
+    }
+    assert not missing
+
+
+def tree_of_the_readme() -> list[str]:
+    """The paths of the README's tree, from the indentation of its lines."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("## What is where")[1].split("\n## ")[0]
+    found, folders = [], []
+    for line in section.split("\n"):
+        match = re.match(r"    ((?:  )*)([\w/.,* -]+?)(?:  .*)?$", line)
+        if not match or not re.search(r"[/.]", match[2]):
+            continue
+        depth = len(match[1]) // 2
+        for name in match[2].split(", "):
+            if name.endswith("/"):
+                folders[depth:] = [name]
+            found.append("".join(folders[:depth]) + name)
+    return found
+
+
+def test_the_tree_of_the_readme_is_the_product():
+    tree = tree_of_the_readme()
+    assert tree
+    missing = [path for path in tree if not (ROOT / path).exists()]
+    assert not missing
+    rooms = {
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.iterdir()
+        if path.name not in ("__pycache__",)
+    }
+    assert rooms <= {path.rstrip("/") for path in tree}
+
+
+def test_a_missing_file_is_noticed():
+    assert named_files("see `model/gone.py` and docs/gone.md, a/b.py") == {
+        "model/gone.py",
+        "docs/gone.md",
+    }
+    assert not is_there("model/gone.py", "README.md")
+    assert is_there("model/electra.py", "README.md")
