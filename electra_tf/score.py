@@ -155,7 +155,7 @@ def _sorted(
     kept: list[ScoredText] = []
     for batch in batches:
         kept += batch
-        live.update(len(kept), {})
+        live.update(len(kept))
     live.close()
     return scored_text.best_first(kept)
 

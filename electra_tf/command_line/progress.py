@@ -1,10 +1,13 @@
-"""One live line with progress, figures and ETA; imports no TensorFlow."""
+"""How far a long job is: one live line with figures and ETA, on stderr."""
 
+import os
 import sys
 import time
 
 # Seconds between two lines where the output is no terminal.
 _SECONDS_BETWEEN_LINES = 10.0
+# Between two states of the line on a terminal; more are a flicker.
+_SECONDS_BETWEEN_DRAWINGS = 0.1
 
 
 class LiveLine:
@@ -15,54 +18,73 @@ class LiveLine:
     """
 
     def __init__(self, seconds_between_lines: float = _SECONDS_BETWEEN_LINES):
-        self._seconds_between_lines = seconds_between_lines
         self._is_terminal = sys.stderr.isatty()
+        self._pause = (
+            _SECONDS_BETWEEN_DRAWINGS
+            if self._is_terminal
+            else seconds_between_lines
+        )
         self._written_at = float("-inf")
         self._text = self._written = ""
 
     def show(self, text: str) -> None:
-        """Shows the state of things."""
+        """Shows the state of things, unless one was shown just before."""
         self._text = text
-        if self._is_terminal:
-            if text != self._written:
-                self._write(f"\r\x1b[K{text}")
-                self._written = text
-            return
         now = time.monotonic()
-        if now - self._written_at >= self._seconds_between_lines:
-            self._write(text + "\n")
-            self._written_at, self._written = now, text
+        if now - self._written_at >= self._pause:
+            self._written_at = now
+            self._draw()
 
     def note(self, text: str) -> None:
         """Writes a line that stays."""
         self._write(("\r\x1b[K" if self._is_terminal else "") + text + "\n")
         if self._is_terminal:
             self._written = ""
+            self._written_at = float("-inf")
 
     def close(self) -> None:
         """Leaves the last state on the screen."""
+        self._draw()
+        if self._is_terminal and self._text:
+            self._write("\n")
+
+    def _draw(self) -> None:
         if self._is_terminal:
-            if self._text:
-                self._write("\n")
+            if self._text != self._written:
+                self._write(f"\r\x1b[K{_cut_to_terminal(self._text)}")
         elif self._text != self._written:
             self._write(self._text + "\n")
+        self._written = self._text
 
     def _write(self, text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
+def _cut_to_terminal(text: str) -> str:
+    """What fits into one line, where it is known how long that is."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return text
+    return text[: columns - 1] if columns else text
+
+
 class Progress:
-    """Progress of a long job on stderr, as a `LiveLine`.
+    """Progress of a long job, as a `LiveLine`.
 
     Args:
       description: Opens the line.
       total: Units in the whole job.
-      unit: Name of what is counted.
+      unit: Name of what is counted; empty shows the share of the total.
       is_shown: False writes nothing: another process does.
     """
 
     def __init__(
-        self, description: str, total: int, unit: str, is_shown: bool = True
+        self,
+        description: str,
+        total: int,
+        unit: str = "",
+        is_shown: bool = True,
     ):
         self.description = description
         self.total = total
@@ -76,27 +98,27 @@ class Progress:
         self._first = self._done = done
         self._started_at = time.monotonic()
 
-    def update(self, done: int, metrics: dict[str, float]) -> None:
+    @property
+    def seconds(self) -> float:
+        """Since the start, never 0."""
+        return max(time.monotonic() - self._started_at, 1e-9)
+
+    def update(self, done: int, figures: str = "") -> None:
         """Shows how far the job is.
 
         Args:
           done: Units done.
-          metrics: Figures to show.
+          figures: What else to show; see `format_metrics`.
         """
         if not self.is_shown:
             return
         self._done = done
-        self._line.show(
-            " | ".join(
-                part
-                for part in (
-                    f"{self.description} {self.unit} {done}/{self.total}",
-                    format_metrics(metrics),
-                    f"ETA {self._eta(time.monotonic())}",
-                )
-                if part
-            )
-        )
+        if self.unit:
+            share = f"{self.unit} {done}/{self.total}"
+        else:
+            share = f"{done / max(self.total, 1):.0%}"
+        parts = (f"{self.description} {share}", figures, f"ETA {self._eta()}")
+        self._line.show(" | ".join(part for part in parts if part))
 
     def note(self, text: str) -> None:
         """Writes a line that stays."""
@@ -107,10 +129,10 @@ class Progress:
         """Leaves the last state on the screen."""
         self._line.close()
 
-    def _eta(self, now: float) -> str:
+    def _eta(self) -> str:
         if self._done <= self._first:
             return "?"
-        rate = (now - self._started_at) / (self._done - self._first)
+        rate = self.seconds / (self._done - self._first)
         return format_seconds(rate * (self.total - self._done))
 
 

@@ -266,7 +266,7 @@ def find_duplicates(
             - sum(part.num_bytes for part in missing),
             *[0] * 4,
         ],
-        "looking for duplicates ",
+        "looking for duplicates",
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
@@ -355,6 +355,7 @@ def build_parts(
     crew.start_progress(
         sum(file.num_bytes for file in files),
         parts_lib.add_up(parts_lib.Progress(), *done_before),
+        "building examples",
     )
     crew.run("build", missing)
     records = []

@@ -6,14 +6,13 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TextIO
+from typing import Any
 
 from electra_tf import files
+from electra_tf.command_line import progress
 from electra_tf.pretraining_data import (
     corpus,
     deduplication,
@@ -52,7 +51,8 @@ class Crew:
         self.num_processes = num_processes
         self._worker: Worker | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
-        self._progress: ProgressLine | None = None
+        self._progress: progress.Progress | None = None
+        self._done_before: Sequence[int] = [0] * 5
         self._counts = [0] * 5
         self._arguments = (build, vocab_file, skips)
         if num_processes > 1:
@@ -83,12 +83,18 @@ class Crew:
             process.kill()
 
     def start_progress(
-        self, total_bytes: int, done_before: Sequence[int], activity: str = ""
+        self, total_bytes: int, done_before: Sequence[int], activity: str
     ) -> None:
-        """Counts of the tasks from now on go to a new line."""
-        self._progress = ProgressLine(
-            total_bytes, sys.stderr, done_before, activity
-        )
+        """Counts of the tasks from now on go to a new line.
+
+        Args:
+          total_bytes: Text of all tasks, done or not.
+          done_before: Counts, as in `parts.Progress`, of what need not be run.
+          activity: Opens the line.
+        """
+        self._progress = progress.Progress(activity, total_bytes)
+        self._progress.start(done_before[0])
+        self._done_before = done_before
         self._counts = [0] * 5
         if self._pool is not None:
             self._counters[:] = [0] * 5
@@ -104,13 +110,28 @@ class Crew:
         else:
             self._run_in_pool(self._pool, method, tasks)
         if self._progress is not None:
-            self._progress.finish()
+            self._progress.close()
             self._progress = None
 
     def _report(self, done: Sequence[int]) -> None:
         self._counts = [a + b for a, b in zip(self._counts, done, strict=True)]
-        if self._progress is not None:
-            self._progress.set(self._counts)
+        self._show(self._counts)
+
+    def _show(self, counts: Sequence[int]) -> None:
+        """Shows counts of this run and what was done before."""
+        if self._progress is None:
+            return
+        num_bytes, num_documents, num_tokens, num_examples, _ = (
+            a + b for a, b in zip(self._done_before, counts, strict=True)
+        )
+        figures = f"{num_documents:,} documents"
+        if num_tokens:
+            speed = counts[2] / self._progress.seconds
+            figures += (
+                f"  {num_examples:,} examples  {num_tokens:,} tokens  "
+                f"{speed:,.0f} tokens/s"
+            )
+        self._progress.update(num_bytes, figures)
 
     def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
         # Large parts first, so that no worker is left alone with one.
@@ -125,8 +146,7 @@ class Crew:
                 done, pending = futures.wait(
                     pending, 0.2, futures.FIRST_EXCEPTION
                 )
-                if self._progress is not None:
-                    self._progress.set(self._counters[:])
+                self._show(self._counters[:])
                 for future in done:
                     future.result()
         except BrokenProcessPool:
@@ -284,63 +304,3 @@ def call_worker(method: str, task: Any) -> None:
     """Has the worker of this process do a task."""
     assert _worker is not None
     getattr(_worker, method)(task)
-
-
-class ProgressLine:
-    """Documents, examples, tokens a second and time to go, on one line.
-
-    On a terminal the line is drawn over and over; elsewhere a new one is
-    written every few seconds.
-    """
-
-    TERMINAL_SECONDS = 0.2
-    LOG_SECONDS = 5.0
-
-    def __init__(
-        self,
-        total_bytes: int,
-        stream: TextIO,
-        done_before: Sequence[int] = (0,) * 5,
-        activity: str = "",
-    ):
-        self.counts = list(done_before)
-        self._before = list(done_before)
-        self._activity = activity
-        self._total_bytes = max(total_bytes, 1)
-        self._stream = stream
-        self._on_terminal = stream.isatty()
-        self._start = self._last_drawn = time.monotonic()
-
-    def set(self, counts: Sequence[int]) -> None:
-        """Takes counts as in `Progress`, of this run."""
-        self.counts = [a + b for a, b in zip(self._before, counts, strict=True)]
-        pause = self.TERMINAL_SECONDS if self._on_terminal else self.LOG_SECONDS
-        if time.monotonic() - self._last_drawn >= pause:
-            self._draw()
-
-    def finish(self) -> None:
-        self._draw()
-        if self._on_terminal:
-            print(file=self._stream)
-
-    def _draw(self) -> None:
-        self._last_drawn = time.monotonic()
-        seconds = max(self._last_drawn - self._start, 1e-9)
-        num_bytes, num_documents, num_tokens, num_examples, _ = self.counts
-        if new_bytes := num_bytes - self._before[0]:
-            to_go = round(seconds * (self._total_bytes - num_bytes) / new_bytes)
-            eta = f"{to_go // 3600}:{to_go // 60 % 60:02}:{to_go % 60:02}"
-        else:
-            eta = "?"
-        figures = [f"{self._activity}{num_bytes / self._total_bytes:4.0%}"]
-        figures.append(f"{num_documents:,} documents")
-        if num_tokens:
-            speed = (num_tokens - self._before[2]) / seconds
-            figures.append(f"{num_examples:,} examples")
-            figures.append(f"{num_tokens:,} tokens")
-            figures.append(f"{speed:,.0f} tokens/s")
-        line = "  ".join([*figures, f"ETA {eta}"])
-        if self._on_terminal:
-            print(f"\r{line}\x1b[K", end="", file=self._stream, flush=True)
-        else:
-            print(line, file=self._stream, flush=True)

@@ -287,7 +287,7 @@ class _Loop:
             name: metrics[name] for name in self.live_metrics if name in metrics
         }
         shown["examples/s"] = metrics["examples_per_second"]
-        self.progress.update(step, shown)
+        self.progress.update(step, progress.format_metrics(shown))
         self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
             self._evaluate(step)

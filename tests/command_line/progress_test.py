@@ -1,6 +1,7 @@
 """Tests of command_line/progress.py."""
 
 import io
+import os
 
 import pytest
 
@@ -45,9 +46,9 @@ def test_a_terminal_line_is_redrawn(monkeypatch, clock):
     out = stderr(monkeypatch, Terminal())
     live = progress.Progress("training", 10, "step")
     clock[0] += 6
-    live.update(2, {"loss": 0.5})
+    live.update(2, "loss 0.5")
     clock[0] += 2
-    live.update(4, {"loss": 0.25})
+    live.update(4, "loss 0.25")
     live.close()
     assert out.getvalue() == (
         # 3 s a step, 8 steps to go; then 2 s a step, 6 to go.
@@ -69,7 +70,7 @@ def test_a_file_gets_a_line_every_ten_seconds(monkeypatch, clock):
     live = progress.Progress("training", 100, "step")
     for step in (1, 2, 3, 4):
         clock[0] += 4
-        live.update(step, {})
+        live.update(step)
     live.note("held-out")
     live.close()
     assert out.getvalue().splitlines() == [
@@ -83,8 +84,8 @@ def test_the_last_state_is_shown_in_the_end(monkeypatch, clock):
     out = stderr(monkeypatch, io.StringIO())
     live = progress.Progress("training", 2, "step")
     clock[0] += 1
-    live.update(1, {})
-    live.update(2, {})
+    live.update(1)
+    live.update(2)
     live.close()
     assert out.getvalue().splitlines() == [
         "training step 1/2 | ETA 0:01",
@@ -97,14 +98,44 @@ def test_what_was_done_before_does_not_count_for_the_rate(monkeypatch, clock):
     live = progress.Progress("training", 100, "step")
     live.start(90)
     clock[0] += 10
-    live.update(90, {})
+    live.update(90)
     clock[0] += 10
-    live.update(95, {})
+    live.update(95)
     assert out.getvalue().splitlines() == [
         "training step 90/100 | ETA ?",
         # 20 s for 5 steps, 5 to go.
         "training step 95/100 | ETA 0:20",
     ]
+
+
+def test_without_a_unit_the_share_is_shown(monkeypatch, clock):
+    out = stderr(monkeypatch, io.StringIO())
+    live = progress.Progress("reading", 200)
+    clock[0] += 4
+    live.update(50, "3 of 7 files")
+    assert live.seconds == 4.0
+    assert out.getvalue() == "reading 25% | 3 of 7 files | ETA 0:12\n"
+
+
+def test_a_terminal_shows_ten_states_a_second_and_the_last(monkeypatch, clock):
+    out = stderr(monkeypatch, Terminal())
+    live = progress.LiveLine()
+    for text in "abc":
+        live.show(text)
+        clock[0] += 0.06
+    live.show("d")
+    live.close()
+    assert out.getvalue() == "\r\x1b[Ka\r\x1b[Kc\r\x1b[Kd\n"
+
+
+def test_a_line_longer_than_the_terminal_is_cut(monkeypatch, clock):
+    out = stderr(monkeypatch, Terminal())
+    monkeypatch.setattr(out, "fileno", lambda: 2, raising=False)
+    monkeypatch.setattr(
+        progress.os, "get_terminal_size", lambda fd: os.terminal_size((5, 24))
+    )
+    progress.LiveLine().show("abcdefg")
+    assert out.getvalue() == "\r\x1b[Kabcd"
 
 
 def test_nothing_is_written_where_nothing_was_done(monkeypatch, clock):

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import sys
 
 import pytest
 import tensorflow as tf
@@ -89,7 +90,7 @@ def test_builds_every_document(folder, capsys):
         "pretrain_data.tfrecord-1-of-2",
     ]
     log = capsys.readouterr().err
-    assert "100%  3 documents  3 examples  8 tokens" in log
+    assert "100% | 3 documents  3 examples  8 tokens" in log
     assert "wrote 3 examples of 3 documents, 8 tokens, to 2 file(s)" in log
 
 
@@ -652,21 +653,19 @@ def test_default_number_of_output_files(num_bytes, num_shards):
     assert building_flags.default_num_shards(files) == num_shards
 
 
-def test_progress_on_a_terminal_is_one_line(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    stream = Terminal()
-    monkeypatch.setattr(crew.ProgressLine, "TERMINAL_SECONDS", 0)
-    progress = crew.ProgressLine(200, stream)
-    progress.set((50, 1, 20, 3, 24))
-    progress.set((100, 2, 40, 6, 48))
-    progress.finish()
-    drawn = stream.getvalue()
-    assert drawn.count("\n") == 1
-    assert " 25%  1 documents  3 examples  20 tokens" in drawn
-    assert " 50%  2 documents  6 examples  40 tokens" in drawn
+def test_progress_counts_what_was_done_before(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    builders = crew.Crew(
+        build=None, vocab_file="", num_processes=1, skips=False
+    )
+    builders.start_progress(200, (50, 1, 20, 3, 24), "building")
+    builders._report((30, 1, 10, 2, 14))
+    builders._report((20, 0, 10, 1, 10))
+    builders.run("build", [])
+    first, last = stream.getvalue().splitlines()
+    assert first.startswith("building 40% | 2 documents  5 examples  30 tokens")
+    assert last.startswith("building 50% | 2 documents  6 examples  40 tokens")
 
 
 def test_preflight(folder):

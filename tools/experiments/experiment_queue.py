@@ -75,7 +75,7 @@ class Queue:
                 self._collect()
                 if not self.was_stopped:
                     self._start_some()
-                self._line.show(_cut_to_terminal(self._progress()))
+                self._line.show(self._progress())
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             for process, _ in self.running.values():
@@ -218,10 +218,3 @@ def _last_line(log_file: str, returncode: int) -> str:
     if returncode < 0:
         last = f"ended by {signal.Signals(-returncode).name}; {last}"
     return f"{last} ({log_file})"
-
-
-def _cut_to_terminal(text: str) -> str:
-    """What fits into one line of a terminal; all of it elsewhere."""
-    if not sys.stderr.isatty():
-        return text
-    return text[: os.get_terminal_size(sys.stderr.fileno()).columns - 1]
