@@ -25,8 +25,7 @@ DOCUMENTS = sorted(
 _FILE = re.compile(
     r"(?<![\w./<-])((?:[\w-]+/)+[\w-]+\.(?:py|gin|md|sh|png))(?![\w/])"
 )
-# A file by its name alone; not `rhymes.py`, which a reader of the README writes,
-# nor files of the original.
+# A file by its name alone, but for what is to be written or the original has.
 _NAME = re.compile(r"`(\w+\.py)`")
 _OF_OTHERS = {
     "rhymes.py",
