@@ -6,11 +6,10 @@ TensorFlow is imported here, so a mistake is reported before the long import.
 
 import dataclasses
 import typing
-from collections.abc import Sequence
 
 import gin
 
-from electra_tf import errors
+from electra_tf import errors, validation
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.
@@ -24,79 +23,6 @@ DISCRIMINATOR_OBJECTIVES = (
     "all_tokens_mlm",
 )
 GENERATOR_TRAININGS = ("maximum_likelihood", "adversarial", "frozen")
-
-
-def check_types(config) -> None:
-    """gin accepts '128' for an int, so types are checked here."""
-    hints = typing.get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        allowed = hints[field.name]
-        if typing.get_origin(allowed) is tuple:
-            _check_tuple(config, field.name, typing.get_args(allowed)[0])
-            continue
-        options = typing.get_args(allowed) or (allowed,)
-        options = tuple(typing.get_origin(o) or o for o in options)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if float in options and is_number:
-            object.__setattr__(config, field.name, float(value))
-            continue
-        if int in options and isinstance(value, float) and value.is_integer():
-            object.__setattr__(config, field.name, int(value))  # 1e6 steps
-            continue
-        fits = isinstance(value, tuple(options))
-        if isinstance(value, bool) and bool not in options:
-            fits = False
-        if not fits:
-            expected = " or ".join(
-                "None" if o is type(None) else o.__name__ for o in options
-            )
-            raise errors.ConfigError(
-                f"{type(config).__name__}.{field.name} must be {expected}. "
-                f"Received: {value!r}"
-            )
-
-
-def _check_tuple(config, name: str, kind: type) -> None:
-    """Turns a list, one value or text with commas into a tuple."""
-    value = getattr(config, name)
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    elif not isinstance(value, (list, tuple)):
-        value = [value]
-    if kind is float:
-        value = [
-            float(v) if type(v) is int else v  # Not a bool.
-            for v in value
-        ]
-    if not all(type(v) is kind for v in value):
-        raise errors.ConfigError(
-            f"{type(config).__name__}.{name} must be a list of "
-            f"{kind.__name__}. Received: {getattr(config, name)!r}"
-        )
-    object.__setattr__(config, name, tuple(value))
-
-
-def require(config, condition: bool, name: str, rule: str) -> None:
-    """Raises a ConfigError with rule and value where a condition fails."""
-    if not condition:
-        raise errors.ConfigError(
-            f"{type(config).__name__}.{name} must be {rule}. "
-            f"Received: {name}={getattr(config, name)!r}"
-        )
-
-
-def require_positive(config, *names: str) -> None:
-    """Requires that fields are above 0."""
-    for name in names:
-        require(config, getattr(config, name) > 0, name, "positive")
-
-
-def require_fraction(config, *names: str) -> None:
-    """Requires that fields are at least 0 and below 1."""
-    for name in names:
-        value = getattr(config, name)
-        require(config, 0.0 <= value < 1.0, name, "at least 0 and below 1")
 
 
 @gin.configurable
@@ -138,16 +64,11 @@ class EncoderConfig:
     hidden_act: str = "gelu"
 
     def __post_init__(self):
-        check_types(self)
-        require(
-            self,
-            self.hidden_act in HIDDEN_ACTS,
-            "hidden_act",
-            "one of " + ", ".join(HIDDEN_ACTS),
-        )
+        validation.check_types(self)
+        validation.require_one_of(self, hidden_act=HIDDEN_ACTS)
         if self.embedding_size is None:
             object.__setattr__(self, "embedding_size", self.hidden_size)
-        require_positive(
+        validation.require_positive(
             self,
             "vocab_size",
             "hidden_size",
@@ -159,15 +80,15 @@ class EncoderConfig:
             "type_vocab_size",
             "initializer_range",
         )
-        require_fraction(
+        validation.require_fraction(
             self, "hidden_dropout_prob", "attention_probs_dropout_prob"
         )
-        if self.hidden_size % self.num_attention_heads:
-            raise errors.ConfigError(
-                "EncoderConfig.num_attention_heads must divide hidden_size. "
-                f"Received: hidden_size={self.hidden_size}, "
-                f"num_attention_heads={self.num_attention_heads}"
-            )
+        validation.require_together(
+            self,
+            self.hidden_size % self.num_attention_heads == 0,
+            "EncoderConfig.num_attention_heads must divide hidden_size",
+            "hidden_size num_attention_heads",
+        )
 
 
 def share_of(whole: int, share: float) -> int:
@@ -265,139 +186,120 @@ class ElectraConfig:
     whole_word_masking: bool = False
 
     def __post_init__(self):
-        check_types(self)
-        require_positive(
+        validation.check_types(self)
+        validation.require_positive(
             self,
             "max_seq_length",
             "generator_layers",
             "generator_hidden_size",
             "temperature",
+            "final_temperature",
         )
-        require(self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1")
-        require(
+        validation.require(
+            self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1"
+        )
+        validation.require(
             self,
             0 <= self.masked_token_prob <= 1,
             "masked_token_prob",
             "between 0 and 1",
         )
-        if self.max_seq_length > self.encoder.max_position_embeddings:
-            raise errors.ConfigError(
-                "ElectraConfig.max_seq_length must not exceed "
-                "EncoderConfig.max_position_embeddings. Received: "
-                f"max_seq_length={self.max_seq_length}, "
-                "max_position_embeddings="
-                f"{self.encoder.max_position_embeddings}"
-            )
-        if self.disentangled_embeddings and not (
-            self.electra_objective
-            and self.untied_generator
-            and not self.untied_generator_embeddings
-            and self.has_generator_network
-            and self.has_binary_discriminator
-        ):
-            raise errors.ConfigError(
-                "ElectraConfig.disentangled_embeddings needs a discriminator "
-                "and a generator that share their embeddings and nothing else. "
-                f"Received: electra_objective={self.electra_objective}, "
-                f"untied_generator={self.untied_generator}, "
-                "untied_generator_embeddings="
-                f"{self.untied_generator_embeddings}, "
-                f"uniform_generator={self.uniform_generator}, "
-                f"unigram_generator={self.unigram_generator}, "
-                f"discriminator_objective={self.discriminator_objective!r}"
-            )
+        validation.require_together(
+            self,
+            self.max_seq_length <= self.encoder.max_position_embeddings,
+            "ElectraConfig.max_seq_length must not exceed "
+            "EncoderConfig.max_position_embeddings",
+            "max_seq_length encoder.max_position_embeddings",
+        )
+        validation.require_together(
+            self,
+            not self.disentangled_embeddings
+            or (
+                self.electra_objective
+                and self.has_own_generator
+                and not self.untied_generator_embeddings
+                and self.has_binary_discriminator
+            ),
+            "ElectraConfig.disentangled_embeddings needs a discriminator and a "
+            "generator that share their embeddings and nothing else",
+            "electra_objective untied_generator untied_generator_embeddings "
+            "uniform_generator unigram_generator discriminator_objective",
+        )
         self._check_ablations()
-        if self.electra_objective and self.electric_objective:
-            raise errors.ConfigError(
-                "ElectraConfig takes one objective. Received: "
-                "electra_objective=True, electric_objective=True"
-            )
+        validation.require_together(
+            self,
+            not (self.electra_objective and self.electric_objective),
+            "ElectraConfig takes one objective",
+            "electra_objective electric_objective",
+        )
         if self.electric_objective:
             # The original's configuration does the same.
             object.__setattr__(self, "two_tower_generator", True)
-        if self.two_tower_generator:
-            self._check_two_towers()
-
-    def _check_two_towers(self) -> None:
-        """The original fails where there are no towers to take a loss of."""
-        if not (
-            self.has_discriminator
-            and self.untied_generator
-            and self.has_generator_network
-            and self.generator_training == "maximum_likelihood"
-            and not self.disentangled_embeddings
-        ):
-            raise errors.ConfigError(
-                "ElectraConfig.two_tower_generator needs a discriminator and "
-                "towers that learn by themselves. Received: "
-                f"electra_objective={self.electra_objective}, "
-                f"electric_objective={self.electric_objective}, "
-                f"untied_generator={self.untied_generator}, "
-                f"uniform_generator={self.uniform_generator}, "
-                f"unigram_generator={self.unigram_generator}, "
-                f"generator_training={self.generator_training!r}, "
-                f"disentangled_embeddings={self.disentangled_embeddings}"
-            )
+        # The original fails where there are no towers to take a loss of.
+        validation.require_together(
+            self,
+            not self.two_tower_generator
+            or (
+                self.has_discriminator
+                and self.has_own_generator
+                and self.generator_training == "maximum_likelihood"
+                and not self.disentangled_embeddings
+            ),
+            "ElectraConfig.two_tower_generator needs a discriminator and "
+            "towers that learn by themselves",
+            "electra_objective electric_objective untied_generator "
+            "uniform_generator unigram_generator generator_training "
+            "disentangled_embeddings",
+        )
 
     def _check_ablations(self) -> None:
         """Which of the paper's variants go together."""
-        for name, choices in (
-            ("discriminator_objective", DISCRIMINATOR_OBJECTIVES),
-            ("generator_training", GENERATOR_TRAININGS),
+        validation.require_one_of(
+            self,
+            discriminator_objective=DISCRIMINATOR_OBJECTIVES,
+            generator_training=GENERATOR_TRAININGS,
+        )
+        for name in (
+            "discriminator_objective",
+            "generator_training",
+            "unigram_generator",
         ):
-            require(
+            default = getattr(ElectraConfig, name)
+            validation.require_together(
                 self,
-                getattr(self, name) in choices,
-                name,
-                "one of " + ", ".join(choices),
+                self.electra_objective or getattr(self, name) == default,
+                f"ElectraConfig.{name} needs electra_objective",
+                f"{name} electra_objective",
             )
-        if self.final_temperature is not None:
-            require_positive(self, "final_temperature")
-        for name, is_default in (
-            (
-                "discriminator_objective",
-                self.discriminator_objective == DISCRIMINATOR_OBJECTIVES[0],
-            ),
-            (
-                "generator_training",
-                self.generator_training == GENERATOR_TRAININGS[0],
-            ),
-            ("unigram_generator", not self.unigram_generator),
-        ):
-            if not is_default and not self.electra_objective:
-                raise errors.ConfigError(
-                    f"ElectraConfig.{name} needs electra_objective. Received: "
-                    f"{name}={getattr(self, name)!r}, electra_objective=False"
-                )
-        if self.uniform_generator and self.unigram_generator:
-            raise errors.ConfigError(
-                "ElectraConfig takes one generator. Received: "
-                "uniform_generator=True, unigram_generator=True"
-            )
+        validation.require_together(
+            self,
+            not (self.uniform_generator and self.unigram_generator),
+            "ElectraConfig takes one generator",
+            "uniform_generator unigram_generator",
+        )
         if self.generator_training == "maximum_likelihood":
             return
-        if not (self.has_generator_network and self.untied_generator):
-            raise errors.ConfigError(
-                "ElectraConfig.generator_training="
-                f"{self.generator_training!r} needs a generator network of "
-                "its own. Received: "
-                f"untied_generator={self.untied_generator}, "
-                f"uniform_generator={self.uniform_generator}, "
-                f"unigram_generator={self.unigram_generator}"
-            )
+        chosen = f"ElectraConfig.generator_training={self.generator_training!r}"
+        validation.require_together(
+            self,
+            self.has_own_generator,
+            f"{chosen} needs a generator network of its own",
+            "untied_generator uniform_generator unigram_generator",
+        )
         if self.generator_training == "frozen":
-            require(
+            validation.require(
                 self,
                 self.untied_generator_embeddings,
                 "untied_generator_embeddings",
                 "True with generator_training='frozen', since shared "
                 "embeddings go on learning",
             )
-        elif not self.has_binary_discriminator:
-            raise errors.ConfigError(
-                "ElectraConfig.generator_training='adversarial' needs a "
-                "discriminator that detects replaced tokens. Received: "
-                f"discriminator_objective={self.discriminator_objective!r}"
+        else:
+            validation.require_together(
+                self,
+                self.has_binary_discriminator,
+                f"{chosen} needs a discriminator that detects replaced tokens",
+                "discriminator_objective",
             )
 
     @property
@@ -427,6 +329,10 @@ class ElectraConfig:
     @property
     def has_generator_network(self) -> bool:
         return not (self.uniform_generator or self.unigram_generator)
+
+    @property
+    def has_own_generator(self) -> bool:
+        return self.has_generator_network and self.untied_generator
 
     @property
     def generator(self) -> EncoderConfig:
@@ -510,29 +416,21 @@ class OptimizerConfig:
     clip_norm: float = 1.0
 
     def __post_init__(self):
-        check_types(self)
-        require_positive(self, "epsilon", "clip_norm")
-        if self.learning_rate is not None:
-            require_positive(self, "learning_rate")
-        require(
+        validation.check_types(self)
+        validation.require_positive(
+            self, "learning_rate", "epsilon", "clip_norm"
+        )
+        validation.require_one_of(self, optimizer=("adam", "lamb"))
+        validation.require_fraction(
+            self, "weight_decay_rate", "beta_1", "beta_2", "warmup_proportion"
+        )
+        validation.require(
             self,
-            self.optimizer in ("adam", "lamb"),
-            "optimizer",
-            "'adam' or 'lamb'",
+            self.layerwise_lr_decay is None or self.layerwise_lr_decay < 1,
+            "layerwise_lr_decay",
+            "below 1",
         )
-        require_fraction(self, "weight_decay_rate", "beta_1", "beta_2")
-        if self.layerwise_lr_decay is not None:
-            require(
-                self,
-                self.layerwise_lr_decay < 1,
-                "layerwise_lr_decay",
-                "below 1",
-            )
-        require(
-            self, self.num_warmup_steps >= 0, "num_warmup_steps", "0 or more"
-        )
-        if self.warmup_proportion is not None:
-            require_fraction(self, "warmup_proportion")
+        validation.require_not_negative(self, "num_warmup_steps")
 
     def warmup_steps(self, num_train_steps: int) -> float:
         """Length of the warm-up; the original does not round it."""
@@ -576,13 +474,15 @@ class PretrainingDataConfig:
     data_service_address: str = ""
 
     def __post_init__(self):
-        check_types(self)
-        require_positive(
+        validation.check_types(self)
+        validation.require_positive(
             self, "train_batch_size", "eval_batch_size", "num_eval_steps"
         )
-        require(self, bool(self.train_files), "train_files", "a glob")
-        require(self, bool(self.vocab_file), "vocab_file", "a path")
-        require(
+        validation.require(
+            self, bool(self.train_files), "train_files", "a glob"
+        )
+        validation.require(self, bool(self.vocab_file), "vocab_file", "a path")
+        validation.require(
             self,
             all(
                 not address or address.strip().startswith("grpc://")
@@ -663,42 +563,36 @@ class RunConfig:
     num_intra_op_threads: int = 0
 
     def __post_init__(self):
-        check_types(self)
-        require(self, bool(self.model_dir), "model_dir", "a path")
-        require_positive(
+        validation.check_types(self)
+        validation.require(self, bool(self.model_dir), "model_dir", "a path")
+        validation.require_positive(
             self,
             "save_checkpoints_steps",
             "steps_per_loop",
             "keep_checkpoint_max",
             "num_parallel_parts",
         )
-        for name in (
+        validation.require_not_negative(
+            self,
             "stop_at_step",
             "micro_batch_size",
             "eval_steps",
             "num_gpus",
             "seed",
             "num_intra_op_threads",
-        ):
-            require(self, getattr(self, name) >= 0, name, "0 or more")
-        for name, choices in (
-            (
-                "distribution_strategy",
-                ("one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+        )
+        validation.require_one_of(
+            self,
+            distribution_strategy=(
+                "one_device",
+                "mirrored",
+                "multi_worker_mirrored",
+                "tpu",
             ),
-            ("cluster_resolver", ("tf_config", "slurm", "kubernetes")),
-            (
-                "dtype_policy",
-                ("float32", "mixed_bfloat16", "mixed_float16"),
-            ),
-            ("gradient_reduction_dtype", ("float32", "bfloat16")),
-        ):
-            require(
-                self,
-                getattr(self, name) in choices,
-                name,
-                "one of " + ", ".join(choices),
-            )
+            cluster_resolver=("tf_config", "slurm", "kubernetes"),
+            dtype_policy=("float32", "mixed_bfloat16", "mixed_float16"),
+            gradient_reduction_dtype=("float32", "bfloat16"),
+        )
 
 
 @gin.configurable
@@ -731,48 +625,34 @@ class PretrainingConfig:
     init_generator_checkpoint: str = ""
 
     def __post_init__(self):
-        check_types(self)
-        require_positive(self.run, "num_train_steps")
-        require(
+        validation.check_types(self)
+        validation.require_positive(self.run, "num_train_steps")
+        validation.require(
             self.optimizer,
             self.optimizer.learning_rate is not None,
             "learning_rate",
             "given",
         )
-        if self.keep_global_step and not self.init_checkpoint:
-            raise errors.ConfigError(
-                "PretrainingConfig.keep_global_step needs init_checkpoint. "
-                "Received: keep_global_step=True, init_checkpoint=''"
-            )
-        if self.init_generator_checkpoint and not (
-            self.model.has_discriminator
-            and self.model.has_generator_network
-            and self.model.untied_generator
-            and not self.model.two_tower_generator
-        ):
-            raise errors.ConfigError(
-                "PretrainingConfig.init_generator_checkpoint needs a generator "
-                "of its own. Received: init_generator_checkpoint="
-                f"{self.init_generator_checkpoint!r}, electra_objective="
-                f"{self.model.electra_objective}, untied_generator="
-                f"{self.model.untied_generator}, uniform_generator="
-                f"{self.model.uniform_generator}, unigram_generator="
-                f"{self.model.unigram_generator}"
-            )
-
-
-def differences(
-    ours: dict, theirs: dict, prefix: str = ""
-) -> Sequence[tuple[str, object, object]]:
-    """Names and values in which two nested configurations differ."""
-    found: list[tuple[str, object, object]] = []
-    for name in sorted(set(ours) | set(theirs)):
-        a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found.extend(differences(a, b, f"{prefix}{name}."))
-        elif a != b:
-            found.append((prefix + name, a, b))
-    return found
+        validation.require_together(
+            self,
+            bool(self.init_checkpoint) or not self.keep_global_step,
+            "PretrainingConfig.keep_global_step needs init_checkpoint",
+            "keep_global_step init_checkpoint",
+        )
+        validation.require_together(
+            self,
+            not self.init_generator_checkpoint
+            or (
+                self.model.has_discriminator
+                and self.model.has_own_generator
+                and not self.model.two_tower_generator
+            ),
+            "PretrainingConfig.init_generator_checkpoint needs a generator of "
+            "its own",
+            "init_generator_checkpoint model.electra_objective "
+            "model.untied_generator model.uniform_generator "
+            "model.unigram_generator",
+        )
 
 
 @gin.configurable
@@ -809,17 +689,12 @@ class QuestionAnsweringConfig:
     qa_na_threshold: float = -2.75
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is float and type(value) is int:
-                object.__setattr__(self, field.name, float(value))
-            elif type(value) is not field.type:
-                raise errors.ConfigError(
-                    f"QuestionAnsweringConfig.{field.name} must be "
-                    f"{field.type.__name__}. Received: {value!r}"
-                )
-            if field.type is int and value < 1:
-                raise errors.ConfigError(
-                    f"QuestionAnsweringConfig.{field.name} must be positive. "
-                    f"Received: {field.name}={value!r}"
-                )
+        validation.check_types(self)
+        validation.require_positive(
+            self,
+            "max_query_length",
+            "doc_stride",
+            "max_answer_length",
+            "n_best_size",
+            "beam_size",
+        )

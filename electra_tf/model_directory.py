@@ -148,7 +148,7 @@ def refuse_other_run(config) -> None:
     ours = json.loads(json.dumps(as_dict(config)))
     was_cut = {f"model.{size.name}": size for size in cut}
     found = []
-    for name, a, b in configs.differences(ours, theirs):
+    for name, a, b in differences(ours, theirs):
         reason = f"was {b!r}"
         if name in was_cut:
             size = was_cut[name]
@@ -166,6 +166,20 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def differences(
+    ours: dict, theirs: dict, prefix: str = ""
+) -> Sequence[tuple[str, object, object]]:
+    """Names and values in which two nested configurations differ."""
+    found: list[tuple[str, object, object]] = []
+    for name in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found.extend(differences(a, b, f"{prefix}{name}."))
+        elif a != b:
+            found.append((prefix + name, a, b))
+    return found
 
 
 def _with_defaults(record: dict, config) -> dict:

@@ -594,16 +594,6 @@ def test_fine_tuning_steps(num_examples, epochs, steps):
     assert config.num_train_steps(num_examples) == steps
 
 
-def test_differences():
-    ours = {"seed": 1, "run": {"tpu": "", "steps": 3}, "new": 0}
-    theirs = {"seed": 1, "run": {"tpu": "", "steps": 4}, "old": 5}
-    assert configs.differences(ours, theirs) == [
-        ("new", 0, None),
-        ("old", None, 5),
-        ("run.steps", 3, 4),
-    ]
-
-
 def test_imports_no_tensorflow():
     code = (
         "import sys; from electra_tf import configs; "

@@ -344,3 +344,13 @@ def test_refuses_to_train_in_a_converted_directory(trained):
         errors.ConfigError, match="name it as PretrainingConfig.init_checkp"
     ):
         model_directory.refuse_other_run(trained)
+
+
+def test_differences():
+    ours = {"seed": 1, "run": {"tpu": "", "steps": 3}, "new": 0}
+    theirs = {"seed": 1, "run": {"tpu": "", "steps": 4}, "old": 5}
+    assert model_directory.differences(ours, theirs) == [
+        ("new", 0, None),
+        ("old", None, 5),
+        ("run.steps", 3, 4),
+    ]

@@ -5,7 +5,7 @@ import math
 
 import gin
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, validation
 
 # Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
 RECIPES = ("paper", "released")
@@ -88,28 +88,23 @@ class FinetuningDataConfig:
     bucketed: bool = True
 
     def __post_init__(self):
-        configs.check_types(self)
-        configs.require_positive(
+        validation.check_types(self)
+        validation.require_positive(
             self,
             "max_seq_length",
             "train_batch_size",
             "eval_batch_size",
             "num_train_epochs",
         )
-        configs.require(self, bool(self.task_name), "task_name", "given")
-        configs.require(
-            self,
-            self.task_type in ("auto", *TASK_TYPES),
-            "task_type",
-            "one of " + ", ".join(("auto", *TASK_TYPES)),
-        )
-        configs.require(
+        validation.require(self, bool(self.task_name), "task_name", "given")
+        validation.require_one_of(self, task_type=("auto", *TASK_TYPES))
+        validation.require(
             self,
             len(self.text_columns) <= 2,
             "text_columns",
             "one or two names",
         )
-        configs.require(
+        validation.require(
             self,
             self.folds == 0 or self.folds >= 2,
             "folds",
@@ -125,35 +120,37 @@ class FinetuningDataConfig:
                 "task_names=()"
             )
         if self.folds:
-            configs.require(
+            validation.require(
                 self,
                 not self.dev_file,
                 "dev_file",
                 "empty with folds, which are scored instead",
             )
         else:
-            configs.require(
+            validation.require(
                 self, bool(self.dev_file), "dev_file", "given, or folds"
             )
 
     def _check_tasks_by_name(self) -> None:
-        configs.require(
+        validation.require(
             self, bool(self.data_dir), "data_dir", "given with task_names"
         )
-        configs.require(
+        validation.require(
             self,
             len(set(self.task_names)) == len(self.task_names),
             "task_names",
             "different from each other",
         )
         for name in ("train_file", "dev_file", "test_file"):
-            configs.require(
+            validation.require(
                 self,
                 not getattr(self, name),
                 name,
                 "empty with task_names, whose files are in data_dir",
             )
-        configs.require(self, not self.folds, "folds", "0 without a train_file")
+        validation.require(
+            self, not self.folds, "folds", "0 without a train_file"
+        )
 
     def num_train_steps(self, num_examples: int) -> int:
         """Steps for the wanted epochs, each rounded up to whole batches."""
@@ -207,17 +204,11 @@ class FinetuningConfig:
     keep_head: bool = False
 
     def __post_init__(self):
-        configs.check_types(self)
-        configs.require_positive(self, "num_trials")
-        configs.require(
-            self,
-            self.recipe in RECIPES,
-            "recipe",
-            "one of " + ", ".join(RECIPES),
-        )
-        if self.dropout is not None:
-            configs.require_fraction(self, "dropout")
-        configs.require(
+        validation.check_types(self)
+        validation.require_positive(self, "num_trials")
+        validation.require_one_of(self, recipe=RECIPES)
+        validation.require_fraction(self, "dropout")
+        validation.require(
             self,
             not self.keep_head
             or not (self.from_scratch or len(self.data.task_names) > 1),
@@ -226,13 +217,11 @@ class FinetuningConfig:
         )
         for name in ("learning_rates", "num_train_epochs_options"):
             values = getattr(self, name)
-            configs.require(
+            validation.require(
                 self,
                 all(value > 0 for value in values)
                 and len(set(values)) == len(values),
                 name,
                 "different positive numbers",
             )
-        configs.require(
-            self, self.reseed_degenerate >= 0, "reseed_degenerate", "0 or more"
-        )
+        validation.require_not_negative(self, "reseed_degenerate")

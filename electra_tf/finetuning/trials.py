@@ -9,7 +9,7 @@ import os
 
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import batches, evaluation, features, predictions
@@ -233,7 +233,7 @@ def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
             theirs = json.load(f)
         differences = [
             f"{name}={a!r} (was {b!r})"
-            for name, a, b in configs.differences(ours, theirs)
+            for name, a, b in model_directory.differences(ours, theirs)
         ]
         if differences:
             raise errors.ConfigError(

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, model_directory
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_hparams
 from electra_tf.configs import QuestionAnsweringConfig
@@ -299,7 +299,7 @@ class _Folder:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
         encoder_config = original_hparams.encoder_config(arguments)
-        differences = configs.differences(
+        differences = model_directory.differences(
             dataclasses.asdict(encoder_config), dataclasses.asdict(self.config)
         )
         known = {name for name in arguments if name in self.settings}
@@ -319,7 +319,7 @@ class _Folder:
         }
         yield self._check(
             "settings: encoder",
-            len(configs.differences(ours, golden)),
+            len(model_directory.differences(ours, golden)),
             0,
             "config.json:bert_config",
             *(

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import model_directory
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_hparams
 from electra_tf.model import electra, losses, masking
@@ -357,7 +357,7 @@ class _Folder:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
         from_arguments = original_hparams.electra_config(arguments)
-        differences = configs.differences(
+        differences = model_directory.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
         yield self._check(
@@ -447,7 +447,7 @@ class _Folder:
             }
             yield self._check(
                 f"settings: {network}",
-                len(configs.differences(ours, golden[network])),
+                len(model_directory.differences(ours, golden[network])),
                 0,
                 f"config.json:bert_configs/{network}",
             )
@@ -460,7 +460,7 @@ class _Folder:
         }
         yield self._check(
             f"variables: {len(golden)} names and shapes",
-            len(configs.differences(ours, golden)),
+            len(model_directory.differences(ours, golden)),
             0,
             "config.json:trainable_variables",
         )

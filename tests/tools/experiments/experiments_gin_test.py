@@ -183,7 +183,7 @@ def differences(config, reference):
     """Name -> value in `config`, for what differs but for `run.model_dir`."""
     return {
         name: value
-        for name, value, _ in configs.differences(
+        for name, value, _ in model_directory.differences(
             dataclasses.asdict(config), dataclasses.asdict(reference)
         )
         if name != "run.model_dir"

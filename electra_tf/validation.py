@@ -1,0 +1,124 @@
+"""Rules that a configuration's fields must keep, and the errors if they do not.
+
+No TensorFlow is imported here, as in `configs`.
+"""
+
+import dataclasses
+import operator
+import typing
+from collections.abc import Sequence
+
+from electra_tf import errors
+
+
+def check_types(config) -> None:
+    """gin accepts '128' for an int, so types are checked here."""
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        allowed = hints[field.name]
+        if typing.get_origin(allowed) is tuple:
+            _check_tuple(config, field.name, typing.get_args(allowed)[0])
+            continue
+        options = typing.get_args(allowed) or (allowed,)
+        options = tuple(typing.get_origin(o) or o for o in options)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if float in options and is_number:
+            object.__setattr__(config, field.name, float(value))
+            continue
+        if int in options and isinstance(value, float) and value.is_integer():
+            object.__setattr__(config, field.name, int(value))  # 1e6 steps
+            continue
+        fits = isinstance(value, tuple(options))
+        if isinstance(value, bool) and bool not in options:
+            fits = False
+        if not fits:
+            expected = " or ".join(
+                "None" if o is type(None) else o.__name__ for o in options
+            )
+            raise errors.ConfigError(
+                f"{type(config).__name__}.{field.name} must be {expected}. "
+                f"Received: {value!r}"
+            )
+
+
+def _check_tuple(config, name: str, kind: type) -> None:
+    """Turns a list, one value or text with commas into a tuple."""
+    value = getattr(config, name)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    elif not isinstance(value, (list, tuple)):
+        value = [value]
+    if kind is float:
+        value = [
+            float(v) if type(v) is int else v  # Not a bool.
+            for v in value
+        ]
+    if not all(type(v) is kind for v in value):
+        raise errors.ConfigError(
+            f"{type(config).__name__}.{name} must be a list of "
+            f"{kind.__name__}. Received: {getattr(config, name)!r}"
+        )
+    object.__setattr__(config, name, tuple(value))
+
+
+def require(config, condition: bool, name: str, rule: str) -> None:
+    """Raises a ConfigError with rule and value where a condition fails."""
+    if not condition:
+        raise errors.ConfigError(
+            f"{type(config).__name__}.{name} must be {rule}. "
+            f"Received: {name}={getattr(config, name)!r}"
+        )
+
+
+def require_positive(config, *names: str) -> None:
+    """Requires that fields are above 0, or None where their types allow it."""
+    for name in names:
+        value = getattr(config, name)
+        require(config, value is None or value > 0, name, "positive")
+
+
+def require_fraction(config, *names: str) -> None:
+    """Requires that fields are at least 0 and below 1, or None likewise."""
+    for name in names:
+        value = getattr(config, name)
+        require(
+            config,
+            value is None or 0.0 <= value < 1.0,
+            name,
+            "at least 0 and below 1",
+        )
+
+
+def require_not_negative(config, *names: str) -> None:
+    """Requires that fields are 0 or more."""
+    for name in names:
+        require(config, getattr(config, name) >= 0, name, "0 or more")
+
+
+def require_one_of(config, **choices: Sequence) -> None:
+    """Requires that each named field has one of the values given for it."""
+    for name, values in choices.items():
+        rule = "one of " + ", ".join(str(value) for value in values)
+        require(config, getattr(config, name) in values, name, rule)
+
+
+def require_together(config, condition: bool, rule: str, names: str) -> None:
+    """Raises a ConfigError with the values of several fields.
+
+    Args:
+      config: Has the fields.
+      condition: Whether they go together.
+      rule: What is required, as a sentence without its full stop.
+      names: The fields, with spaces between; "encoder.hidden_size" for one of
+        a part.
+
+    Raises:
+      ConfigError: If the condition fails.
+    """
+    if not condition:
+        received = ", ".join(
+            f"{name.rpartition('.')[2]}={operator.attrgetter(name)(config)!r}"
+            for name in names.split()
+        )
+        raise errors.ConfigError(f"{rule}. Received: {received}")
