@@ -1,28 +1,22 @@
 """Tests of build_docstring_corpus.py on literal docstrings and trees."""
 
+import ast
 import collections
-import importlib.util
-import io
 import json
 import pathlib
 import re
-import sys
 import textwrap
 
+import build_docstring_corpus
+import docstring_documents
+import docstring_files
+import docstring_prose
+import labelled_texts
 import pytest
-
-from tests import helpers
-
-_PATH = helpers.ROOT / "tools/quickstart/build_docstring_corpus.py"
-_SPEC = importlib.util.spec_from_file_location(_PATH.stem, _PATH)
-corpus = importlib.util.module_from_spec(_SPEC)
-# Worker processes unpickle functions by the name of their module.
-sys.modules[_PATH.stem] = corpus
-_SPEC.loader.exec_module(corpus)
 
 
 def clean(text: str) -> list[str]:
-    return corpus.clean_docstring(textwrap.dedent(text))
+    return docstring_prose.clean_docstring(textwrap.dedent(text))
 
 
 # --- Cleaning -----------------------------------------------------------------
@@ -272,14 +266,14 @@ def test_clean_docstring(docstring, expected):
     ],
 )
 def test_is_prose(sentence, expected):
-    assert corpus.is_prose(sentence) is expected
+    assert docstring_prose.is_prose(sentence) is expected
 
 
 def test_split_sentences_keeps_abbreviations_together():
     text = (
         "Use a list, e.g. The first one. See Fig. 3 of it! 2 is even. so it is"
     )
-    assert corpus.split_sentences(text) == [
+    assert docstring_prose.split_sentences(text) == [
         "Use a list, e.g. The first one.",
         "See Fig. 3 of it!",
         "2 is even. so it is",
@@ -299,8 +293,8 @@ if True:
 add_newdoc("numpy", "add", """Ufunc.""")
 x = """Not a docstring."""
 '''
-    tree = corpus.ast.parse(source)
-    found = list(corpus.extract_docstrings(tree))
+    tree = ast.parse(source)
+    found = list(docstring_files.extract_docstrings(tree))
     assert found == ["Module.", "Class.", "Method.", "Branch."] + [
         "numpy",
         "add",
@@ -329,17 +323,17 @@ x = """Not a docstring."""
     ],
 )
 def test_mask_library_names(text, expected):
-    assert corpus.mask_library_names(text) == expected
+    assert labelled_texts.mask_library_names(text) == expected
 
 
 def test_labelled_texts_are_whole_sentences_of_20_to_60_words():
     def sentence(num_words):
         return " ".join(["word"] * num_words)
 
-    document = corpus.Document(
+    document = docstring_documents.Document(
         "m", "p", "train", [sentence(n) for n in (15, 40, 30, 70, 10)]
     )
-    texts = list(corpus.labelled_texts(document))
+    texts = list(labelled_texts.labelled_texts(document))
     assert texts == [
         sentence(15) + ". " + sentence(40) + ".",
         sentence(30) + ".",
@@ -347,13 +341,13 @@ def test_labelled_texts_are_whole_sentences_of_20_to_60_words():
 
 
 def test_quotas_give_what_one_label_lacks_to_the_others():
-    assert corpus._quotas({"a": 2, "b": 9, "c": 9}, 9) == {
+    assert labelled_texts.quotas({"a": 2, "b": 9, "c": 9}, 9) == {
         "a": 2,
         "b": 3,
         "c": 4,
     }
     # At most 1.5 times an even share each.
-    assert corpus._quotas({"a": 0, "b": 99}, 20) == {"a": 0, "b": 15}
+    assert labelled_texts.quotas({"a": 0, "b": 99}, 20) == {"a": 0, "b": 15}
 
 
 # --- Splits and repeats -------------------------------------------------------
@@ -361,17 +355,21 @@ def test_quotas_give_what_one_label_lacks_to_the_others():
 
 def test_split_of_module_is_stable():
     names = [f"pkg/m{n}.py" for n in range(2000)]
-    splits = [corpus.split_of_module(name, 0, 0.3) for name in names]
+    splits = [
+        docstring_documents.split_of_module(name, 0, 0.3) for name in names
+    ]
     counts = collections.Counter(splits)
     assert splits[:6] == [
-        corpus.split_of_module(name, 0, 0.3) for name in names[:6]
+        docstring_documents.split_of_module(name, 0, 0.3) for name in names[:6]
     ]
     assert 1300 < counts["train"] < 1500
     assert 150 < counts["dev"] < 250
     assert 350 < counts["test"] < 450
-    assert splits != [corpus.split_of_module(name, 1, 0.3) for name in names]
+    assert splits != [
+        docstring_documents.split_of_module(name, 1, 0.3) for name in names
+    ]
     # blake2b of "0\0split\0pkg/m0.py"; must hold on every machine.
-    drawn = corpus.stable_hash(0, "split", "pkg/m0.py")
+    drawn = docstring_documents.stable_hash(0, "split", "pkg/m0.py")
     assert drawn == pytest.approx(0.361923, abs=1e-6)
 
 
@@ -382,10 +380,12 @@ def test_drop_repeats():
     filler = "The rest of it is long enough to be kept here"
 
     def document(split, *sentences):
-        return corpus.Document(f"p/{split}.py", "p", split, list(sentences))
+        return docstring_documents.Document(
+            f"p/{split}.py", "p", split, list(sentences)
+        )
 
     dropped = collections.Counter()
-    kept = corpus.drop_repeats(
+    kept = docstring_documents.drop_repeats(
         [
             document("test", shared, common, own),
             document("train", shared, common),
@@ -440,7 +440,7 @@ def write_tree(
 
 
 def run(root, output_dir, *flags, processes=1):
-    return corpus.main(
+    return build_docstring_corpus.main(
         [
             f"--output_dir={output_dir}",
             f"--root={root}",
@@ -571,7 +571,7 @@ def test_max_megabytes_keeps_whole_modules(tmp_path):
         (["--labels=numpy,cobol"], "--labels must be among python,"),
         (["--heldout_fraction=1.5"], "between 0 and 1. Received: 1.5"),
         (["--num_processes=0"], "--num_processes must be at least 1"),
-        (["--max_megabytes=-1"], "--max_megabytes must not be negative"),
+        (["--max_megabytes=-1"], "--max_megabytes must be at least 0"),
         (["--root=/no/such/dir"], "--root is not a directory: /no/such/dir"),
     ],
 )
@@ -610,15 +610,3 @@ def test_refuses_an_output_dir_that_cannot_be_written(tmp_path, capsys):
     assert "--output_dir is not a directory" in capsys.readouterr().err
     assert run(root, tmp_path / "file" / "corpus") == 1
     assert "--output_dir cannot be written" in capsys.readouterr().err
-
-
-def test_progress_prints_lines_where_there_is_no_terminal():
-    stream = io.StringIO()
-    progress = corpus.Progress(10, stream, seconds_per_line=0.0)
-    progress.update(5, "1 of 2 files")
-    progress.update(10, "2 of 2 files")
-    progress.close()
-    lines = stream.getvalue().split("\n")
-    assert lines[0].startswith("reading  50%")
-    assert lines[1].endswith("0 s left  2 of 2 files")
-    assert "\r" not in stream.getvalue()
