@@ -12,8 +12,6 @@ import time
 import typing
 from collections.abc import Mapping, Sequence
 
-import tensorflow as tf
-
 from electra_tf import configs, errors
 from electra_tf.files import write_atomically
 
@@ -321,6 +319,8 @@ def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
     # Late: most records need no look at the variables. TensorFlow's notes on
     # the machine would bury the one line that may follow.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    import tensorflow as tf
 
     prefix = tf.train.latest_checkpoint(model_dir)
     if prefix is None:
