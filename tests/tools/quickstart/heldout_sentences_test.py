@@ -2,13 +2,13 @@
 
 import json
 
+import heldout_sentences
 import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.model import electra
 from electra_tf.training import replicas, saving
-from tools.quickstart import heldout_sentences
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 LENGTH = 8

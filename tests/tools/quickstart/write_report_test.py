@@ -1,4 +1,4 @@
-"""Tests of tools/quickstart/write_report.py."""
+"""Tests of tools/quickstart/write_report.py and what it puts together."""
 
 import json
 import re
@@ -6,8 +6,11 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 import pytest
-
-from tools.quickstart import write_report
+import quickstart_charts
+import quickstart_figures
+import report_page
+import shown_sentences
+import write_report
 
 HELDOUT = {
     "step": 20,
@@ -33,7 +36,7 @@ SECONDS = {
 
 
 class Token(NamedTuple):
-    """As in tools.quickstart.heldout_sentences, which imports TensorFlow."""
+    """As in heldout_sentences, which imports TensorFlow."""
 
     original: str
     shown: str
@@ -143,7 +146,9 @@ def error_of(build_dir, capsys):
 
 
 def test_summary(build_dir):
-    summary = write_report.summarize(write_report.read_build(str(build_dir)))
+    summary = quickstart_figures.summarize(
+        quickstart_figures.read_build(str(build_dir))
+    )
     heldout = {
         name: value
         for name, value in HELDOUT.items()
@@ -165,17 +170,17 @@ def test_summary(build_dir):
 
 
 def test_finding_says_which_way_the_accuracy_went(build_dir):
-    build = write_report.read_build(str(build_dir))
-    assert write_report.in_short(build) == (
+    build = quickstart_figures.read_build(str(build_dir))
+    assert quickstart_figures.in_short(build) == (
         "Pre-training raises the test accuracy from 55.0 % to 70.0 % (mean of "
         "2 seeds); always giving the commonest label scores 50.0 %."
     )
     worse = build._replace(
         pretrained=build.from_scratch, from_scratch=build.pretrained
     )
-    assert "did not help: it lowers" in write_report.in_short(worse)
+    assert "did not help: it lowers" in quickstart_figures.in_short(worse)
     same = build._replace(pretrained=build.from_scratch)
-    assert write_report.in_short(same) == (
+    assert quickstart_figures.in_short(same) == (
         "Pre-training leaves the test accuracy at 55.0 %."
     )
 
@@ -241,7 +246,7 @@ def test_damaged_file(build_dir, capsys, path, content, message):
 
 
 def test_confusion_counts(build_dir):
-    build = write_report.read_build(str(build_dir))
+    build = quickstart_figures.read_build(str(build_dir))
     assert build.confusion == {
         ("<b>", "<b>"): 1,
         ("<b>", "numpy"): 1,
@@ -265,7 +270,7 @@ def test_confusion_counts(build_dir):
     ],
 )
 def test_word_pieces_are_joined_readably(text, joined):
-    html = write_report.render_sentence(tokens(text))
+    html = shown_sentences.render_sentence(tokens(text))
     html = re.sub(r"<rt>.*?</rt>|<sup.*?</sup>|<[^>]*>", "", html)
     assert html.replace("&#x27;", "'").replace("&quot;", '"') == joined
 
@@ -280,11 +285,11 @@ def test_word_pieces_are_joined_readably(text, joined):
     ],
 )
 def test_verdict(is_replaced, probability, expected):
-    assert write_report.verdict(is_replaced, probability) == expected
+    assert shown_sentences.verdict(is_replaced, probability) == expected
 
 
 def test_sentence_is_escaped_and_marked():
-    html = write_report.render_sentence(
+    html = shown_sentences.render_sentence(
         [
             Token("<i>", "<script>", True, 0.875),
             Token("&", "&", False, 0.75),
@@ -318,7 +323,7 @@ GOOD = "this function returns|a the mean of all the given values ."
     ],
 )
 def test_which_sentences_read_well(text, expected):
-    assert write_report.reads_well(tokens(text)) == expected
+    assert shown_sentences.reads_well(tokens(text)) == expected
 
 
 def test_sentences_are_chosen_once_and_evenly():
@@ -326,19 +331,19 @@ def test_sentences_are_chosen_once_and_evenly():
         f"[CLS] {GOOD} [SEP]".replace("mean", w) for w in ("ab", "cd", "ef")
     ]
     examples = [tokens(text) for text in [texts[0], *texts]]
-    chosen = write_report.choose_sentences(examples, 10)
+    chosen = shown_sentences.choose_sentences(examples, 10)
     assert [sentence[4].original for sentence in chosen] == ["ab", "cd", "ef"]
-    chosen = write_report.choose_sentences(examples, 2)
+    chosen = shown_sentences.choose_sentences(examples, 2)
     assert [sentence[4].original for sentence in chosen] == ["ab", "cd"]
 
 
 def test_rest_of_a_name_is_no_sentence():
     example = tokens(f"[CLS] avoid pytest . {GOOD} [SEP]")
-    assert write_report.choose_sentences([example], 10) == []
+    assert shown_sentences.choose_sentences([example], 10) == []
 
 
 def test_svg_takes_the_colours_of_the_page():
-    svg = write_report.adapt_svg(
+    svg = quickstart_charts.adapt_svg(
         '<?xml version="1.0"?>\n<svg width="9pt" height="5pt" '
         'viewBox="0 0 9 5"><path id="p" style="fill: #010101"/>'
         '<use xlink:href="#p" clip-path="url(#q)"/></svg>',
@@ -353,7 +358,7 @@ def test_svg_takes_the_colours_of_the_page():
 
 
 def test_command_of():
-    assert write_report.command_of(
+    assert report_page.command_of(
         ["/x/electra_tf/run_pretraining.py", "--a=1", "--b='c d'", "--c=e f"]
     ) == (
         "python -m electra_tf.run_pretraining \\\n"
@@ -391,13 +396,13 @@ class _Checker(HTMLParser):
 
 
 def test_page_is_whole_and_needs_no_network(build_dir):
-    build = write_report.read_build(str(build_dir))
+    build = quickstart_figures.read_build(str(build_dir))
     build.seconds["report"] = 9.0
-    page = write_report.render(
+    page = report_page.render(
         build,
         [tokens(f"[CLS] {GOOD} [SEP]")],
         2_100_000,
-        write_report.draw_charts(build),
+        quickstart_charts.draw_charts(build),
     )
     checker = _Checker()
     checker.feed(page)
@@ -425,8 +430,10 @@ def test_page_without_sentences_and_with_one_seed(build_dir):
         build_dir / "finetune_pretrained/trial_1/test_predictions.tsv",
         "label\tprediction\n",
     )
-    build = write_report.read_build(str(build_dir))
-    page = write_report.render(build, [], 1, write_report.draw_charts(build))
+    build = quickstart_figures.read_build(str(build_dir))
+    page = report_page.render(
+        build, [], 1, quickstart_charts.draw_charts(build)
+    )
     assert "None of the held-out sentences reads well enough" in page
     assert "pre-trained (one seed)" in page
     assert "gets one label): pre-trained, trial 1." in page

@@ -1,0 +1,220 @@
+"""A quickstart's figures -> charts in the page's colours."""
+
+import html
+import io
+import re
+import statistics
+import typing
+
+from quickstart_figures import Build, accuracies
+
+# Colours that matplotlib writes, and the page's variables that replace them, so
+# that the charts follow the reader's light or dark theme.
+_COLOURS = {
+    "#010101": "var(--ink)",
+    "#020202": "var(--muted)",
+    "#030303": "var(--line)",
+    "#040404": "var(--accent)",
+    "#050505": "var(--second)",
+    "#060606": "var(--neutral)",
+    "#070707": "var(--surface)",
+}
+_INK, _MUTED, _LINE, _ACCENT, _SECOND, _NEUTRAL, _SURFACE = _COLOURS
+
+
+class Chart(typing.NamedTuple):
+    """A chart and what it is.
+
+    Attributes:
+      title: Goes above it.
+      svg: The drawing.
+    """
+
+    title: str
+    svg: str
+
+
+def draw_charts(build: Build) -> dict[str, list[Chart]]:
+    """Draws "curves" of pre-training and "bars" of the classifiers' scores."""
+    titles = {
+        "masked_lm_loss": "Generator loss",
+        "masked_lm_accuracy": "Generator accuracy",
+        "disc_loss": "Discriminator loss",
+        "disc_accuracy": "Discriminator accuracy",
+        "disc_auc": "Discriminator AUC",
+        "disc_recall": "Discriminator recall",
+    }
+    train = [r for r in build.log if r["split"] == "train"]
+    heldout = [r for r in build.log if r["split"] == "heldout"]
+    last = build.heldout | {"split": "heldout"}
+    if "step" in last and last["step"] not in [r["step"] for r in heldout]:
+        heldout.append(last)
+    return {
+        "curves": [
+            _draw_curve(name, title, train, heldout)
+            for name, title in titles.items()
+        ],
+        "bars": [_draw_bars(build, split) for split in ("test", "dev")],
+    }
+
+
+def _draw_curve(name, title, train, heldout) -> Chart:
+    figure, axes = _new_figure(3.3, 2.1)
+    train = [r for r in train if name in r]
+    heldout = [r for r in heldout if name in r]
+    if name == "disc_accuracy":
+        share = [r for r in train if "replaced_rate" in r]
+        axes.plot(
+            [r["step"] for r in share],
+            [1 - r["replaced_rate"] for r in share],
+            color=_NEUTRAL,
+            linestyle=(0, (1.5, 1.5)),
+            linewidth=1.4,
+        )
+    axes.plot(
+        [r["step"] for r in train],
+        [r[name] for r in train],
+        color=_SECOND,
+        linewidth=1.6,
+    )
+    axes.plot(
+        [r["step"] for r in heldout],
+        [r[name] for r in heldout],
+        color=_ACCENT,
+        linewidth=1.8,
+        linestyle="--",
+        marker="o",
+        markersize=5,
+        markeredgecolor=_SURFACE,
+    )
+    axes.set_xlabel("step")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(_locator(5, integer=True))
+    axes.yaxis.set_major_locator(_locator(5))
+    axes.grid(axis="y", color=_LINE, linewidth=0.8)
+    told = []
+    for split, records in (("training", train), ("held-out", heldout)):
+        if records:
+            first, last = records[0], records[-1]
+            told.append(
+                f"{split} {first[name]:.3f} at step {first['step']}, "
+                f"{last[name]:.3f} at step {last['step']}"
+            )
+    return Chart(title, _to_svg(figure, name, f"{title}: {'; '.join(told)}"))
+
+
+def _draw_bars(build: Build, split: str) -> Chart:
+    majority = build.pretrained["baseline"][split]["accuracy"]
+    rows = (
+        ("majority", [majority / 100], _NEUTRAL),
+        (
+            "from scratch",
+            accuracies(build.from_scratch, split),
+            _SECOND,
+        ),
+        (
+            "pre-trained",
+            accuracies(build.pretrained, split),
+            _ACCENT,
+        ),
+    )
+    figure, axes = _new_figure(4.4, 1.9)
+    told = []
+    for row, (label, fractions, colour) in enumerate(rows):
+        values = [100 * fraction for fraction in fractions]
+        mean = statistics.fmean(values)
+        axes.barh(row, mean, height=0.62, color=colour)
+        text, end = f"{mean:.1f} %", mean
+        if len(values) > 1:
+            spread = statistics.stdev(values)
+            text, end = f"{text} ± {spread:.1f}", max(*values, mean + spread)
+            axes.errorbar(
+                mean, row, xerr=spread, color=_INK, capsize=4, linewidth=1.3
+            )
+            # Side by side, so that equal seeds do not hide each other.
+            step = 0.34 / (len(values) - 1)
+            axes.scatter(
+                values,
+                [row - 0.17 + i * step for i in range(len(values))],
+                s=22,
+                color=_SURFACE,
+                edgecolor=_INK,
+                linewidth=1,
+                zorder=3,
+            )
+        axes.text(end + 4, row, text, va="center", color=_INK)
+        told.append(f"{label} {text}")
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+    # Room for the figures beside the bars.
+    axes.set_xlim(0, 128)
+    axes.set_xticks(range(0, 101, 25))
+    axes.set_xlabel("accuracy, %", x=50 / 128)
+    axes.spines["bottom"].set_visible(False)
+    axes.grid(axis="x", color=_LINE, linewidth=0.8)
+    num_rows = build.pretrained["num_rows"][split]
+    title = f"Accuracy on the {split} set, {num_rows:,} texts"
+    return Chart(title, _to_svg(figure, split, f"{title}: {'; '.join(told)}"))
+
+
+def _locator(num_bins: int, **kwargs):
+    from matplotlib import ticker
+
+    return ticker.MaxNLocator(num_bins, **kwargs)
+
+
+def _new_figure(width: float, height: float):
+    """A figure in the page's colours, sizes in inches."""
+    # Takes a while, and may build a font cache.
+    from matplotlib import figure as figures
+
+    figure = figures.Figure((width, height), layout="constrained")
+    figure.patch.set_visible(False)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_LINE)
+    axes.tick_params(color=_LINE, labelcolor=_MUTED, length=0, labelsize=10)
+    axes.xaxis.label.set_color(_MUTED)
+    return figure, axes
+
+
+def _to_svg(figure, name: str, description: str) -> str:
+    """The drawing, to be put into a page."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}
+    ):
+        figure.savefig(
+            buffer,
+            format="svg",
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
+    return adapt_svg(buffer.getvalue(), name, description)
+
+
+def adapt_svg(svg: str, name: str, description: str) -> str:
+    """Makes matplotlib's drawing part of a page.
+
+    Args:
+      svg: The drawing.
+      name: Prefix that keeps the ids of several drawings apart.
+      description: What a screen reader says.
+
+    Returns:
+      An <svg> element in the page's colours and as wide as there is room.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    for colour, variable in _COLOURS.items():
+        svg = svg.replace(colour, variable)
+    label = html.escape(description)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
