@@ -1,4 +1,4 @@
-"""What a model directory says of the run that made it."""
+"""A model directory: names of its files, what they say of the run."""
 
 import dataclasses
 import importlib.metadata
@@ -15,7 +15,26 @@ from collections.abc import Mapping, Sequence
 from electra_tf import configs, errors
 from electra_tf.files import write_atomically
 
+# Of every run.
 CONFIG_FILE = "config.json"
+OPERATIVE_CONFIG_FILE = "operative_config.gin"
+RUNS_FILE = "runs.jsonl"
+METRICS_FILE = "metrics.jsonl"
+CHECKPOINT_NAME = "model.ckpt"
+# The checkpoint that was best on held-out examples.
+BEST_DIR = "best"
+# Of pre-training, and of its best checkpoint: metrics on held-out examples.
+EVAL_RESULTS_FILE = "eval_results.json"
+# Of fine-tuning: what exporting must know of tasks and encoder; the scores,
+# those of one trial in its folder; the same as a table.
+MODEL_FILE = "model.json"
+RESULTS_FILE = "results.json"
+TABLE_FILE = "results.txt"
+# In the folder of a trial: its settings.
+TRIAL_FILE = "trial.json"
+# Folders below that of a run with checkpoints of their own.
+PART_OF_RUN = re.compile(rf"trial_\d+|{BEST_DIR}")
+
 # Counts up when a field of the record takes another meaning. 1, which records
 # do not say: `warmup_proportion` put `num_warmup_steps` out of force.
 RECORD_FORMAT = 2
@@ -49,7 +68,7 @@ _MAY_DIFFER = (
     "run.jit_compile",
     "run.num_intra_op_threads",
     "data.eval_batch_size",
-    "data.features_cache_dir",
+    "data.features_cache_dir",  # Of earlier versions.
     "data.num_eval_steps",
     "data.heldout_files",
     # Every trial of fine-tuning says itself what it is.
@@ -110,6 +129,11 @@ class CutSize(typing.NamedTuple):
         )
 
 
+def trial_dir(model_dir: str, number: int) -> str:
+    """The folder of one trial of a fine-tuning run, counted from 1."""
+    return os.path.join(model_dir, f"trial_{number}")
+
+
 def refuse_other_run(config) -> None:
     """Refuses a model directory that holds another run's model.
 
@@ -130,8 +154,8 @@ def refuse_other_run(config) -> None:
             "choose another --model_dir"
         )
     if not any(
-        os.path.isfile(os.path.join(model_dir, folder, "checkpoint"))
-        for folder in ("", "trial_1")
+        os.path.isfile(os.path.join(folder, "checkpoint"))
+        for folder in (model_dir, trial_dir(model_dir, 1))
     ):
         return  # Nothing was learned there.
     record, cut = _read(model_dir)
@@ -216,7 +240,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         json.dumps(as_dict(config), indent=1) + "\n",
     )
     write_atomically(
-        os.path.join(model_dir, "operative_config.gin"), operative_config
+        os.path.join(model_dir, OPERATIVE_CONFIG_FILE), operative_config
     )
     record = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -226,7 +250,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "versions": _versions(),
         "git_commit": git_commit(),
     }
-    with open(os.path.join(model_dir, "runs.jsonl"), "a") as f:
+    with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
         f.write(json.dumps(record) + "\n")
 
 
@@ -319,7 +343,6 @@ def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
     # Late: most records need no look at the variables. TensorFlow's notes on
     # the machine would bury the one line that may follow.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
     import tensorflow as tf
 
     prefix = tf.train.latest_checkpoint(model_dir)
@@ -407,9 +430,6 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
             f"Expected the {CONFIG_FILE} of this version in "
             f"{model_dir}. Received: one with {error}"
         ) from None
-
-
-METRICS_FILE = "metrics.jsonl"
 
 
 class MetricsLog:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically
 from electra_tf.model import electra, flops, masking
@@ -16,7 +16,6 @@ from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, optimization, replicas
 
-RESULTS_FILE = "eval_results.json"
 # Held-out masks and samples must not repeat those of training.
 _EVAL_SEED_OFFSET = 1_000_003
 
@@ -105,7 +104,7 @@ def pretrain(
     if not metrics:
         return {}
     write_atomically(
-        os.path.join(run.model_dir, RESULTS_FILE),
+        os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
         json.dumps({"step": last_step} | metrics, indent=1) + "\n",
     )
     loop.write_summaries(run.model_dir, "eval", last_step, metrics)

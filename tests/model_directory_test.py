@@ -153,6 +153,15 @@ def test_takes_a_continuation_that_learns_the_same(trained, changes):
     assert model_directory.refuse_other_run(changed) is None
 
 
+def test_takes_a_record_with_a_field_of_an_earlier_version(trained):
+    path = os.path.join(trained.run.model_dir, "config.json")
+    record = helpers.read_json(path)
+    record["data"]["features_cache_dir"] = "cache"
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(record, file)
+    assert model_directory.refuse_other_run(trained) is None
+
+
 def test_refuses_another_runs_model_naming_the_values(trained):
     changed = pretraining_config(
         trained.run.model_dir,

@@ -258,9 +258,7 @@ FINETUNING: dict[str, Hparam] = {
     "iterations_per_loop": Hparam(
         1000, "RunConfig.steps_per_loop", is_ours=True
     ),
-    "use_tfrecords_if_existing": Hparam(
-        True, why="features are made anew, or kept beside the model directory"
-    ),
+    "use_tfrecords_if_existing": Hparam(True, why="features are made anew"),
     "write_test_outputs": Hparam(
         False, why="test sets that are there are predicted"
     ),

@@ -54,8 +54,6 @@ class FinetuningDataConfig:
       label_separator: Between the labels of a row; empty for the usual ones.
       has_header: Whether the first row names the columns; None for what it
         looks like.
-      features_cache_dir: Where features are kept for later runs; empty for
-        features_cache beside model_dir, None to make them every time.
       bucketed: Train on batches of rows of similar length, padded to the
         longest of them. False pads all to `max_seq_length`, as does a TPU.
       skip_empty_texts: Leave rows of the files without a text out and count
@@ -84,7 +82,6 @@ class FinetuningDataConfig:
     label_separator: str = ""
     has_header: bool | None = None
     skip_empty_texts: bool = False
-    features_cache_dir: str | None = ""
     bucketed: bool = True
 
     def __post_init__(self):

@@ -6,18 +6,16 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import predictions, preparation, recipe, results
 from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.preparation import Prepared
-from electra_tf.finetuning.trials import RESULTS_FILE, run_trial
+from electra_tf.finetuning.trials import run_trial
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import replicas
-
-TABLE_FILE = "results.txt"
 
 
 def finetune(
@@ -87,8 +85,8 @@ def finetune(
         [part.data for part in parts], records, config.from_scratch
     )
     for name, content in (
-        (RESULTS_FILE, json.dumps(found, indent=1)),
-        (TABLE_FILE, results.format_results(found)),
+        (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
+        (model_directory.TABLE_FILE, results.format_results(found)),
     ):
         write_atomically(
             os.path.join(config.run.model_dir, name), content + "\n"
@@ -163,6 +161,6 @@ def _write_model_files(
         tasks[0] if len(tasks) == 1 else {"tasks": tasks}
     )
     write_atomically(
-        os.path.join(config.run.model_dir, "model.json"),
+        os.path.join(config.run.model_dir, model_directory.MODEL_FILE),
         json.dumps(about, indent=1) + "\n",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning.tasks.question_answering import QuestionAnsweringTask
 from electra_tf.finetuning.tasks.task import Task
@@ -106,18 +106,20 @@ def find_files(model_dir: str) -> dict[str, str]:
     Raises:
       ConfigError: If there is no finished run.
     """
-    path = os.path.join(model_dir, "results.json")
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
     try:
         with open(path, encoding="utf-8") as f:
             best = json.load(f)["best_on_dev"]
     except FileNotFoundError:
         raise errors.ConfigError(
             f"Expected a finished fine-tuning run at {model_dir}, found no "
-            "results.json there"
+            f"{model_directory.RESULTS_FILE} there"
         ) from None
     except (OSError, ValueError, KeyError) as error:
         raise errors.ConfigError(f"Cannot read {path}: {error}") from None
-    folder = os.path.join(model_dir, f"trial_{best}", SUBMISSION_DIR)
+    folder = os.path.join(
+        model_directory.trial_dir(model_dir, best), SUBMISSION_DIR
+    )
     if not os.path.isdir(folder):
         return {}
     return {

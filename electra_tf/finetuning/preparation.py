@@ -13,7 +13,6 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import features_cache
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks import by_name, own_data
 from electra_tf.finetuning.tasks.task import Task
@@ -273,15 +272,9 @@ def _read_task(
     if missing:
         _refuse_missing(config, task, missing[0])
     examples = {split: task.read_examples(split) for split in splits}
-    cache_dir = features_cache.folder(config)
     features = {
-        split: features_cache.features_of(
-            task,
-            split,
-            rows,
-            tokenizer,
-            config.data.max_seq_length,
-            cache_dir,
+        split: task.features(
+            rows, tokenizer, config.data.max_seq_length, split == "train"
         )
         for split, rows in examples.items()
     }

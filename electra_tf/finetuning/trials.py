@@ -23,7 +23,7 @@ from electra_tf.training import loop, optimization, replicas
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One model of a run; its directory is <model_dir>/trial_<number>.
+    """One model of a run; its folder is `model_directory.trial_dir`.
 
     Attributes:
       number: From 1.
@@ -41,10 +41,6 @@ class Trial:
     num_train_epochs: float
     fold: int | None = None
     replaces: int | None = None
-
-    @property
-    def folder(self) -> str:
-        return f"trial_{self.number}"
 
     def as_dict(self) -> dict:
         """For JSON, without what does not apply."""
@@ -111,12 +107,6 @@ def reseeded(
     )
 
 
-pass
-
-RESULTS_FILE = "results.json"
-SETTINGS_FILE = "trial.json"
-
-
 def build_model(
     encoder_config: configs.EncoderConfig,
     *tasks: Task,
@@ -163,10 +153,10 @@ def run_trial(
     Raises:
       ConfigError: If the directory is that of another trial.
     """
-    directory = os.path.join(config.run.model_dir, trial.folder)
+    directory = model_directory.trial_dir(config.run.model_dir, trial.number)
     is_chief = replicas.is_chief(strategy)
     _claim(directory, trial, is_chief)
-    results_path = os.path.join(directory, RESULTS_FILE)
+    results_path = os.path.join(directory, model_directory.RESULTS_FILE)
     if os.path.exists(results_path):
         with open(results_path, encoding="utf-8") as f:
             return json.load(f)
@@ -226,7 +216,7 @@ def run_trial(
 
 def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
     """Says whose directory it is, or refuses that of another trial."""
-    path = os.path.join(directory, SETTINGS_FILE)
+    path = os.path.join(directory, model_directory.TRIAL_FILE)
     ours = trial.as_dict()
     if os.path.exists(path):
         with open(path, encoding="utf-8") as f:

@@ -8,10 +8,9 @@ import typing
 
 import tensorflow as tf
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
-from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
 from electra_tf.model import encoder
@@ -261,7 +260,7 @@ def _metadata(values: dict, checkpoint: Checkpoint, model_dir: str) -> dict:
 
 def _scores(model_dir: str) -> dict | None:
     """Of a fine-tuning run's best trial; None for other checkpoints."""
-    path = os.path.join(model_dir, electra_tf_format.RESULTS_FILE)
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
     if not os.path.isfile(path):
         return None
     with open(path, encoding="utf-8") as f:

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, replicas
-
-# In a model directory: the checkpoint that was best on held-out examples.
-BEST_DIR = "best"
 
 
 def checkpointed_variables(
@@ -102,13 +99,13 @@ class _Checkpoints:
                 self.checkpoint,
                 self.run.model_dir,
                 max_to_keep=self.run.keep_checkpoint_max,
-                checkpoint_name="model.ckpt",
+                checkpoint_name=model_directory.CHECKPOINT_NAME,
             )
             self._best_manager = tf.train.CheckpointManager(
                 self.checkpoint,
-                os.path.join(self.run.model_dir, BEST_DIR),
+                os.path.join(self.run.model_dir, model_directory.BEST_DIR),
                 max_to_keep=1,
-                checkpoint_name="model.ckpt",
+                checkpoint_name=model_directory.CHECKPOINT_NAME,
             )
 
     def restore(self) -> None:
@@ -135,7 +132,10 @@ class _Checkpoints:
             )
             self._best_manager.sync()
             write_atomically(
-                os.path.join(self._best_manager.directory, "eval_results.json"),
+                os.path.join(
+                    self._best_manager.directory,
+                    model_directory.EVAL_RESULTS_FILE,
+                ),
                 json.dumps({"step": step} | metrics, indent=1) + "\n",
             )
 

@@ -69,9 +69,9 @@ def summarize(records, parts=None):
 
 def test_seeds_follow_each_other():
     assert [
-        (t.number, t.folder, t.seed, t.fold, t.learning_rate)
+        (t.number, t.seed, t.fold, t.learning_rate)
         for t in trials_lib.make_trials(config(num_trials=2))
-    ] == [(1, "trial_1", 7, None, 1e-3), (2, "trial_2", 8, None, 1e-3)]
+    ] == [(1, 7, None, 1e-3), (2, 8, None, 1e-3)]
 
 
 def test_a_grid_has_the_same_seeds_everywhere():

@@ -195,7 +195,6 @@ def make_config(
             train_batch_size=args.batch_size,
             eval_batch_size=128,
             num_train_epochs=args.num_train_epochs,
-            features_cache_dir=None,
             bucketed=bucketed,
         ),
         optimizer=configs.OptimizerConfig(

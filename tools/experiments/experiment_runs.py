@@ -156,16 +156,19 @@ class Run:
           ConfigError: If the folder holds another run.
         """
         if isinstance(self.config, finetuning_configs.FinetuningConfig):
-            name = "results.json"
+            name = model_directory.RESULTS_FILE
         elif self.config.data.heldout_files:
-            name = "eval_results.json"
+            name = model_directory.EVAL_RESULTS_FILE
         else:
-            name = f"model.ckpt-{self.num_train_steps}.index"
+            name = (
+                f"{model_directory.CHECKPOINT_NAME}-{self.num_train_steps}"
+                ".index"
+            )
         path = os.path.join(self.model_dir, name)
         if not os.path.exists(path):
             return False
         model_directory.refuse_other_run(self.config)
-        if name != "eval_results.json":
+        if name != model_directory.EVAL_RESULTS_FILE:
             return True
         with open(path, encoding="utf-8") as file:
             return json.load(file)["step"] == self.num_train_steps
@@ -426,11 +429,7 @@ def _finetuning_config(task: str, options: Options):
     if options.finetuning_gin_file:
         files += [of_task] if os.path.exists(of_task) else []
         files.append(options.finetuning_gin_file)
-    cache = os.path.join(options.output_dir, "features_cache")
-    params = (
-        f"FinetuningDataConfig.features_cache_dir={_text(cache)}",
-        *options.finetuning_gin_params,
-    )
+    params = options.finetuning_gin_params
     config = gin_files_lib.load(
         finetuning_configs.FinetuningConfig, files, params
     )

@@ -118,7 +118,9 @@ def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
         if run.kind in TASKS:
             found["tasks"][run.kind] = _task_score(run.model_dir, run.kind)
         else:  # The last stage is what counts.
-            found["heldout"] = _read_json(run.model_dir, "eval_results.json")
+            found["heldout"] = _read_json(
+                run.model_dir, model_directory.EVAL_RESULTS_FILE
+            )
     if options.tasks and len(found["tasks"]) == len(options.tasks):
         found["score"] = statistics.fmean(found["tasks"].values())
     if not cpu_seconds:
@@ -139,7 +141,7 @@ def _is_finished(run: experiment_runs.Run) -> bool:
 
 def _task_score(model_dir: str, task: str) -> float:
     """In per cent; a correlation with answers that are all alike is 0."""
-    (trial,) = _read_json(model_dir, "results.json")["trials"]
+    (trial,) = _read_json(model_dir, model_directory.RESULTS_FILE)["trials"]
     score = trial["dev"][TASKS[task].metric]
     return 0.0 if score is None else score
 
@@ -227,7 +229,7 @@ def read_heldout(model_dir: str) -> dict[int, dict]:
         for record in model_directory.read_metrics(path)
         if record["split"] == "heldout"
     }
-    last = _read_json(model_dir, "eval_results.json")
+    last = _read_json(model_dir, model_directory.EVAL_RESULTS_FILE)
     if last:
         found[last["step"]] = last
     return found

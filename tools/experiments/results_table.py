@@ -12,6 +12,7 @@ import json
 import pathlib
 import sys
 
+from electra_tf import model_directory
 from electra_tf.command_line import arguments
 
 _STARTS = ("from_scratch", "pretrained", "pretrained_decay")
@@ -34,7 +35,7 @@ def read_runs(runs_dir: pathlib.Path) -> dict[str, dict[str, dict]]:
     for folder in sorted(path for path in runs_dir.glob("*") if path.is_dir()):
         found[folder.name] = {}
         for start in _STARTS:
-            path = folder / start / "results.json"
+            path = folder / start / model_directory.RESULTS_FILE
             if not path.is_file():
                 raise ValueError(
                     f"Expected the results of a finished run. Received: {path},"

@@ -7,7 +7,7 @@ import os
 import statistics
 import typing
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 
 # What they say, in the order of the table. {share} is the share of tokens that
 # were not replaced.
@@ -108,12 +108,13 @@ def read_build(build_dir: str) -> Build:
             raise errors.ConfigError(f"Expected lines in {path}, found none")
         return lines
 
-    heldout = as_json("pretrain", "eval_results.json")
+    evaluation = ("pretrain", model_directory.EVAL_RESULTS_FILE)
+    heldout = as_json(*evaluation)
     missing = [name for name in METRICS if name not in heldout]
     if missing:
         raise errors.ConfigError(
             f"Expected the metric {missing[0]} in "
-            f"{os.path.join(build_dir, 'pretrain', 'eval_results.json')}: the "
+            f"{os.path.join(build_dir, *evaluation)}: the "
             "report is about a model with a generator and a discriminator"
         )
     results = {}
@@ -121,28 +122,33 @@ def read_build(build_dir: str) -> Build:
         ("finetune_pretrained", False),
         ("finetune_from_scratch", True),
     ):
-        results[name] = as_json(name, "results.json")
+        results[name] = as_json(name, model_directory.RESULTS_FILE)
         _check_results(
             results[name],
             is_from_scratch,
-            os.path.join(build_dir, name, "results.json"),
+            os.path.join(build_dir, name, model_directory.RESULTS_FILE),
         )
     predictions = (
         "finetune_pretrained",
-        f"trial_{results['finetune_pretrained']['best_on_dev']}",
+        model_directory.trial_dir(
+            "", results["finetune_pretrained"]["best_on_dev"]
+        ),
         "test_predictions.tsv",
     )
     return Build(
         heldout=heldout,
-        log=json_lines("pretrain", "metrics.jsonl"),
-        pretraining=as_json("pretrain", "config.json"),
+        log=json_lines("pretrain", model_directory.METRICS_FILE),
+        pretraining=as_json("pretrain", model_directory.CONFIG_FILE),
         pretrained=results["finetune_pretrained"],
         from_scratch=results["finetune_from_scratch"],
         confusion=count_predictions(
             text(*predictions), os.path.join(build_dir, *predictions)
         ),
         seconds={stage: _read_seconds(build_dir, stage) for stage in STAGES},
-        runs={name: json_lines(name, "runs.jsonl")[-1] for name in RUNS},
+        runs={
+            name: json_lines(name, model_directory.RUNS_FILE)[-1]
+            for name in RUNS
+        },
     )
 
 

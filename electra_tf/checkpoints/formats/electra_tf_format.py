@@ -1,10 +1,10 @@
 """Model directories of this package: of its runs, and of conversions.
 
-A run's directory has config.json (see `run_record`) and TensorFlow 2
-checkpoints, in which `training.checkpointed_variables` keeps every variable
-under its path; the paths are the original's names. A fine-tuning run has one
-checkpoint directory per trial. A conversion has one directory, whose
-config.json (class "ConvertedCheckpoint") says what there is.
+A run's directory has config.json (see `model_directory`) and TensorFlow 2
+checkpoints, in which `training.saving` keeps every variable under its path; the
+paths are the original's names. A fine-tuning run has one checkpoint directory
+per trial. A conversion has one directory, whose config.json (class
+"ConvertedCheckpoint") says what there is.
 """
 
 import dataclasses
@@ -25,13 +25,9 @@ from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
 CONVERTED_CLASS = "ConvertedCheckpoint"
-# Directories below that of a run with checkpoints of their own.
-_PART_OF_RUN = re.compile(r"trial_\d+|best")
 _RUN_CLASSES = ("PretrainingConfig", "FinetuningConfig")
-MODEL_FILE = "model.json"
 # What a task's description says of its head beside kind and labels.
 _HEAD_OPTIONS = ("has_pairs", "min_value", "scale", "as_original")
-RESULTS_FILE = "results.json"
 
 
 def recognise(path: str) -> bool:
@@ -113,7 +109,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     """
     os.makedirs(path, exist_ok=True)
     step = checkpoint.global_step
-    name = f"model.ckpt-{step or 0}"
+    name = f"{model_directory.CHECKPOINT_NAME}-{step or 0}"
     with tf.device("cpu"):
         parts: dict = {
             "model": {
@@ -164,7 +160,7 @@ def _model_dir(path: str | os.PathLike) -> str | None:
             ours = (*_RUN_CLASSES, CONVERTED_CLASS)
             return path if read_json(config).get("class") in ours else None
         path = os.path.abspath(path)
-        if not _PART_OF_RUN.fullmatch(os.path.basename(path)):
+        if not model_directory.PART_OF_RUN.fullmatch(os.path.basename(path)):
             return None
         path = os.path.dirname(path)
 
@@ -176,8 +172,8 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
         return path
     is_run = os.path.abspath(path) == os.path.abspath(model_dir)
     if record["class"] == "FinetuningConfig" and is_run:
-        best = _read_of_finetuning(model_dir, RESULTS_FILE)["best_on_dev"]
-        folder = os.path.join(model_dir, f"trial_{best}")
+        results = _read_of_finetuning(model_dir, model_directory.RESULTS_FILE)
+        folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
         raise CheckpointError(
@@ -237,7 +233,7 @@ def _read_encoders(record: dict, model_dir: str):
     try:
         found: dict[str, configs.EncoderConfig] = {}
         if record["class"] == "FinetuningConfig":
-            about = _read_of_finetuning(model_dir, MODEL_FILE)
+            about = _read_of_finetuning(model_dir, model_directory.MODEL_FILE)
             found["electra"] = configs.EncoderConfig(**about["encoder"])
         elif record["class"] == "PretrainingConfig":
             model = dict(record["model"])
@@ -262,7 +258,7 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
         return head and original.head_from_dict(head, model_dir)
     if record["class"] == "PretrainingConfig":
         return None
-    about = _read_of_finetuning(model_dir, MODEL_FILE)
+    about = _read_of_finetuning(model_dir, model_directory.MODEL_FILE)
     # As in the original's checkpoints: of several heads the first by name.
     about = min(
         about.get("tasks", [about]), key=lambda of_task: of_task["task_name"]
