@@ -1,11 +1,16 @@
-"""From tokens of an answer to the answer in the passage's own spelling."""
+"""Tokens of an answer -> the answer in the passage's own spelling -> scores."""
 
+import bisect
 import collections
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf.text import tokenization
+
+# Marks that KorQuAD's script makes white space.
+_KOREAN_MARKS = re.compile("['\"\u300a\u300b<>\u3008\u3009()\u2018\u2019]")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def join_word_pieces(tokens: Sequence[str]) -> str:
@@ -58,106 +63,30 @@ def _original_span(token_text: str, original: str, normalised: str) -> str:
     ]
 
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-# Marks that KorQuAD's script makes white space.
-_KOREAN_MARKS = re.compile("['\"\u300a\u300b<>\u3008\u3009()\u2018\u2019]")
-
-
-def normalize_korean_answer(text: str) -> str:
-    """Lower case without quotes, brackets, punctuation and extra space."""
-    text = _KOREAN_MARKS.sub(" ", text).lower().translate(_NO_PUNCTUATION)
-    return " ".join(text.split())
-
-
-def normalize_answer(text: str) -> str:
-    """Lower case without ASCII punctuation, articles and extra white space."""
-    text = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", text).split())
-
-
-def exact_match(prediction: str, answer: str) -> float:
-    """1 if both are the same once normalised, else 0."""
-    return float(normalize_answer(prediction) == normalize_answer(answer))
-
-
-def korean_exact_match(prediction: str, answer: str) -> float:
-    """1 if both are the same once normalised as in KorQuAD, else 0."""
-    return float(
-        normalize_korean_answer(prediction) == normalize_korean_answer(answer)
-    )
-
-
-def f1(
-    prediction: str, answer: str, empty_ones_are_equal: bool = False
-) -> float:
-    """Harmonic mean of the shares of words in common.
-
-    Args:
-      prediction: The predicted answer.
-      answer: A true answer.
-      empty_ones_are_equal: Whether two answers without words are equal, as in
-        SQuAD 2.0; else they have nothing in common.
-    """
-    predicted = normalize_answer(prediction).split()
-    true = normalize_answer(answer).split()
-    if empty_ones_are_equal and not (predicted and true):
-        return float(predicted == true)
-    return _f1_of_parts(predicted, true)
-
-
-def korean_f1(prediction: str, answer: str) -> float:
-    """KorQuAD's F1: harmonic mean of the shares of characters in common."""
-    predicted = normalize_korean_answer(prediction).replace(" ", "")
-    true = normalize_korean_answer(answer).replace(" ", "")
-    return _f1_of_parts(predicted, true)
-
-
-def _f1_of_parts(predicted: Sequence[str], true: Sequence[str]) -> float:
-    common = collections.Counter(predicted) & collections.Counter(true)
-    num_common = sum(common.values())
-    if not num_common:
-        return 0.0
-    precision = num_common / len(predicted)
-    recall = num_common / len(true)
-    return 2 * precision * recall / (precision + recall)
-
-
 def squad_v1_scores(
     answers: Iterable[tuple[str, Sequence[str]]],
     predictions: Mapping[str, str],
-    is_korean: bool = False,
 ) -> dict[str, float]:
-    """Exact match and F1, best over the answers, mean over the questions.
+    """Exact match and F1 by the script of SQuAD 1.1.
 
     Args:
       answers: Question and its true answers; a question that occurs twice
-        counts twice.
+        counts twice, and none stands for an empty answer.
       predictions: Question -> predicted answer; a missing one scores 0.
-      is_korean: Compare as KorQuAD does.
 
     Returns:
-      "exact_match" and "f1" in per cent.
+      "exact_match" and "f1" in per cent: best over the answers, mean over the
+      questions.
     """
-    score_exact: Callable[..., float] = exact_match
-    score_f1: Callable[..., float] = f1
-    if is_korean:
-        score_exact, score_f1 = korean_exact_match, korean_f1
-    exact_total = f1_total = 0.0
-    num_questions = 0
-    for question, true in answers:
-        num_questions += 1
-        predicted = predictions.get(question)
-        if predicted is None:
-            continue
-        exact_total += max((score_exact(predicted, a) for a in true), default=0)
-        f1_total += max((score_f1(predicted, a) for a in true), default=0)
-    num_questions = max(1, num_questions)
+    from official.nlp.tools import squad_evaluate_v1_1
+
+    found = squad_evaluate_v1_1.evaluate(
+        _as_squad((question, true or [""]) for question, true in answers),
+        predictions,
+    )
     return {
-        "exact_match": 100.0 * exact_total / num_questions,
-        "f1": 100.0 * f1_total / num_questions,
+        "exact_match": 100.0 * found["exact_match"],
+        "f1": 100.0 * found["final_f1"],
     }
 
 
@@ -167,7 +96,7 @@ def squad_v2_scores(
     null_odds: Mapping[str, float],
     na_threshold: float,
 ) -> dict[str, float]:
-    """The scores of SQuAD 2.0.
+    """The scores of SQuAD 2.0 by its script.
 
     Args:
       answers: Question -> true answers; none where the question has none.
@@ -179,73 +108,73 @@ def squad_v2_scores(
       "exact", "f1" and "total"; the same of the questions with and without an
       answer, prefixed "HasAns_" and "NoAns_"; and the best "exact" and "f1"
       that any threshold gives, "best_exact" and "best_f1", with the thresholds
-      "best_exact_thresh" and "best_f1_thresh".
+      "best_exact_thresh" and "best_f1_thresh". Shares are in per cent.
     """
-    has_answer = {question: bool(true) for question, true in answers.items()}
-    raw: dict[str, dict[str, float]] = {"exact": {}, "f1": {}}
-    for question, true in answers.items():
-        if question not in predictions:
-            continue
-        predicted = predictions[question]
-        true = [a for a in true if normalize_answer(a)] or [""]
-        raw["exact"][question] = max(exact_match(predicted, a) for a in true)
-        raw["f1"][question] = max(
-            f1(predicted, a, empty_ones_are_equal=True) for a in true
+    from official.nlp.tools import squad_evaluate_v2_0
+
+    # The script's threshold is 1, so it gets whole numbers in the order of the
+    # odds: 2 and more above `na_threshold`, -1 and less below. Its 0 stays 0.
+    odds = sorted(set(null_odds.values()))
+    num_below = bisect.bisect_right(odds, na_threshold)
+    ranks = [*range(-num_below, 0), *range(2, 2 + len(odds) - num_below)]
+    rank_of = dict(zip(odds, ranks, strict=True))
+    odds_of = dict(zip(ranks, odds, strict=True)) | {0: 0.0}
+    found = squad_evaluate_v2_0.evaluate(
+        _as_squad(answers.items()),
+        predictions,
+        {question: rank_of[value] for question, value in null_odds.items()},
+    )
+    return {
+        name.replace("final_", "best_"): (
+            odds_of[value] if name.endswith("_thresh") else value
         )
-    thresholded = {
-        name: {
-            question: (
-                float(not has_answer[question])
-                if null_odds[question] > na_threshold
-                else score
-            )
-            for question, score in scores.items()
-        }
-        for name, scores in raw.items()
+        for name, value in found.items()
+        if not name.startswith("pr_")
     }
 
-    def means(questions: Iterable[str], prefix: str) -> dict[str, float]:
-        questions = [q for q in questions if q in raw["exact"]]
-        if not questions:
-            return {}
-        found: dict[str, float] = {
-            prefix + name: 100.0
-            * sum(scores[q] for q in questions)
-            / len(questions)
-            for name, scores in thresholded.items()
-        }
-        return found | {f"{prefix}total": len(questions)}
 
-    scores = means(answers, "")
-    scores |= means((q for q in answers if has_answer[q]), "HasAns_")
-    scores |= means((q for q in answers if not has_answer[q]), "NoAns_")
-    for name in raw:
-        best, threshold = _best_threshold(
-            predictions, raw[name], null_odds, has_answer
-        )
-        scores[f"best_{name}"] = best
-        scores[f"best_{name}_thresh"] = threshold
-    return scores
+def _as_squad(answers: Iterable[tuple[str, Sequence[str]]]) -> list[dict]:
+    """Questions and their true answers in the layout of SQuAD's files."""
+    questions = [
+        {"id": question, "answers": [{"text": text} for text in true]}
+        for question, true in answers
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]
 
 
-def _best_threshold(
-    predictions, scores, null_odds, has_answer
-) -> tuple[float, float]:
-    """The best score over all thresholds, in per cent, and its threshold.
+def korquad_scores(
+    answers: Iterable[tuple[str, Sequence[str]]],
+    predictions: Mapping[str, str],
+) -> dict[str, float]:
+    """`squad_v1_scores` as KorQuAD's script has them: F1 of characters."""
+    exact_match = f1 = 0.0
+    num_questions = 0
+    for question, true in answers:
+        num_questions += 1
+        predicted = normalize_korean_answer(predictions.get(question, ""))
+        wanted = [normalize_korean_answer(text) for text in true]
+        if question in predictions and wanted:
+            exact_match += predicted in wanted
+            f1 += max(_f1_of_characters(predicted, text) for text in wanted)
+    return {
+        "exact_match": 100.0 * exact_match / num_questions,
+        "f1": 100.0 * f1 / num_questions,
+    }
 
-    Starts from "no answer" everywhere, with threshold 0, and lets one question
-    after another be answered, the surest one first.
-    """
-    current = best = float(sum(not has for has in has_answer.values()))
-    best_threshold = 0.0
-    for question in sorted(null_odds, key=lambda q: null_odds[q]):
-        if question not in scores:
-            continue
-        if has_answer[question]:
-            current += scores[question]
-        elif predictions[question]:
-            current -= 1.0
-        if current > best:
-            best = current
-            best_threshold = null_odds[question]
-    return 100.0 * best / max(1, len(scores)), best_threshold
+
+def normalize_korean_answer(text: str) -> str:
+    """Lower case without quotes, brackets, punctuation and extra space."""
+    text = _KOREAN_MARKS.sub(" ", text).lower().translate(_NO_PUNCTUATION)
+    return " ".join(text.split())
+
+
+def _f1_of_characters(predicted: str, true: str) -> float:
+    """Harmonic mean of the shares of characters in common, space aside."""
+    predicted, true = predicted.replace(" ", ""), true.replace(" ", "")
+    common = collections.Counter(predicted) & collections.Counter(true)
+    num_common = sum(common.values())
+    if not num_common:
+        return 0.0
+    precision = num_common / len(predicted)
+    recall = num_common / len(true)
+    return 2 * precision * recall / (precision + recall)

@@ -485,9 +485,9 @@ class QuestionAnsweringTask(Task):
             )
         if self.is_mrqa:  # Counts a question by its id.
             answers = list(dict(answers).items())
-        return answers_lib.squad_v1_scores(
-            answers, predictions.texts, self.is_korean
-        )
+        if self.is_korean:
+            return answers_lib.korquad_scores(answers, predictions.texts)
+        return answers_lib.squad_v1_scores(answers, predictions.texts)
 
     @property
     def baseline_name(self):

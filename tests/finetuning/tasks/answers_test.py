@@ -7,22 +7,16 @@ import pytest
 from electra_tf.finetuning.tasks import answers as answers_lib
 
 
-def test_normalize_answer():
-    normalize = answers_lib.normalize_answer
-    assert normalize("The  Cat's, a hat!") == "cats hat"
-
-
-def test_f1():
-    assert answers_lib.f1("a b c d", "b d") == pytest.approx(0.8)  # "a" goes.
-    assert answers_lib.f1("the", "a") == 0.0
-    assert answers_lib.f1("the", "a", empty_ones_are_equal=True) == 1.0
-
-
 def test_squad_v1_counts_a_repeated_question_twice():
     answers = [("1", ["x y", "x"]), ("1", ["x y"]), ("2", ["z"])]
     scores = answers_lib.squad_v1_scores(answers, {"1": "x"})
     assert scores["exact_match"] == pytest.approx(100 / 3)
     assert scores["f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
+
+
+def test_squad_v1_without_an_answer_wants_an_empty_one():
+    scores = answers_lib.squad_v1_scores([("1", []), ("2", [])], {"1": "x"})
+    assert scores == {"exact_match": 0.0, "f1": 0.0}
 
 
 def test_squad_v2():
@@ -54,11 +48,11 @@ def test_squad_v2():
 def test_korquad_compares_characters():
     normalize = answers_lib.normalize_korean_answer
     assert normalize("《한국》 (ABC), 'the' 일.") == "한국 abc the 일"
-    assert answers_lib.korean_exact_match("서울.", "‘서울’") == 1.0
-    # 2 of 3 and of 2 characters.
-    assert answers_lib.korean_f1("서 울에", "서울") == pytest.approx(0.8)
-    scores = answers_lib.squad_v1_scores(
-        [("1", ["서울"]), ("2", ["부산"])], {"1": "서울에"}, is_korean=True
+    same = answers_lib.korquad_scores([("1", ["x", "‘서울’"])], {"1": "서울."})
+    assert same == {"exact_match": 100.0, "f1": 100.0}
+    # 2 of 3 and of 2 characters; nothing is said of the second question.
+    scores = answers_lib.korquad_scores(
+        [("1", ["서울"]), ("2", ["부산"])], {"1": "서 울에"}
     )
     assert scores == {"exact_match": 0.0, "f1": pytest.approx(40.0)}
 
