@@ -1,18 +1,16 @@
 """A model directory: names of its files, what they say of the run."""
 
 import dataclasses
-import importlib.metadata
 import json
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
 import typing
 from collections.abc import Mapping, Sequence
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, provenance
 from electra_tf.files import write_atomically
 
 # Of every run.
@@ -247,8 +245,8 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "argv": sys.argv,
         "flags": flags,
         "python": platform.python_version(),
-        "versions": _versions(),
-        "git_commit": git_commit(),
+        "versions": provenance.versions(_PACKAGES),
+        "git_commit": provenance.git_commit(),
     }
     with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
         f.write(json.dumps(record) + "\n")
@@ -375,31 +373,6 @@ def _read_json(model_dir: str) -> dict:
     if not isinstance(record, dict):
         raise errors.ConfigError(f"Cannot read {path}: it holds no object")
     return record
-
-
-def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return versions
-
-
-def git_commit() -> str | None:
-    """Commit of the source tree, "-dirty" where it has changes."""
-    try:
-        result = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            cwd=os.path.dirname(os.path.abspath(__file__)),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return result.stdout.strip()
 
 
 def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:

@@ -29,32 +29,7 @@ def make_parser() -> arguments.ArgumentParser:
     parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset", description=__doc__
     )
-    parser.add_argument(
-        "--corpus-dir", required=True, help="Folder of text files."
-    )
-    parser.add_argument(
-        "--vocab-file", required=True, help="Vocabulary, one token a line."
-    )
-    parser.add_argument(
-        "--output-dir", required=True, help="Where the TFRecords go."
-    )
-    parser.add_argument(
-        "--blanks-separate-docs",
-        metavar="VALUE",
-        nargs="?",
-        const="True",
-        help="A blank line ends a document (the default). As in the original, "
-        "every VALUE but the empty one means yes, even False: to switch it "
-        "off use --no-blanks-separate-docs.",
-    )
-    parser.add_argument(
-        "--no-blanks-separate-docs",
-        dest="blanks_separate_docs",
-        action="store_const",
-        const="",
-        help="Skip blank lines; only the end of a file ends a document.",
-    )
-    building_flags.add_build_flags(parser)
+    building_flags.add_local_flags(parser)
     return parser
 
 

@@ -79,23 +79,15 @@ def check_data(args: argparse.Namespace) -> None:
             "Expected --data and --vocab-file, or --gin-file to take them "
             "from. Received neither."
         )
-    if os.path.isdir(pattern):
-        pattern = os.path.join(pattern, "*tfrecord*")
 
-    from electra_tf.pretraining_data import records, records_report, text_report
-    from electra_tf.text import vocabulary
+    from electra_tf.pretraining_data import records_report, reports
 
-    report = records_report.report_on_records(
-        records.match_files(pattern),
-        vocabulary.load_vocab(vocab_file),
-        text_report.run_of_config(config) if config else None,
+    records_report.check_files(
+        pattern,
+        vocab_file,
+        reports.run_of_config(config) if config else None,
         args.num_samples,
     )
-    report.print(sys.stdout)
-    if report.errors:
-        raise ValueError(
-            f"{len(report.errors)} problem(s) would break a run over {pattern}."
-        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -54,6 +54,11 @@ def positive_int(text: str) -> int:
     return value
 
 
+def say(prog: str, message: str) -> None:
+    """Tells the user what a program does, on stderr."""
+    print(f"{prog}: {message}", file=sys.stderr)
+
+
 def run(
     command: Callable[[argparse.Namespace], None],
     parser: ArgumentParser,
@@ -82,9 +87,9 @@ def run(
         return 1
     except (ValueError, OSError) as error:
         line = " ".join(str(error).split())
-        print(f"{parser.prog}: error: {line}", file=sys.stderr)
+        say(parser.prog, f"error: {line}")
         return 1
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        say(parser.prog, "interrupted")
         return 130
     return 0

@@ -1,17 +1,19 @@
-"""Pre-training examples as an Apache Beam pipeline.
+"""A corpus -> TFRecords and their manifest, as an Apache Beam pipeline.
 
-Each file of the corpus is built by `pretraining_examples.write_part`, as on one
-machine and with the same seed, so the examples are the same. A digest of seed,
-file and number says in which output file an example lands, and where there: so
-the bytes of the output depend neither on the runner nor on its workers.
+Each file of the corpus is built by `part_files.write_part`, as on one machine
+and with the same seed, so the examples are the same. A digest of seed, file and
+number says in which output file an example lands, and where there: so the bytes
+of the output depend neither on the runner nor on its workers.
 
 Corpus and output may be in any file system that Beam knows.
 """
 
+import argparse
+import functools
 import hashlib
-import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,34 +21,26 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
-from electra_tf.pretraining_data import corpus
-from electra_tf.pretraining_data.output_folder import (
-    HELDOUT_SUFFIX,
-    MANIFEST,
-    MANIFEST_VERSION,
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import (
+    building_flags,
+    corpus,
+    deduplication,
+    manifest,
+    parts,
 )
 
 TEMPORARY_PREFIX = "unfinished-"
 
+_LONGEST_REASON = 500
 
-class Build(NamedTuple):
-    """What decides the bytes of the output; goes into the manifest."""
+# A value, and the output file that it goes to; see `add_steps`.
+_Keyed = tuple[tuple[int, int], Any]
+_MANIFEST = (-1, 0)
 
-    max_seq_length: int
-    blanks_separate_docs: bool
-    do_lower_case: bool
-    strip_accents: bool
-    seed: int
-    num_out_files: int
-    text_field: str = "text"
-    heldout_fraction: float = 0.0
-
-    @property
-    def num_heldout_files(self) -> int:
-        if not self.heldout_fraction:
-            return 0
-        return max(1, round(self.num_out_files * self.heldout_fraction))
+say = functools.partial(arguments.say, "build_pretraining_dataset_beam")
 
 
 class Task(NamedTuple):
@@ -55,16 +49,55 @@ class Task(NamedTuple):
     Attributes:
       build: The choices.
       vocab: Content of the vocabulary file.
-      vocab_name: Its name.
+      vocabulary: The manifest's entry of it.
       output_dir: Where the shards go.
       skips_bad_input: Whether damaged places are left out.
     """
 
-    build: Build
+    build: manifest.Build
     vocab: bytes
-    vocab_name: str
+    vocabulary: dict
     output_dir: str
     skips_bad_input: bool
+
+    def folder_of(self, share: str) -> str:
+        """Where the files of a share go."""
+        return self.output_dir + manifest.suffix_of(share)
+
+
+def build_dataset(
+    args: argparse.Namespace, beam_args: Sequence[str] = ()
+) -> None:
+    """Builds the data set.
+
+    Args:
+      args: The flags of `building_flags.add`.
+      beam_args: Of the pipeline, such as its runner.
+
+    Raises:
+      ValueError: On anything that the user can mend.
+    """
+    building_flags.check(args)
+    files = list_files(args.corpus_dir)
+    build, vocabulary = building_flags.make_build(args, files, say)
+    with open(args.vocab_file, "rb") as reader:
+        vocab = reader.read()
+    output_dir = args.output_dir.rstrip("/")
+    if "://" not in output_dir:
+        output_dir = os.path.abspath(output_dir)
+    task = Task(
+        build, vocab, vocabulary, output_dir, args.on_bad_input == "skip"
+    )
+    for share in build.shares:
+        make_folder(task.folder_of(share))
+    options = PipelineOptions(list(beam_args))
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            add_steps(pipeline, files, task)
+    # A runner hands a worker's mistake back as it likes.
+    except Exception as error:
+        raise ValueError(reason_of(error)) from None
+    say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
 def list_files(corpus_dir: str) -> list[corpus.CorpusFile]:
@@ -84,58 +117,93 @@ def list_files(corpus_dir: str) -> list[corpus.CorpusFile]:
             files.append(
                 corpus.CorpusFile(name, found.path, found.size_in_bytes)
             )
-    if not any(file.num_bytes for file in files):
-        raise ValueError(
-            f"Expected a folder with text. Received: {corpus_dir!r}, which "
-            f"holds {len(files)} file(s), none with text."
-        )
+    corpus.refuse_without_text(corpus_dir, files)
     return sorted(files)
 
 
-def build(
+def make_folder(folder: str) -> None:
+    """Makes an output folder, or refuses one with other files.
+
+    Raises:
+      ValueError: If it holds a finished data set, or files of another origin.
+    """
+    (match,) = FileSystems.match([FileSystems.join(folder, "*")])
+    names = [os.path.basename(m.path) for m in match.metadata_list]
+    if manifest.FILE_NAME in names:
+        raise ValueError(
+            "Expected a new or empty --output-dir. Received: "
+            f"{folder!r}, which holds a finished data set."
+        )
+    ours = re.compile(rf"({TEMPORARY_PREFIX}.*|pretrain_data\.tfrecord-.*)")
+    manifest.refuse_foreign(
+        folder, [name for name in names if not ours.fullmatch(name)]
+    )
+    if not names and not FileSystems.exists(folder):
+        FileSystems.mkdirs(folder)
+
+
+def reason_of(error: Exception) -> str:
+    """The line that a worker's error ends with, without its traceback."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    known = [line for line in lines if re.match(r"[\w.]*(Error|Input): ", line)]
+    reason = (known or lines or [type(error).__name__])[-1]
+    reason = re.sub(r"^(?:[\w.]*(?:Error|Input): )+", "", reason)
+    return re.sub(r" \[while running .*", "", reason)[:_LONGEST_REASON]
+
+
+def add_steps(
     pipeline: beam.Pipeline, files: Sequence[corpus.CorpusFile], task: Task
 ) -> None:
     """Adds everything to a pipeline: files -> shards and manifests.
+
+    Without tagged outputs and side inputs, which not every runner has: the key
+    of a value is the output file that it goes to, `(number of the share, number
+    of the shard)` or _MANIFEST. Keys are numbers, as Dask groups by `hash`,
+    which for strings may differ between processes.
 
     Args:
       pipeline: Runs when the caller leaves it.
       files: See `list_files`.
       task: What to do with them.
     """
-    outputs = (
+    built = (
         pipeline
         | "files" >> beam.Create(list(files))
         | beam.Reshuffle()
-        | "build" >> beam.ParDo(_BuildFile(task)).with_outputs("records")
+        | "build" >> beam.ParDo(_BuildFile(task))
     )
-    shards = [("", i) for i in range(task.build.num_out_files)]
-    shards += [(HELDOUT_SUFFIX, i) for i in range(task.build.num_heldout_files)]
     # So that a shard without an example is written, too.
     no_examples = pipeline | "shards" >> beam.Create(
-        [(shard, None) for shard in shards]
+        [
+            ((number, i), None)
+            for number, share in enumerate(task.build.shares)
+            for i in range(task.build.num_files(share))
+        ]
     )
-    written = (
-        (outputs[None], no_examples)
-        | beam.Flatten()
-        | beam.GroupByKey()
+    examples = built | "examples" >> beam.Filter(
+        lambda pair: pair[0] != _MANIFEST
+    )
+    records = built | "records" >> beam.Filter(
+        lambda pair: pair[0] == _MANIFEST
+    )
+    shards = (
+        (examples, no_examples)
+        | "shards with examples" >> beam.Flatten()
+        | "by shard" >> beam.GroupByKey()
         | "write" >> beam.ParDo(_WriteShard(task))
     )
     _ = (
-        pipeline
-        | "once" >> beam.Create([task])
-        | "manifests"
-        >> beam.Map(
-            _write_manifests,
-            beam.pvalue.AsList(outputs.records),
-            beam.pvalue.AsList(written),
-        )
+        (records, shards)
+        | "records and shards" >> beam.Flatten()
+        | "all" >> beam.GroupByKey()
+        | "manifests" >> beam.Map(_write_manifests, task)
     )
 
 
 class _BuildFile(beam.DoFn):
-    """A file -> ((suffix, shard), (place in the shard, example)) pairs.
+    """A file -> ((share, shard), (place in the shard, example)) pairs.
 
-    And under "records" what became of the file.
+    And for the manifest what became of the file.
     """
 
     def __init__(self, task: Task):
@@ -160,54 +228,46 @@ class _BuildFile(beam.DoFn):
     def teardown(self):
         self._folder.cleanup()
 
-    def process(self, element: corpus.CorpusFile) -> Iterator[Any]:
+    def process(self, element: corpus.CorpusFile) -> Iterator[_Keyed]:
         """Builds one file."""
-        from electra_tf.pretraining_data import parts
+        from electra_tf.pretraining_data import part_files
 
-        choices = self._task.build
+        build = self._task.build
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-            part = os.path.join(folder, "part")
-            heldout = None
-            if choices.heldout_fraction:
-                heldout = os.path.join(folder, "heldout")
-            (record,) = parts.write_part(
-                [element._replace(path=_local_copy(element.path, folder))],
-                part,
+            local = element._replace(path=_local_copy(element.path, folder))
+            paths = {
+                share: os.path.join(folder, f"part-{share}")
+                for share in build.shares
+            }
+            choose = None
+            if build.heldout_fraction:
+                part = parts.Part("", [local], 0)
+                choose = deduplication.Chooser(
+                    part, build.heldout_fraction, None
+                )
+            (record,) = part_files.write_part(
+                [local],
+                paths[parts.TRAINING],
                 self._tokenizer,
                 self._tokenize_lines,
-                choices.max_seq_length,
-                choices.seed,
-                corpus.Reading(
-                    choices.blanks_separate_docs,
-                    choices.text_field,
-                    logging.warning if self._task.skips_bad_input else None,
+                build.max_seq_length,
+                build.seed,
+                build.reading(
+                    logging.warning if self._task.skips_bad_input else None
                 ),
-                heldout_path=heldout,
-                choose=self._choose if heldout else None,
+                heldout_path=paths.get(parts.HELDOUT),
+                choose=choose,
             )
-            yield beam.pvalue.TaggedOutput("records", (element, record))
-            yield from self._examples_of(
-                part, element.name, "", choices.num_out_files
-            )
-            if heldout:
-                yield from self._examples_of(
-                    heldout,
-                    element.name,
-                    HELDOUT_SUFFIX,
-                    choices.num_heldout_files,
-                )
+            yield _MANIFEST, ("input", (element, record))
+            for number, (share, path) in enumerate(paths.items()):
+                num_shards = build.num_files(share)
+                for shard, value in self._dealt(path, element.name, num_shards):
+                    yield (number, shard), value
 
-    def _choose(self, _file_number, _document_number, lines) -> str:
-        from electra_tf.pretraining_data import deduplication, parts
-
-        is_held_out = deduplication.is_held_out(
-            deduplication.digest_of(lines), self._task.build.heldout_fraction
-        )
-        if is_held_out:
-            return parts.HELDOUT
-        return parts.TRAINING
-
-    def _examples_of(self, path, name, suffix, num_shards) -> Iterator[Any]:
+    def _dealt(
+        self, path: str, name: str, num_shards: int
+    ) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+        """(shard, (place in the shard, example)) of each example of a file."""
         import tensorflow as tf
 
         records = tf.data.TFRecordDataset(path).as_numpy_iterator()
@@ -215,7 +275,7 @@ class _BuildFile(beam.DoFn):
             key = f"{self._task.build.seed}/{name}/{number}"
             digest = hashlib.sha256(key.encode()).digest()
             shard = int.from_bytes(digest[:8]) % num_shards
-            yield (suffix, shard), (digest[8:], example)
+            yield shard, (digest[8:], example)
 
 
 def _local_copy(path: str, folder: str) -> str:
@@ -233,35 +293,28 @@ def _local_copy(path: str, folder: str) -> str:
 
 
 class _WriteShard(beam.DoFn):
-    """((suffix, shard), its examples) -> the shard's entry in the manifest."""
+    """((share, shard), its examples) -> the shard's entry in the manifest."""
 
     def __init__(self, task: Task):
         self._task = task
 
-    def process(self, element) -> Iterator[tuple[str, dict]]:
+    def process(self, element) -> Iterator[_Keyed]:
         """Writes one shard, under its name once it is whole."""
         import tensorflow as tf
 
-        from electra_tf.pretraining_data import records as records_lib
-
-        (suffix, shard), values = element
-        choices = self._task.build
-        num_shards = (
-            choices.num_heldout_files if suffix else choices.num_out_files
-        )
+        (number, shard), values = element
+        share = self._task.build.shares[number]
         examples = sorted(value for value in values if value is not None)
-        name = records_lib.shard_name(shard, num_shards)
+        name = manifest.shard_name(shard, self._task.build.num_files(share))
         with tempfile.TemporaryDirectory() as folder:
             local_path = os.path.join(folder, name)
             with tf.io.TFRecordWriter(local_path) as writer:
                 for _, example in examples:
                     writer.write(example)
-            _publish(local_path, self._task.output_dir + suffix, name)
+            _publish(local_path, self._task.folder_of(share), name)
             num_bytes = os.path.getsize(local_path)
-        yield (
-            suffix,
-            {"name": name, "examples": len(examples), "bytes": num_bytes},
-        )
+        entry = {"name": name, "examples": len(examples), "bytes": num_bytes}
+        yield _MANIFEST, ("shard", (number, shard, entry))
 
 
 def _publish(local_path: str, output_dir: str, name: str) -> None:
@@ -284,52 +337,29 @@ def _publish(local_path: str, output_dir: str, name: str) -> None:
 
 
 def _write_manifests(
-    task: Task, records: Iterable[tuple], shards: Iterable[tuple[str, dict]]
+    element: tuple[tuple[int, int], Iterable[Any]], task: Task
 ) -> None:
     """Writes what was made from what; says that all is done."""
-    records = sorted(records)
-    shards = list(shards)
-    suffixes = ["", HELDOUT_SUFFIX] if task.build.heldout_fraction else [""]
+    _, values = element
+    of_kind: dict[str, list] = {"input": [], "shard": []}
+    for kind, value in values:
+        of_kind[kind].append(value)
+    files, records = zip(*sorted(of_kind["input"]), strict=True)
+    shards = sorted(of_kind["shard"], key=lambda shard: shard[:2])
     # The training set's manifest says that all is done: it comes last.
-    for suffix in reversed(suffixes):
-        inputs = []
-        for file, record in records:
-            counts = record.heldout if suffix else record.counts
-            inputs.append(
-                {
-                    "name": file.name,
-                    "bytes": file.num_bytes,
-                    "sha256": record.sha256,
-                    "documents": counts.num_documents,
-                    "tokens": counts.num_tokens,
-                    "examples": counts.num_examples,
-                    "example_tokens": counts.num_example_tokens,
-                    "bad_inputs": record.num_bad_inputs,
-                }
-            )
-        manifest = {
-            "manifest_version": MANIFEST_VERSION,
-            "built_with": f"apache-beam {beam.__version__}",
-            "share": "heldout" if suffix else "training",
-            "flags": task.build._asdict(),
-            "vocabulary": {
-                "file": task.vocab_name,
-                "sha256": hashlib.sha256(task.vocab).hexdigest(),
-            },
-            "inputs": inputs,
-            "shards": sorted(
-                (entry for of, entry in shards if of == suffix),
-                key=lambda entry: int(entry["name"].split("-")[1]),
-            ),
-            "totals": {
-                key: sum(entry[key] for entry in inputs)
-                for key in inputs[0]
-                if key not in ("name", "sha256")
-            },
-        }
+    for number, share in reversed([*enumerate(task.build.shares)]):
+        content = manifest.make(
+            task.build,
+            share,
+            files,
+            records,
+            [entry for of, _, entry in shards if of == number],
+            task.vocabulary,
+            manifest.versions("apache-beam"),
+        )
+        content["built_with"] = f"apache-beam {beam.__version__}"
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, MANIFEST)
+            path = os.path.join(folder, manifest.FILE_NAME)
             with open(path, "w", encoding="utf-8") as writer:
-                json.dump(manifest, writer, indent=1, ensure_ascii=False)
-                writer.write("\n")
-            _publish(path, task.output_dir + suffix, MANIFEST)
+                writer.write(manifest.text_of(content))
+            _publish(path, task.folder_of(share), manifest.FILE_NAME)

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import Any
 
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import (
@@ -21,11 +20,8 @@ from electra_tf.pretraining_data import (
     output_folder,
 )
 from electra_tf.pretraining_data import crew as crew_lib
+from electra_tf.pretraining_data import manifest as manifest_lib
 from electra_tf.pretraining_data import parts as parts_lib
-from electra_tf.pretraining_data.output_folder import (
-    HELDOUT_SUFFIX,
-    MANIFEST_VERSION,
-)
 
 # More processes than this only read the same parts over and over.
 MAX_MERGING_PROCESSES = 8
@@ -37,11 +33,12 @@ def build_dataset(args: argparse.Namespace) -> None:
     """Builds the data set, or finds it built.
 
     Args:
-      args: As `make_parser` makes them.
+      args: The flags of `building_flags.add_local_flags`.
 
     Raises:
       ValueError: On anything that the user can mend.
     """
+    building_flags.check(args)
     bad_inputs = crew_lib.BadInputs()
     skips = args.on_bad_input == "skip"
     files = corpus.list_files(
@@ -50,57 +47,31 @@ def build_dataset(args: argparse.Namespace) -> None:
     output_dir = os.path.abspath(args.output_dir)
     folders = [output_dir]
     if args.heldout_fraction:
-        folders.append(output_dir + HELDOUT_SUFFIX)
+        folders.append(output_dir + manifest_lib.HELDOUT_SUFFIX)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         output_folder.finish_publishing(output_dir)
-    finished = output_folder.read_manifest(output_dir)
+    finished = manifest_lib.read(output_dir)
     if finished is not None:
         output_folder.remove_leftovers(output_dir)
     for folder in folders if finished is None else []:
         output_folder.refuse_foreign_files(folder)
     warn_of_blanks_flag(args.blanks_separate_docs)
+    # All that needs no TensorFlow, which takes seconds to import, is checked.
     output_folder.say("importing TensorFlow")
-
-    from electra_tf.pretraining_data import examples
-    from electra_tf.pretraining_data import parts as parts_lib
-    from electra_tf.text import vocabulary as vocabulary_lib
-
-    if args.max_seq_length < examples.MIN_SEQ_LENGTH:
-        raise ValueError(
-            "Expected --max-seq-length of at least "
-            f"{examples.MIN_SEQ_LENGTH}. Received: "
-            f"{args.max_seq_length}."
-        )
-    vocab = vocabulary_lib.load_vocab(args.vocab_file)
-    settings = building_flags.text_settings(
-        args, vocabulary_lib.load_settings(args.vocab_file), output_folder.say
+    build, vocabulary = building_flags.make_build(
+        args, files, output_folder.say
     )
-    build = output_folder.Build(
-        max_seq_length=args.max_seq_length,
-        blanks_separate_docs=args.blanks_separate_docs is None
-        or bool(args.blanks_separate_docs),
-        seed=args.seed,
-        num_out_files=args.num_out_files
-        or building_flags.default_num_shards(files),
-        text_field=args.text_field,
-        dedup=args.dedup,
-        dedup_threshold=args.dedup_threshold if args.dedup == "near" else 0.0,
-        heldout_fraction=args.heldout_fraction,
-        **settings,
-    )
-    vocabulary = {
-        "file": os.path.basename(args.vocab_file),
-        "sha256": files_lib.sha256_of_file(args.vocab_file),
-        "entries": len(vocab),
-    }
     if finished is not None:
-        output_folder.check_finished(
+        manifest_lib.check_finished(
             output_dir, finished, build, vocabulary, files
         )
         output_folder.say(
             f"{output_dir} already holds this data set; nothing to do"
         )
         return
+
+    # Processes of the crew are forked with what is imported here.
+    from electra_tf.pretraining_data import part_files  # noqa: F401
 
     if args.preflight or args.preflight_only:
         preflight(
@@ -113,7 +84,8 @@ def build_dataset(args: argparse.Namespace) -> None:
     with output_folder.unfinished_folder(output_dir) as folder:
         warn_of_little_room(folder, files)
         parts = parts_lib.make_parts(files)
-        decisions = (build, vocabulary["sha256"], output_folder.versions())
+        versions = manifest_lib.versions()
+        decisions = (build, vocabulary["sha256"], versions)
         with crew_lib.Crew(
             build, args.vocab_file, args.num_processes, skips
         ) as crew:
@@ -124,28 +96,32 @@ def build_dataset(args: argparse.Namespace) -> None:
                 for part in parts
             ]
             records = build_parts(crew, files, parts, skips)
-            outputs = merge(crew, folder, files, parts, records, build)
-        for output in outputs:
-            output["manifest"] |= {
-                "vocabulary": vocabulary,
-                "versions": output_folder.versions(),
-            }
+            outputs = []
+            for share in build.shares:
+                output, shards = merge(
+                    crew, folder, files, parts, records, build, share
+                )
+                output["manifest"] = manifest_lib.make(
+                    build, share, files, records, shards, vocabulary, versions
+                )
+                outputs.append(output)
         output_folder.publish(output_dir, folder, outputs)
     seconds = time.monotonic() - start
-    for output, shown in zip(outputs, folders, strict=True):
-        totals = output["manifest"]["totals"]
+    manifests = [output["manifest"] for output in outputs]
+    for manifest, shown in zip(manifests, folders, strict=True):
+        totals = manifest["totals"]
         output_folder.say(
             f"wrote {totals['examples']} examples of {totals['documents']} "
             f"documents, {totals['tokens']} tokens, to "
-            f"{len(output['manifest']['shards'])} file(s) in {shown}"
+            f"{len(manifest['shards'])} file(s) in {shown}"
         )
-    num_tokens = sum(o["manifest"]["totals"]["tokens"] for o in outputs)
+    num_tokens = sum(manifest["totals"]["tokens"] for manifest in manifests)
     output_folder.say(f"{seconds:.1f} s, {num_tokens / seconds:,.0f} tokens/s")
-    totals = outputs[0]["manifest"]["totals"]
+    totals = manifests[0]["totals"]
     if totals["dropped_documents"]:
         output_folder.say(
             f"dropped {totals['dropped_documents']} document(s) that repeat "
-            f"earlier ones; {output_folder.DROPPED_DOCUMENTS} lists them"
+            f"earlier ones; {manifest_lib.DROPPED_DOCUMENTS} lists them"
         )
     if num_bad := bad_inputs.count + totals["bad_inputs"]:
         output_folder.say(
@@ -155,7 +131,7 @@ def build_dataset(args: argparse.Namespace) -> None:
 
 def preflight(
     files: Sequence[corpus.CorpusFile],
-    build: output_folder.Build,
+    build: manifest_lib.Build,
     vocab_file: str,
     gin_files: Sequence[str],
     num_processes: int,
@@ -182,13 +158,13 @@ def preflight(
         )
 
 
-def make_report(files, build: output_folder.Build, vocab_file: str, gin_files):
-    """See `data_report.report_on_text`."""
+def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
+    """See `text_report.report_on_text`."""
     import tensorflow as tf
 
     from electra_tf import configs
     from electra_tf.command_line import gin_files as gin_files_lib
-    from electra_tf.pretraining_data import text_report
+    from electra_tf.pretraining_data import reports, text_report
     from electra_tf.text import tokenization
 
     # As for building, which may go on in this process.
@@ -197,12 +173,11 @@ def make_report(files, build: output_folder.Build, vocab_file: str, gin_files):
         tf.config.threading.set_inter_op_parallelism_threads(1)
     run = None
     if gin_files:
-        run = text_report.run_of_config(
+        run = reports.run_of_config(
             gin_files_lib.load(configs.PretrainingConfig, gin_files)
         )
-    reading = corpus.Reading(build.blanks_separate_docs, build.text_field)
     return text_report.report_on_text(
-        text_report.take_sample(files, reading),
+        text_report.take_sample(files, build.reading()),
         tokenization.FullTokenizer(
             vocab_file, build.do_lower_case, build.strip_accents
         ),
@@ -239,7 +214,7 @@ def find_duplicates(
     folder: str,
     files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
-    build: output_folder.Build,
+    build: manifest_lib.Build,
 ) -> list[parts_lib.Part]:
     """Looks for documents that repeat earlier ones.
 
@@ -325,14 +300,12 @@ def build_parts(
     files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
     skips: bool,
-) -> list:
+) -> list[parts_lib.FileRecord]:
     """Builds the parts that no earlier run has finished.
 
     Returns:
       The `FileRecord`s of all input files, in order.
     """
-    from electra_tf.pretraining_data import parts as parts_lib
-
     parts_lib.remove_other_parts(
         {os.path.basename(part.path) for part in parts}, parts
     )
@@ -358,7 +331,7 @@ def build_parts(
         "building examples",
     )
     crew.run("build", missing)
-    records = []
+    records: list[parts_lib.FileRecord] = []
     for part, record in zip(parts, found, strict=True):
         record = record or parts_lib.read_part_record(part.path, True)
         assert record is not None
@@ -371,134 +344,70 @@ def merge(
     folder: str,
     files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
-    records: Sequence,
-    build: output_folder.Build,
-) -> list[dict]:
-    """Deals the parts' examples to the output files.
+    records: Sequence[parts_lib.FileRecord],
+    build: manifest_lib.Build,
+    share: str,
+) -> tuple[dict, list[dict]]:
+    """Deals the parts' examples of a share to its output files.
 
     Returns:
-      See `publish`.
+      `suffix`, `made` and `names` as `output_folder.publish` wants them, and
+      the shards' entries in the manifest.
 
     Raises:
-      ValueError: If a data set would have no example.
+      ValueError: If the data set would have no example.
     """
-    from electra_tf.pretraining_data import parts as parts_lib
-    from electra_tf.pretraining_data import records as records_lib
-
-    outputs = []
-    shares = [parts_lib.TRAINING]
-    if build.heldout_fraction:
-        shares.append(parts_lib.HELDOUT)
-    for share_name in shares:
-        inputs, totals = summarise(files, records, share_name)
-        if not totals["examples"]:
-            # Nothing here can be of use to another run.
-            for part in parts:
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(part.path + ".json")
-            raise ValueError(
-                f"Expected a --heldout-fraction that holds something out. "
-                f"Received: {build.heldout_fraction} of "
-                f"{sum(r.counts.num_documents for r in records)} document(s)."
-                if share_name
-                else "Expected text that makes examples. Received: a corpus "
-                f"of {len(files)} file(s) whose lines hold no token."
-            )
-        num_shards = build.num_out_files
-        if share_name:
-            num_shards = max(1, round(num_shards * build.heldout_fraction))
-        if totals["examples"] < num_shards:
-            output_folder.say(
-                f"warning: {totals['examples']} example(s) leave some of the "
-                f"{num_shards} output files empty"
-            )
-        ending = f".{share_name}" if share_name else ""
-        key = [part.path for part in parts] + [num_shards, build.seed]
-        made = f"merged-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
-        made += ending
-        os.makedirs(os.path.join(folder, made), exist_ok=True)
-        names = [
-            records_lib.shard_name(i, num_shards) for i in range(num_shards)
-        ]
-        paths = [os.path.join(folder, made, name) for name in names]
-        wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
-        num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
-        crew.run(
-            "merge",
-            [
-                (
-                    [part.path + ending for part in parts],
-                    paths,
-                    build.seed,
-                    wanted[i::num_groups],
-                )
-                for i in range(num_groups)
-            ],
+    num_examples = sum(r.counts_of(share).num_examples for r in records)
+    if not num_examples:
+        # Nothing here can be of use to another run.
+        for part in parts:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(part.path + ".json")
+        raise ValueError(
+            f"Expected a --heldout-fraction that holds something out. "
+            f"Received: {build.heldout_fraction} of "
+            f"{sum(r.counts.num_documents for r in records)} document(s)."
+            if share
+            else "Expected text that makes examples. Received: a corpus "
+            f"of {len(files)} file(s) whose lines hold no token."
         )
-        quotient, rest = divmod(totals["examples"], num_shards)
-        manifest: dict[str, Any] = {
-            "manifest_version": MANIFEST_VERSION,
-            "share": share_name or "training",
-            "flags": build._asdict(),
-            "inputs": inputs,
-            "shards": [
-                {
-                    "name": name,
-                    "examples": quotient + (i < rest),
-                    "bytes": os.path.getsize(path),
-                }
-                for i, (name, path) in enumerate(zip(names, paths, strict=True))
-            ],
-            "totals": totals,
+    num_shards = build.num_files(share)
+    if num_examples < num_shards:
+        output_folder.say(
+            f"warning: {num_examples} example(s) leave some of the "
+            f"{num_shards} output files empty"
+        )
+    ending = f".{share}" if share else ""
+    key = [part.path for part in parts] + [num_shards, build.seed]
+    made = f"merged-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
+    made += ending
+    os.makedirs(os.path.join(folder, made), exist_ok=True)
+    names = [manifest_lib.shard_name(i, num_shards) for i in range(num_shards)]
+    paths = [os.path.join(folder, made, name) for name in names]
+    wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
+    num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
+    inputs = [part.path + ending for part in parts]
+    crew.run(
+        "merge",
+        [
+            (inputs, paths, build.seed, wanted[i::num_groups])
+            for i in range(num_groups)
+        ],
+    )
+    quotient, rest = divmod(num_examples, num_shards)
+    shards = [
+        {
+            "name": name,
+            "examples": quotient + (i < rest),
+            "bytes": os.path.getsize(path),
         }
-        if build.dedup and not share_name:
-            names = [*names, output_folder.DROPPED_DOCUMENTS]
-            with open(
-                os.path.join(folder, made, output_folder.DROPPED_DOCUMENTS),
-                "wb",
-            ) as writer:
-                for part in parts:
-                    with open(part.path + ".dropped", "rb") as reader:
-                        shutil.copyfileobj(reader, writer)
-        outputs.append(
-            {
-                "suffix": HELDOUT_SUFFIX if share_name else "",
-                "made": made,
-                "names": names,
-                "manifest": manifest,
-            }
-        )
-    return outputs
-
-
-def summarise(files, records, share_name: str) -> tuple[list, dict]:
-    """The manifest's entries of the inputs, and their sums."""
-    inputs = []
-    for file, record in zip(files, records, strict=True):
-        counts = record.heldout if share_name else record.counts
-        inputs.append(
-            {
-                "name": file.name,
-                "bytes": file.num_bytes,
-                "sha256": record.sha256,
-                "documents": counts.num_documents,
-                "tokens": counts.num_tokens,
-                "examples": counts.num_examples,
-                "example_tokens": counts.num_example_tokens,
-                "dropped_documents": record.num_dropped,
-                "bad_inputs": record.num_bad_inputs,
-            }
-        )
-    totals = {
-        key: sum(entry[key] for entry in inputs)
-        for key in (
-            "bytes",
-            "documents",
-            "tokens",
-            "examples",
-            "example_tokens",
-            "dropped_documents",
-            "bad_inputs",
-        )
-    }
-    return inputs, totals
+        for i, (name, path) in enumerate(zip(names, paths, strict=True))
+    ]
+    if build.dedup and not share:
+        names.append(manifest_lib.DROPPED_DOCUMENTS)
+        with open(os.path.join(folder, made, names[-1]), "wb") as writer:
+            for part in parts:
+                with open(part.path + ".dropped", "rb") as reader:
+                    shutil.copyfileobj(reader, writer)
+    suffix = manifest_lib.suffix_of(share)
+    return {"suffix": suffix, "made": made, "names": names}, shards

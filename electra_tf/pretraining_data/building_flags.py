@@ -1,65 +1,11 @@
-"""Flags that every builder of TFRecords has, here or on many machines."""
+"""Flags of the builders of TFRecords -> what they decide."""
 
 import argparse
 import math
 from collections.abc import Callable, Sequence
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import corpus, output_folder
-from electra_tf.pretraining_data.output_folder import (
-    HELDOUT_SUFFIX,
-)
-
-
-def add_build_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that do not say what the input is."""
-    add(parser)
-    parser.add_argument(
-        "--num-processes",
-        type=arguments.positive_int,
-        default=1,
-        help="Processes that build (default 1). Files are shared out among "
-        "them, so a single large file keeps one busy.",
-    )
-    parser.add_argument(
-        "--dedup",
-        nargs="?",
-        choices=("exact", "near"),
-        const="near",
-        default="",
-        help="Drop documents that repeat earlier ones: exact but for case and "
-        "white space, or also nearly (without a value). Reads the corpus "
-        f"twice. {output_folder.DROPPED_DOCUMENTS} in the output folder lists "
-        "them.",
-    )
-    parser.add_argument(
-        "--dedup-threshold",
-        type=share,
-        default=0.8,
-        help="Share of runs of five words in common from which documents are "
-        "near duplicates (default 0.8).",
-    )
-    parser.add_argument(
-        "--preflight",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="First tokenize a sample of the corpus and warn of what breaks "
-        "runs later: unknown words and characters, case, accents, padding "
-        "(default yes).",
-    )
-    parser.add_argument(
-        "--preflight-only",
-        action="store_true",
-        help="Build nothing; print that report.",
-    )
-    parser.add_argument(
-        "--gin-file",
-        action="append",
-        default=[],
-        help="Configuration of the run that the data are for: the report then "
-        "compares sizes with it and counts its epochs.",
-    )
-
+from electra_tf.pretraining_data import corpus, manifest
 
 # Default number of output files: one for every 16 MiB of text, at least one
 # for every 64 KiB up to eight, at most the original's 1000.
@@ -70,7 +16,21 @@ MAX_SHARDS = 1000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that decide what the examples are."""
+    """Adds the flags that every builder has."""
+    parser.add_argument("--corpus-dir", required=True, help="Folder of text.")
+    parser.add_argument(
+        "--vocab-file", required=True, help="Vocabulary, one token a line."
+    )
+    parser.add_argument(
+        "--output-dir", required=True, help="Where the TFRecords go."
+    )
+    parser.add_argument(
+        "--no-blanks-separate-docs",
+        dest="blanks_separate_docs",
+        action="store_const",
+        const="",
+        help="Skip blank lines; only the end of a file ends a document.",
+    )
     parser.add_argument(
         "--max-seq-length",
         type=arguments.positive_int,
@@ -122,8 +82,68 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.0,
         help="Share of documents that goes to a data set of its own, "
-        f"<output-dir>{HELDOUT_SUFFIX}. Chosen by a hash of their words: "
-        "copies stay together, and the seed does not matter (default 0).",
+        f"<output-dir>{manifest.HELDOUT_SUFFIX}. Chosen by a hash of their "
+        "words: copies stay together, and the seed does not matter "
+        "(default 0).",
+    )
+
+
+def add_local_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the builder on one machine."""
+    add(parser)
+    parser.add_argument(
+        "--blanks-separate-docs",
+        metavar="VALUE",
+        nargs="?",
+        const="True",
+        help="A blank line ends a document (the default). As in the original, "
+        "every VALUE but the empty one means yes, even False: to switch it "
+        "off use --no-blanks-separate-docs.",
+    )
+    parser.add_argument(
+        "--num-processes",
+        type=arguments.positive_int,
+        default=1,
+        help="Processes that build (default 1). Files are shared out among "
+        "them, so a single large file keeps one busy.",
+    )
+    parser.add_argument(
+        "--dedup",
+        nargs="?",
+        choices=("exact", "near"),
+        const="near",
+        default="",
+        help="Drop documents that repeat earlier ones: exact but for case and "
+        "white space, or also nearly (without a value). Reads the corpus "
+        f"twice. {manifest.DROPPED_DOCUMENTS} in the output folder lists "
+        "them.",
+    )
+    parser.add_argument(
+        "--dedup-threshold",
+        type=share,
+        default=0.8,
+        help="Share of runs of five words in common from which documents are "
+        "near duplicates (default 0.8).",
+    )
+    parser.add_argument(
+        "--preflight",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="First tokenize a sample of the corpus and warn of what breaks "
+        "runs later: unknown words and characters, case, accents, padding "
+        "(default yes).",
+    )
+    parser.add_argument(
+        "--preflight-only",
+        action="store_true",
+        help="Build nothing; print that report.",
+    )
+    parser.add_argument(
+        "--gin-file",
+        action="append",
+        default=[],
+        help="Configuration of the run that the data are for: the report then "
+        "compares sizes with it and counts its epochs.",
     )
 
 
@@ -138,6 +158,58 @@ def share(text: str) -> float:
             f"expected a number from 0 to 1, received {text!r}"
         )
     return value
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses what needs no look at the corpus to be refused.
+
+    Raises:
+      ValueError: If the examples would be too short.
+    """
+    if args.max_seq_length < manifest.MIN_SEQ_LENGTH:
+        raise ValueError(
+            "Expected --max-seq-length of at least "
+            f"{manifest.MIN_SEQ_LENGTH}. Received: {args.max_seq_length}."
+        )
+
+
+def make_build(
+    args: argparse.Namespace,
+    files: Sequence[corpus.CorpusFile],
+    say: Callable[[str], object],
+) -> tuple[manifest.Build, dict]:
+    """What the flags decide.
+
+    Args:
+      args: Parsed by a parser of `add`; those of `add_local_flags` may be
+        missing.
+      files: The corpus.
+      say: Takes a warning.
+
+    Returns:
+      The build, and the manifest's entry of the vocabulary.
+
+    Raises:
+      ValueError: If the vocabulary cannot be used.
+    """
+    from electra_tf.text import vocabulary
+
+    vocab = vocabulary.load_vocab(args.vocab_file)
+    settings = vocabulary.load_settings(args.vocab_file)
+    dedup = getattr(args, "dedup", "")
+    build = manifest.Build(
+        max_seq_length=args.max_seq_length,
+        blanks_separate_docs=args.blanks_separate_docs is None
+        or bool(args.blanks_separate_docs),
+        seed=args.seed,
+        num_out_files=args.num_out_files or default_num_shards(files),
+        text_field=args.text_field,
+        dedup=dedup,
+        dedup_threshold=args.dedup_threshold if dedup == "near" else 0.0,
+        heldout_fraction=args.heldout_fraction,
+        **text_settings(args, settings, say),
+    )
+    return build, manifest.of_vocabulary(args.vocab_file, vocab)
 
 
 def text_settings(
@@ -178,6 +250,3 @@ def default_num_shards(files: Sequence[corpus.CorpusFile]) -> int:
             min(MIN_SHARDS, math.ceil(num_bytes / SMALL_SHARD_BYTES)),
         ),
     )
-
-
-# The output folder.

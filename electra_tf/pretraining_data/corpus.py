@@ -19,7 +19,7 @@ import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
@@ -142,12 +142,21 @@ def list_files(
             files.append(
                 CorpusFile(name, path, status.st_size, status.st_mtime_ns)
             )
+    refuse_without_text(corpus_dir, files)
+    return sorted(files)
+
+
+def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
+    """Refuses a corpus whose files are empty.
+
+    Raises:
+      ValueError: If they are.
+    """
     if not any(file.num_bytes for file in files):
         raise ValueError(
             f"Expected a folder with text. Received: {corpus_dir!r}, which "
             f"holds {len(files)} file(s), none with text."
         )
-    return sorted(files)
 
 
 def read_lines(
@@ -184,6 +193,24 @@ def read_lines(
     except OSError as error:
         # Only this file's own: others were answered where they arose.
         reading.refuse(f"Cannot read {path!r}: {error.strerror or error}.")
+
+
+def documents_of(
+    batches: Iterable[LineBatch],
+) -> Iterator[tuple[list[list[str]], int]]:
+    """The documents that each batch of lines completes, and its bytes."""
+    document: list[str] = []
+    for lines, num_bytes in batches:
+        documents = []
+        for line in lines:
+            if line:
+                document.append(line)
+            elif document:
+                documents.append(document)
+                document = []
+        yield documents, num_bytes
+    if document:
+        yield [document], 0
 
 
 class _CountingReader(io.RawIOBase):

@@ -16,6 +16,7 @@ from electra_tf.command_line import progress
 from electra_tf.pretraining_data import (
     corpus,
     deduplication,
+    manifest,
     output_folder,
     parts,
 )
@@ -43,7 +44,7 @@ class Crew:
 
     def __init__(
         self,
-        build: output_folder.Build,
+        build: manifest.Build,
         vocab_file: str,
         num_processes: int,
         skips: bool,
@@ -178,7 +179,7 @@ class Worker:
 
     def __init__(
         self,
-        build: output_folder.Build,
+        build: manifest.Build,
         vocab_file: str,
         skips: bool,
         report: Callable[[Sequence[int]], None],
@@ -195,11 +196,7 @@ class Worker:
             tf.config.threading.set_inter_op_parallelism_threads(1)
         self._build = build
         self._report = report
-        self._reading = corpus.Reading(
-            build.blanks_separate_docs,
-            build.text_field,
-            BadInputs().note if skips else None,
-        )
+        self._reading = build.reading(BadInputs().note if skips else None)
         self._tokenizer = tokenization.FullTokenizer(
             vocab_file, build.do_lower_case, build.strip_accents
         )
@@ -207,8 +204,6 @@ class Worker:
 
     def fingerprint(self, part: parts.Part) -> None:
         """Writes the fingerprints of a part's documents."""
-        from electra_tf.pretraining_data import deduplication, parts
-
         # Named when the examples are built.
         reading = self._reading
         if reading.on_bad_input is not None:
@@ -216,7 +211,7 @@ class Worker:
 
         def documents():
             for number, file in enumerate(part.files, part.first_file):
-                for found, num_bytes in parts.documents_of(
+                for found, num_bytes in corpus.documents_of(
                     corpus.read_lines(file.path, reading=reading)
                 ):
                     for document in found:
@@ -232,7 +227,7 @@ class Worker:
 
     def build(self, part: parts.Part) -> None:
         """Writes the examples of a part, and last its record."""
-        from electra_tf.pretraining_data import parts
+        from electra_tf.pretraining_data import part_files
 
         build = self._build
         endings = ["", ".dropped"] if build.dedup else [""]
@@ -251,7 +246,7 @@ class Worker:
                 chooser = deduplication.Chooser(
                     part, build.heldout_fraction, dropped
                 )
-            records = parts.write_part(
+            records = part_files.write_part(
                 part.files,
                 part.path,
                 self._tokenizer,
@@ -275,16 +270,16 @@ class Worker:
 
     def merge(self, task: tuple) -> None:
         """Writes some output files: see `merge_parts`."""
-        from electra_tf.pretraining_data import parts
+        from electra_tf.pretraining_data import part_files
 
-        parts.merge_parts(*task)
+        part_files.merge_parts(*task)
 
 
 _worker: Worker | None = None
 
 
 def start_worker(
-    build: output_folder.Build, vocab_file: str, skips: bool, counters
+    build: manifest.Build, vocab_file: str, skips: bool, counters
 ) -> None:
     """Sets up the worker of this process."""
     global _worker

@@ -288,8 +288,6 @@ class Chooser:
         self._dropped = dropped
         self._num_seen = 0
         if dropped is not None and part.num_documents:
-            import numpy as np
-
             folder = os.path.dirname(part.path)
             self._decided = np.memmap(
                 os.path.join(folder, DECISIONS), DECISION, "r"
@@ -302,8 +300,6 @@ class Chooser:
     def __call__(
         self, file_number: int, document_number: int, lines: list[str]
     ) -> str:
-        from electra_tf.pretraining_data import parts
-
         position = self._num_seen
         self._num_seen += 1
         if self._dropped is not None:

@@ -6,12 +6,7 @@ is then cut into one or two segments:
   lines -> [sentence ids, ...] -> [CLS] first [SEP] second [SEP] padding
 
 For a given `random.Random` the examples, and the number of draws, are those
-of the original's builder. Two jobs write them:
-
-  * `write_examples`, as the original: one job a process, which shuffles its
-    share of the files and fills its share of the output files in turn.
-  * `write_part` and `merge_parts`: randomness is seeded for each input file,
-    so that the output does not depend on the number of processes.
+of the original's builder; `part_files` writes them.
 
 Token ids are kept *packed*, as protocol buffers write them: a varint for each,
 one after the other in `bytes`. That is what ends up in the file, a word's ids
@@ -28,10 +23,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.pretraining_data import corpus, records
+from electra_tf.pretraining_data.manifest import MIN_SEQ_LENGTH
 from electra_tf.text import tokenization, vocabulary
-
-# Below this the draw of a random length, from 5 to the maximum, is impossible.
-MIN_SEQ_LENGTH = 5
 
 # Chances and lengths of the original's builder.
 _ONE_SEGMENT_PROBABILITY = 0.1

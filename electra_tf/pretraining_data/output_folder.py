@@ -1,77 +1,24 @@
-"""What stands beside TFRecords: names that builders and readers agree on."""
+"""The output folder of a build: nothing is wiped, and all appears or none."""
 
 import contextlib
 import fcntl
-import importlib.metadata
+import functools
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from electra_tf import files as files_lib
-from electra_tf.pretraining_data import corpus
-
-MANIFEST = "manifest.json"
-# Of the manifest's content.
-MANIFEST_VERSION = 2
-# Appended to the output folder's name, for the documents held out of it.
-HELDOUT_SUFFIX = "_heldout"
-
-
-pass
-
-# TensorFlow takes seconds to import: flags and folders are checked before.
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import manifest
 
 # Everything unfinished lives in this folder inside the output folder.
 UNFINISHED = "unfinished_build"
 # What has to be moved from there, once everything is made.
 PLAN = "plan.json"
-DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 
-
-class Build(NamedTuple):
-    """What decides the bytes of the output; goes into the manifest."""
-
-    max_seq_length: int
-    blanks_separate_docs: bool
-    do_lower_case: bool
-    strip_accents: bool
-    seed: int
-    num_out_files: int
-    text_field: str = "text"
-    dedup: str = ""
-    dedup_threshold: float = 0.0
-    heldout_fraction: float = 0.0
-
-
-def say(message: str) -> None:
-    """Tells the user, on stderr."""
-    print(f"build_pretraining_dataset: {message}", file=sys.stderr)
-
-
-def read_manifest(output_dir: str) -> dict | None:
-    """The manifest of a finished build, or None.
-
-    Raises:
-      ValueError: If there is a manifest that is not ours.
-    """
-    path = os.path.join(output_dir, MANIFEST)
-    if not os.path.exists(path):
-        return None
-    try:
-        with open(path, encoding="utf-8") as reader:
-            manifest = json.load(reader)
-        version = manifest["manifest_version"]
-    except (ValueError, TypeError, KeyError):
-        version = None
-    if version != MANIFEST_VERSION:
-        raise ValueError(
-            f"Expected a manifest of version {MANIFEST_VERSION}. Received: "
-            f"{path!r} of version {version}; choose another --output-dir."
-        )
-    return manifest
+# Tells the user, on stderr.
+say = functools.partial(arguments.say, "build_pretraining_dataset")
 
 
 def refuse_foreign_files(output_dir: str) -> None:
@@ -87,70 +34,8 @@ def refuse_foreign_files(output_dir: str) -> None:
         )
     if not os.path.isdir(output_dir):
         return
-    foreign = sorted(set(os.listdir(output_dir)) - {UNFINISHED})
-    if foreign:
-        raise ValueError(
-            "Expected a new or empty --output-dir. Received: "
-            f"{output_dir!r}, which holds {len(foreign)} file(s) that this "
-            f"tool did not write, such as {foreign[0]!r}."
-        )
-
-
-def check_finished(
-    output_dir: str,
-    finished: dict,
-    build: Build,
-    vocabulary: dict,
-    files: Sequence[corpus.CorpusFile],
-) -> None:
-    """Checks that a finished build is the one asked for, and whole.
-
-    Raises:
-      ValueError: If it is not.
-    """
-
-    def refuse(difference: str) -> None:
-        raise ValueError(
-            f"Expected a new or empty --output-dir. Received: {output_dir!r}, "
-            f"which holds another data set: {difference}."
-        )
-
-    for name, value in build._asdict().items():
-        if finished["flags"][name] != value:
-            refuse(f"{name} {finished['flags'][name]!r}, now {value!r}")
-    if finished["vocabulary"]["sha256"] != vocabulary["sha256"]:
-        refuse("its vocabulary is not the one given now")
-    recorded = {entry["name"]: entry for entry in finished["inputs"]}
-    if recorded.keys() != {file.name for file in files}:
-        changed = sorted(recorded.keys() ^ {file.name for file in files})
-        refuse(f"{changed[0]!r} is new or gone in the corpus")
-    for file in files:
-        if (
-            recorded[file.name]["bytes"] != file.num_bytes
-            or files_lib.sha256_of_file(file.path)
-            != recorded[file.name]["sha256"]
-        ):
-            refuse(f"{file.name!r} of the corpus has changed")
-    check_shards(output_dir, finished)
-    if build.heldout_fraction:
-        heldout_dir = output_dir + HELDOUT_SUFFIX
-        heldout = read_manifest(heldout_dir)
-        if heldout is None:
-            refuse(f"what it held out is not in {heldout_dir!r}")
-        else:
-            check_shards(heldout_dir, heldout)
-
-
-def check_shards(output_dir: str, finished: dict) -> None:
-    """Refuses a finished data set whose files are not as its manifest says."""
-    for shard in finished["shards"]:
-        path = os.path.join(output_dir, shard["name"])
-        if not os.path.exists(path) or os.path.getsize(path) != shard["bytes"]:
-            raise ValueError(
-                f"Expected {shard['bytes']} bytes in {path!r}, as {MANIFEST} "
-                "says. Received: a file that is missing or of another size; "
-                "choose another --output-dir."
-            )
+    foreign = set(os.listdir(output_dir)) - {UNFINISHED}
+    manifest.refuse_foreign(output_dir, sorted(foreign))
 
 
 @contextlib.contextmanager
@@ -262,15 +147,6 @@ def move_outputs(output_dir: str, folder: str) -> None:
                     os.path.join(target, name),
                 )
         files_lib.write_atomically(
-            os.path.join(target, MANIFEST),
-            json.dumps(output["manifest"], indent=1, ensure_ascii=False) + "\n",
+            os.path.join(target, manifest.FILE_NAME),
+            manifest.text_of(output["manifest"]),
         )
-
-
-def versions() -> dict[str, str]:
-    """Of what the bytes could depend on."""
-    found = {"python": sys.version.split()[0]}
-    for package in ("electra_tf", "tensorflow", "tensorflow-text"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found

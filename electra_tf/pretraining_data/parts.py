@@ -1,22 +1,21 @@
-"""Some files of a corpus -> a part: the examples that come of them.
+"""Some files of a corpus -> a part, which is built by itself; no TensorFlow.
 
-A part is built by itself, so that parts are built side by side, and again after
-a kill only those that were not finished; `merge_parts` deals their examples to
-the output files.
+Parts are built side by side, and again after a kill only those that were not
+finished. `part_files` builds them.
 """
 
-import contextlib
 import hashlib
-import itertools
 import json
 import os
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from electra_tf.pretraining_data import corpus, examples
-from electra_tf.pretraining_data import records as records_lib
-from electra_tf.text import tokenization
+from electra_tf.pretraining_data import corpus
+
+# The share of the documents that a file of examples holds.
+TRAINING = ""
+HELDOUT = "heldout"
+DROPPED = "dropped"
 
 # Small files are built together, so that a corpus of a million files does not
 # become a million parts.
@@ -56,9 +55,6 @@ class Part(NamedTuple):
         return sum(file.num_bytes for file in self.files)
 
 
-# The work.
-
-
 def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     """Groups neighbouring files into parts of about PART_BYTES.
 
@@ -94,6 +90,53 @@ def part_path(
     return os.path.join(folder, f"{kind}-{digest}")
 
 
+class Progress(NamedTuple):
+    """What was done since the last report.
+
+    Attributes:
+      num_bytes: Bytes of text read.
+      num_documents: Documents ended.
+      num_tokens: Tokens read, without [CLS] and [SEP].
+      num_examples: Examples made.
+      num_example_tokens: Tokens in them, with [CLS] and [SEP].
+    """
+
+    num_bytes: int = 0
+    num_documents: int = 0
+    num_tokens: int = 0
+    num_examples: int = 0
+    num_example_tokens: int = 0
+
+
+def add_up(*counts: Progress) -> Progress:
+    """The sums of some counts."""
+    return Progress(*map(sum, zip(*counts, strict=True)))
+
+
+class FileRecord(NamedTuple):
+    """What became of one input file.
+
+    Attributes:
+      name: The file's name in its corpus.
+      sha256: Of its bytes, in hexadecimal.
+      counts: Of the training share; bytes are the whole file's.
+      heldout: Of what is held out.
+      num_dropped: Documents that were dropped.
+      num_bad_inputs: Damaged places that were left out.
+    """
+
+    name: str
+    sha256: str
+    counts: Progress
+    heldout: Progress = Progress()
+    num_dropped: int = 0
+    num_bad_inputs: int = 0
+
+    def counts_of(self, share: str) -> Progress:
+        """Of the share that is TRAINING or HELDOUT."""
+        return self.heldout if share == HELDOUT else self.counts
+
+
 class PartRecord(NamedTuple):
     """What a finished part says of itself, in JSON.
 
@@ -113,8 +156,6 @@ def read_part_record(path: str, skips: bool) -> PartRecord | None:
       path: See `Part`.
       skips: Whether damaged places may have been left out.
     """
-    pass
-
     try:
         with open(path + ".json", encoding="utf-8") as reader:
             num_bytes, rows = json.load(reader)
@@ -146,391 +187,3 @@ def remove_other_parts(names: set[str], parts: Sequence[Part]) -> None:
     for name in os.listdir(folder):
         if name.startswith("part-") and name.partition(".")[0] not in names:
             os.remove(os.path.join(folder, name))
-
-
-# Shards are written through memory, so that a thousand of them need no
-# thousand open files.
-_MERGE_BUFFER_BYTES = 64 << 20
-
-# Lines of several small files are tokenized together up to about this much.
-_GROUP_BYTES = 1 << 20
-_GROUP_LINES = 16384
-
-
-class Progress(NamedTuple):
-    """What was done since the last report.
-
-    Attributes:
-      num_bytes: Bytes of text read.
-      num_documents: Documents ended.
-      num_tokens: Tokens read, without [CLS] and [SEP].
-      num_examples: Examples made.
-      num_example_tokens: Tokens in them, with [CLS] and [SEP].
-    """
-
-    num_bytes: int = 0
-    num_documents: int = 0
-    num_tokens: int = 0
-    num_examples: int = 0
-    num_example_tokens: int = 0
-
-
-# The original's job.
-
-
-class JobResult(NamedTuple):
-    """What `write_examples` did.
-
-    Attributes:
-      output_files: Paths; example k of the job is in file k % number of files.
-      examples_written_after_each_file: Name of each input file, in the order
-        in which they were read, and the number of examples after it.
-      rng: The source of randomness after the last draw.
-    """
-
-    output_files: list[str]
-    examples_written_after_each_file: list[tuple[str, int]]
-    rng: random.Random
-
-
-# The job whose output does not depend on the number of processes.
-
-TRAINING = ""
-HELDOUT = "heldout"
-DROPPED = "dropped"
-
-# Called with the number of a file of the part, the number of a document in it,
-# and the document's lines; says which share gets it.
-Chooser = Callable[[int, int, list[str]], str]
-
-
-class FileRecord(NamedTuple):
-    """What became of one input file.
-
-    Attributes:
-      name: The file's name in its corpus.
-      sha256: Of its bytes, in hexadecimal.
-      counts: Of the training share; bytes are the whole file's.
-      heldout: Of what is held out.
-      num_dropped: Documents that were dropped.
-      num_bad_inputs: Damaged places that were left out.
-    """
-
-    name: str
-    sha256: str
-    counts: Progress
-    heldout: Progress = Progress()
-    num_dropped: int = 0
-    num_bad_inputs: int = 0
-
-
-class _ShareOfFile:
-    """Builds one share of one file."""
-
-    def __init__(self, builder: examples.ExampleBuilder, writer):
-        self.total = Progress()
-        self._builder = builder
-        self._writer = writer
-        self._in_document = False
-
-    def add(
-        self,
-        lines: list[str],
-        sentences: Iterable[bytes],
-        num_bytes: int = 0,
-    ) -> Progress:
-        """Writes the examples that the lines complete.
-
-        Args:
-          lines: A line "" ends a document.
-          sentences: Packed ids of each line.
-          num_bytes: What was read to get the lines.
-        """
-        add_sentence, end_document = self._builder.add, self._builder.end
-        serialize, write = self._builder.serialize, self._writer.write
-        in_document = self._in_document
-        num_documents = num_tokens = num_examples = num_example_tokens = 0
-        for line, sentence in zip(lines, sentences, strict=True):
-            if line:
-                in_document = True
-                num_ids = records_lib.count_ids(sentence)
-                num_tokens += num_ids
-                segments = add_sentence(sentence, num_ids)
-            else:
-                num_documents += in_document
-                in_document = False
-                segments = end_document()
-            if segments is not None:
-                num_examples += 1
-                num_example_tokens += segments.num_tokens
-                write(serialize(segments))
-        self._in_document = in_document
-        done = Progress(
-            num_bytes,
-            num_documents,
-            num_tokens,
-            num_examples,
-            num_example_tokens,
-        )
-        self.total = add_up(self.total, done)
-        return done
-
-
-def add_up(*counts: Progress) -> Progress:
-    """The sums of some counts."""
-    return Progress(*map(sum, zip(*counts, strict=True)))
-
-
-class _Piece(NamedTuple):
-    """Lines of one share of a file, with what was read to get them."""
-
-    file_number: int
-    share: str
-    lines: list[str]
-    num_bytes: int
-
-
-def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
-    """Small pieces together, since every call of a graph takes its time."""
-    group = []
-    num_bytes = num_lines = 0
-    for piece in pieces:
-        group.append(piece)
-        num_bytes += piece.num_bytes
-        num_lines += len(piece.lines)
-        if num_bytes >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
-            yield group
-            group = []
-            num_bytes = num_lines = 0
-    if group:
-        yield group
-
-
-def documents_of(
-    batches: Iterable[corpus.LineBatch],
-) -> Iterator[tuple[list[list[str]], int]]:
-    """The documents that each batch of lines completes, and its bytes."""
-    document: list[str] = []
-    for lines, num_bytes in batches:
-        documents = []
-        for line in lines:
-            if line:
-                document.append(line)
-            elif document:
-                documents.append(document)
-                document = []
-        yield documents, num_bytes
-    if document:
-        yield [document], 0
-
-
-def write_part(
-    files: Sequence[corpus.CorpusFile],
-    part_path: str,
-    tokenizer: tokenization.FullTokenizer,
-    tokenize_lines: examples.PackedLineTokenizer,
-    max_seq_length: int,
-    seed: int,
-    reading: corpus.Reading | None = None,
-    report: Callable[[Progress], object] | None = None,
-    heldout_path: str | None = None,
-    choose: Chooser | None = None,
-) -> list[FileRecord]:
-    """Writes the examples of some files, in order, to one TFRecord file.
-
-    Each file has a builder of its own, seeded with `seed` and the file's
-    name: its examples do not depend on the files around it.
-
-    Args:
-      files: The input files.
-      part_path: The output; appears under this name once it is whole.
-      tokenizer: Supplies the special tokens.
-      tokenize_lines: Gives packed ids, as `CachingLineTokenizer` does.
-      max_seq_length: L.
-      seed: Of the whole data set.
-      reading: How to read the files.
-      report: Called with what was done since the last call.
-      heldout_path: The output of what is held out, if anything can be.
-      choose: Says which share gets a document; without it, all are for
-        training.
-
-    Returns:
-      One record for each input file.
-
-    Raises:
-      ValueError: If a file cannot be read or is damaged, or an output cannot
-        be written.
-    """
-    reading = reading or corpus.Reading()
-    digests = [hashlib.sha256() for _ in files]
-    num_dropped = [0] * len(files)
-    num_bad_inputs = [0] * len(files)
-
-    def pieces() -> Iterator[_Piece]:
-        for number, file in enumerate(files):
-
-            def on_bad_input(message: str, number: int = number) -> None:
-                num_bad_inputs[number] += 1
-                # Raises where damaged places are not left out.
-                reading.refuse(message)
-
-            batches = corpus.read_lines(
-                file.path,
-                digests[number],
-                reading._replace(on_bad_input=on_bad_input),
-            )
-            if choose is None:
-                for lines, num_bytes in batches:
-                    yield _Piece(number, TRAINING, lines, num_bytes)
-                continue
-            num_documents = 0
-            for documents, num_bytes in documents_of(batches):
-                lines_of: dict[str, list[str]] = {TRAINING: [], HELDOUT: []}
-                for document in documents:
-                    share = choose(number, num_documents, document)
-                    num_documents += 1
-                    if share == DROPPED:
-                        num_dropped[number] += 1
-                    else:
-                        lines_of[share] += [*document, ""]
-                yield _Piece(number, TRAINING, lines_of[TRAINING], num_bytes)
-                if lines_of[HELDOUT]:
-                    yield _Piece(number, HELDOUT, lines_of[HELDOUT], 0)
-
-    paths = {TRAINING: part_path}
-    if heldout_path is not None:
-        paths[HELDOUT] = heldout_path
-    records: list[FileRecord] = []
-    with contextlib.ExitStack() as stack:
-        writers = {
-            share: stack.enter_context(records_lib.record_writer(path))
-            for share, path in paths.items()
-        }
-        shares: dict[str, _ShareOfFile] = {}
-
-        def finish_file() -> None:
-            for share in shares.values():
-                done = share.add([""], [b""])
-                if report is not None and any(done):
-                    report(done)
-            number = len(records)
-            records.append(
-                FileRecord(
-                    files[number].name,
-                    digests[number].hexdigest(),
-                    shares[TRAINING].total,
-                    shares[HELDOUT].total if HELDOUT in shares else Progress(),
-                    num_dropped[number],
-                    num_bad_inputs[number],
-                )
-            )
-
-        def start_file() -> None:
-            for share, writer in writers.items():
-                builder = examples.make_builder(
-                    tokenizer,
-                    max_seq_length,
-                    seed,
-                    files[len(records)].name,
-                    share,
-                )
-                shares[share] = _ShareOfFile(builder, writer)
-
-        start_file()
-        for group in _grouped(pieces()):
-            sentences = iter(
-                tokenize_lines(
-                    [line for piece in group for line in piece.lines]
-                )
-            )
-            for piece in group:
-                while len(records) < piece.file_number:
-                    finish_file()
-                    start_file()
-                done = shares[piece.share].add(
-                    piece.lines,
-                    itertools.islice(sentences, len(piece.lines)),
-                    piece.num_bytes,
-                )
-                if report is not None:
-                    report(done)
-        while len(records) < len(files):
-            finish_file()
-            if len(records) < len(files):
-                start_file()
-    return records
-
-
-def merge_parts(
-    part_paths: Sequence[str],
-    shard_paths: Sequence[str],
-    seed: int,
-    wanted: Iterable[int] | None = None,
-) -> list[int]:
-    """Deals the examples of all parts, the parts shuffled, to shards in turn.
-
-    Neighbours of a document thus land in different shards, as they do in the
-    original. Records are copied as they are, checksums included.
-
-    Args:
-      part_paths: TFRecord files, in an order that depends on the corpus only.
-      shard_paths: The files to deal to. They appear under their names once
-        they are whole.
-      seed: Of the whole data set.
-      wanted: Numbers of the shards to write; by default all.
-
-    Returns:
-      The number of examples in each shard, those not wanted included.
-
-    Raises:
-      ValueError: If a shard cannot be written.
-    """
-    part_paths = list(part_paths)
-    random.Random(seed).shuffle(part_paths)
-    num_shards = len(shard_paths)
-    buffers = {
-        i: list[bytes]()
-        for i in (range(num_shards) if wanted is None else wanted)
-    }
-
-    def temporary(shard: int) -> str:
-        return shard_paths[shard] + ".tmp"
-
-    def flush() -> None:
-        for shard, buffer in buffers.items():
-            with open(temporary(shard), "ab") as writer:
-                writer.writelines(buffer)
-            buffer.clear()
-
-    num_examples = num_buffered_bytes = 0
-    try:
-        for shard in buffers:
-            with open(temporary(shard), "wb"):
-                pass
-        for part_path in part_paths:
-            with records_lib.mapped(part_path) as content:
-                starts = records_lib.record_starts(content)
-                for shard, buffer in buffers.items():
-                    first = (shard - num_examples) % num_shards
-                    records = zip(
-                        starts[first:-1:num_shards],
-                        starts[first + 1 :: num_shards],
-                        strict=True,
-                    )
-                    dealt = b"".join([content[a:b] for a, b in records])
-                    buffer.append(dealt)
-                    num_buffered_bytes += len(dealt)
-                    if num_buffered_bytes > _MERGE_BUFFER_BYTES:
-                        flush()
-                        num_buffered_bytes = 0
-                num_examples += len(starts) - 1
-        flush()
-        for shard in buffers:
-            os.replace(temporary(shard), shard_paths[shard])
-    except OSError as error:
-        raise ValueError(
-            f"Cannot write {error.filename or shard_paths[0]!r}: "
-            f"{error.strerror}."
-        ) from None
-    shares, rest = divmod(num_examples, num_shards)
-    return [shares + (i < rest) for i in range(num_shards)]

@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from electra_tf import errors
 
-pass
-
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
@@ -263,11 +261,6 @@ def _head_of_example(num_ids: int, length: int) -> bytes:
     for name in ("input_mask", "segment_ids"):
         num_bytes += len(_head_of_feature(name, length)) + length
     return _head_of_field(1, num_bytes) + first
-
-
-def shard_name(index: int, num_shards: int) -> str:
-    """The name of an output file, as the original gives it."""
-    return f"pretrain_data.tfrecord-{index}-of-{num_shards}"
 
 
 @contextlib.contextmanager

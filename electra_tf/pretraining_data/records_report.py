@@ -1,17 +1,19 @@
-"""What is wrong with finished TFRecords."""
+"""Finished TFRecords, read from the first to the last -> a report on them.
+
+Shapes: B rows, L length of an example.
+"""
 
 import collections
-import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.pretraining_data import manifest, reports
 from electra_tf.pretraining_data import records as records_lib
-from electra_tf.pretraining_data import text_report
-from electra_tf.pretraining_data.output_folder import MANIFEST
 from electra_tf.text import vocabulary
 
 _MAX_DUPLICATES = 0.01
@@ -20,7 +22,36 @@ _MAX_DUPLICATES = 0.01
 _PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
 
-# TFRecords.
+def check_files(
+    pattern: str,
+    vocab_file: str,
+    run: reports.Run | None = None,
+    num_samples: int = 3,
+) -> None:
+    """Prints the report on some TFRecord files.
+
+    Args:
+      pattern: A glob, globs separated by commas, or a builder's folder.
+      vocab_file: What they were built with.
+      run: What they are for, if that is known.
+      num_samples: Examples to show as text.
+
+    Raises:
+      ValueError: If a run over them would end, or train on nonsense.
+    """
+    if os.path.isdir(pattern):
+        pattern = os.path.join(pattern, "*tfrecord*")
+    report = report_on_records(
+        records_lib.match_files(pattern),
+        vocabulary.load_vocab(vocab_file),
+        run,
+        num_samples,
+    )
+    report.print(sys.stdout)
+    if report.errors:
+        raise ValueError(
+            f"{len(report.errors)} problem(s) would break a run over {pattern}."
+        )
 
 
 class Rows(NamedTuple):
@@ -180,9 +211,9 @@ class _Totals:
 def report_on_records(
     files: Sequence[str],
     vocab: Sequence[str],
-    run: text_report.Run | None = None,
+    run: reports.Run | None = None,
     num_samples: int = 3,
-) -> text_report.Report:
+) -> reports.Report:
     """Reads finished TFRecords from the first to the last.
 
     Checksums, features, lengths, ids, mask, segments and special tokens of
@@ -199,7 +230,7 @@ def report_on_records(
       The report; it has errors if a run over the data would end or train on
       nonsense.
     """
-    report = text_report.Report()
+    report = reports.Report()
     special = {
         token: list(vocab).index(token) for token in vocabulary.SPECIAL_TOKENS
     }
@@ -228,7 +259,7 @@ def report_on_records(
             f"the {len(files)} file(s) hold no example, {files[0]} first of all"
         )
     elif run is not None:
-        text_report.check_run(
+        reports.check_run(
             report, run, totals.num_examples, len(vocab), reader.length
         )
     return report
@@ -341,13 +372,13 @@ def _describe_records(report, num_files, length, totals, special) -> None:
         ),
         ("duplicates", f"{duplicates:.2%} of the examples"),
     ]
-    if padding > text_report.MAX_PADDING:
+    if padding > reports.MAX_PADDING:
         report.warnings.append(
             f"{padding:.0%} of the positions are padding, which is computed "
             "for nothing: build with a smaller --max-seq-length, or with "
             "--no-blanks-separate-docs"
         )
-    if unknown > text_report.MAX_UNKNOWN:
+    if unknown > reports.MAX_UNKNOWN:
         report.warnings.append(
             f"{unknown:.1%} of the tokens are [UNK]: the vocabulary does not "
             "fit the text"
@@ -363,10 +394,10 @@ def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
     """Compares counts with the manifests that builds left beside the files."""
     for folder in sorted({os.path.dirname(path) for path in num_examples}):
         try:
-            with tf.io.gfile.GFile(os.path.join(folder, MANIFEST)) as reader:
-                shards = json.loads(reader.read())["shards"]
-            expected = {shard["name"]: shard["examples"] for shard in shards}
-        except (tf.errors.OpError, ValueError, KeyError, TypeError):
+            path = os.path.join(folder, manifest.FILE_NAME)
+            with tf.io.gfile.GFile(path) as reader:
+                expected = manifest.num_examples_of(reader.read())
+        except (tf.errors.OpError, ValueError):
             continue
         for path, found in num_examples.items():
             if os.path.dirname(path) == folder:
@@ -374,7 +405,7 @@ def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
                 if wanted != found:
                     report.errors.append(
                         f"expected {wanted:,} examples in {path}, as "
-                        f"{MANIFEST} says, found {found:,}"
+                        f"{manifest.FILE_NAME} says, found {found:,}"
                     )
 
 

@@ -1,25 +1,19 @@
-"""What is wrong with a corpus or its TFRecords, before a run finds out.
+"""A sample of a corpus, through a vocabulary -> a report on it.
 
-`report_on_text` looks at a sample of a corpus through a vocabulary,
-`report_on_records` at finished TFRecords. Both return a `Report`: facts to
-read, warnings of what makes a run worse, errors that would end one.
-
-Shapes: B rows, L length of an example.
+Shapes: L length of an example.
 """
 
 import collections
 import random
 import re
-import sys
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
-from electra_tf.pretraining_data import corpus, records
+from electra_tf.pretraining_data import corpus, records, reports
 from electra_tf.pretraining_data import examples as examples_lib
 from electra_tf.text import tokenization, vocabulary
 
@@ -29,74 +23,17 @@ SAMPLE_PIECES = 32
 # Text on which other flags are tried.
 _TRIAL_BYTES = 512 << 10
 
-# Above these shares a report warns. Vocabularies of a language leave far less
-# of its text unknown, and spell its words in far fewer pieces.
-MAX_UNKNOWN = 0.01
+# Above these shares a report warns. Vocabularies of a language spell its words
+# in far fewer pieces.
 _MAX_MISSING_CHARACTERS = 0.001
 _MAX_PIECES_PER_WORD = 4.0
-MAX_PADDING = 0.3
 _MAX_CUT = 0.2
-# Epochs after which a model has long learned its examples by heart.
-_MAX_EPOCHS = 100
 # Of a kind of finding, those that are named.
-NUM_NAMED = 8
-BRACKETED = re.compile(r"\[.+\]")
+_NUM_NAMED = 8
+_BRACKETED = re.compile(r"\[.+\]")
 _MARKER = re.compile(r"\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _JAMO = re.compile("[\u1100-\u11ff]")
 _SYLLABLE = re.compile("[\uac00-\ud7a3]")
-
-
-class Report:
-    """What was found, in lines for people.
-
-    Attributes:
-      facts: (name, what it is) pairs.
-      warnings: What makes a run worse.
-      errors: What would end a run, or train on nonsense.
-    """
-
-    def __init__(self):
-        self.facts: list[tuple[str, str]] = []
-        self.warnings: list[str] = []
-        self.errors: list[str] = []
-
-    def print(self, facts_to: TextIO) -> None:
-        """Prints facts in a column, then, to stderr, the rest line by line."""
-        width = max((len(name) for name, _ in self.facts), default=0) + 1
-        for name, text in self.facts:
-            print(f"{name + ':':{width}} {text}", file=facts_to)
-        for kind, lines in (("warning", self.warnings), ("error", self.errors)):
-            for line in lines:
-                print(f"{kind}: {line}", file=sys.stderr)
-
-
-class Run(NamedTuple):
-    """The pre-training run that data are for.
-
-    Attributes:
-      num_train_steps: Optimizer steps.
-      train_batch_size: Examples in one step.
-      vocab_size: Of the model; None where it is not known.
-      max_seq_length: Of the model; None where it is not known.
-    """
-
-    num_train_steps: int
-    train_batch_size: int
-    vocab_size: int | None = None
-    max_seq_length: int | None = None
-
-
-def run_of_config(config: configs.PretrainingConfig) -> Run:
-    """The run that a configuration describes."""
-    return Run(
-        config.run.num_train_steps,
-        config.data.train_batch_size,
-        config.model.encoder.vocab_size,
-        config.model.max_seq_length,
-    )
-
-
-# A corpus.
 
 
 class Sample(NamedTuple):
@@ -188,8 +125,8 @@ def report_on_text(
     tokenizer: tokenization.FullTokenizer,
     vocab_file: str,
     max_seq_length: int,
-    run: Run | None = None,
-) -> Report:
+    run: reports.Run | None = None,
+) -> reports.Report:
     """What a corpus will be through this vocabulary and these flags.
 
     Args:
@@ -199,7 +136,7 @@ def report_on_text(
       max_seq_length: L.
       run: What the examples are for, if that is known.
     """
-    report = Report()
+    report = reports.Report()
     report.facts.append(("sample", sample.description))
     lines = [line for file in sample.files for line in file if line]
     words = _Words(lines, tokenizer)
@@ -228,7 +165,7 @@ def report_on_text(
         )
     )
     if run is not None:
-        check_run(
+        reports.check_run(
             report, run, num_examples, tokenizer.vocab_size, max_seq_length
         )
     return report
@@ -277,7 +214,7 @@ class _Words:
             *(
                 entry.removeprefix("##")
                 for entry in tokenizer.vocab
-                if not BRACKETED.fullmatch(entry)
+                if not _BRACKETED.fullmatch(entry)
             )
         )
         self.num_characters = sum(
@@ -446,10 +383,10 @@ def _check_unknown(report, words, tokenizer) -> None:
     if words.unknown:
         text += ", most often " + ", ".join(
             f"{_shortened(word)!r} ({count})"
-            for word, count in words.unknown.most_common(NUM_NAMED)
+            for word, count in words.unknown.most_common(_NUM_NAMED)
         )
     report.facts.append(("[UNK]", text))
-    if words.unknown_share > MAX_UNKNOWN:
+    if words.unknown_share > reports.MAX_UNKNOWN:
         report.warnings.append(
             f"{words.unknown_share:.1%} of the words are [UNK]: is the "
             "vocabulary of this language, and are the flags its own?"
@@ -459,7 +396,7 @@ def _check_unknown(report, words, tokenizer) -> None:
     if missing:
         named = ", ".join(
             f"{_printable(character)} U+{ord(character):04X} ({count})"
-            for character, count in missing.most_common(NUM_NAMED)
+            for character, count in missing.most_common(_NUM_NAMED)
         )
         report.facts.append(
             (
@@ -479,7 +416,7 @@ def _check_case(report, words, tokenizer) -> None:
     entries = [
         entry.removeprefix("##")
         for entry in tokenizer.vocab
-        if entry and not BRACKETED.fullmatch(entry)
+        if entry and not _BRACKETED.fullmatch(entry)
     ]
     num_entries = max(len(entries), 1)
     capitals = [entry for entry in entries if entry != entry.lower()]
@@ -581,7 +518,7 @@ def _try_other_flags(report, lines, tokenizer, vocab_file) -> None:
         if num_bytes > _TRIAL_BYTES:
             break
     here = _Words(some, tokenizer).unknown_share
-    if here < MAX_UNKNOWN / 2:
+    if here < reports.MAX_UNKNOWN / 2:
         return
     flags_now = (tokenizer.do_lower_case, tokenizer.strip_accents)
     best, best_flags = here / 2, None
@@ -616,7 +553,7 @@ def _check_examples(report, examples, max_seq_length) -> None:
     if not examples.lengths:
         report.errors.append("the sample makes no examples: it has no tokens")
         return
-    if examples.padding > MAX_PADDING:
+    if examples.padding > reports.MAX_PADDING:
         report.warnings.append(
             f"{examples.padding:.0%} of the examples is padding, which is "
             "computed for nothing: documents are short; use a smaller "
@@ -630,39 +567,6 @@ def _check_examples(report, examples, max_seq_length) -> None:
             "not fit into one is cut off, and the longest line has "
             f"{examples.longest_line:,} tokens for {max_seq_length}; give a "
             "sentence a line"
-        )
-
-
-def check_run(report, run, num_examples, vocab_size, max_seq_length) -> None:
-    """Compares examples with the run that they are for."""
-    for name, of_model, of_data in (
-        ("vocab_size", run.vocab_size, vocab_size),
-        ("max_seq_length", run.max_seq_length, max_seq_length),
-    ):
-        if of_model is not None and of_model != of_data:
-            report.errors.append(
-                f"expected {name}={of_data} in the run's configuration, "
-                f"received {of_model}"
-            )
-    if not num_examples:
-        return
-    epochs = run.num_train_steps * run.train_batch_size / num_examples
-    report.facts.append(
-        (
-            "epochs",
-            f"{epochs:,.2f} in {run.num_train_steps:,} steps of "
-            f"{run.train_batch_size} examples",
-        )
-    )
-    if epochs > _MAX_EPOCHS:
-        report.warnings.append(
-            f"the run sees every example {epochs:,.0f} times: more text, or "
-            "fewer steps"
-        )
-    if num_examples < run.train_batch_size:
-        report.warnings.append(
-            f"{num_examples} examples are fewer than the batch of "
-            f"{run.train_batch_size}: a step sees some of them twice"
         )
 
 

@@ -8,7 +8,6 @@ Shapes: B batch, L length, C labels, D hidden.
 """
 
 import contextlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import model_directory
+from electra_tf import provenance
 from electra_tf.files import write_atomically
 from electra_tf.serving import exportable, inputs, saved_model
 from electra_tf.serving.exportable import Source
@@ -77,10 +76,8 @@ def export(
     metadata = dict(found.metadata)
     metadata["signatures"] = [TOKENS, f"{TOKENS}_{found.max_seq_length}"]
     metadata["bytes"] = {name: len(model) for name, model in models.items()}
-    metadata["git_commit"] = model_directory.git_commit()
-    metadata["versions"] = {
-        "tensorflow": importlib.metadata.version("tensorflow")
-    }
+    metadata["git_commit"] = provenance.git_commit()
+    metadata["versions"] = provenance.versions(["tensorflow"])
     write_atomically(
         os.path.join(output_dir, METADATA_FILE),
         json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",

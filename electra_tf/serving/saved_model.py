@@ -5,7 +5,6 @@ whoever serves it needs TensorFlow and the ops of tensorflow_text, but none of
 this package.
 """
 
-import importlib.metadata
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ import tempfile
 
 import tensorflow as tf
 
-from electra_tf import model_directory
+from electra_tf import provenance
 from electra_tf.files import write_atomically
 from electra_tf.serving import (
     answer_signatures,
@@ -95,11 +94,10 @@ def _save(
         extra = os.path.join(temporary, EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
         metadata["signatures"] = _describe_signatures(temporary)
-        metadata["git_commit"] = model_directory.git_commit()
-        metadata["versions"] = {
-            package: importlib.metadata.version(package)
-            for package in ("tensorflow", "tensorflow-text", "keras")
-        }
+        metadata["git_commit"] = provenance.git_commit()
+        metadata["versions"] = provenance.versions(
+            ("tensorflow", "tensorflow-text", "keras")
+        )
         metadata["warmup_requests"] = server_files.write_warmup_requests(
             os.path.join(extra, server_files.WARMUP_FILE),
             name,

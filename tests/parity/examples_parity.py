@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, parts, records
+from electra_tf.pretraining_data import (
+    corpus,
+    examples,
+    manifest,
+    part_files,
+    records,
+)
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
 from tests.parity import original_examples
@@ -189,7 +195,7 @@ def _check_tfrecord(
     source = variant["same_as"].split(":")[0]
     folder = golden_dir / case
     paths = [
-        folder / records_lib.shard_name(i, variant["files"])
+        folder / manifest.shard_name(i, variant["files"])
         for i in range(variant["files"])
     ]
     with np.load(golden_dir / "examples" / f"{source}.npz") as arrays:
@@ -202,7 +208,7 @@ def _check_tfrecord(
                     records_lib.serialize_example(records.Example(*row))
                 )
         ours = [str(pathlib.Path(output_dir) / path.name) for path in paths]
-        num_records = parts.merge_parts([part], ours, seed=0)
+        num_records = part_files.merge_parts([part], ours, seed=0)
         our_arrays = _read_round_robin(ours, variant["max_seq_length"])
     golden_arrays = _read_round_robin(paths, variant["max_seq_length"])
 

@@ -3,11 +3,27 @@
 import contextlib
 import os
 import random
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, parts, records
+from electra_tf.pretraining_data import corpus, examples, manifest, records
 from electra_tf.text import tokenization
+
+
+class JobResult(NamedTuple):
+    """What `write_examples` did.
+
+    Attributes:
+      output_files: Paths; example k of the job is in file k % number of files.
+      examples_written_after_each_file: Name of each input file, in the order
+        in which they were read, and the number of examples after it.
+      rng: The source of randomness after the last draw.
+    """
+
+    output_files: list[str]
+    examples_written_after_each_file: list[tuple[str, int]]
+    rng: random.Random
 
 
 def write_examples(
@@ -20,7 +36,7 @@ def write_examples(
     num_processes: int = 1,
     num_out_files: int = 1000,
     blanks_separate_docs: bool = True,
-) -> parts.JobResult:
+) -> JobResult:
     """Writes one job's examples exactly as the original's job does.
 
     Job j takes the sorted files i with i % num_processes == j, shuffles them,
@@ -43,7 +59,7 @@ def write_examples(
     builder = examples.ExampleBuilder(tokenizer, max_seq_length, rng)
     tokenize_lines = examples.make_line_tokenizer(tokenizer)
     output_files = [
-        os.path.join(output_dir, records.shard_name(i, num_out_files))
+        os.path.join(output_dir, manifest.shard_name(i, num_out_files))
         for i in range(job_id, num_out_files, num_processes)
     ]
     num_examples = 0
@@ -61,4 +77,4 @@ def write_examples(
                 writer.write(records.serialize_example(example))
                 num_examples += 1
             counts.append((file.name, num_examples))
-    return parts.JobResult(output_files, counts, rng)
+    return JobResult(output_files, counts, rng)

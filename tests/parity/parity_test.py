@@ -22,7 +22,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.checkpoints.formats import huggingface, original
-from electra_tf.pretraining_data import records
+from electra_tf.pretraining_data import manifest, records
 from electra_tf.pretraining_data import records as records_lib
 from tests.parity import coverage, report
 from tests.parity.cases import Case, Outcome, run, run_case
@@ -297,7 +297,7 @@ def test_notices_a_wrong_record(tmp_path):
         json.dumps({"files": variant}), encoding="utf-8"
     )
     paths = [
-        folder / records_lib.shard_name(i, num_files) for i in range(num_files)
+        folder / manifest.shard_name(i, num_files) for i in range(num_files)
     ]
     for index, path in enumerate(paths):
         with tf.io.TFRecordWriter(str(path)) as writer:

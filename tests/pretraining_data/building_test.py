@@ -616,6 +616,28 @@ def test_refuses_short_examples(folder, capsys):
     assert "--max-seq-length of at least 5" in error_of(capsys)
 
 
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--max-seq-length=4", "of at least 5. Received: 4"),
+        ("--corpus-dir=none", "Expected a folder of text files"),
+        ("--output-dir=corpus", "did not write"),
+    ],
+)
+def test_refuses_mistakes_before_importing_tensorflow(folder, flag, message):
+    finished = helpers.execute(
+        "-c",
+        "import sys\n"
+        "from tools import build_pretraining_dataset\n"
+        "code = build_pretraining_dataset.main(sys.argv[1:])\n"
+        "print(code, 'tensorflow' in sys.modules)",
+        *flags_for(folder),
+        flag.replace("=corpus", f"={folder}/corpus"),
+    )
+    assert finished.stdout == "1 False\n"
+    assert message in finished.stderr
+
+
 def test_warns_of_empty_output_files(folder, capsys):
     assert run(folder, "--num-out-files=4") == 0
     assert "leave some of the 4 output files empty" in capsys.readouterr().err

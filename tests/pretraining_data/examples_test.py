@@ -7,7 +7,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, parts
+from electra_tf.pretraining_data import corpus, examples, part_files, parts
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import Example
 from electra_tf.text import tokenization, vocabulary
@@ -150,7 +150,7 @@ def test_a_part_is_counted(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n11 12\n \t\n\n21\n22", encoding="utf-8")
     reports = []
-    (record,) = parts.write_part(
+    (record,) = part_files.write_part(
         corpus.list_files(str(tmp_path)),
         str(tmp_path / "part"),
         TOKENIZER,
@@ -335,13 +335,13 @@ def test_serialized_examples_parse_to_their_features():
 
 
 def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "_MERGE_BUFFER_BYTES", 10)
+    monkeypatch.setattr(part_files, "_MERGE_BUFFER_BYTES", 10)
     part = str(tmp_path / "part")
     with tf.io.TFRecordWriter(part) as writer:
         for record in (b"a", b"bb", b"ccc", b"d", b"e"):
             writer.write(record)
     shards = [str(tmp_path / name) for name in "xyz"]
-    assert parts.merge_parts([part], shards, seed=0) == [2, 2, 1]
+    assert part_files.merge_parts([part], shards, seed=0) == [2, 2, 1]
     assert [
         list(tf.data.TFRecordDataset(shard).as_numpy_iterator())
         for shard in shards
@@ -357,7 +357,7 @@ def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
 
     def part_of(*files):
         part = str(tmp_path / "part")
-        records = parts.write_part(
+        records = part_files.write_part(
             files, part, TOKENIZER, words_to_packed_ids, 16, seed=3
         )
         with open(part, "rb") as reader:

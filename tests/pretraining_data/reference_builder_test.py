@@ -5,7 +5,7 @@ import random
 import pytest
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, parts, records
+from electra_tf.pretraining_data import corpus, examples, part_files, records
 from electra_tf.text import tokenization
 from tests.pretraining_data import reference_builder
 
@@ -35,7 +35,7 @@ def folder(tmp_path):
 def test_both_write_the_same_records(folder, lower):
     vocab_file = str(folder / "vocab.txt")
     tokenizer = tokenization.FullTokenizer(vocab_file, lower, lower)
-    (record,) = parts.write_part(
+    (record,) = part_files.write_part(
         corpus.list_files(str(folder / "corpus")),
         str(folder / "ours"),
         tokenizer,

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, records_report, text_report
+from electra_tf.pretraining_data import (
+    corpus,
+    records_report,
+    reports,
+    text_report,
+)
 from electra_tf.text import tokenization
 from tests import helpers
 
@@ -199,7 +204,7 @@ def test_letters_instead_of_words(tmp_path):
 
 
 def test_epochs_and_sizes_of_a_run(tmp_path):
-    run = text_report.Run(1000, 2, vocab_size=11, max_seq_length=8)
+    run = reports.Run(1000, 2, vocab_size=11, max_seq_length=8)
     report = report_on(
         tmp_path, "the cat sat the cat sat\n\n" * 4, SPECIAL + LATIN, run=run
     )
@@ -279,7 +284,7 @@ def rows():
 def test_whole_data(tmp_path, rows):
     helpers.write_tfrecords(tmp_path / "a.tfrecord", rows[:4])
     helpers.write_tfrecords(tmp_path / "b.tfrecord", rows[4:])
-    run = text_report.Run(20, 2, len(helpers.VOCAB), helpers.LENGTH)
+    run = reports.Run(20, 2, len(helpers.VOCAB), helpers.LENGTH)
     report = check(tmp_path, run)
     assert report.errors == report.warnings == []
     facts = dict(report.facts)
@@ -379,12 +384,12 @@ def test_rows_of_another_length(tmp_path, rows):
 
 def test_a_run_of_another_size(tmp_path, rows):
     helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
-    report = check(tmp_path, text_report.Run(20, 20, 30, helpers.LENGTH))
+    report = check(tmp_path, reports.Run(20, 20, 30, helpers.LENGTH))
     assert report.errors == [
         "expected vocab_size=20 in the run's configuration, received 30"
     ]
     assert warnings_with(report, "10 examples are fewer than the batch of 20")
-    (line, nothing) = check(tmp_path, text_report.Run(20, 20, 20, 16)).errors
+    (line, nothing) = check(tmp_path, reports.Run(20, 20, 20, 16)).errors
     assert line.startswith(
         "10 record(s) have 12 values of input_ids instead of 16"
     )

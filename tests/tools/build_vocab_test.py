@@ -1,5 +1,6 @@
 """Tests of tools/build_vocab.py."""
 
+import collections
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from electra_tf.pretraining_data import learned_vocabulary
 from tools import build_vocab
 
 TEXT = "Low lower lowest, low lower.\nLow: naïve Naïve!\n"
@@ -99,9 +101,9 @@ def test_num_unused(text_file):
 
 
 def test_rare_characters_are_left_out():
-    counts = build_vocab.collections.Counter({"aaa": 30, "ab": 9, "c": 1})
-    assert build_vocab.frequent_characters(counts, 0.98) == ["a", "b"]
-    vocab = build_vocab.learn_vocab(counts, 8, ["[UNK]"], 2, 0.98)
+    counts = collections.Counter({"aaa": 30, "ab": 9, "c": 1})
+    assert learned_vocabulary.frequent_characters(counts, 0.98) == ["a", "b"]
+    vocab = learned_vocabulary.learn_vocab(counts, 8, ["[UNK]"], 2, 0.98)
     assert "c" not in vocab
     assert vocab[:5] == ["[UNK]", "a", "b", "##a", "##b"]
 

@@ -249,7 +249,7 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
     sys.path.insert(0, str(_ROOT))
     import benchmarking
 
-    from electra_tf.pretraining_data import crew, output_folder
+    from electra_tf.pretraining_data import crew, manifest
     from electra_tf.pretraining_data import parts as parts_lib
     from electra_tf.text import vocabulary
     from tests.pretraining_data import reference_builder
@@ -258,7 +258,7 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
         "do_lower_case": True,
         "strip_accents": True,
     }
-    build = output_folder.Build(
+    build = manifest.Build(
         max_seq_length=128,
         blanks_separate_docs=True,
         seed=0,

@@ -1,0 +1,307 @@
+"""Text -> a WordPiece vocabulary.
+
+Words are counted as the tokenizer that will use the vocabulary sees them, so
+every entry can occur; the same text gives the same bytes.
+"""
+
+import collections
+import functools
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from electra_tf import files, provenance
+from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import corpus
+
+BERT_VOCAB_SIZE = 30522
+# The released BERT vocabularies' number of unused entries, and the size from
+# which a vocabulary can spare them.
+BERT_NUM_UNUSED = 99
+BERT_LAYOUT_MIN_SIZE = 20_000
+
+_MANY_HANGUL_WORDS = 0.01
+
+# Words of one string handed to the trainer; it works string by string.
+_WORDS_PER_STRING = 1000
+
+say = functools.partial(arguments.say, "build_vocab")
+
+
+def build(
+    vocab_file: str,
+    *,
+    corpus_dir: str | None = None,
+    input_files: Sequence[str] | None = None,
+    vocab_size: int = BERT_VOCAB_SIZE,
+    do_lower_case: bool = True,
+    strip_accents: bool = True,
+    min_frequency: int = 2,
+    character_coverage: float = 0.9995,
+    num_unused: int | None = None,
+    text_field: str = "text",
+) -> None:
+    """Learns a vocabulary and writes it, with its settings beside it.
+
+    Args:
+      vocab_file: The file to write; `<vocab_file>.json` gets the settings.
+      corpus_dir: Folder of text.
+      input_files: Files of text, in place of a folder.
+      vocab_size: Number of entries to reach.
+      do_lower_case: Whether the text is lower-cased.
+      strip_accents: Whether lower-cased text loses its accents.
+      min_frequency: Pieces that occur less often are not learned.
+      character_coverage: See `frequent_characters`.
+      num_unused: See `special_entries`.
+      text_field: Field of .jsonl and column of .parquet with the text.
+
+    Raises:
+      ValueError: On anything that the user can mend.
+    """
+    if corpus_dir is not None:
+        paths = [file.path for file in corpus.list_files(corpus_dir)]
+    else:
+        paths = list(input_files or ())
+        for path in paths:
+            with open_or_refuse(path):
+                pass
+    folder = os.path.dirname(os.path.abspath(vocab_file))
+    if not os.path.isdir(folder):
+        raise ValueError(
+            "Expected --vocab-file in a folder that exists. Received: "
+            f"{vocab_file!r}."
+        )
+
+    from electra_tf.text import vocabulary
+
+    word_counts = count_words(
+        paths,
+        do_lower_case,
+        strip_accents,
+        corpus.Reading(text_field=text_field),
+    )
+    if not word_counts:
+        raise ValueError(
+            f"Expected text to learn from. Received: {len(paths)} file(s) "
+            "without a word."
+        )
+    if do_lower_case and strip_accents:
+        warn_of_decomposed_hangul(word_counts)
+    vocab = learn_vocab(
+        word_counts,
+        vocab_size,
+        special_entries(num_unused, vocab_size),
+        min_frequency,
+        character_coverage,
+    )
+    vocabulary.validate_vocab(vocab, vocab_file)
+    if len(vocab) < vocab_size:
+        say(
+            f"warning: the text gave {len(vocab)} of {vocab_size} "
+            "entries; use more text or a lower --min-frequency for more"
+        )
+    settings = {
+        "do_lower_case": do_lower_case,
+        "strip_accents": strip_accents,
+        "vocab_size": len(vocab),
+        "min_frequency": min_frequency,
+        "character_coverage": character_coverage,
+        "special_token_ids": {
+            token: vocab.index(token) for token in vocabulary.SPECIAL_TOKENS
+        },
+        "num_words": sum(word_counts.values()),
+        "tokenizers_version": provenance.versions(["tokenizers"])["tokenizers"],
+    }
+    write_vocab(vocab_file, vocab, settings)
+
+
+def warn_of_decomposed_hangul(
+    word_counts: collections.Counter[str],
+) -> None:
+    """Tells those with Korean text what stripping accents does to it."""
+    num_words = sum(
+        count
+        for word, count in word_counts.items()
+        if any("\u1100" <= char <= "\u11ff" for char in word)
+    )
+    share = num_words / sum(word_counts.values())
+    if share > _MANY_HANGUL_WORDS:
+        say(
+            f"warning: {share:.0%} of the words are Hangul, which stripping "
+            "accents takes apart into its letters; --no-strip-accents learns "
+            "syllables"
+        )
+
+
+def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
+    """The entries that are not learned, in order; see the help text."""
+    if num_unused is None:
+        is_large = vocab_size >= BERT_LAYOUT_MIN_SIZE
+        num_unused = BERT_NUM_UNUSED if is_large else 0
+    unused = [f"[unused{i}]" for i in range(num_unused)]
+    return ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def count_words(
+    paths: Iterable[str],
+    do_lower_case: bool,
+    strip_accents: bool,
+    reading: corpus.Reading,
+) -> collections.Counter[str]:
+    """Counts the words of some files as the tokenizer sees them.
+
+    Raises:
+      ValueError: If a file cannot be read or is damaged.
+    """
+    import tensorflow as tf
+
+    from electra_tf.text import tokenization
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def count(lines):
+        words = tokenization.split_into_words(
+            lines, do_lower_case, strip_accents
+        ).flat_values
+        unique, _, counts = tf.unique_with_counts(words, tf.int64)
+        return unique, counts
+
+    totals: collections.Counter[bytes] = collections.Counter()
+    for path in paths:
+        for lines, _ in corpus.read_lines(path, reading=reading):
+            unique, counts = count(tf.constant(lines, tf.string))
+            for word, number in zip(
+                unique.numpy().tolist(), counts.numpy().tolist(), strict=True
+            ):
+                totals[word] += number
+    # A longer word is [UNK] whatever the vocabulary holds.
+    return collections.Counter(
+        {
+            text: number
+            for word, number in totals.items()
+            if len(text := word.decode("utf-8"))
+            <= tokenization.MAX_CHARS_PER_WORD
+        }
+    )
+
+
+def frequent_characters(
+    word_counts: collections.Counter[str], coverage: float
+) -> list[str]:
+    """The most frequent characters that make up a share of the text.
+
+    Returns:
+      The characters, sorted.
+    """
+    counts: collections.Counter[str] = collections.Counter()
+    for word, number in word_counts.items():
+        for char in word:
+            counts[char] += number
+    total = sum(counts.values())
+    kept = []
+    covered = 0
+    for char, number in sorted(counts.items(), key=lambda x: (-x[1], x[0])):
+        if covered >= coverage * total:
+            break
+        kept.append(char)
+        covered += number
+    return sorted(kept)
+
+
+def learn_vocab(
+    word_counts: collections.Counter[str],
+    vocab_size: int,
+    special: Sequence[str],
+    min_frequency: int,
+    character_coverage: float,
+) -> list[str]:
+    """Learns the longer pieces.
+
+    Args:
+      word_counts: Words and how often they occur.
+      vocab_size: Number of entries to reach.
+      special: Entries to begin with.
+      min_frequency: Pieces that occur less often are not learned.
+      character_coverage: See `frequent_characters`.
+
+    Returns:
+      The vocabulary.
+
+    Raises:
+      ValueError: If `vocab_size` leaves no room for single characters.
+    """
+    import tokenizers
+
+    characters = frequent_characters(word_counts, character_coverage)
+    known = set(characters)
+    usable = sorted(word for word in word_counts if known.issuperset(word))
+    inside = sorted({char for word in usable for char in word[1:]})
+    first_entries = [*special, *characters, *(f"##{char}" for char in inside)]
+    if len(first_entries) > vocab_size:
+        raise ValueError(
+            f"Expected --vocab-size of at least {len(first_entries)}, for "
+            f"{len(special)} special entries and {len(characters)} characters "
+            f"at the start of and {len(inside)} inside words. Received: "
+            f"{vocab_size}; raise it or lower --character-coverage."
+        )
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        # Given all single characters in a fixed order, the trainer breaks
+        # ties the same way each time; its own order comes from a hash table.
+        special_tokens=first_entries,
+        show_progress=False,
+    )
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece(unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.train_from_iterator(_repeated_words(usable, word_counts), trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _repeated_words(
+    words: Sequence[str], word_counts: collections.Counter[str]
+) -> Iterator[str]:
+    """Strings in which each word occurs as often as it does in the text."""
+    for word in words:
+        rounds, rest = divmod(word_counts[word], _WORDS_PER_STRING)
+        for _ in range(rounds):
+            yield f"{word} " * _WORDS_PER_STRING
+        yield f"{word} " * rest
+
+
+def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
+    """Writes the vocabulary, then the settings beside it.
+
+    Raises:
+      ValueError: If there is another vocabulary already.
+    """
+    from electra_tf.text import vocabulary
+
+    content = "".join(f"{token}\n" for token in vocab)
+    if os.path.exists(vocab_file):
+        with open_or_refuse(vocab_file) as reader:
+            if reader.read() != content.encode("utf-8"):
+                raise ValueError(
+                    "Expected a new --vocab-file. Received: "
+                    f"{vocab_file!r}, which holds another vocabulary."
+                )
+    files.write_atomically(vocab_file, content)
+    files.write_atomically(
+        vocabulary.settings_file(vocab_file),
+        json.dumps(settings, indent=1) + "\n",
+    )
+    say(f"wrote {len(vocab)} entries to {vocab_file}")
+
+
+def open_or_refuse(path: str):
+    """Opens a file for reading.
+
+    Raises:
+      ValueError: If that is impossible.
+    """
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None

@@ -1,0 +1,194 @@
+"""The Beam builder on three engines; run by `make test-beam`.
+
+On Beam's local runner, in one process and in two, and on a Dask cluster of two
+processes. Not collected by `make test`, as it needs requirements-beam.lock.
+"""
+
+import json
+import random
+
+import pytest
+
+from electra_tf.pretraining_data import beam
+from tools import build_pretraining_dataset, build_pretraining_dataset_beam
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["one", "two", "three", "four", "five", "six", "##s"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A vocabulary, and a corpus of six files of some documents each."""
+    (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL + WORDS) + "\n")
+    rng = random.Random(0)
+    (tmp_path / "corpus" / "inner").mkdir(parents=True)
+    for number in range(6):
+        documents = [
+            "\n".join(
+                " ".join(rng.choices(WORDS[:-1], k=rng.randint(1, 9)))
+                for _ in range(rng.randint(1, 6))
+            )
+            for _ in range(number)
+        ]
+        inner = "inner" if number % 2 else ""
+        path = tmp_path / "corpus" / inner / f"{number}.txt"
+        path.write_text("\n\n".join(documents) + "\n")
+    row = json.dumps({"text": "one two three\nfour fives"})
+    (tmp_path / "corpus" / "rows.jsonl").write_text(f"{row}\n" * 3)
+    return tmp_path
+
+
+def flags_for(folder, output, *flags):
+    return [
+        f"--corpus-dir={folder / 'corpus'}",
+        f"--vocab-file={folder / 'vocab.txt'}",
+        f"--output-dir={folder / output}",
+        "--max_seq_length=16",
+        "--num-out-files=3",
+        *flags,
+    ]
+
+
+def run(folder, output, *flags, beam_args=()):
+    return build_pretraining_dataset_beam.main(
+        [*flags_for(folder, output, *flags), "--", *beam_args]
+    )
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def examples_of(folder):
+    import tensorflow as tf
+
+    paths = [str(path) for path in folder.glob("*tfrecord*")]
+    return sorted(
+        record for record in tf.data.TFRecordDataset(paths).as_numpy_iterator()
+    )
+
+
+@pytest.mark.parametrize("flags", [["--seed=7"], ["--no-blanks-separate-docs"]])
+def test_the_examples_are_those_of_the_local_tool(folder, flags):
+    assert run(folder, "beam", *flags) == 0
+    local = flags_for(folder, "local", *flags)
+    assert build_pretraining_dataset.main(local) == 0
+    examples = examples_of(folder / "beam")
+    assert examples == examples_of(folder / "local")
+    assert len(set(examples)) > 5
+    manifests = [
+        json.loads((folder / name / "manifest.json").read_text())
+        for name in ("beam", "local")
+    ]
+    ours, theirs = manifests
+    assert ours.keys() - theirs.keys() == {"built_with"}
+    for key in ("share", "flags", "inputs", "totals", "vocabulary"):
+        assert ours[key] == theirs[key]
+    assert sum(s["examples"] for s in ours["shards"]) == len(examples)
+    assert [s["name"] for s in ours["shards"]] == [
+        f"pretrain_data.tfrecord-{i}-of-3" for i in range(3)
+    ]
+
+
+def test_the_local_tool_leaves_a_folder_of_beams_alone(folder, capsys):
+    assert run(folder, "out") == 0
+    before = bytes_of(folder / "out")
+    assert build_pretraining_dataset.main(flags_for(folder, "out")) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "another data set: apache-beam" in line
+    assert bytes_of(folder / "out") == before
+
+
+def test_what_is_held_out_is_that_of_the_local_tool(folder):
+    flags = ["--heldout-fraction=0.4"]
+    assert run(folder, "beam", *flags) == 0
+    local = flags_for(folder, "local", *flags)
+    assert build_pretraining_dataset.main(local) == 0
+    for suffix in ("", "_heldout"):
+        examples = examples_of(folder / f"beam{suffix}")
+        assert examples
+        assert examples == examples_of(folder / f"local{suffix}")
+
+
+TWO_PROCESSES = [
+    "--runner=DirectRunner",
+    "--direct_num_workers=2",
+    "--direct_running_mode=multi_processing",
+]
+
+
+@pytest.fixture(scope="module")
+def dask():
+    """Beam's flags for a cluster of two processes."""
+    import distributed
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        yield [
+            "--runner=apache_beam.runners.dask.dask_runner.DaskRunner",
+            f"--dask_client_address={cluster.scheduler_address}",
+            "--dask_partition_size=1",
+        ]
+        # Beam leaves its client open.
+        distributed.default_client().close()
+
+
+def test_the_bytes_are_the_same_on_every_engine(folder, dask):
+    flags = ["--heldout-fraction=0.4"]
+    assert run(folder, "one", *flags) == 0
+    assert run(folder, "two", *flags, beam_args=TWO_PROCESSES) == 0
+    assert run(folder, "dask", *flags, beam_args=dask) == 0
+    for suffix, num_files in (("", 4), ("_heldout", 2)):
+        expected = bytes_of(folder / f"one{suffix}")
+        assert len(expected) == num_files
+        assert bytes_of(folder / f"two{suffix}") == expected
+        assert bytes_of(folder / f"dask{suffix}") == expected
+
+
+def test_the_seed_decides_the_bytes(folder):
+    assert run(folder, "one") == 0
+    assert run(folder, "seeded", "--seed=1") == 0
+    assert bytes_of(folder / "one") != bytes_of(folder / "seeded")
+
+
+def error_of(capsys):
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("build_pretraining_dataset_beam: error: ")
+    return line
+
+
+def test_bad_input(folder, capsys):
+    (folder / "corpus" / "bad.txt").write_bytes(b"one\n\xff\n")
+    assert run(folder, "out") == 1
+    line = error_of(capsys)
+    assert "Expected text in UTF-8. Received:" in line
+    assert "bad.txt', whose byte 4 is 0xff" in line
+    assert "Traceback" not in line
+    # The folder of the failed run is no obstacle.
+    assert run(folder, "out", "--on-bad-input=skip") == 0
+    manifest = json.loads((folder / "out" / "manifest.json").read_text())
+    assert manifest["totals"]["bad_inputs"] == 1
+
+
+def test_refuses_folders_with_other_files(folder, capsys):
+    (folder / "out").mkdir()
+    (folder / "out" / "mine.txt").write_text("precious")
+    assert run(folder, "out") == 1
+    assert "such as 'mine.txt'" in error_of(capsys)
+    (folder / "out" / "mine.txt").rename(folder / "out" / "manifest.json")
+    assert run(folder, "out") == 1
+    assert "which holds a finished data set" in error_of(capsys)
+    assert (folder / "out" / "manifest.json").read_text() == "precious"
+
+
+def test_reason_of():
+    error = RuntimeError(
+        "Traceback (most recent call last):\n"
+        '  File "x.py", line 3, in f\n'
+        "electra_tf.corpus.BadInput: Expected a. Received: b.\n"
+        "\nDuring handling of the above ...\n"
+        "RuntimeError: electra_tf.corpus.BadInput: Expected a. Received: b. "
+        "[while running 'build']\n"
+    )
+    assert beam.reason_of(error) == ("Expected a. Received: b.")
