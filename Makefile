@@ -7,6 +7,7 @@
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-interop torch and transformers, then the comparison with them
+#   make test-beam    Apache Beam and Dask, then its builder on three engines
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 
@@ -124,7 +125,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop test-serving test-experiments check format lint types clean
+.PHONY: test test-interop test-beam test-serving test-experiments check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
 
@@ -137,6 +138,22 @@ $(INTEROP_INSTALLED): requirements-interop.lock $(INSTALLED)
 # Files that pytest does not collect by itself: `make test` needs neither package.
 test-interop: $(INTEROP_INSTALLED)
 	$(PYTHON) -m pytest -q tests/interop/*_interop.py
+
+# An environment of its own: see requirements-beam.lock.
+BEAM_VENV := .venv-beam
+BEAM_INSTALLED := $(BEAM_VENV)/installed
+
+.PHONY: beam
+beam: $(BEAM_INSTALLED)
+
+$(BEAM_INSTALLED): requirements-beam.lock setup.cfg pyproject.toml
+	$(PYTHON3) -m venv $(BEAM_VENV)
+	$(BEAM_VENV)/bin/python -m pip install --quiet --requirement requirements-beam.lock
+	$(BEAM_VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-beam: $(BEAM_INSTALLED)
+	$(BEAM_VENV)/bin/python -m pytest -q tests/pretraining_data/beam_engines.py
 
 # Exported models in the C++ runtime, and the same answer everywhere. Not in
 # `make test`, as they compile a program and take minutes.
