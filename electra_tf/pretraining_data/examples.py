@@ -17,12 +17,12 @@ Shapes: L length of an example.
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, records
+from electra_tf.pretraining_data import records
 from electra_tf.pretraining_data.manifest import MIN_SEQ_LENGTH
 from electra_tf.text import tokenization, vocabulary
 
@@ -32,8 +32,7 @@ _OVERFILL_FIRST_SEGMENT_PROBABILITY = 0.5
 _RANDOM_LENGTH_PROBABILITY = 0.05
 _NO_LENGTH_LIMIT = 100_000
 
-# From lines to the token ids of each.
-LineTokenizer = Callable[[list[str]], list[list[int]]]
+# From lines to the packed token ids of each.
 PackedLineTokenizer = Callable[[list[str]], list[bytes]]
 
 
@@ -83,38 +82,25 @@ class ExampleBuilder:
                 f"Expected max_seq_length of at least {MIN_SEQ_LENGTH}. "
                 f"Received: max_seq_length={max_length}."
             )
-        self._cls = tokenizer.cls_token_id
-        self._sep = tokenizer.sep_token_id
-        self._pad = tokenizer.pad_token_id
-        self._packed_cls = records.varint(self._cls)
-        self._packed_sep = records.varint(self._sep)
-        self._packed_pad = records.varint(self._pad)
+        self._packed_cls = records.varint(tokenizer.cls_token_id)
+        self._packed_sep = records.varint(tokenizer.sep_token_id)
+        self._packed_pad = records.varint(tokenizer.pad_token_id)
         self._max_length = max_length
         self._rng = rng
         self._sentences: list[tuple[bytes, int]] = []
         self._length = 0
         self._target_length = max_length
 
-    def add_sentence(self, token_ids: list[int]) -> records.Example | None:
+    def add(self, packed: bytes, num_ids: int) -> Segments | None:
         """Adds the tokens of a line that is not blank.
 
-        Returns:
-          An example, if the line fills it.
-        """
-        segments = self.add(records.pack_ids(token_ids), len(token_ids))
-        return None if segments is None else self.make_example(segments)
-
-    def end_document(self) -> records.Example | None:
-        """Ends a document: at a blank line, or at the end of a file.
+        Args:
+          packed: Their ids.
+          num_ids: How many these are.
 
         Returns:
-          An example of what was gathered, if it has a token.
+          The segments of an example, if the line fills it.
         """
-        segments = self.end()
-        return None if segments is None else self.make_example(segments)
-
-    def add(self, packed: bytes, num_ids: int) -> Segments | None:
-        """As `add_sentence`, from packed ids to the segments of an example."""
         self._sentences.append((packed, num_ids))
         self._length += num_ids
         if self._length >= self._target_length:
@@ -122,7 +108,11 @@ class ExampleBuilder:
         return None
 
     def end(self) -> Segments | None:
-        """As `end_document`, to the segments of an example."""
+        """Ends a document: at a blank line, or at the end of a file.
+
+        Returns:
+          The segments of what was gathered, if it has a token.
+        """
         return self._cut() if self._length else None
 
     def _cut(self) -> Segments:
@@ -169,25 +159,15 @@ class ExampleBuilder:
             self._target_length = self._max_length
         return Segments(packed_first, packed_second, num_first, num_second)
 
-    def make_example(self, segments: Segments) -> records.Example:
-        """Adds the special tokens and padding."""
-        first = records.unpack_ids(segments.first)
-        second = records.unpack_ids(segments.second)
-        input_ids = [self._cls, *first, self._sep]
-        segment_ids = [0] * len(input_ids)
-        if second:
-            input_ids += [*second, self._sep]
-            segment_ids += [1] * (len(second) + 1)
-        num_tokens = len(input_ids)
-        num_padding = self._max_length - num_tokens
-        return records.Example(
-            input_ids + [self._pad] * num_padding,
-            [1] * num_tokens + [0] * num_padding,
-            segment_ids + [0] * num_padding,
-        )
-
     def serialize(self, segments: Segments) -> bytes:
-        """`serialize_example(make_example(segments))`, without its lists."""
+        """Adds the special tokens and padding.
+
+        Returns:
+          A `tf.train.Example` with int64 lists of L:
+          input_ids: `[CLS] first [SEP] second [SEP]` and padding.
+          input_mask: 1 on tokens, 0 on padding.
+          segment_ids: 1 on the second segment and its [SEP].
+        """
         first, second, num_first, num_second = segments
         parts = [self._packed_cls, first, self._packed_sep]
         num_first += 2
@@ -333,35 +313,6 @@ class CachingLineTokenizer:
 _ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
-def make_line_tokenizer(
-    tokenizer: tokenization.FullTokenizer,
-) -> LineTokenizer:
-    """A function from a batch of lines to a list of ids for each."""
-    tokenize_lines = CachingLineTokenizer(tokenizer)
-    return lambda lines: [*map(records.unpack_ids, tokenize_lines(lines))]
-
-
-def examples_of_lines(
-    lines: list[str], builder: ExampleBuilder, tokenize_lines: LineTokenizer
-) -> Iterator[records.Example]:
-    """Makes the examples that some lines complete.
-
-    What is left in the builder goes on with the next lines; a line "" ends a
-    document, and so should the last of a file.
-
-    Args:
-      lines: Without white space around them.
-      builder: Whose state may come from earlier lines.
-      tokenize_lines: See `make_line_tokenizer`.
-    """
-    for line, sentence in zip(lines, tokenize_lines(lines), strict=True):
-        example = (
-            builder.add_sentence(sentence) if line else builder.end_document()
-        )
-        if example is not None:
-            yield example
-
-
 def make_builder(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
@@ -381,31 +332,3 @@ def make_builder(
     # Strings seed by their SHA-512: the same on every machine.
     key = f"{seed}/{share}/{file_name}" if share else f"{seed}/{file_name}"
     return ExampleBuilder(tokenizer, max_seq_length, random.Random(key))
-
-
-def examples_of_file(
-    path: str,
-    builder: ExampleBuilder,
-    tokenize_lines: LineTokenizer,
-    blanks_separate_docs: bool = True,
-    reading: corpus.Reading | None = None,
-) -> Iterator[records.Example]:
-    """Makes the examples of one file; its end also ends a document.
-
-    Args:
-      path: A file of any kind that `corpus.read_lines` reads.
-      builder: Whose state may come from an earlier file.
-      tokenize_lines: See `make_line_tokenizer`.
-      blanks_separate_docs: Whether a blank line ends a document; otherwise
-        blank lines are skipped. `reading`, where given, says it instead.
-      reading: How to read the file.
-
-    Raises:
-      ValueError: If the file cannot be read or is damaged.
-    """
-    reading = reading or corpus.Reading(blanks_separate_docs)
-    for lines, _ in corpus.read_lines(path, reading=reading):
-        yield from examples_of_lines(lines, builder, tokenize_lines)
-    # Nothing, unless a damaged place was skipped.
-    if (example := builder.end_document()) is not None:
-        yield example

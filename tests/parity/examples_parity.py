@@ -15,13 +15,13 @@ from electra_tf.pretraining_data import (
     examples,
     manifest,
     part_files,
-    records,
 )
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
 from tests.parity import original_examples
 from tests.parity.cases import Case
 from tests.parity.check import Check
+from tests.pretraining_data import readable
 
 _UNEQUAL_SHAPES = float("inf")
 
@@ -126,11 +126,11 @@ def _run_builder(corpus_dir, tokenizer, variant):
     """One builder over the sorted files."""
     rng = random.Random(variant["seed"])
     builder = examples.ExampleBuilder(tokenizer, variant["max_seq_length"], rng)
-    tokenize_lines = examples.make_line_tokenizer(tokenizer)
+    tokenize_lines = examples.CachingLineTokenizer(tokenizer)
     made = []
     counts = []
     for file in corpus.list_files(str(corpus_dir)):
-        made += examples.examples_of_file(
+        made += readable.examples_of_file(
             file.path,
             builder,
             tokenize_lines,
@@ -140,7 +140,9 @@ def _run_builder(corpus_dir, tokenizer, variant):
     arrays = {
         name: np.array(values, np.int32).reshape(-1, variant["max_seq_length"])
         for name, values in zip(
-            records_lib.FEATURE_NAMES, zip(*made, strict=True), strict=True
+            records_lib.FEATURE_NAMES,
+            zip(*map(readable.parse, made), strict=True),
+            strict=True,
         )
     }
     return arrays, counts, rng
@@ -204,9 +206,7 @@ def _check_tfrecord(
         part = str(pathlib.Path(output_dir) / "part")
         with tf.io.TFRecordWriter(part) as writer:
             for row in zip(*columns, strict=True):
-                writer.write(
-                    records_lib.serialize_example(records.Example(*row))
-                )
+                writer.write(readable.serialize(row))
         ours = [str(pathlib.Path(output_dir) / path.name) for path in paths]
         num_records = part_files.merge_parts([part], ours, seed=0)
         our_arrays = _read_round_robin(ours, variant["max_seq_length"])

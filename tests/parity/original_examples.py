@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, manifest, records
+from electra_tf.pretraining_data import corpus, examples, manifest
 from electra_tf.text import tokenization
+from tests.pretraining_data import readable
 
 
 class JobResult(NamedTuple):
@@ -57,7 +58,7 @@ def write_examples(
     files = corpus.list_files(corpus_dir)[job_id::num_processes]
     rng.shuffle(files)
     builder = examples.ExampleBuilder(tokenizer, max_seq_length, rng)
-    tokenize_lines = examples.make_line_tokenizer(tokenizer)
+    tokenize_lines = examples.CachingLineTokenizer(tokenizer)
     output_files = [
         os.path.join(output_dir, manifest.shard_name(i, num_out_files))
         for i in range(job_id, num_out_files, num_processes)
@@ -70,11 +71,11 @@ def write_examples(
             for path in output_files
         ]
         for file in files:
-            for example in examples.examples_of_file(
+            for example in readable.examples_of_file(
                 file.path, builder, tokenize_lines, blanks_separate_docs
             ):
                 writer = writers[num_examples % len(writers)]
-                writer.write(records.serialize_example(example))
+                writer.write(example)
                 num_examples += 1
             counts.append((file.name, num_examples))
     return JobResult(output_files, counts, rng)

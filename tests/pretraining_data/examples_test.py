@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from electra_tf.pretraining_data import corpus, examples, part_files, parts
 from electra_tf.pretraining_data import records as records_lib
-from electra_tf.pretraining_data.records import Example
 from electra_tf.text import tokenization, vocabulary
+from tests.pretraining_data import readable
+from tests.pretraining_data.readable import Example
 
 # [PAD] 0, [CLS] 1, [SEP] 2.
 TOKENIZER = types.SimpleNamespace(
@@ -38,24 +39,20 @@ def builder(max_length, *draws):
     return examples.ExampleBuilder(TOKENIZER, max_length, rng), rng
 
 
-def words_to_ids(lines):
-    """Stands for a tokenizer: a number is its own id."""
-    return [[int(word) for word in line.split()] for line in lines]
-
-
 def words_to_packed_ids(lines):
-    return [*map(records_lib.pack_ids, words_to_ids(lines))]
+    """Stands for a tokenizer: a number is its own id."""
+    return [readable.pack(map(int, line.split())) for line in lines]
 
 
 def test_sentences_are_gathered_until_the_length_is_reached():
     # Draws: two segments, no random length.
     build, rng = builder(9, 0.5, 0.9)
-    assert build.add_sentence([11, 12]) is None
-    assert build.add_sentence([13, 14, 15]) is None
+    assert readable.add(build, [11, 12]) is None
+    assert readable.add(build, [13, 14, 15]) is None
     # The first segment aims at (9 - 3) // 2 = 3 tokens: the second sentence
     # does not fit, and whether it goes there anyway is drawn.
     rng.draws = [0.5, 0.7, 0.9]
-    assert build.add_sentence([16, 17, 18, 19]) == Example(
+    assert readable.add(build, [16, 17, 18, 19]) == Example(
         input_ids=[1, 11, 12, 2, 13, 14, 15, 16, 2],
         input_mask=[1] * 9,
         segment_ids=[0, 0, 0, 0, 1, 1, 1, 1, 1],
@@ -65,9 +62,9 @@ def test_sentences_are_gathered_until_the_length_is_reached():
 
 def test_a_draw_lets_the_first_segment_overflow():
     build, rng = builder(9, 0.5, 0.4, 0.9)
-    build.add_sentence([11, 12])
-    build.add_sentence([13, 14, 15])
-    assert build.add_sentence([16, 17, 18, 19]) == Example(
+    readable.add(build, [11, 12])
+    readable.add(build, [13, 14, 15])
+    assert readable.add(build, [16, 17, 18, 19]) == Example(
         input_ids=[1, 11, 12, 13, 14, 15, 2, 16, 2],
         input_mask=[1] * 9,
         segment_ids=[0, 0, 0, 0, 0, 0, 0, 1, 1],
@@ -77,8 +74,8 @@ def test_a_draw_lets_the_first_segment_overflow():
 
 def test_one_in_ten_examples_has_one_segment():
     build, rng = builder(9, 0.09, 0.9)
-    build.add_sentence([11, 12])
-    assert build.add_sentence(list(range(20, 30))) == Example(
+    readable.add(build, [11, 12])
+    assert readable.add(build, list(range(20, 30))) == Example(
         input_ids=[1, 11, 12, 20, 21, 22, 23, 24, 2],
         input_mask=[1] * 9,
         segment_ids=[0] * 9,
@@ -88,41 +85,41 @@ def test_one_in_ten_examples_has_one_segment():
 
 def test_the_end_of_a_document_makes_a_padded_example():
     build, _ = builder(9, 0.5, 0.9)
-    build.add_sentence([11])
-    assert build.end_document() == Example(
+    readable.add(build, [11])
+    assert readable.end(build) == Example(
         input_ids=[1, 11, 2, 0, 0, 0, 0, 0, 0],
         input_mask=[1, 1, 1, 0, 0, 0, 0, 0, 0],
         segment_ids=[0] * 9,
     )
-    assert build.end_document() is None
+    assert readable.end(build) is None
 
 
 def test_a_first_segment_that_fills_the_example_leaves_no_second():
     # 7 tokens, [CLS] and [SEP]: no room for another token.
     build, _ = builder(9, 0.5, 0.9)
-    build.add_sentence([11, 12, 13])
-    example = build.add_sentence([21, 22, 23, 24, 25, 26])
+    readable.add(build, [11, 12, 13])
+    example = readable.add(build, [21, 22, 23, 24, 25, 26])
     assert example.input_ids == [1, 11, 12, 13, 2, 21, 22, 23, 2]
     build, _ = builder(9, 0.5, 0.9)
-    example = build.add_sentence(list(range(11, 21)))
+    example = readable.add(build, list(range(11, 21)))
     assert example.input_ids == [1, 11, 12, 13, 14, 15, 16, 17, 2]
 
 
 def test_the_next_length_may_be_random():
     build, rng = builder(9, 0.5, 0.04, 5, 0.5, 0.9)
-    assert build.add_sentence(list(range(11, 20))) is not None
+    assert readable.add(build, list(range(11, 20))) is not None
     assert rng.draws == [0.5, 0.9]
     # Now 5 tokens are enough.
-    assert build.add_sentence([11, 12, 13, 14]) is None
-    assert build.add_sentence([15]) is not None
+    assert readable.add(build, [11, 12, 13, 14]) is None
+    assert readable.add(build, [15]) is not None
     assert rng.draws == []
 
 
 def test_a_sentence_without_tokens_does_not_end_a_document():
     build, _ = builder(9, 0.5, 0.9)
-    build.add_sentence([11])
-    assert build.add_sentence([]) is None
-    assert build.end_document().input_ids[:3] == [1, 11, 2]
+    readable.add(build, [11])
+    assert readable.add(build, []) is None
+    assert readable.end(build).input_ids[:3] == [1, 11, 2]
 
 
 def test_builder_refuses_short_examples():
@@ -134,10 +131,12 @@ def examples_of(tmp_path, text, **kwargs):
     path = tmp_path / "text.txt"
     path.write_text(text, encoding="utf-8")
     build = examples.ExampleBuilder(TOKENIZER, 16, random.Random(0))
-    made = examples.examples_of_file(str(path), build, words_to_ids, **kwargs)
+    made = readable.examples_of_file(
+        str(path), build, words_to_packed_ids, **kwargs
+    )
     return [
         [i for i, m in zip(e.input_ids, e.input_mask, strict=True) if m]
-        for e in made
+        for e in map(readable.parse, made)
     ]
 
 
@@ -212,14 +211,14 @@ def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
     path.write_text("\n".join([*vocabulary.SPECIAL_TOKENS, *VOCAB]))
     tokenizer = tokenization.FullTokenizer(path, lower, lower)
     whole = tokenizer.tokenize(tf.constant(NASTY_LINES)).to_list()
-    tokenize_lines = examples.make_line_tokenizer(tokenizer)
+    tokenize_lines = examples.CachingLineTokenizer(tokenizer)
     for _ in range(2):
-        assert tokenize_lines(NASTY_LINES) == whole
+        assert [*map(readable.unpack, tokenize_lines(NASTY_LINES))] == whole
     # Forgets after every call.
     monkeypatch.setattr(examples._WordMemory, "MAX_ENTRIES", 0)
     forgetful = examples.CachingLineTokenizer(tokenizer)
     for line, ids in zip(NASTY_LINES * 2, whole * 2, strict=True):
-        assert forgetful([line, "a b"])[0] == records_lib.pack_ids(ids)
+        assert forgetful([line, "a b"])[0] == readable.pack(ids)
     assert forgetful([]) == []
 
 
@@ -244,7 +243,8 @@ def test_plain_words_are_split_as_the_tokenizer_splits_them(tmp_path):
     words += ["a" * 200, "a" * 201, "a" * 199 + "#"]
     for lower in (True, False):
         tokenizer = tokenization.FullTokenizer(path, lower)
-        ids = examples.make_line_tokenizer(tokenizer)(words)
+        tokenize_lines = examples.CachingLineTokenizer(tokenizer)
+        ids = [*map(readable.unpack, tokenize_lines(words))]
         assert ids == tokenizer.tokenize(tf.constant(words)).to_list()
         num_unknown = sum(row == [tokenizer.unk_token_id] for row in ids)
         assert 0 < num_unknown < 1500
@@ -279,17 +279,12 @@ def test_examples_are_serialized_as_protocol_buffers_are(length):
             [1] * length,
             [0] * length,
         )
-        proto = tf.train.Example()
-        for name, values in zip(
-            records_lib.FEATURE_NAMES, example, strict=True
-        ):
-            proto.features.feature[name].int64_list.value.extend(values)
-        assert records_lib.serialize_example(
-            example
-        ) == proto.SerializeToString(deterministic=True)
-    empty = Example([], [], [])
-    features = tf.train.Example.FromString(records_lib.serialize_example(empty))
-    assert set(features.features.feature) == set(records_lib.FEATURE_NAMES)
+        made = records_lib.serialize_features(*map(readable.pack, example))
+        assert made == readable.serialize(example)
+    empty = tf.train.Example.FromString(
+        records_lib.serialize_features(b"", b"", b"")
+    )
+    assert set(empty.features.feature) == set(records_lib.FEATURE_NAMES)
 
 
 def test_varints_may_be_negative():
@@ -300,26 +295,32 @@ def test_varints_may_be_negative():
 
 def test_packed_ids():
     ids = [0, 127, 128, 300, 16383, 16384, 5]
-    packed = records_lib.pack_ids(ids)
+    packed = readable.pack(ids)
     assert packed == bytes.fromhex("00 7f 8001 ac02 ff7f 808001 05")
-    assert records_lib.unpack_ids(packed) == ids
+    assert readable.unpack(packed) == ids
     assert records_lib.count_ids(packed) == 7
     for num_ids in range(8):
         first = records_lib.first_ids(packed, num_ids)
-        assert first == records_lib.pack_ids(ids[:num_ids])
+        assert first == readable.pack(ids[:num_ids])
 
 
-@pytest.mark.parametrize("ids", [([7, 300], []), ([7], [300, 20000, 7])])
-def test_segments_are_serialized_as_examples_are(ids):
+def test_segments_are_serialized_as_examples_are():
     build, _ = builder(9)
-    segments = examples.Segments(
-        *map(records_lib.pack_ids, ids), *map(len, ids)
+
+    def serialized(first, second):
+        packed = readable.pack(first), readable.pack(second)
+        return build.serialize(
+            examples.Segments(*packed, len(first), len(second))
+        )
+
+    one = Example([1, 7, 300, 2] + [0] * 5, [1] * 4 + [0] * 5, [0] * 9)
+    assert serialized([7, 300], []) == readable.serialize(one)
+    two = Example(
+        [1, 7, 2, 300, 20000, 7, 2, 0, 0],
+        [1] * 7 + [0] * 2,
+        [0] * 3 + [1] * 4 + [0] * 2,
     )
-    expected = records_lib.serialize_example(build.make_example(segments))
-    assert build.serialize(segments) == expected
-
-
-EXAMPLE = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
+    assert serialized([7], [300, 20000, 7]) == readable.serialize(two)
 
 
 def test_serialized_examples_parse_to_their_features():
@@ -327,10 +328,11 @@ def test_serialized_examples_parse_to_their_features():
         name: tf.io.FixedLenFeature([4], tf.int64)
         for name in records_lib.FEATURE_NAMES
     }
+    example = Example([1, 300, 2, 0], [1, 1, 1, 0], [0, 0, 0, 0])
     parsed = tf.io.parse_single_example(
-        records_lib.serialize_example(EXAMPLE), spec
+        records_lib.serialize_features(*map(readable.pack, example)), spec
     )
-    for name, values in zip(records_lib.FEATURE_NAMES, EXAMPLE, strict=True):
+    for name, values in zip(records_lib.FEATURE_NAMES, example, strict=True):
         assert parsed[name].numpy().tolist() == values
 
 
