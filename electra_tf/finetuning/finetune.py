@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import predictions, preparation, recipe, results
-from electra_tf.finetuning import trials as trials_lib
-from electra_tf.finetuning.preparation import Prepared
-from electra_tf.finetuning.trials import run_trial
+from electra_tf.finetuning import predictions, preparation, results, trials
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import replicas
@@ -39,59 +36,30 @@ def finetune(
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
-      training.Stopped: After a request to stop.
-      training.TrainingError: If the loss is not finite.
+      errors.Stopped: After a request to stop.
+      errors.TrainingError: If the loss is not finite.
     """
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(config.run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
     prepared = preparation.prepare(config)
-    optimizer, notes = recipe.complete(
-        config.optimizer,
-        config.recipe,
-        prepared.encoder_config.hidden_size,
-        bool(config.learning_rates),
-    )
-    config = dataclasses.replace(config, optimizer=optimizer)
-    parts = _parts(config, prepared)
+    model_dir = config.run.model_dir
     if is_chief:
-        for note in notes + _remarks(prepared):
+        for note in prepared.notes:
             print(note)
         before_training()
-        _write_model_files(config, prepared)
-    trials = trials_lib.make_trials(config)
-    num_planned = len(trials)
-    records = []
-    for trial in trials:  # Grows below.
-        part = parts[0 if trial.fold is None else trial.fold - 1]
-        records.append(
-            run_trial(
-                config,
-                trial,
-                part,
-                strategy,
-                f"fine-tuning trial {trial.number}/"
-                f"{max(num_planned, trial.number)}",
-            )
-        )
-        if records[-1]["degenerate"]:
-            again = trials_lib.reseeded(trial, trials, config)
-            if again is not None:
-                trials.append(again)
+        _write_model_files(prepared)
+    records = trials.run_all(config, prepared, strategy)
     if not is_chief:
         return None
-    found = results.summarize(
-        [part.data for part in parts], records, config.from_scratch
-    )
+    found = results.summarize(prepared.folds, records, config.from_scratch)
     for name, content in (
         (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(found)),
     ):
-        write_atomically(
-            os.path.join(config.run.model_dir, name), content + "\n"
-        )
-    _write_submission(config.run.model_dir)
+        write_atomically(os.path.join(model_dir, name), content + "\n")
+    _write_submission(model_dir)
     return found
 
 
@@ -106,30 +74,6 @@ def _write_submission(model_dir: str) -> None:
         print(f"no {predictions.ARCHIVE}: {error}")
 
 
-def _parts(
-    config: finetuning_configs.FinetuningConfig, prepared: Prepared
-) -> list[Prepared]:
-    """What the trials of each fold share; all of it without folds."""
-    if not config.data.folds:
-        return [prepared]
-    (data,) = prepared.data
-    return [
-        dataclasses.replace(prepared, data=[preparation.of_fold(data, fold)])
-        for fold in preparation.split(data, config.data.folds, config.run.seed)
-    ]
-
-
-def _remarks(prepared: Prepared) -> list[str]:
-    """What the files were taken for, and what is wrong with them."""
-    lines = []
-    for data in prepared.data:
-        if data.task.origin:
-            lines.append(data.task.origin)
-        for warning in data.task.warnings(data.examples, data.features):
-            lines.append(f"{data.task.name}: {warning}")
-    return lines
-
-
 def _has_pairs(examples: Mapping[str, Sequence]) -> bool:
     """Whether the examples are pairs of texts."""
     return any(
@@ -138,11 +82,9 @@ def _has_pairs(examples: Mapping[str, Sequence]) -> bool:
     )
 
 
-def _write_model_files(
-    config: finetuning_configs.FinetuningConfig, prepared: Prepared
-) -> None:
+def _write_model_files(prepared: preparation.Prepared) -> None:
     """What exporting needs to know, beside config.json."""
-    tokenizer = prepared.tokenizer
+    model_dir, tokenizer = prepared.run.model_dir, prepared.tokenizer
     vocabulary.write(
         Vocabulary(
             tuple(tokenizer.vocab),
@@ -150,17 +92,17 @@ def _write_model_files(
             tokenizer.strip_accents,
             tokenizer.text_cleaning,
         ),
-        config.run.model_dir,
+        model_dir,
     )
     tasks = [
         {"task_name": data.task.name, "has_pairs": _has_pairs(data.examples)}
         | data.task.description()
-        for data in prepared.data
+        for data in prepared.folds[0]
     ]
     about = {"encoder": dataclasses.asdict(prepared.encoder_config)} | (
         tasks[0] if len(tasks) == 1 else {"tasks": tasks}
     )
     write_atomically(
-        os.path.join(config.run.model_dir, model_directory.MODEL_FILE),
+        os.path.join(model_dir, model_directory.MODEL_FILE),
         json.dumps(about, indent=1) + "\n",
     )

@@ -1,4 +1,4 @@
-"""Configuration -> encoder, tokenizer, tasks and features, checked."""
+"""Configuration -> what all models of a run share, read and checked once."""
 
 import dataclasses
 import os
@@ -13,6 +13,7 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import recipe
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks import by_name, own_data
 from electra_tf.finetuning.tasks.task import Task
@@ -28,12 +29,16 @@ class TaskData:
       examples: Split -> its examples; "train" and "dev" are there.
       features: Split -> what the model reads of them.
       labelled: The splits that can be scored.
+      tokenizer: Of their texts.
+      max_seq_length: L of the features.
     """
 
     task: Task
     examples: Mapping[str, Sequence]
     features: Mapping[str, Features]
     labelled: frozenset[str]
+    tokenizer: tokenization.FullTokenizer | None = None
+    max_seq_length: int = 0
 
     @property
     def scored_splits(self) -> list[str]:
@@ -45,22 +50,45 @@ class TaskData:
         """Split -> number of its examples."""
         return {split: len(rows) for split, rows in self.examples.items()}
 
+    def scores(
+        self, split: str, outputs: dict[str, np.ndarray]
+    ) -> dict[str, float]:
+        """`Task.scores` of what the head said of the rows of a split."""
+        return self.task.scores(
+            outputs, self.examples[split], self.tokenizer, self.max_seq_length
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What all trials of a run share.
+    """What all trials of a run share: its configuration, resolved.
 
     Attributes:
       encoder_config: Sizes of the encoder.
-      checkpoint: Its weights, and those of the head if that is kept.
+      head_dropout: In the heads; None for their own.
+      checkpoint: The weights to begin with; None for random ones.
+      source: Path of the checkpoint, for error messages.
+      keep_head: Whether these weights include the head's.
       tokenizer: Of all texts.
-      data: The tasks, in the order of the model's heads.
+      folds: For each fold the tasks, in the order of the model's heads; one
+        fold without cross-validation.
+      data_config: Sizes of batches and how many there are.
+      optimizer: With all rates; each trial may bring its own peak rate.
+      run: Of all trials together.
+      notes: What was chosen for the user, a line each.
     """
 
     encoder_config: configs.EncoderConfig
-    checkpoint: Checkpoint
+    head_dropout: float | None
+    checkpoint: Checkpoint | None
+    source: str
+    keep_head: bool
     tokenizer: tokenization.FullTokenizer
-    data: list[TaskData]
+    folds: list[list[TaskData]]
+    data_config: finetuning_configs.FinetuningDataConfig
+    optimizer: configs.OptimizerConfig
+    run: configs.RunConfig
+    notes: list[str]
 
 
 def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
@@ -90,12 +118,43 @@ def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
         checkpoint = dataclasses.replace(
             checkpoint, tensors=dict(checkpoint.tensors) | head
         )
+    data = [_read_task(config.data, task, tokenizer) for task in tasks_of_run]
+    folds = [data]
+    if config.data.folds:
+        folds = [
+            [of_fold(data[0], fold)]
+            for fold in split(data[0], config.data.folds, config.run.seed)
+        ]
+    optimizer, notes = recipe.complete(
+        config.optimizer,
+        config.recipe,
+        encoder_config.hidden_size,
+        bool(config.learning_rates),
+    )
     return Prepared(
         encoder_config,
-        checkpoint,
+        config.dropout,
+        None if config.from_scratch else checkpoint,
+        config.init_checkpoint,
+        config.keep_head,
         tokenizer,
-        [_read_task(config, task, tokenizer) for task in tasks_of_run],
+        folds,
+        config.data,
+        optimizer,
+        config.run,
+        notes + _remarks(data),
     )
+
+
+def _remarks(data_of_tasks: Sequence[TaskData]) -> list[str]:
+    """What the files were taken for, and what is wrong with them."""
+    lines = []
+    for data in data_of_tasks:
+        if data.task.origin:
+            lines.append(data.task.origin)
+        for warning in data.task.warnings(data.examples, data.features):
+            lines.append(f"{data.task.name}: {warning}")
+    return lines
 
 
 def read_encoder(init_checkpoint: str) -> Checkpoint:
@@ -261,29 +320,31 @@ def make_tasks(config: finetuning_configs.FinetuningConfig) -> list[Task]:
 
 
 def _read_task(
-    config: finetuning_configs.FinetuningConfig,
+    config: finetuning_configs.FinetuningDataConfig,
     task: Task,
     tokenizer: tokenization.FullTokenizer,
 ) -> TaskData:
     """Reads all splits of a task."""
     splits = task.splits()
-    wanted = ["train"] if config.data.folds else ["train", "dev"]
+    wanted = ["train"] if config.folds else ["train", "dev"]
     missing = [split for split in wanted if split not in splits]
     if missing:
         _refuse_missing(config, task, missing[0])
     examples = {split: task.read_examples(split) for split in splits}
     features = {
         split: task.features(
-            rows, tokenizer, config.data.max_seq_length, split == "train"
+            rows, tokenizer, config.max_seq_length, split == "train"
         )
         for split, rows in examples.items()
     }
     labelled = frozenset(filter(task.has_labels, splits))
-    return TaskData(task, examples, features, labelled)
+    return TaskData(
+        task, examples, features, labelled, tokenizer, config.max_seq_length
+    )
 
 
 def _refuse_missing(
-    config: finetuning_configs.FinetuningConfig, task: Task, split: str
+    config: finetuning_configs.FinetuningDataConfig, task: Task, split: str
 ) -> None:
     """Says which file of a task is missing, and where it was looked for.
 
@@ -293,9 +354,9 @@ def _refuse_missing(
     try:
         task.read_examples(split)
     except ValueError as error:
-        if not config.data.task_names:
+        if not config.task_names:
             raise
-        data_dir = config.data.data_dir
+        data_dir = config.data_dir
         folders = map(str, by_name.possible_folders(task.name, data_dir))
         raise errors.ConfigError(
             f"Expected the files of the task {task.name!r} in "
@@ -311,9 +372,6 @@ def _refuse_missing(
 def take_rows(features: Features, rows: np.ndarray) -> Features:
     """Some rows of all features; `rows` <int>[M] -> [M, ...]."""
     return {name: values[rows] for name, values in features.items()}
-
-
-pass
 
 
 class Fold(typing.NamedTuple):
@@ -382,7 +440,12 @@ def of_fold(data: TaskData, fold: Fold) -> TaskData:
         if name not in rows_of:
             examples[name] = list(data.examples[name])
             features[name] = data.features[name]
-    return TaskData(data.task, examples, features, data.labelled | {"dev"})
+    return dataclasses.replace(
+        data,
+        examples=examples,
+        features=features,
+        labelled=data.labelled | {"dev"},
+    )
 
 
 # Kinds whose labels are a list in the task.

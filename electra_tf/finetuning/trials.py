@@ -1,4 +1,4 @@
-"""One model of a fine-tuning run: trained, asked, scored."""
+"""Which models a fine-tuning run has; each trained, asked and scored."""
 
 import dataclasses
 import functools
@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import os
+import typing
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -51,21 +53,55 @@ class Trial:
         }
 
 
-def make_trials(config: finetuning_configs.FinetuningConfig) -> list[Trial]:
+def run_all(
+    config: finetuning_configs.FinetuningConfig,
+    prepared: Prepared,
+    strategy: tf.distribute.Strategy,
+) -> list[dict]:
+    """Runs all trials of a run, and the degenerate ones again if asked.
+
+    Args:
+      config: Which trials there are.
+      prepared: What they share.
+      strategy: Of the run.
+
+    Returns:
+      What `run_trial` returns for each, in order.
+    """
+    trials = make_trials(config, prepared.optimizer.learning_rate)
+    num_planned = len(trials)
+    records = []
+    for trial in trials:  # Grows below.
+        whole = max(num_planned, trial.number)
+        records.append(
+            run_trial(
+                trial,
+                prepared,
+                strategy,
+                f"fine-tuning trial {trial.number}/{whole}",
+            )
+        )
+        if records[-1]["degenerate"]:
+            again = reseeded(trial, trials, config.reseed_degenerate)
+            if again is not None:
+                trials.append(again)
+    return records
+
+
+def make_trials(
+    config: finetuning_configs.FinetuningConfig, learning_rate: float | None
+) -> list[Trial]:
     """Every learning rate with every number of epochs, seed and fold.
 
     Args:
-      config: Of the run; its optimizer has a learning rate.
+      config: Of the run.
+      learning_rate: Where the run does not try several.
 
     Returns:
       The trials in the order in which they are run.
     """
-    rates = config.learning_rates
-    if not rates:
-        assert config.optimizer.learning_rate is not None
-        rates = (config.optimizer.learning_rate,)
     settings = itertools.product(
-        rates,
+        config.learning_rates or (typing.cast(float, learning_rate),),
         config.num_train_epochs_options or (config.data.num_train_epochs,),
         range(config.num_trials),
         range(1, config.data.folds + 1) if config.data.folds else (None,),
@@ -76,17 +112,13 @@ def make_trials(config: finetuning_configs.FinetuningConfig) -> list[Trial]:
     ]
 
 
-def reseeded(
-    degenerate: Trial,
-    trials: list[Trial],
-    config: finetuning_configs.FinetuningConfig,
-) -> Trial | None:
+def reseeded(degenerate: Trial, trials: list[Trial], most: int) -> Trial | None:
     """The trial that repeats a degenerate one with a new seed.
 
     Args:
       degenerate: Of `trials`.
       trials: All so far.
-      config: Of the run.
+      most: How often a trial may be repeated.
 
     Returns:
       The trial, or None if it was repeated often enough.
@@ -96,7 +128,7 @@ def reseeded(
     while first is not None and first.replaces is not None:
         attempts += 1
         first = next(t for t in trials if t.number == first.replaces)
-    if attempts >= config.reseed_degenerate:
+    if attempts >= most:
         return None
     return dataclasses.replace(
         degenerate,
@@ -127,7 +159,6 @@ def build_model(
 
 
 def run_trial(
-    config: finetuning_configs.FinetuningConfig,
     trial: Trial,
     prepared: Prepared,
     strategy: tf.distribute.Strategy,
@@ -139,9 +170,8 @@ def run_trial(
     the chief alone writes them.
 
     Args:
-      config: Of the run; its optimizer is complete.
       trial: Which model.
-      prepared: Data and encoder; with folds, those of the trial's fold.
+      prepared: What it shares with the others.
       strategy: Of the run.
       description: Opens the live line.
 
@@ -153,34 +183,42 @@ def run_trial(
     Raises:
       ConfigError: If the directory is that of another trial.
     """
-    directory = model_directory.trial_dir(config.run.model_dir, trial.number)
+    directory = model_directory.trial_dir(prepared.run.model_dir, trial.number)
     is_chief = replicas.is_chief(strategy)
     _claim(directory, trial, is_chief)
     results_path = os.path.join(directory, model_directory.RESULTS_FILE)
     if os.path.exists(results_path):
         with open(results_path, encoding="utf-8") as f:
             return json.load(f)
-    engine = _make_engine(config, trial, prepared, strategy, directory)
-    names = [data.task.name for data in prepared.data]
-    metrics = ("loss", "accuracy", "start_accuracy")[
-        : 3 if len(names) < 2 else 1
-    ]
+    data_of_tasks = prepared.folds[(trial.fold or 1) - 1]
+    engine = _make_engine(trial, prepared, data_of_tasks, strategy, directory)
     predictors = {
-        name: evaluation.make_predictor(
-            engine.model, name, config.data.eval_batch_size
+        data.task.name: evaluation.make_predictor(
+            engine.model, data.task.name, prepared.data_config.eval_batch_size
         )
-        for name in names
+        for data in data_of_tasks
     }
 
     def dev_scores() -> dict[str, float]:
-        return _dev_scores(config, prepared, predictors)
+        """All scores on "dev" of the model as it is, for the log."""
+        return _flat_scores(
+            {
+                data.task.name: data.scores(
+                    "dev", predictors[data.task.name](data.features["dev"])
+                )
+                for data in data_of_tasks
+            }
+        )
 
+    metrics = ["loss"]
+    if len(data_of_tasks) == 1:
+        metrics += ["accuracy", "start_accuracy"]
     num_train_steps = engine.run.num_train_steps
     loop.train(
         engine,
         num_train_steps,
         description,
-        tuple(f"{name}_{metric}" for name in names for metric in metrics),
+        tuple(f"{name}_{metric}" for name in predictors for metric in metrics),
         dev_scores,
     )
     result = trial.as_dict() | {
@@ -188,17 +226,16 @@ def run_trial(
         "degenerate": [],
         "tasks": {},
     }
-    for data in prepared.data:
-        is_degenerate, scores = _evaluate(
-            config,
-            predictors[data.task.name],
+    for data in data_of_tasks:
+        name = data.task.name
+        is_degenerate, result["tasks"][name] = _evaluate(
+            predictors[name],
             data,
-            prepared,
             directory if is_chief else "",
+            f"{name}_" if len(data_of_tasks) > 1 else "",
         )
-        result["tasks"][data.task.name] = scores
         if is_degenerate:
-            result["degenerate"].append(data.task.name)
+            result["degenerate"].append(name)
     if is_chief:
         loop.write_summaries(
             directory,
@@ -237,27 +274,28 @@ def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
 
 
 def _make_engine(
-    config: finetuning_configs.FinetuningConfig,
     trial: Trial,
     prepared: Prepared,
+    data_of_tasks: Sequence[TaskData],
     strategy: tf.distribute.Strategy,
     directory: str,
 ) -> engine_lib.Engine:
     """Model, optimizer and batches of a trial."""
-    rows = [data.features["train"] for data in prepared.data]
+    rows = [data.features["train"] for data in data_of_tasks]
     train_features = rows[0] if len(rows) == 1 else features.combine(rows)
-    data = dataclasses.replace(
-        config.data, num_train_epochs=trial.num_train_epochs
+    data_config = dataclasses.replace(
+        prepared.data_config, num_train_epochs=trial.num_train_epochs
     )
-    num_train_steps = data.num_train_steps(features.num_rows(train_features))
     run = dataclasses.replace(
-        config.run,
+        prepared.run,
         model_dir=directory,
         seed=trial.seed,
-        num_train_steps=num_train_steps,
+        num_train_steps=data_config.num_train_steps(
+            features.num_rows(train_features)
+        ),
     )
     optimizer_config = dataclasses.replace(
-        config.optimizer, learning_rate=trial.learning_rate
+        prepared.optimizer, learning_rate=trial.learning_rate
     )
     decay = optimizer_config.layerwise_lr_decay
     assert decay is not None
@@ -265,23 +303,23 @@ def _make_engine(
     with strategy.scope():
         model = build_model(
             prepared.encoder_config,
-            *(data.task for data in prepared.data),
-            head_dropout=config.dropout,
+            *(data.task for data in data_of_tasks),
+            head_dropout=prepared.head_dropout,
         )
-        if not config.from_scratch:
+        if prepared.checkpoint is not None:
             reading.assign_all(
                 prepared.checkpoint,
                 model.variables
-                if config.keep_head
+                if prepared.keep_head
                 else model.electra.variables,
-                config.init_checkpoint,
+                prepared.source,
                 "the encoder and the head"
-                if config.keep_head
+                if prepared.keep_head
                 else "the encoder",
             )
         optimizer = optimization.AdamWeightDecay(
             optimizer_config,
-            num_train_steps,
+            run.num_train_steps,
             {
                 v.path: optimization.layerwise_scale(
                     v.path,
@@ -299,13 +337,13 @@ def _make_engine(
             make_loss_function(model),
             optimizer,
             run,
-            config.data.train_batch_size,
+            data_config.train_batch_size,
             functools.partial(
                 batches.train_dataset,
                 train_features,
                 run.seed,
                 bucketed=(
-                    config.data.bucketed and run.distribution_strategy != "tpu"
+                    data_config.bucketed and run.distribution_strategy != "tpu"
                 ),
                 length_step=(
                     batches.COMPILED_LENGTH_STEP
@@ -331,24 +369,6 @@ def make_loss_function(model: FinetuningModel):
     return loss_function
 
 
-def _dev_scores(
-    config: finetuning_configs.FinetuningConfig,
-    prepared: Prepared,
-    predictors: dict[str, evaluation.Predictor],
-) -> dict[str, float]:
-    """All scores on "dev" of the model as it is, for the log."""
-    scores = {}
-    for data in prepared.data:
-        outputs = predictors[data.task.name](data.features["dev"])
-        scores[data.task.name] = data.task.scores(
-            outputs,
-            data.examples["dev"],
-            prepared.tokenizer,
-            config.data.max_seq_length,
-        )
-    return _flat_scores(scores)
-
-
 def _flat_scores(scores: dict[str, dict]) -> dict[str, float]:
     """Task name -> metric -> score, as <task>_<metric> -> score."""
     return {
@@ -360,52 +380,33 @@ def _flat_scores(scores: dict[str, dict]) -> dict[str, float]:
 
 
 def _evaluate(
-    config: finetuning_configs.FinetuningConfig,
-    predict: evaluation.Predictor,
-    data: TaskData,
-    prepared: Prepared,
-    directory: str,
+    predict: evaluation.Predictor, data: TaskData, directory: str, prefix: str
 ) -> tuple[bool, dict]:
     """Predicts every split but the training set, and scores those with labels.
 
     Args:
-      config: Of the run.
       predict: Asks the fine-tuned model.
       data: Of one task.
-      prepared: With the tokenizer.
       directory: Where the predictions go; empty for nowhere.
+      prefix: Begins the names of their files.
 
     Returns:
       Whether the task's rows of "dev" all got the same answer, and split ->
       scores.
     """
-    task = data.task
-    length = config.data.max_seq_length
-    prefix = f"{task.name}_" if len(prepared.data) > 1 else ""
     is_degenerate = False
     scores = {}
-    for split, examples in data.examples.items():
+    for split in data.examples:
         if split == "train":
             continue
         outputs = predict(data.features[split])
         if split == "dev":
-            is_degenerate = bool(task.is_degenerate(outputs))
+            is_degenerate = bool(data.task.is_degenerate(outputs))
         if split in data.labelled:
             scores[split] = {
                 name: float(value) if math.isfinite(value) else None
-                for name, value in task.scores(
-                    outputs, examples, prepared.tokenizer, length
-                ).items()
+                for name, value in data.scores(split, outputs).items()
             }
         if directory:
-            predictions.write(
-                directory,
-                prefix,
-                task,
-                split,
-                examples,
-                outputs,
-                prepared.tokenizer,
-                length,
-            )
+            predictions.write(directory, prefix, data, split, outputs)
     return is_degenerate, scores

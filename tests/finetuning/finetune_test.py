@@ -245,9 +245,8 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
         "logits": np.array([[0.0, np.log(3.0)]], np.float32),
         "predictions": np.array([1]),
     }
-    predictions.write(
-        str(tmp_path), "", task, "dev", [example], outputs, None, 8
-    )
+    data = preparation.TaskData(task, {"dev": [example]}, {}, frozenset())
+    predictions.write(str(tmp_path), "", data, "dev", outputs)
     lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
     assert lines[0] == "label\tprediction\tno\tyes\ttext"
     assert lines[1].startswith(
@@ -400,7 +399,9 @@ def test_dropout_is_that_of_the_run(pretrained, tmp_path):
     assert prepared.encoder_config.hidden_dropout_prob == 0.2
     assert prepared.encoder_config.attention_probs_dropout_prob == 0.2
     model = trials.build_model(
-        prepared.encoder_config, prepared.data[0].task, head_dropout=0.2
+        prepared.encoder_config,
+        prepared.folds[0][0].task,
+        head_dropout=prepared.head_dropout,
     )
     assert model.task_specific.heads[0].dropout.rate == 0.2
 
@@ -409,7 +410,7 @@ def fake_trials(monkeypatch, is_degenerate):
     """Trials that are not trained; returns those that would be."""
     asked = []
 
-    def run_trial(config, trial, prepared, strategy, description):
+    def run_trial(trial, prepared, strategy, description):
         asked.append(trial)
         score = 50.0 if is_degenerate(trial) else 80.0
         return trial.as_dict() | {
@@ -417,7 +418,7 @@ def fake_trials(monkeypatch, is_degenerate):
             "tasks": {"letters": {"dev": {"macro_f1": score}}},
         }
 
-    monkeypatch.setattr(finetune, "run_trial", run_trial)
+    monkeypatch.setattr(trials, "run_trial", run_trial)
     return asked
 
 

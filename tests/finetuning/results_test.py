@@ -70,7 +70,7 @@ def summarize(records, parts=None):
 def test_seeds_follow_each_other():
     assert [
         (t.number, t.seed, t.fold, t.learning_rate)
-        for t in trials_lib.make_trials(config(num_trials=2))
+        for t in trials_lib.make_trials(config(num_trials=2), 1e-3)
     ] == [(1, 7, None, 1e-3), (2, 8, None, 1e-3)]
 
 
@@ -80,7 +80,8 @@ def test_a_grid_has_the_same_seeds_everywhere():
             num_trials=2,
             learning_rates=(1e-4, 1e-3),
             num_train_epochs_options=(2, 3),
-        )
+        ),
+        1e-3,
     )
     assert [t.number for t in trials] == list(range(1, 9))
     assert [(t.learning_rate, t.num_train_epochs, t.seed) for t in trials] == [
@@ -92,23 +93,22 @@ def test_a_grid_has_the_same_seeds_everywhere():
 
 
 def test_every_seed_goes_through_all_folds():
-    trials = trials_lib.make_trials(config(folds=3, num_trials=2))
+    trials = trials_lib.make_trials(config(folds=3, num_trials=2), 1e-3)
     assert [(t.seed, t.fold) for t in trials] == [
         (seed, fold) for seed in (7, 8) for fold in (1, 2, 3)
     ]
 
 
 def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked():
-    asked = config(num_trials=2, reseed_degenerate=2)
-    trials = trials_lib.make_trials(asked)
-    again = trials_lib.reseeded(trials[0], trials, asked)
+    trials = trials_lib.make_trials(config(num_trials=2), 1e-3)
+    again = trials_lib.reseeded(trials[0], trials, 2)
     assert again == dataclasses.replace(trials[0], number=3, seed=9, replaces=1)
     trials.append(again)
-    more = trials_lib.reseeded(again, trials, asked)
+    more = trials_lib.reseeded(again, trials, 2)
     assert (more.number, more.seed, more.replaces) == (4, 10, 3)
     trials.append(more)
-    assert trials_lib.reseeded(more, trials, asked) is None
-    assert trials_lib.reseeded(trials[0], trials[:2], config()) is None
+    assert trials_lib.reseeded(more, trials, 2) is None
+    assert trials_lib.reseeded(trials[0], trials[:2], 0) is None
 
 
 # --- The summary -------------------------------------------------------------

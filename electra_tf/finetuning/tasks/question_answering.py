@@ -548,25 +548,14 @@ class QuestionAnsweringTask(Task):
         return predictions.texts[key]
 
     def submission_json(
-        self,
-        examples: Sequence[passages.QuestionAnsweringExample],
-        outputs: dict[str, np.ndarray],
-        tokenizer: tokenization.FullTokenizer,
-        max_seq_length: int,
-    ) -> dict[str, dict]:
-        """What SQuAD's official scripts read.
+        self, examples, outputs, tokenizer=None, max_seq_length=0
+    ):
+        """See `Task.submission_json`.
 
-        Args:
-          examples: See `Task.prediction_table`, as are the others.
-          outputs: Of those examples.
-          tokenizer: See `examples`.
-          max_seq_length: See `examples`.
-
-        Returns:
-          "predictions": question -> answer, "" for none; for SQuAD 2.0 also
-          "null_odds": question -> how much speaks for no answer, and
-          "best_answers": question -> answer, had it one, which together allow
-          to look for the best threshold.
+        "predictions": question -> answer, "" for none; for SQuAD 2.0 also
+        "null_odds": question -> how much speaks for no answer, and
+        "best_answers": question -> answer, had it one, which together allow to
+        look for the best threshold.
         """
         predictions = self.predict(outputs, examples, tokenizer, max_seq_length)
         texts = {

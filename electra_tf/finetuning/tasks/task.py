@@ -225,6 +225,27 @@ class Task(abc.ABC):
         del split, examples, outputs
         return None
 
+    def submission_json(
+        self,
+        examples: Sequence,
+        outputs: dict[str, np.ndarray],
+        tokenizer: tokenization.FullTokenizer | None = None,
+        max_seq_length: int = 0,
+    ) -> dict[str, dict]:
+        """What SQuAD's official scripts read; nothing for other tasks.
+
+        Args:
+          examples: See `prediction_table`, as are the others.
+          outputs: Of those examples.
+          tokenizer: See `examples`.
+          max_seq_length: See `examples`.
+
+        Returns:
+          Name of a file, without its ending -> its content, for JSON.
+        """
+        del examples, outputs, tokenizer, max_seq_length
+        return {}
+
     def warnings(
         self,
         examples: Mapping[str, Sequence] | None = None,
