@@ -391,11 +391,12 @@ class OptimizerConfig:
         none. Of the two the longer one counts.
       lr_decay_power: Power of the polynomial decay to 0.
       layerwise_lr_decay: Factor between the rates of two layers in
-        fine-tuning; 0 or less for one rate, None for that of the encoder's
-        size.
+        fine-tuning; 1, and 0 or less, for one rate, None for that of the
+        encoder's size.
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
-      weight_decay_rate: Decay, applied to all but LayerNorm and biases.
+      weight_decay_rate: Decay, applied to all but LayerNorm and biases; 0 or
+        less for none.
       beta_1: Decay of the first moment.
       beta_2: Decay of the second moment.
       epsilon: Added outside the square root.
@@ -421,14 +422,12 @@ class OptimizerConfig:
             self, "learning_rate", "epsilon", "clip_norm"
         )
         validation.require_one_of(self, optimizer=("adam", "lamb"))
-        validation.require_fraction(
-            self, "weight_decay_rate", "beta_1", "beta_2", "warmup_proportion"
-        )
+        validation.require_fraction(self, "beta_1", "beta_2")
         validation.require(
             self,
-            self.layerwise_lr_decay is None or self.layerwise_lr_decay < 1,
-            "layerwise_lr_decay",
-            "below 1",
+            0 <= (self.warmup_proportion or 0) <= 1,
+            "warmup_proportion",
+            "between 0 and 1",
         )
         validation.require_not_negative(self, "num_warmup_steps")
 

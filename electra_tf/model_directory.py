@@ -74,6 +74,8 @@ _MAY_DIFFER = (
     "reseed_degenerate",
     "learning_rates",
     "num_train_epochs_options",
+    # Compared with the checkpoint when it is read.
+    "expected_encoder",
 )
 
 
@@ -178,7 +180,9 @@ def refuse_other_run(config) -> None:
                 f"{size}: to go on there, --gin_param=ElectraConfig."
                 f"{size.name}={size.fitting_share}"
             )
-        if name not in _MAY_DIFFER:
+        if name == "recipe" and _rates_are_given(ours, theirs):
+            continue
+        if not any(f"{name}.".startswith(f"{may}.") for may in _MAY_DIFFER):
             found.append(f"{name}={a!r} ({reason})")
     if found:
         raise errors.ConfigError(
@@ -200,6 +204,18 @@ def differences(
         elif a != b:
             found.append((prefix + name, a, b))
     return found
+
+
+def _rates_are_given(*records: dict) -> bool:
+    """Whether a recipe leaves nothing to choose, as both rates are set."""
+    return all(
+        record["optimizer"].get("layerwise_lr_decay") is not None
+        and (
+            record["optimizer"].get("learning_rate") is not None
+            or record.get("learning_rates")
+        )
+        for record in records
+    )
 
 
 def _with_defaults(record: dict, config) -> dict:

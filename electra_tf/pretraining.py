@@ -224,6 +224,13 @@ def _describe(config, model, train_data) -> None:
         f"{config.data.train_batch_size} examples; TensorBoard: "
         f"tensorboard --logdir={config.run.model_dir}"
     )
+    steps = config.run.num_train_steps
+    warmup_steps = config.optimizer.warmup_steps(steps)
+    if warmup_steps >= steps:
+        print(
+            f"warm-up of {warmup_steps:g} steps is as long as the training of "
+            f"{steps}, or longer: the full rate is never reached"
+        )
 
 
 def format_results(metrics: dict[str, float]) -> str:

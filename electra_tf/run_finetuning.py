@@ -6,8 +6,8 @@ python -m electra_tf.run_finetuning --gin_file=gin/finetune/rte.gin \\
 python -m electra_tf.run_finetuning --init_checkpoint=models/electra_small \\
     --train_file=train.tsv --dev_file=dev.tsv --model_dir=models/mine
 
-python -m electra_tf.run_finetuning --data_dir=data --model_name=mine \\
-    --hparams='{"model_size": "base", "task_names": ["rte"]}'
+python -m electra_tf.run_finetuning --data-dir data --model-name mine \\
+    --hparams '{"model_size": "base", "task_names": ["rte"]}'
 
 Run it again after an interruption and it goes on from its last checkpoint.
 """
@@ -137,8 +137,8 @@ if __name__ == "__main__":
         "run_finetuning",
         finetuning_configs.FinetuningConfig,
         _run,
+        original_hparams.finetuning,
         BINDINGS,
         DEFAULTS,
         ("init_checkpoint", "model_dir"),
-        original_hparams.finetuning,
     )

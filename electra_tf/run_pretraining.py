@@ -2,8 +2,8 @@
 
 python -m electra_tf.run_pretraining --gin_file=gin/base.gin
 
-python -m electra_tf.run_pretraining --data_dir=data --model_name=mine \\
-    --hparams='{"model_size": "base"}'
+python -m electra_tf.run_pretraining --data-dir data --model-name mine \\
+    --hparams '{"model_size": "base"}'
 
 Run it again after an interruption and it goes on from its last checkpoint.
 """
@@ -31,7 +31,7 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "data_dir",
         None,
-        "With --hparams: the folder with pretrain_tfrecords/, vocab.txt and "
+        "With --model_name: the folder with pretrain_tfrecords/, vocab.txt and "
         "models/.",
     )
     flags.adopt_module_key_flags(launch)
@@ -39,5 +39,5 @@ if __name__ == "__main__":
         "run_pretraining",
         configs.PretrainingConfig,
         _run,
-        translate=original_hparams.pretraining,
+        original_hparams.pretraining,
     )

@@ -5,10 +5,14 @@ No TensorFlow is imported here, as in `configs`.
 
 import dataclasses
 import operator
+import sys
 import typing
 from collections.abc import Sequence
 
 from electra_tf import errors
+
+# An int above it is no float.
+_LARGEST = sys.float_info.max
 
 
 def check_types(config) -> None:
@@ -23,7 +27,7 @@ def check_types(config) -> None:
         options = typing.get_args(allowed) or (allowed,)
         options = tuple(typing.get_origin(o) or o for o in options)
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if float in options and is_number:
+        if float in options and is_number and abs(value) <= _LARGEST:
             object.__setattr__(config, field.name, float(value))
             continue
         if int in options and isinstance(value, float) and value.is_integer():
@@ -51,7 +55,8 @@ def _check_tuple(config, name: str, kind: type) -> None:
         value = [value]
     if kind is float:
         value = [
-            float(v) if type(v) is int else v  # Not a bool.
+            # Not a bool.
+            float(v) if type(v) is int and abs(v) <= _LARGEST else v
             for v in value
         ]
     if not all(type(v) is kind for v in value):

@@ -211,10 +211,8 @@ def test_pre_training_needs_steps():
     [
         (encoder, "hidden_dropout_prob"),
         (encoder, "attention_probs_dropout_prob"),
-        (optimizer, "weight_decay_rate"),
         (optimizer, "beta_1"),
         (optimizer, "beta_2"),
-        (optimizer, "warmup_proportion"),
     ],
 )
 @pytest.mark.parametrize("value", [-0.1, 1.0])
@@ -224,13 +222,40 @@ def test_refuses_what_is_no_fraction(make, name, value):
     )
 
 
-def test_the_decay_between_layers_is_below_1():
-    assert refusal(optimizer, layerwise_lr_decay=1.0) == (
-        "OptimizerConfig.layerwise_lr_decay must be below 1. "
-        "Received: layerwise_lr_decay=1.0"
+@pytest.mark.parametrize("value", [-0.1, 1.01])
+def test_a_warm_up_is_a_share_of_the_training(value):
+    assert refusal(optimizer, warmup_proportion=value) == (
+        "OptimizerConfig.warmup_proportion must be between 0 and 1. "
+        f"Received: warmup_proportion={value}"
     )
-    # None of it, as in the original.
-    assert optimizer(layerwise_lr_decay=-1).layerwise_lr_decay == -1.0
+    assert optimizer(warmup_proportion=1.0).warmup_steps(1005) == 1005
+
+
+def test_decays_that_are_none_are_taken_as_in_the_original():
+    for value in (-1, 0, 1, 1.1):
+        assert optimizer(layerwise_lr_decay=value).layerwise_lr_decay == value
+        assert optimizer(weight_decay_rate=value).weight_decay_rate == value
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "expected"),
+    [
+        (optimizer, "learning_rate", "float or None"),
+        (finetuning, "learning_rates", "a list of float"),
+        (configs.QuestionAnsweringConfig, "answerable_weight", "float"),
+    ],
+)
+def test_refuses_a_number_beyond_all_floats(make, name, expected):
+    assert f".{name} must be {expected}. Received: 1000" in refusal(
+        make, **{name: 10**400}
+    )
+
+
+def test_the_expected_encoder_has_fields_of_one():
+    assert refusal(finetuning, expected_encoder={"width": 8}) == (
+        "FinetuningConfig.expected_encoder must be made of fields of "
+        "EncoderConfig. Received: expected_encoder={'width': 8}"
+    )
 
 
 def test_refuses_an_unknown_activation():
@@ -585,7 +610,8 @@ def test_warm_up_steps(changes, steps):
     [
         (64, 3.0, 6),  # 2 full batches of 32 an epoch.
         (65, 3.0, 9),  # 3 batches, the last one filled up.
-        (65, 0.5, 2),  # 1.5 batches round to 2.
+        (65, 0.5, 1),  # 1.5 batches, rounded down as in the original.
+        (66, 0.9, 2),  # Of 2.7.
         (1, 0.1, 1),  # Never none.
     ],
 )

@@ -254,6 +254,61 @@ def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
         model_directory.refuse_other_run(changed)
 
 
+def finetuning_config(model_dir, rates=(None, None), **changes):
+    return finetuning_configs.FinetuningConfig(
+        init_checkpoint="pretrained",
+        data=finetuning_configs.FinetuningDataConfig(
+            train_file="train.tsv", dev_file="dev.tsv"
+        ),
+        optimizer=configs.OptimizerConfig(
+            rates[0], layerwise_lr_decay=rates[1]
+        ),
+        run=helpers.run_config(model_dir),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "learning_rates", "counts"),
+    [
+        ((1e-4, 0.8), (), False),
+        ((None, 0.8), (1e-4,), False),
+        ((None, 0.8), (), True),
+        ((1e-4, None), (), True),
+    ],
+)
+def test_a_recipe_counts_where_it_leaves_something_to_choose(
+    tmp_path, rates, learning_rates, counts
+):
+    def config(**changes):
+        return finetuning_config(
+            tmp_path, rates, learning_rates=learning_rates, **changes
+        )
+
+    model_directory.write(config(), "", [])
+    (tmp_path / "checkpoint").write_text("")
+    # An earlier version did not say so and had the paper's.
+    path = tmp_path / "config.json"
+    record = helpers.read_json(path)
+    del record["recipe"], record["expected_encoder"]
+    path.write_text(json.dumps(record))
+    assert model_directory.refuse_other_run(config()) is None
+    released = config(recipe="released")
+    if counts:
+        assert "recipe='released' (was 'paper')" in refusal(released)
+    else:
+        assert model_directory.refuse_other_run(released) is None
+
+
+def test_what_the_encoder_was_expected_to_be_may_differ(tmp_path):
+    config = finetuning_config(tmp_path, expected_encoder={"hidden_size": 8})
+    model_directory.write(config, "", [])
+    (tmp_path / "checkpoint").write_text("")
+    for expected in (None, {"hidden_size": 9}, {"num_hidden_layers": 2}):
+        changed = dataclasses.replace(config, expected_encoder=expected)
+        assert model_directory.refuse_other_run(changed) is None
+
+
 def as_an_earlier_version_wrote_it(trained, **optimizer):
     """A record that has no format, of a run with some optimizer."""
     path = os.path.join(trained.run.model_dir, "config.json")

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from electra_tf import configs, errors
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 
 # ELECTRA's heads are this wide, unless a configuration says otherwise.
 HEAD_WIDTH = 64
 
 # What no shape tells.
-NOT_IN_TENSORS = original_hparams.NOT_IN_TENSORS
+NOT_IN_TENSORS = original_settings.NOT_IN_TENSORS
 
 # Of Electric's generator.
 TOWERS = ("generator_ltr", "generator_rtl")

@@ -27,18 +27,28 @@ class ArgumentParser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):
         args = sys.argv[1:] if args is None else args
         return super().parse_known_args(
-            [_with_dashes(arg) for arg in args], namespace
+            [respelled(arg, "_", "-") for arg in args], namespace
         )
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
 
 
-def _with_dashes(arg: str) -> str:
+def respelled(arg: str, old: str, new: str) -> str:
+    """A flag with another sign between the words of its name.
+
+    Args:
+      arg: Such as "--data_dir=my_data"; what is no flag stays as it is.
+      old: Such as "_".
+      new: Such as "-".
+
+    Returns:
+      Such as "--data-dir=my_data".
+    """
     if not arg.startswith("--"):
         return arg
     name, equals, value = arg.partition("=")
-    return name.replace("_", "-") + equals + value
+    return "--" + name[2:].replace(old, new) + equals + value
 
 
 def positive_int(text: str) -> int:

@@ -26,7 +26,8 @@ _HPARAMS = flags.DEFINE_string(
     None,
     "In place of --gin_file: the --hparams of the original's command of this "
     "name, as JSON or a file that holds it, with its --data_dir and "
-    "--model_name. --gin_param and the other flags override them.",
+    "--model_name; {} by default. --gin_param and the other flags override "
+    "them.",
 )
 _MODEL_NAME = flags.DEFINE_string(
     "model_name", None, "With --hparams: the model's folder in models/."
@@ -44,6 +45,9 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "tpu", None, "Name or address of a TPU; overrides RunConfig.tpu."
 )
+# Flags that take the place of the hparam of their name, since others follow
+# from it: epochs and folder from the tasks, the vocabulary from the model.
+_FLAGS_OF_HPARAMS = ("task_names", "init_checkpoint")
 # Flag -> the parameter that it overrides.
 _BINDINGS = {
     name: f"RunConfig.{name}"
@@ -55,10 +59,10 @@ def launch(
     command: str,
     configurable: type,
     run: Callable[[object, Callable[[], None]], None],
+    translate: original_hparams.Translate,
     bindings: Mapping[str, str] | None = None,
     defaults: Sequence[str] = (),
     needed: Sequence[str] = (),
-    translate: original_hparams.Translate | None = None,
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
@@ -69,11 +73,11 @@ def launch(
       command: Name of the entry module, for messages.
       configurable: The configuration to build from gin.
       run: Takes the configuration, and what to call before the first step.
+      translate: What --hparams means.
       bindings: Flag of the entry module -> the parameter that it overrides,
         such as "RunConfig.seed".
       defaults: gin bindings in place of a file, where none is given.
       needed: Flags without which these do not suffice.
-      translate: What --hparams means; None for a command without it.
     """
 
     def main(argv):
@@ -99,7 +103,14 @@ def launch(
             return 130
         return 0
 
-    app.run(main)
+    app.run(main, flags_parser=_parse_flags)
+
+
+def _parse_flags(argv: list[str]) -> list[str]:
+    """Takes the original's --data-dir for --data_dir."""
+    return app.parse_flags_with_usage(
+        argv[:1] + [arguments.respelled(arg, "-", "_") for arg in argv[1:]]
+    )
 
 
 def _set_environment(run: configs.RunConfig) -> None:
@@ -123,29 +134,41 @@ def _refuse_arguments(argv) -> None:
 def _base(
     defaults: Sequence[str],
     needed: Sequence[str],
-    translate: original_hparams.Translate | None,
+    translate: original_hparams.Translate,
     bindings: Mapping[str, str],
 ) -> Sequence[str]:
     """The bindings that stand in place of a gin file, if there is none."""
-    if _HPARAMS.value is None or translate is None:
-        for name in {"data_dir", "model_name"} - set(bindings):
-            if name in flags.FLAGS and flags.FLAGS[name].value:
-                raise errors.ConfigError(f"Expected --hparams with --{name}")
+    # The original's flags that are nobody else's.
+    theirs = [
+        name
+        for name in ("hparams", "data_dir", "model_name")
+        if name not in bindings and flags.FLAGS[name].value is not None
+    ]
+    if not theirs:
         if not _GIN_FILE.value:
             _require_flags(defaults, needed)
             return defaults
         return ()
     if _GIN_FILE.value:
         raise errors.ConfigError(
-            "Expected either --gin_file or --hparams. Received: both"
+            f"Expected either --gin_file or --{theirs[0]}. Received: both"
         )
     for name in ("data_dir", "model_name"):
         if not flags.FLAGS[name].value:
             raise errors.ConfigError(
-                f"Expected --{name} with --hparams, as in the original"
+                f"Expected --data_dir and --model_name with --{theirs[0]}, as "
+                f"in the original. Received: no --{name}"
             )
+    hparams = (
+        {} if _HPARAMS.value is None else original_hparams.read(_HPARAMS.value)
+    )
+    hparams |= {
+        name: flags.FLAGS[name].value
+        for name in _FLAGS_OF_HPARAMS
+        if name in bindings and flags.FLAGS[name].value is not None
+    }
     found = translate(
-        original_hparams.read(_HPARAMS.value),
+        hparams,
         flags.FLAGS["data_dir"].value,
         typing.cast(str, _MODEL_NAME.value),
     )
@@ -180,16 +203,11 @@ def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
     ]
     config = gin_files.load(configurable, _GIN_FILE.value, params)
     model_directory.refuse_other_run(config)
+    named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [
         f"--{name}={flags.FLAGS[name].value}"
-        for name in (
-            _GIN_FILE.name,
-            _GIN_PARAM.name,
-            _HPARAMS.name,
-            _MODEL_NAME.name,
-            *bindings,
-        )
-        if flags.FLAGS[name].present
+        for name in dict.fromkeys((*named, *bindings))
+        if name in flags.FLAGS and flags.FLAGS[name].present
     ]
 
     def before_training():
@@ -205,8 +223,6 @@ def _fail(command: str, error: Exception) -> int:
 
 
 def _fail_or_stop(command: str, error: RuntimeError) -> int:
-    from electra_tf import errors
-
     if isinstance(error, errors.Stopped):
         print(error, file=sys.stderr)
         return arguments.EXIT_STOPPED

@@ -150,9 +150,13 @@ class FinetuningDataConfig:
         )
 
     def num_train_steps(self, num_examples: int) -> int:
-        """Steps for the wanted epochs, each rounded up to whole batches."""
+        """Steps for the wanted epochs: at least one, otherwise the original's.
+
+        An epoch is as long as all batches, the last one filled up; the product
+        with the epochs is rounded down.
+        """
         per_epoch = math.ceil(num_examples / self.train_batch_size)
-        return max(1, round(self.num_train_epochs * per_epoch))
+        return max(1, int(per_epoch * self.num_train_epochs))
 
 
 @gin.configurable
@@ -184,6 +188,9 @@ class FinetuningConfig:
       question_answering: `QuestionAnsweringConfig`; None for its defaults.
       keep_head: Go on with the head of `init_checkpoint`, which is fine-tuned
         itself, rather than with a new one.
+      expected_encoder: Field of `EncoderConfig` -> the value that
+        `init_checkpoint` must have, or the run is refused; None for any. It
+        changes nothing that is learned.
     """
 
     init_checkpoint: str
@@ -199,6 +206,7 @@ class FinetuningConfig:
     reseed_degenerate: int = 0
     question_answering: object | None = None
     keep_head: bool = False
+    expected_encoder: dict | None = None
 
     def __post_init__(self):
         validation.check_types(self)
@@ -222,3 +230,10 @@ class FinetuningConfig:
                 "different positive numbers",
             )
         validation.require_not_negative(self, "reseed_degenerate")
+        known = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
+        validation.require(
+            self,
+            known >= set(self.expected_encoder or ()),
+            "expected_encoder",
+            "made of fields of EncoderConfig",
+        )

@@ -7,7 +7,6 @@ several tasks fit into one batch.
 Shapes: N rows, B batch, L length.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -151,14 +150,3 @@ def pad_to_batches(
         added = np.full((num_added, *values.shape[1:]), fill, values.dtype)
         padded[name] = np.concatenate([values, added])
     return padded
-
-
-def num_train_steps(
-    num_examples: int, batch_size: int, num_train_epochs: float
-) -> int:
-    """Steps of a training, counted as in the original.
-
-    Every epoch is as long as all batches, the last one filled up; the product
-    with the epochs is rounded down.
-    """
-    return int(math.ceil(num_examples / batch_size) * num_train_epochs)

@@ -102,6 +102,7 @@ def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
     encoder_config = typing.cast(
         configs.EncoderConfig, checkpoint.discriminator
     )
+    _check_expected_encoder(config, checkpoint)
     if config.dropout is not None:
         encoder_config = dataclasses.replace(
             encoder_config,
@@ -265,6 +266,35 @@ def _text_settings(
             value for value in (wanted, known, True) if value is not None
         )
     return settings["do_lower_case"], settings["strip_accents"]
+
+
+def _check_expected_encoder(
+    config: finetuning_configs.FinetuningConfig, checkpoint: Checkpoint
+) -> None:
+    """Compares what was said of the encoder with what the checkpoint has."""
+    expected = config.expected_encoder or {}
+    received = {
+        name: getattr(checkpoint.discriminator, name) for name in expected
+    }
+    different = [name for name in expected if expected[name] != received[name]]
+    if not different:
+        return
+
+    def listed(values):
+        return ", ".join(f"{name}={values[name]!r}" for name in different)
+
+    advice = ""
+    assumed = [name for name in different if name in checkpoint.assumed]
+    if assumed:
+        advice = (
+            f", where nothing says {' and '.join(assumed)}, so that the "
+            "default is assumed: write the hparams of the pre-training to "
+            "hparams.json beside the checkpoint"
+        )
+    raise errors.ConfigError(
+        f"Expected an encoder with {listed(expected)}. Received: "
+        f"{config.init_checkpoint} with {listed(received)}{advice}"
+    )
 
 
 def _check_sizes(config, encoder_config, tokenizer) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import typing
 
 from electra_tf import configs
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 
 
 class Rates(typing.NamedTuple):
@@ -34,7 +34,7 @@ def size_of(hidden_size: int) -> str:
     """
     fitting = [
         name
-        for name, sizes in original_hparams.MODEL_SIZES.items()
+        for name, sizes in original_settings.MODEL_SIZES.items()
         if sizes["hidden_size"] <= hidden_size
     ]
     return fitting[-1] if fitting else "small"
@@ -51,10 +51,10 @@ def rates(recipe: str, hidden_size: int) -> Rates:
     if recipe == "paper":
         return PAPER[size]
     chosen: dict[str, typing.Any] = {
-        name: original_hparams.FINETUNING[name].default
+        name: original_settings.FINETUNING[name].default
         for name in Rates._fields
     }
-    return Rates(**chosen | original_hparams.of_model_size(size))
+    return Rates(**chosen | original_settings.of_model_size(size))
 
 
 def complete(

@@ -77,12 +77,12 @@ def layerwise_scale(
     Args:
       path: The variable's name.
       num_hidden_layers: Transformer layers.
-      decay: Factor per layer; 0 or less for no scaling.
+      decay: Factor per layer; 1, and 0 or less, for no scaling.
       top_layer_scaled: False brings the exponent of everything below the head
         down by two, so that the top layer learns at the full rate.
 
     Returns:
-      A factor of at most 1.
+      A factor; of at most 1 with a decay of at most 1.
     """
     if decay <= 0:
         return 1.0
@@ -304,7 +304,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 config.beta_1,
                 config.beta_2,
                 config.epsilon,
-                config.weight_decay_rate if is_decayed else 0.0,
+                max(0.0, config.weight_decay_rate) if is_decayed else 0.0,
                 is_training=variable.shape.num_elements() >= _LARGE,
             )
         for target, value in zip((variable, m, v), updated, strict=True):
@@ -334,7 +334,7 @@ def _lamb(variable, m, v, gradient, rate, step, is_adapted, config):
         tf.sqrt(v / (1.0 - config.beta_2**step)) + config.epsilon
     )
     if is_adapted:
-        update += config.weight_decay_rate * variable
+        update += max(0.0, config.weight_decay_rate) * variable
         length, step_length = tf.norm(variable), tf.norm(update)
         is_known = (length > 0.0) & (step_length > 0.0)
         update *= tf.where(

@@ -11,7 +11,7 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.formats import original
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from tests import helpers
 from tests.checkpoints import models
@@ -70,7 +70,7 @@ def test_a_saver_of_tensorflow_1_restores_it(written):
 def test_hparams_build_the_same_model(tmp_path, untied):
     checkpoint = models.pretrained(untied)
     original.write(checkpoint, str(tmp_path))
-    config = original_hparams.electra_config(
+    config = original_settings.electra_config(
         helpers.read_json(tmp_path / "hparams.json")
         | {"max_seq_length": helpers.LENGTH}
     )
@@ -85,7 +85,7 @@ def test_towers_travel_with_hparams_that_build_them(tmp_path, untied):
     original.write(checkpoint, str(tmp_path))
     models.assert_same_tensors(checkpoint, original.read(str(tmp_path)))
     hparams = helpers.read_json(tmp_path / "hparams.json")
-    config = original_hparams.electra_config(
+    config = original_settings.electra_config(
         hparams | {"max_seq_length": helpers.LENGTH}
     )
     assert config.electric_objective
@@ -372,7 +372,7 @@ def test_encoder_only():
 
 def test_configs_are_not_made_of_unknown_sizes():
     with pytest.raises(errors.ConfigError):
-        original_hparams.encoder_config({"model_size": "huge"})
+        original_settings.encoder_config({"model_size": "huge"})
 
 
 @pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])

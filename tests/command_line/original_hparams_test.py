@@ -1,12 +1,17 @@
 """Tests of command_line/original_hparams.py."""
 
 import dataclasses
+import json
 import re
 
 import pytest
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.command_line import gin_files, original_hparams
+from electra_tf.command_line import (
+    gin_files,
+    original_hparams,
+    original_settings,
+)
 from electra_tf.finetuning import configs as finetuning_configs
 
 # Registers QuestionAnsweringConfig for gin.
@@ -91,18 +96,18 @@ TASK_FILES = sorted(
     for path in (GIN / "finetune").glob("*.gin")
     if re.search(r"'data/models/electra_small/finet", path.read_text())
     # Not tasks of the original.
-    and path.stem not in ("ner", "pos")
+    and path.stem not in ("ner", "pos", "wnli")
 )
 
 
 @pytest.mark.parametrize("name", TASK_FILES)
-@pytest.mark.parametrize("size", original_hparams.MODEL_SIZES)
+@pytest.mark.parametrize("size", original_settings.MODEL_SIZES)
 def test_the_same_fine_tuning_as_the_gin_file(name, size):
     theirs = gin_files.load(
         finetuning_configs.FinetuningConfig,
         [str(GIN / "finetune" / f"{name}.gin")],
     )
-    width = original_hparams.MODEL_SIZES[size]["hidden_size"]
+    width = original_settings.MODEL_SIZES[size]["hidden_size"]
     optimizer, _ = recipe.complete(theirs.optimizer, theirs.recipe, width)
     theirs = dataclasses.replace(theirs, optimizer=optimizer)
     ours = finetuning(model_size=size, task_names=list(theirs.data.task_names))
@@ -112,7 +117,7 @@ def test_the_same_fine_tuning_as_the_gin_file(name, size):
             dataclasses.asdict(ours), dataclasses.asdict(theirs)
         )
     }
-    allowed = {"recipe", "run.model_dir", "init_checkpoint"}
+    allowed = {"expected_encoder", "run.model_dir", "init_checkpoint"}
     if theirs.question_answering is None:
         allowed.add("question_answering")
     assert different <= allowed
@@ -151,17 +156,65 @@ def test_tpu_and_paths():
 
 
 def test_the_vocabulary_of_all_models(tmp_path):
-    def vocab_file():
-        return original_hparams.finetuning({}, str(tmp_path), "m").bindings[
-            "FinetuningDataConfig.vocab_file"
-        ]
+    def vocab_file(**hparams):
+        found = original_hparams.finetuning(hparams, str(tmp_path), "m")
+        return found.bindings["FinetuningDataConfig.vocab_file"]
 
     assert vocab_file() == ""
     (tmp_path / "vocab.txt").write_text("x")
     assert vocab_file() == str(tmp_path / "vocab.txt")
+    # Whatever checkpoint it is for.
+    assert vocab_file(init_checkpoint="c") == str(tmp_path / "vocab.txt")
     (tmp_path / "models/m").mkdir(parents=True)
-    (tmp_path / "models/m/vocab.txt").write_text("x")
+    own = tmp_path / "models/m/vocab.txt"
+    own.write_text("x")
     assert vocab_file() == ""
+    assert vocab_file(init_checkpoint="c") == str(own)
+
+
+def test_rates_are_the_released_code_s_whatever_is_given():
+    config = finetuning(learning_rate=1e-3, layerwise_lr_decay=1.0)
+    assert config.recipe == "released"
+    assert config.optimizer.learning_rate == 1e-3
+    assert config.optimizer.layerwise_lr_decay == 1.0
+
+
+@pytest.mark.parametrize(
+    ("hparams", "expected"),
+    [
+        # Small is what the original builds if nothing else is said.
+        ({}, {"hidden_size": 256, "num_hidden_layers": 12}),
+        (
+            {"model_size": "large", "embedding_size": None},
+            {
+                "embedding_size": 1024,
+                "hidden_size": 1024,
+                "num_hidden_layers": 24,
+            },
+        ),
+        (
+            {
+                "vocab_size": 4096,
+                "model_hparam_overrides": {
+                    "hidden_size": 128,
+                    "hidden_act": None,
+                    "hidden_dropout_prob": 0.3,
+                },
+            },
+            {
+                "hidden_act": "linear",
+                "hidden_dropout_prob": 0.3,
+                "hidden_size": 128,
+                "num_hidden_layers": 12,
+                "vocab_size": 4096,
+            },
+        ),
+    ],
+)
+def test_what_is_said_of_the_encoder_is_expected_of_the_checkpoint(
+    hparams, expected
+):
+    assert finetuning(**hparams).expected_encoder == expected
 
 
 def test_says_what_has_no_effect():
@@ -230,15 +283,8 @@ def test_says_what_has_no_effect():
         (
             "pretraining",
             {"max_predictions_per_seq": 20},
-            "max_predictions_per_seq follows from mask_prob and max_seq_length "
-            "and must be 19. Received: 20",
-        ),
-        (
-            "finetuning",
-            {"model_hparam_overrides": {"num_attention_heads": 8}},
-            "The checkpoint must say what no shape of its tensors tells: write "
-            "these hparams to data/models/m/hparams.json. Received: "
-            "model_hparam_overrides with num_attention_heads=8",
+            "Unknown hparam max_predictions_per_seq: it follows from mask_prob "
+            "and max_seq_length, in the original as well",
         ),
         (
             "finetuning",
@@ -252,6 +298,77 @@ def test_says_what_has_no_effect():
 def test_refuses(call, hparams, message):
     translate = getattr(original_hparams, call)
     assert refusal(translate, hparams, "data", "m") == message
+
+
+@pytest.mark.parametrize(
+    "value", [None, 5, True, [1], [None], [], "", {"rte": 1}]
+)
+def test_refuses_what_names_no_tasks(value):
+    message = refusal(finetuning, task_names=value)
+    assert message == (
+        "The hparam task_names must be a list of names. Received: "
+        f"task_names={value!r}"
+    )
+
+
+@pytest.mark.parametrize("value", [[], {}, None, 1])
+@pytest.mark.parametrize("call", [pretraining, finetuning])
+def test_refuses_what_is_no_model_size(call, value):
+    assert refusal(call, model_size=value) == (
+        "model_size must be one of small, base, large. Received: "
+        f"model_size={value!r}"
+    )
+
+
+@pytest.mark.parametrize("value", ["256", None, [1], True])
+@pytest.mark.parametrize("call", [pretraining, finetuning])
+def test_refuses_what_is_no_width(call, value):
+    assert refusal(call, model_hparam_overrides={"hidden_size": value}) == (
+        "model_hparam_overrides must set hidden_size to a whole number. "
+        f"Received: hidden_size={value!r}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "value", "kind"),
+    [
+        (pretraining, "use_tpu", "false", "true or false"),
+        (pretraining, "debug", "false", "true or false"),
+        (pretraining, "debug", None, "true or false"),
+        (pretraining, "electric_objective", 0, "true or false"),
+        (pretraining, "mask_prob", "0.2", "a number"),
+        (pretraining, "num_train_steps", True, "a number"),
+        (pretraining, "learning_rate", None, "a number"),
+        (pretraining, "vocab_file", None, "text"),
+        (pretraining, "model_hparam_overrides", None, "a JSON object"),
+        (pretraining, "model_hparam_overrides", [], "a JSON object"),
+        (finetuning, "use_tpu", "false", "true or false"),
+        (finetuning, "learning_rate", None, "a number"),
+        (finetuning, "layerwise_lr_decay", None, "a number"),
+    ],
+)
+def test_refuses_another_type_than_the_default_s(call, name, value, kind):
+    assert refusal(call, **{name: value}) == (
+        f"The hparam {name} must be {kind}. Received: {name}={value!r}"
+    )
+
+
+@pytest.mark.parametrize("call", [pretraining, finetuning])
+def test_no_value_ends_in_a_traceback(call):
+    table = {
+        pretraining: original_settings.PRETRAINING,
+        finetuning: original_settings.FINETUNING,
+    }[call]
+    values = [None, True, -1, 0, 0.5, 10**18, 10**400, "x", "", [], [1], {}]
+    refused = 0
+    for name in table:
+        for value in [*values, {"x": 1}]:
+            try:
+                call(**{name: value})
+            except errors.ConfigError as error:
+                assert "\n" not in str(error)
+                refused += 1
+    assert refused > 5 * len(table)
 
 
 def test_reads_json_and_files(tmp_path):
@@ -270,7 +387,23 @@ def test_reads_json_and_files(tmp_path):
         ),
         (
             '{"a": NaN}',
-            "Expected numbers in --hparams. Received: NaN",
+            "Expected finite numbers in --hparams. Received: NaN",
+        ),
+        (
+            '{"a": 1e999}',
+            "Expected finite numbers in --hparams. Received: 1e999",
+        ),
+        (
+            f'{{"a": -1{5000 * "0"}}}',
+            "Expected numbers of at most 19 digits in --hparams. Received: one "
+            "of 5001",
+        ),
+        ("[]", "Expected a JSON object in --hparams. Received: []"),
+        ("null", "Expected a JSON object in --hparams. Received: null"),
+        (
+            f"1{5000 * '0'}",
+            "Expected numbers of at most 19 digits in --hparams. Received: one "
+            "of 5001",
         ),
         (
             '{"a": 1',
@@ -293,7 +426,7 @@ def test_refuses_a_list(tmp_path):
     path = tmp_path / "hparams.json"
     path.write_text("[1]")
     assert refusal(original_hparams.read, str(path)) == (
-        f"Expected a JSON object in {path}. Received: list"
+        f"Expected a JSON object in {path}. Received: [1]"
     )
 
 
@@ -312,12 +445,21 @@ def run(module, *flags):
         (
             "run_pretraining",
             ["--hparams={}", "--data_dir=data"],
-            "Expected --model_name with --hparams, as in the original",
+            "Expected --data_dir and --model_name with --hparams, as in the "
+            "original. Received: no --model_name",
         ),
         (
             "run_pretraining",
             ["--gin_file=gin/small.gin", "--data_dir=data"],
-            "Expected --hparams with --data_dir",
+            "Expected either --gin_file or --data_dir. Received: both",
+        ),
+        (
+            # The original's spelling, and its defaults.
+            "run_pretraining",
+            ["--data-dir", "nowhere", "--model-name", "m"],
+            "Expected a vocabulary at nowhere/vocab.txt, found none. Build one "
+            "with: python tools/build_vocab.py --corpus_dir=CORPUS "
+            "--vocab_file=nowhere/vocab.txt --vocab_size=30522",
         ),
         (
             "run_finetuning",
@@ -329,7 +471,7 @@ def run(module, *flags):
             "run_pretraining",
             ['--hparams={"mask_prob": "0.2"}']
             + ["--data_dir=data", "--model_name=m"],
-            "ElectraConfig.mask_prob must be float. Received: '0.2'",
+            "The hparam mask_prob must be a number. Received: mask_prob='0.2'",
         ),
     ],
 )
@@ -337,6 +479,61 @@ def test_the_commands_refuse_in_one_line(module, flags, message):
     result = run(module, *flags)
     assert result.returncode == 1
     assert result.stderr == f"{module}: error: {message}\n"
+
+
+def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
+    model_dir = tmp_path / "models/m/finetuning_models/squad_model"
+    (model_dir / "trial_1").mkdir(parents=True)
+    (model_dir / "trial_1/checkpoint").write_text("")
+    record = {
+        "class": "FinetuningConfig",
+        "optimizer": {},
+        "data": {"max_seq_length": 7, "num_train_epochs": 7.0},
+    }
+    (model_dir / "config.json").write_text(json.dumps(record))
+    result = run(
+        "run_finetuning",
+        *("--hparams={}", f"--data-dir={tmp_path}", "--model-name=m"),
+        "--task-names=squad",
+    )
+    assert result.returncode == 1
+    assert f"error: {model_dir} holds another run's model" in result.stderr
+    assert "data.max_seq_length=512 (was 7)" in result.stderr
+    assert "data.num_train_epochs=2.0 (was 7.0)" in result.stderr
+
+
+def test_a_command_line_of_the_original(tmp_path):
+    (tmp_path / "pretrain_tfrecords").mkdir()
+    helpers.write_tfrecords(
+        tmp_path / "pretrain_tfrecords/pretrain_data.tfrecord-0",
+        map(helpers.row, range(8)),
+    )
+    helpers.write_vocab(tmp_path)
+    hparams = {
+        "vocab_size": len(helpers.VOCAB),
+        "max_seq_length": helpers.LENGTH,
+        "train_batch_size": 2,
+        "num_train_steps": 1,
+        "model_hparam_overrides": {"hidden_size": 8, "num_hidden_layers": 1},
+    }
+    result = run(
+        "run_pretraining",
+        *("--data-dir", tmp_path, "--model-name", "m"),
+        *("--hparams", json.dumps(hparams)),
+    )
+    assert result.returncode == 0, result.stderr
+    model_dir = tmp_path / "models/m"
+    assert result.stdout.endswith(f"pre-trained model: {model_dir}\n")
+    assert (
+        "warm-up of 10000 steps is as long as the training of 1, or longer: "
+        "the full rate is never reached\n"
+    ) in result.stdout
+    (line,) = (model_dir / "runs.jsonl").read_text().splitlines()
+    assert json.loads(line)["flags"] == [
+        f"--hparams={json.dumps(hparams)}",
+        "--model_name=m",
+        f"--data_dir={tmp_path}",
+    ]
 
 
 def documented(command: str) -> dict[str, str]:
@@ -350,8 +547,8 @@ def documented(command: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("command", "hparams"),
     [
-        ("run_pretraining", original_hparams.PRETRAINING),
-        ("run_finetuning", original_hparams.FINETUNING),
+        ("run_pretraining", original_settings.PRETRAINING),
+        ("run_finetuning", original_settings.FINETUNING),
     ],
 )
 def test_every_setting_is_documented(command, hparams):

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from electra_tf.finetuning import features
 
@@ -58,12 +57,3 @@ def test_pad_to_batches_adds_rows_of_no_task():
     assert padded["input_ids"].tolist() == [[7], [8], [9], [0]]
     full = features.pad_to_batches(combined, batch_size=3, num_tasks=1)
     assert full["task_id"].tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("num_examples", "batch_size", "epochs", "steps"),
-    [(30, 7, 3.0, 15), (28, 7, 1.5, 6), (1, 32, 3.0, 3)],
-)
-def test_num_train_steps(num_examples, batch_size, epochs, steps):
-    found = features.num_train_steps(num_examples, batch_size, epochs)
-    assert found == steps

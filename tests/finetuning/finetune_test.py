@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints.formats import original
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
@@ -21,6 +22,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.training import loop
 from tests import helpers
+from tests.checkpoints import models
 
 # "wa" says it all.
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 4 + [
@@ -555,6 +557,51 @@ def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
     with pytest.raises(errors.ConfigError, match="data.train_batch_size=2"):
         model_directory.refuse_other_run(changed)
     model_directory.refuse_other_run(dataclasses.replace(config, num_trials=9))
+
+
+def test_the_encoder_is_the_expected_one(tmp_path, pretrained):
+    encoder = helpers.encoder_config(hidden_dropout_prob=0.3)
+    helpers.write_pretrained(tmp_path / "model", encoder)
+
+    def config(**expected):
+        return make_config(
+            pretrained,
+            tmp_path / "finetuned",
+            init_checkpoint=str(tmp_path / "model"),
+            expected_encoder=expected,
+        )
+
+    expected = {"hidden_dropout_prob": 0.3, "hidden_size": 8}
+    prepared = preparation.prepare(config(**expected))
+    assert prepared.encoder_config.hidden_dropout_prob == 0.3
+    assert refusal(
+        config(hidden_dropout_prob=0.1, hidden_size=256, vocab_size=20)
+    ) == (
+        "Expected an encoder with hidden_dropout_prob=0.1, hidden_size=256. "
+        f"Received: {tmp_path}/model with hidden_dropout_prob=0.3, "
+        "hidden_size=8"
+    )
+
+
+def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
+    folder = tmp_path / "model"
+    whole = models.pretrained()
+    original.write(whole, str(folder))
+    (folder / original.HPARAMS_FILE).unlink()
+    config = make_config(
+        pretrained,
+        tmp_path / "finetuned",
+        init_checkpoint=str(folder),
+        expected_encoder={"num_attention_heads": 2},
+    )
+    assert refusal(config) == (
+        "Expected an encoder with num_attention_heads=2. Received: "
+        f"{folder} with num_attention_heads=1, where nothing says "
+        "num_attention_heads, so that the default is assumed: write the "
+        "hparams of the pre-training to hparams.json beside the checkpoint"
+    )
+    original.write(whole, str(folder))
+    assert preparation.prepare(config).encoder_config == whole.discriminator
 
 
 def refusal(config):

@@ -10,7 +10,11 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from electra_tf import configs
-from electra_tf.command_line import gin_files, original_hparams
+from electra_tf.command_line import (
+    gin_files,
+    original_hparams,
+    original_settings,
+)
 from electra_tf.finetuning import configs as finetuning_configs
 
 # Registers QuestionAnsweringConfig for gin.
@@ -49,7 +53,7 @@ def _pretraining(entry: str, golden: dict) -> Iterable[Check]:
         original_hparams.pretraining(golden["hparams"], "data", "model"),
     )
     model = config.model
-    ours = _values(config, original_hparams.PRETRAINING)
+    ours = _values(config, original_settings.PRETRAINING)
     ours["max_predictions_per_seq"] = model.max_predictions_per_seq
     if golden["config"]["embedding_size"] is None:  # The hidden size.
         golden["config"]["embedding_size"] = model.encoder.hidden_size
@@ -70,7 +74,7 @@ def _finetuning(entry: str, golden: dict) -> Iterable[Check]:
         finetuning_configs.FinetuningConfig,
         original_hparams.finetuning(golden["hparams"], "data", "model"),
     )
-    ours = _values(config, original_hparams.FINETUNING)
+    ours = _values(config, original_settings.FINETUNING)
     yield from _compare(f"{entry}/config", golden["config"], ours)
     yield _read_of_hparams(entry, golden)
 
@@ -88,7 +92,7 @@ def _read_of_hparams(entry: str, golden: dict) -> Check:
     )
 
 
-def _values(config, known: dict[str, original_hparams.Hparam]) -> dict:
+def _values(config, known: dict[str, original_settings.Hparam]) -> dict:
     """Setting of the original -> its value in a configuration."""
     owners: dict[str, object] = {}
 

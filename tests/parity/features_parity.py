@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import by_name, question_answering, tagging
 from electra_tf.finetuning.tasks.task import Task
@@ -389,9 +390,13 @@ class _Comparer:
             ]
             batch_size = entry[f"{prefix}_batch_size"]
             num_epochs = entry["num_train_epochs"]
-            num_steps = features_lib.num_train_steps(
-                len(pairs), batch_size, num_epochs if split == "train" else 1
+            data = finetuning_configs.FinetuningDataConfig(
+                train_file="train",
+                dev_file="dev",
+                train_batch_size=batch_size,
+                num_train_epochs=num_epochs if split == "train" else 1,
             )
+            num_steps = data.num_train_steps(len(pairs))
             padded = features_lib.pad_to_batches(
                 {
                     "input_ids": np.zeros((len(pairs), 1), np.int32),

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.model import electra, finetuning_model, heads, masking
 from electra_tf.training import optimization
 from tests.parity import comparison
@@ -253,7 +253,7 @@ def _check_initial_weights(golden_dir, file, group, golden) -> Iterator[Check]:
     statistics = golden[group]
     overrides = golden["model_hparam_overrides"]
     if group.startswith("pretraining_"):
-        config = original_hparams.electra_config(
+        config = original_settings.electra_config(
             {
                 "model_size": group.removeprefix("pretraining_"),
                 "model_hparam_overrides": overrides,
@@ -262,7 +262,7 @@ def _check_initial_weights(golden_dir, file, group, golden) -> Iterator[Check]:
         model = electra.PretrainingModel(config, masking.SpecialIds(2, 3, 4))
         variables = model.trainable_variables
     elif group == "finetuning_heads":
-        hidden_size = original_hparams.encoder_config(
+        hidden_size = original_settings.encoder_config(
             {"model_hparam_overrides": overrides}
         ).hidden_size
         variables = _head_variables(statistics, hidden_size)

@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory
 from electra_tf.checkpoints.formats import original
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning.tasks import by_name, tagging, text_tasks
 from electra_tf.finetuning.tasks.task import Task
@@ -227,7 +227,7 @@ class _Folder:
         with np.load(folder / "batches.npz") as batches:
             self.batches = {name: batches[name] for name in batches.files}
         self.num_batches = len(self.batches["input_ids"])
-        self.config = original_hparams.encoder_config(self.settings)
+        self.config = original_settings.encoder_config(self.settings)
         self.tasks = [
             make_task(
                 name,
@@ -298,7 +298,7 @@ class _Folder:
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
-        encoder_config = original_hparams.encoder_config(arguments)
+        encoder_config = original_settings.encoder_config(arguments)
         differences = model_directory.differences(
             dataclasses.asdict(encoder_config), dataclasses.asdict(self.config)
         )
@@ -509,8 +509,8 @@ class _Folder:
         """
         self._load(0)
         variables = self.model.trainable_variables
-        config = original_hparams.optimizer_config(
-            self.settings, original_hparams.FINETUNING
+        config = original_settings.optimizer_config(
+            self.settings, original_settings.FINETUNING
         )
         scales = {
             v.path: optimization.layerwise_scale(

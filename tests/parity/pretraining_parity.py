@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from electra_tf import model_directory
 from electra_tf.checkpoints.formats import original
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.model import electra, losses, masking
 from electra_tf.training import optimization
 from tests.parity import comparison
@@ -321,7 +321,7 @@ class _Folder:
         self.sensitivity = self.golden["rounding_sensitivity"]
         with np.load(folder / "batches.npz") as batches:
             self.batches = {name: batches[name] for name in batches.files}
-        self.config = original_hparams.electra_config(self.settings)
+        self.config = original_settings.electra_config(self.settings)
         ids = self.golden["special_ids"]
         self.model = ReplayingModel(
             self.config,
@@ -356,14 +356,14 @@ class _Folder:
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
-        from_arguments = original_hparams.electra_config(arguments)
+        from_arguments = original_settings.electra_config(arguments)
         differences = model_directory.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
         yield self._check(
             "settings: from hparams.json", len(differences), 0, "hparams.json"
         )
-        optimizer = original_hparams.optimizer_config(self.settings)
+        optimizer = original_settings.optimizer_config(self.settings)
         encoder = self.config.encoder
         # What is compared with its value after the original's own defaults.
         values = {
@@ -377,7 +377,7 @@ class _Folder:
             "weight_decay_rate": optimizer.weight_decay_rate,
         } | {
             name: getattr(self.config, name)
-            for name, hparam in original_hparams.PRETRAINING.items()
+            for name, hparam in original_settings.PRETRAINING.items()
             if hparam.parameter == f"ElectraConfig.{name}"
         }
         if self.settings["embedding_size"] is None:
@@ -608,7 +608,7 @@ class _Folder:
         self._load(0)
         variables = self.model.trainable_variables
         optimizer = optimization.AdamWeightDecay(
-            original_hparams.optimizer_config(self.settings),
+            original_settings.optimizer_config(self.settings),
             self.settings["num_train_steps"],
             clip_norm_of_unmerged_rows=unmerged,
         )

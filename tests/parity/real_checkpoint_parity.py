@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.checkpoints.formats import original
-from electra_tf.command_line import original_hparams
-from electra_tf.finetuning import features as finetuning_features
+from electra_tf.command_line import original_settings
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.model import finetuning_model, masking
 from electra_tf.text import tokenization, vocabulary
@@ -75,7 +75,7 @@ class _RealCheckpoint:
         arguments = self.info["pretraining_hparams"]
         tokens = vocabulary.load_vocab(self.vocab_file)
         model = pretraining_parity.ReplayingModel(
-            original_hparams.electra_config(arguments),
+            original_settings.electra_config(arguments),
             masking.SpecialIds(
                 *(tokens.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
             ),
@@ -102,7 +102,7 @@ class _RealCheckpoint:
         )
         tensors = original.read_original_checkpoint(prefix)
         optimizer = optimization.AdamWeightDecay(
-            original_hparams.optimizer_config(arguments),
+            original_settings.optimizer_config(arguments),
             arguments["num_train_steps"],
         )
         optimizer.build(variables)
@@ -206,7 +206,7 @@ class _RealCheckpoint:
     def check_finetuning(self) -> Iterator[Check]:
         arguments = self.info["finetuning_hparams"]
         (task_name,) = arguments["task_names"]
-        config = original_hparams.encoder_config(arguments)
+        config = original_settings.encoder_config(arguments)
         task = by_name.get_task(
             task_name, self.folder / "finetuning_data" / task_name
         )
@@ -221,11 +221,12 @@ class _RealCheckpoint:
         yield self._check(
             "fine-tuning: number of steps",
             abs(
-                finetuning_features.num_train_steps(
-                    len(task.read_examples("train")),
-                    arguments["train_batch_size"],
-                    arguments["num_train_epochs"],
-                )
+                finetuning_configs.FinetuningDataConfig(
+                    train_file="train",
+                    dev_file="dev",
+                    train_batch_size=arguments["train_batch_size"],
+                    num_train_epochs=arguments["num_train_epochs"],
+                ).num_train_steps(len(task.read_examples("train")))
                 - steps
             ),
             0,

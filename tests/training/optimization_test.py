@@ -142,6 +142,17 @@ def test_decay_leaves_biases_and_layer_norm():
     assert layer.gamma.numpy().tolist() == [1.0]
 
 
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_a_negative_weight_decay_is_none(name):
+    found = []
+    for rate in (-0.25, 0.0):
+        a = variable(1.0, "a")
+        optimizer = make([a], weight_decay_rate=rate, optimizer=name)
+        optimizer.apply_summed(constants(0.6), [a])
+        found.append(float(a))
+    assert found[0] == found[1] < 1.0
+
+
 def test_scales_are_shares_of_the_rate():
     a, b = variable(1.0, "a"), variable(1.0, "b")
     optimizer = make([a, b], scales={"a": 0.5}, weight_decay_rate=0.0)
@@ -199,7 +210,8 @@ def test_layerwise_scale(path, exponent):
     assert scale == pytest.approx(0.8**exponent)
     unscaled_top = optimization.layerwise_scale(path, 12, 0.8, False)
     assert unscaled_top == pytest.approx(0.8 ** max(0, exponent - 2))
-    assert optimization.layerwise_scale(path, 12, 0.0) == 1.0
+    for decay in (-1.0, 0.0, 1.0):
+        assert optimization.layerwise_scale(path, 12, decay) == 1.0
 
 
 def test_layerwise_scale_refuses_an_unknown_variable():

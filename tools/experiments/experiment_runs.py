@@ -344,7 +344,10 @@ def _stage(
             # Warm-up keeps its share of the training.
             share = optimizer.warmup_steps(run.num_train_steps)
             share /= run.num_train_steps
-            params.append("OptimizerConfig.num_warmup_steps=0")
+            # A share cannot say that it is longer than the training.
+            own = round(share * num_train_steps) if share > 1 else 0
+            params.append(f"OptimizerConfig.num_warmup_steps={own}")
+            share = min(share, 1.0)
             params.append(f"OptimizerConfig.warmup_proportion={share:.6g}")
     steps = num_train_steps or run.num_train_steps
     if not run.eval_steps and config.data.heldout_files:

@@ -239,7 +239,13 @@ def _read_encoders(record: dict, model_dir: str):
             model = dict(record["model"])
             encoder = configs.EncoderConfig(**model.pop("encoder"))
             both = configs.ElectraConfig(encoder=encoder, **model)
-            found = {"electra": both.encoder, "generator": both.generator}
+            found = {"electra": both.encoder}
+            if (
+                both.has_discriminator
+                and both.has_generator_network
+                and both.untied_generator
+            ):
+                found["generator"] = both.generator
         else:
             for scope, key in (("electra", "encoder"), ("generator",) * 2):
                 if record[key] is not None:

@@ -22,7 +22,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes as sizes_lib
 from electra_tf.checkpoints import task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport, TaskHead
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_atomically
 from electra_tf.text import vocabulary
@@ -316,7 +316,7 @@ def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
     if hparams is None:
         return {}
     try:
-        config = original_hparams.encoder_config(hparams)
+        config = original_settings.encoder_config(hparams)
     except errors.ConfigError as error:
         raise CheckpointError(f"The settings of {prefix}: {error}") from None
     known = {name: getattr(config, name) for name in sizes_lib.NOT_IN_TENSORS}
@@ -332,7 +332,7 @@ def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
 
 def _refuse_other_hparams(hparams, config, prefix) -> None:
     """Compares the settings with what the tensors say."""
-    theirs = original_hparams.encoder_config(hparams)
+    theirs = original_settings.encoder_config(hparams)
     for name, ours, said in sizes_lib.differences(config, theirs):
         raise CheckpointError(
             f"The settings of {prefix} say {name}={said}, but its tensors have "
@@ -381,7 +381,7 @@ def _hparams(checkpoint: Checkpoint) -> dict:
         "model_size": next(
             (
                 name
-                for name, size in original_hparams.MODEL_SIZES.items()
+                for name, size in original_settings.MODEL_SIZES.items()
                 if size["hidden_size"] == config.hidden_size
             ),
             "small",

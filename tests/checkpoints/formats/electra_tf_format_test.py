@@ -54,6 +54,17 @@ def test_training_restores_it(tmp_path):
         )
 
 
+def test_reads_a_run_whose_generator_is_no_network(tmp_path):
+    # A share that no generator could have: 171 units with 2 heads.
+    width = helpers.encoder_config(hidden_size=256, intermediate_size=8)
+    model = helpers.write_pretrained(
+        tmp_path, width, uniform_generator=True, generator_hidden_size=0.66667
+    )
+    read = reading.read_checkpoint(tmp_path)
+    assert read.discriminator == model.config.encoder
+    assert read.generator is None
+
+
 def test_reads_what_pretraining_leaves(tmp_path):
     model = helpers.write_pretrained(tmp_path / "model")
     for path in ("model", "model/ckpt-1", "model/ckpt-1.index"):

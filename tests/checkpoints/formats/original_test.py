@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints.formats import original
-from electra_tf.command_line import original_hparams
+from electra_tf.command_line import original_settings
 
 
 class Tiny(keras.layers.Layer):
@@ -122,7 +122,7 @@ def test_reads_all_tensors(tmp_path):
     ],
 )
 def test_model_sizes(model_size, sizes):
-    config = original_hparams.encoder_config({"model_size": model_size})
+    config = original_settings.encoder_config({"model_size": model_size})
     assert sizes == (
         config.hidden_size,
         config.num_hidden_layers,
@@ -134,7 +134,7 @@ def test_model_sizes(model_size, sizes):
 
 
 def test_heads_and_feed_forward_follow_an_overridden_width():
-    config = original_hparams.encoder_config(
+    config = original_settings.encoder_config(
         {"model_hparam_overrides": {"hidden_size": 192}}
     )
     assert config.num_attention_heads == 3
@@ -154,14 +154,14 @@ def test_heads_and_feed_forward_follow_an_overridden_width():
     ],
 )
 def test_activations_are_those_of_get_activation(theirs, ours):
-    config = original_hparams.encoder_config(
+    config = original_settings.encoder_config(
         {"model_hparam_overrides": {"hidden_act": theirs}}
     )
     assert config.hidden_act == ours
 
 
 def test_settings_of_pretraining():
-    config = original_hparams.electra_config(
+    config = original_settings.electra_config(
         {
             "max_seq_length": 64,
             "electra_objective": False,
@@ -172,15 +172,15 @@ def test_settings_of_pretraining():
     )
     assert config.max_seq_length == 64
     assert config.two_tower_generator
-    assert original_hparams.electra_config({}).disc_weight == 50.0
+    assert original_settings.electra_config({}).disc_weight == 50.0
 
 
 def test_settings_of_the_optimizer():
-    config = original_hparams.optimizer_config({"num_warmup_steps": 7})
+    config = original_settings.optimizer_config({"num_warmup_steps": 7})
     assert config.learning_rate == 5e-4
     assert config.num_warmup_steps == 7
-    config = original_hparams.optimizer_config(
-        {"layerwise_lr_decay": -1.0}, original_hparams.FINETUNING
+    config = original_settings.optimizer_config(
+        {"layerwise_lr_decay": -1.0}, original_settings.FINETUNING
     )
     assert config.learning_rate == 1e-4
     assert config.layerwise_lr_decay == -1.0
@@ -205,4 +205,4 @@ def test_settings_of_the_optimizer():
 )
 def test_refuses_what_it_cannot_build(settings, message):
     with pytest.raises(errors.ConfigError, match=message):
-        original_hparams.encoder_config(settings)
+        original_settings.encoder_config(settings)

@@ -108,6 +108,18 @@ def test_warm_up_keeps_its_share():
     assert optimizer.warmup_proportion == 0.01
 
 
+def test_a_warm_up_that_is_longer_than_the_training_stays_so():
+    found = variants(
+        "objectives",
+        rows=("bert",),
+        gin_params=("OptimizerConfig.num_warmup_steps=2000000",),
+        size_gin_file="",
+    )
+    config = found["bert"].stages[0].config
+    steps = config.run.num_train_steps
+    assert config.optimizer.warmup_steps(steps) == 2 * steps
+
+
 def test_without_a_budget_a_row_has_its_own_steps():
     found = variants("models", budget=None, size_gin_file="")
     (stage,) = found["small"].stages
