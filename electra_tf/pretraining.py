@@ -43,7 +43,7 @@ def pretrain(
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(run)
-    special_ids = read_special_ids(config)
+    vocab = read_vocabulary(config)
     train_data = batches.PretrainingData(
         config.data.train_files,
         config.model,
@@ -54,8 +54,8 @@ def pretrain(
     with strategy.scope():
         model = electra.PretrainingModel(
             config.model,
-            special_ids,
-            masking.continues_a_word(_read_vocab(config)),
+            special_ids(vocab),
+            masking.continues_a_word(vocab.tokens),
         )
         if config.data.biases_from_data:
             model.set_output_biases(train_data.token_frequencies())
@@ -76,7 +76,7 @@ def pretrain(
             flops.of_training_example(config.model),
         )
         continuing.start_from_init_checkpoint(
-            config, model, optimizer, engine.global_step
+            config, vocab, model, optimizer, engine.global_step
         )
     if is_chief:
         _describe(config, model, train_data)
@@ -123,35 +123,37 @@ def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
     return ("total_loss", "masked_lm_loss", "disc_loss", last)
 
 
-def read_special_ids(config: configs.PretrainingConfig) -> masking.SpecialIds:
-    """Ids of the special tokens in the run's vocabulary.
+def read_vocabulary(
+    config: configs.PretrainingConfig,
+) -> vocabulary.Vocabulary:
+    """The run's vocabulary.
 
     Raises:
-      ValueError: If the vocabulary is missing, damaged or of another size.
+      ValueError: If it is missing, damaged or not of the model's size.
     """
-    vocab = _read_vocab(config)
-    return masking.SpecialIds(
-        *(vocab.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
-    )
-
-
-def _read_vocab(config: configs.PretrainingConfig) -> list[str]:
-    """The run's vocabulary, of the model's size."""
-    if not tf.io.gfile.exists(config.data.vocab_file):
+    vocab_file = config.data.vocab_file
+    vocab_size = config.model.encoder.vocab_size
+    if not tf.io.gfile.exists(vocab_file):
         raise errors.ConfigError(
-            f"Expected a vocabulary at {config.data.vocab_file}, found none. "
+            f"Expected a vocabulary at {vocab_file}, found none. "
             "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
-            f"--vocab_file={config.data.vocab_file} "
-            f"--vocab_size={config.model.encoder.vocab_size}"
+            f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
         )
-    vocab = vocabulary.load_vocab(config.data.vocab_file)
-    if len(vocab) != config.model.encoder.vocab_size:
+    tokens = vocabulary.load_vocab(vocab_file)
+    if len(tokens) != vocab_size:
         raise errors.ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "
-            f"Received: vocab_size={config.model.encoder.vocab_size}, but "
-            f"{config.data.vocab_file} has {len(vocab)} entries"
+            f"Received: vocab_size={vocab_size}, but {vocab_file} has "
+            f"{len(tokens)} entries"
         )
-    return vocab
+    return vocabulary.Vocabulary(tuple(tokens))
+
+
+def special_ids(vocab: vocabulary.Vocabulary) -> masking.SpecialIds:
+    """The ids that masking must know."""
+    return masking.SpecialIds(
+        vocab.cls_token_id, vocab.sep_token_id, vocab.mask_token_id
+    )
 
 
 def make_loss_function(

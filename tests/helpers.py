@@ -87,6 +87,22 @@ def write_vocab(folder) -> str:
     return str(path)
 
 
+def make_tokenizer(
+    vocab_file, do_lower_case=True, strip_accents=True, text_cleaning="none"
+):
+    """The tokenizer of a vocabulary file, by default BERT's for lower case."""
+    from electra_tf.text import tokenization, vocabulary
+
+    return tokenization.FullTokenizer(
+        vocabulary.Vocabulary(
+            tuple(vocabulary.load_vocab(vocab_file)),
+            do_lower_case,
+            strip_accents,
+            text_cleaning,
+        )
+    )
+
+
 def inputs(numbers) -> dict[str, np.ndarray]:
     """A batch of `row`s, <int32>[B, L] each."""
     rows = [row(number) for number in numbers]

@@ -12,12 +12,13 @@ from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.checkpoints.formats import original
 from electra_tf.model import electra
-from electra_tf.text import vocabulary
+from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import optimization
 
 
 def start_from_init_checkpoint(
     config: configs.PretrainingConfig,
+    vocab: Vocabulary,
     model: electra.PretrainingModel,
     optimizer: optimization.AdamWeightDecay,
     global_step: tf.Variable,
@@ -29,6 +30,7 @@ def start_from_init_checkpoint(
 
     Args:
       config: Of the run.
+      vocab: Of the run.
       model: Its variables are assigned.
       optimizer: Its slots and step are assigned with `keep_global_step`.
       global_step: Of the run.
@@ -39,7 +41,7 @@ def start_from_init_checkpoint(
     if tf.train.latest_checkpoint(config.run.model_dir):
         return
     if config.init_checkpoint:
-        _start_all(config, model, optimizer, global_step)
+        _start_all(config, vocab, model, optimizer, global_step)
     if config.init_generator_checkpoint:
         _start_generator(config, model)
 
@@ -93,7 +95,7 @@ def _start_generator(
     _say([f"generator from {path}: {len(variables)} variables"])
 
 
-def _start_all(config, model, optimizer, global_step) -> None:
+def _start_all(config, vocab, model, optimizer, global_step) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
     checkpoint = reading.read_checkpoint(path)
@@ -123,7 +125,7 @@ def _start_all(config, model, optimizer, global_step) -> None:
             + ", the learning rate warms up again"
         )
     note = [f"  note     {remark}" for remark in checkpoint.notes]
-    note += _compare_vocabulary(config, checkpoint)
+    note += _compare_vocabulary(config, vocab, checkpoint)
     ours = config.model.encoder.hidden_act
     if checkpoint.activations and checkpoint.activations != (ours,):
         note.append(
@@ -217,11 +219,11 @@ def _other_sizes_of_the_generator(
     return found
 
 
-def _compare_vocabulary(config, checkpoint) -> list[str]:
+def _compare_vocabulary(config, vocab, checkpoint) -> list[str]:
     """A remark where a token has another id there."""
     if checkpoint.vocabulary is None:
         return []
-    tokens = vocabulary.load_vocab(config.data.vocab_file)
+    tokens = vocab.tokens
     pairs = zip(tokens, checkpoint.vocabulary.tokens, strict=False)
     other = [i for i, (ours, theirs) in enumerate(pairs) if ours != theirs]
     if not other:

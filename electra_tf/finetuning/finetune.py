@@ -11,7 +11,6 @@ from electra_tf.files import write_atomically
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import predictions, preparation, results, trials
 from electra_tf.text import vocabulary
-from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import replicas
 
 
@@ -84,16 +83,8 @@ def _has_pairs(examples: Mapping[str, Sequence]) -> bool:
 
 def _write_model_files(prepared: preparation.Prepared) -> None:
     """What exporting needs to know, beside config.json."""
-    model_dir, tokenizer = prepared.run.model_dir, prepared.tokenizer
-    vocabulary.write(
-        Vocabulary(
-            tuple(tokenizer.vocab),
-            tokenizer.do_lower_case,
-            tokenizer.strip_accents,
-            tokenizer.text_cleaning,
-        ),
-        model_dir,
-    )
+    model_dir = prepared.run.model_dir
+    vocabulary.write(prepared.tokenizer.vocabulary, model_dir)
     tasks = [
         {"task_name": data.task.name, "has_pairs": _has_pairs(data.examples)}
         | data.task.description()

@@ -1,8 +1,6 @@
 """Configuration -> what all models of a run share, read and checked once."""
 
 import dataclasses
-import os
-import tempfile
 import typing
 from collections.abc import Mapping, Sequence
 
@@ -182,40 +180,28 @@ def make_tokenizer(
     config: finetuning_configs.FinetuningConfig, checkpoint: Checkpoint
 ) -> tokenization.FullTokenizer:
     """Of the given vocabulary, or of the one beside the checkpoint."""
-    vocab_file, found = config.data.vocab_file, checkpoint.vocabulary
-    if vocab_file:
-        return tokenization.FullTokenizer(
-            vocab_file,
-            *_text_settings(
-                config.data, vocabulary.load_settings(vocab_file), vocab_file
-            ),
-            _text_cleaning(
-                config.data,
-                vocabulary.load_text_cleaning(vocab_file),
-                vocab_file,
-            ),
-        )
+    found, source = checkpoint.vocabulary, config.init_checkpoint
+    if config.data.vocab_file:
+        source = config.data.vocab_file
+        found = vocabulary.load(source)
     if found is None:
         raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "
-            f"vocabulary beside {config.init_checkpoint}"
+            f"vocabulary beside {source}"
         )
     made_for = {}
     if found.do_lower_case is not None:
         made_for = {
             "do_lower_case": found.do_lower_case,
-            "strip_accents": vocabulary.strips_accents(found),
+            "strip_accents": found.strips_accents(),
         }
-    settings = _text_settings(config.data, made_for, config.init_checkpoint)
-    with tempfile.TemporaryDirectory() as folder:
-        vocabulary.write(found, folder)
-        return tokenization.FullTokenizer(
-            os.path.join(folder, vocabulary.VOCAB_FILE),
-            *settings,
-            _text_cleaning(
-                config.data, found.text_cleaning, config.init_checkpoint
-            ),
+    return tokenization.FullTokenizer(
+        vocabulary.Vocabulary(
+            found.tokens,
+            *_text_settings(config.data, made_for, source),
+            _text_cleaning(config.data, found.text_cleaning, source),
         )
+    )
 
 
 def _text_cleaning(

@@ -100,8 +100,8 @@ def make_tokenizer(
             f"Expected a vocabulary beside {source}, found none: name it "
             "with --vocab-file"
         )
-    notes = [*checkpoint.notes, *vocabulary.case_notes(found)]
-    return tokenization.make_tokenizer(found), notes
+    notes = [*checkpoint.notes, *found.case_notes()]
+    return tokenization.FullTokenizer(found), notes
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:

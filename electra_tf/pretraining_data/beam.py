@@ -211,15 +211,16 @@ class _BuildFile(beam.DoFn):
 
     def setup(self):
         from electra_tf.pretraining_data import examples as examples_lib
-        from electra_tf.text import tokenization
+        from electra_tf.text import tokenization, vocabulary
 
         self._folder = tempfile.TemporaryDirectory()
-        vocab_file = os.path.join(self._folder.name, "vocab.txt")
-        with open(vocab_file, "wb") as writer:
-            writer.write(self._task.vocab)
         choices = self._task.build
         self._tokenizer = tokenization.FullTokenizer(
-            vocab_file, choices.do_lower_case, choices.strip_accents
+            vocabulary.Vocabulary(
+                tuple(vocabulary.parse_vocab(self._task.vocab, "vocab.txt")),
+                choices.do_lower_case,
+                choices.strip_accents,
+            )
         )
         self._tokenize_lines = examples_lib.CachingLineTokenizer(
             self._tokenizer

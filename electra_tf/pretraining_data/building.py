@@ -165,7 +165,7 @@ def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
     from electra_tf import configs
     from electra_tf.command_line import gin_files as gin_files_lib
     from electra_tf.pretraining_data import reports, text_report
-    from electra_tf.text import tokenization
+    from electra_tf.text import tokenization, vocabulary
 
     # As for building, which may go on in this process.
     with contextlib.suppress(RuntimeError):
@@ -179,7 +179,11 @@ def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
     return text_report.report_on_text(
         text_report.take_sample(files, build.reading()),
         tokenization.FullTokenizer(
-            vocab_file, build.do_lower_case, build.strip_accents
+            vocabulary.Vocabulary(
+                tuple(vocabulary.load_vocab(vocab_file)),
+                build.do_lower_case,
+                build.strip_accents,
+            )
         ),
         vocab_file,
         build.max_seq_length,

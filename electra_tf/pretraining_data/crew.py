@@ -187,7 +187,7 @@ class Worker:
         import tensorflow as tf
 
         from electra_tf.pretraining_data import examples
-        from electra_tf.text import tokenization
+        from electra_tf.text import tokenization, vocabulary
 
         # Refused where TensorFlow has already run something, which is the
         # case only where this tool is called from another program.
@@ -198,7 +198,11 @@ class Worker:
         self._report = report
         self._reading = build.reading(BadInputs().note if skips else None)
         self._tokenizer = tokenization.FullTokenizer(
-            vocab_file, build.do_lower_case, build.strip_accents
+            vocabulary.Vocabulary(
+                tuple(vocabulary.load_vocab(vocab_file)),
+                build.do_lower_case,
+                build.strip_accents,
+            )
         )
         self._tokenize_lines = examples.CachingLineTokenizer(self._tokenizer)
 

@@ -525,7 +525,9 @@ def _try_other_flags(report, lines, tokenizer, vocab_file) -> None:
     for flags in ((True, True), (True, False), (False, False)):
         same = flags == flags_now or not (flags[0] or flags_now[0])
         if not same:
-            other = tokenization.FullTokenizer(vocab_file, *flags)
+            other = tokenization.FullTokenizer(
+                vocabulary.Vocabulary(tokenizer.vocabulary.tokens, *flags)
+            )
             share = _Words(some, other).unknown_share
             if share < best:
                 best, best_flags = share, flags

@@ -227,7 +227,7 @@ def _tokenizer(
         )
     vocabulary.write(found, vocab_dir)
     vocab_file = os.path.join(vocab_dir, vocabulary.VOCAB_FILE)
-    return tokenization.make_tokenizer(found), vocab_file
+    return tokenization.FullTokenizer(found), vocab_file
 
 
 def _metadata(values: dict, checkpoint: Checkpoint, model_dir: str) -> dict:

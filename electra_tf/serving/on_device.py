@@ -237,10 +237,12 @@ class OnDeviceModel:
         with open(metadata_file, encoding="utf-8") as file:
             self.metadata = json.load(file)
         self.tokenizer = tokenization.FullTokenizer(
-            os.path.join(folder, VOCAB_FILE),
-            self.metadata["do_lower_case"],
-            self.metadata["strip_accents"],
-            self.metadata["text_cleaning"],
+            vocabulary.Vocabulary(
+                tuple(vocabulary.load_vocab(vocab_file)),
+                self.metadata["do_lower_case"],
+                self.metadata["strip_accents"],
+                self.metadata["text_cleaning"],
+            )
         )
         self._interpreter = _interpreter_class()(
             model_path=path, num_threads=num_threads

@@ -1,6 +1,7 @@
 """What all exported models have in common."""
 
 import abc
+import dataclasses
 
 import tensorflow as tf
 
@@ -41,9 +42,9 @@ class ServedModel(tf.Module, abc.ABC):
         self._plain_tokenizer = self.tokenizer
         if self.tokenizer.text_cleaning != "none":
             self._plain_tokenizer = tokenization.FullTokenizer(
-                source.vocab_file,
-                self.tokenizer.do_lower_case,
-                self.tokenizer.strip_accents,
+                dataclasses.replace(
+                    self.tokenizer.vocabulary, text_cleaning="none"
+                )
             )
         self.vocab_asset = tf.saved_model.Asset(source.vocab_file)
         # A Keras 3 model loses layers that it holds in lists when it is saved;

@@ -11,19 +11,21 @@ ids differ on about one line in 600.
 Shapes: B lines, L length of a packed input.
 """
 
-import dataclasses
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.text import cleaning, unicode_13_0, vocabulary
+from electra_tf.text import cleaning, unicode_13_0
+from electra_tf.text import vocabulary as vocabulary_lib
 
 # A longer word is one [UNK]. In characters, after normalisation; from BERT.
 MAX_CHARS_PER_WORD = 200
+
+# A word that no vocabulary entry can spell: every control character is
+# removed from text before word pieces are looked up.
+_UNSPELLABLE = "\x7f"
 
 
 def _character_class(*tables: str) -> str:
@@ -91,70 +93,71 @@ class FullTokenizer(tf.Module):
     Works eagerly, inside a `tf.function` and in an exported model.
 
     Attributes:
-      vocab: The tokens; a token's id is its index.
-      vocab_size: Their number.
-      do_lower_case: Whether text is lower-cased.
-      strip_accents: Whether accents are dropped when lower-casing.
-      text_cleaning: What is done to text first, see `text_cleaning.clean`.
+      vocabulary: The tokens, and what is done to text first; where nothing
+        said whether text is lower-cased, see `Vocabulary.lower_cases`.
+      vocab_size: The number of tokens.
       pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id:
         Ids of the special tokens. Text never gets those of [PAD], [CLS], [SEP]
         and [MASK]: "[MASK]" in text is punctuation around a word.
     """
 
-    def __init__(
-        self,
-        vocab_file: str | os.PathLike,
-        do_lower_case: bool = True,
-        strip_accents: bool = True,
-        text_cleaning: str = "none",
-    ):
-        """Reads the vocabulary.
+    def __init__(self, vocabulary: vocabulary_lib.Vocabulary):
+        """Prepares the look-up of word pieces.
 
         Args:
-          vocab_file: Path of a vocabulary, one token a line.
-          do_lower_case: Whether to lower-case text.
-          strip_accents: Whether to drop accents when lower-casing.
-          text_cleaning: One of `text_cleaning.CLEANINGS`.
+          vocabulary: Of `vocabulary.load`, or a checkpoint's.
 
         Raises:
-          ValueError: If the vocabulary cannot be read or used.
+          ValueError: If the vocabulary cannot be used.
         """
         super().__init__(name="full_tokenizer")
-        cleaning.check(text_cleaning)
-        self.do_lower_case = do_lower_case
-        self.strip_accents = strip_accents
-        self.text_cleaning = text_cleaning
-        # A tuple, since tf.Module would wrap a list for tracking.
-        self._vocab = tuple(vocabulary.load_vocab(vocab_file))
-        ids = {token: i for i, token in enumerate(self._vocab)}
-        self.pad_token_id = ids[vocabulary.PAD_TOKEN]
-        self.unk_token_id = ids[vocabulary.UNK_TOKEN]
-        self.cls_token_id = ids[vocabulary.CLS_TOKEN]
-        self.sep_token_id = ids[vocabulary.SEP_TOKEN]
-        self.mask_token_id = ids[vocabulary.MASK_TOKEN]
+        cleaning.check(vocabulary.text_cleaning)
+        vocabulary_lib.validate_vocab(vocabulary.tokens, "Vocabulary.tokens")
+        self.vocabulary = vocabulary.settled()
+        self.pad_token_id = vocabulary.pad_token_id
+        self.unk_token_id = vocabulary.unk_token_id
+        self.cls_token_id = vocabulary.cls_token_id
+        self.sep_token_id = vocabulary.sep_token_id
+        self.mask_token_id = vocabulary.mask_token_id
         self._word_pieces = tf_text.FastWordpieceTokenizer(
             [
                 # The op refuses entries without a character to match.
-                f"{vocabulary._UNSPELLABLE}{i}"
-                if token in ("", vocabulary.SUFFIX_INDICATOR)
+                f"{_UNSPELLABLE}{i}"
+                if token in ("", vocabulary_lib.SUFFIX_INDICATOR)
                 else token
-                for i, token in enumerate(self._vocab)
+                for i, token in enumerate(vocabulary.tokens)
             ],
-            suffix_indicator=vocabulary.SUFFIX_INDICATOR,
+            suffix_indicator=vocabulary_lib.SUFFIX_INDICATOR,
             # No limit in bytes: `_hide_long_words` counts characters.
             max_bytes_per_word=2**31 - 1,
             token_out_type=tf.int32,
-            unknown_token=vocabulary.UNK_TOKEN,
+            unknown_token=vocabulary_lib.UNK_TOKEN,
             no_pretokenization=True,
         )
 
     @property
     def vocab(self) -> list[str]:
-        return list(self._vocab)
+        """The tokens; a token's id is its index."""
+        return list(self.vocabulary.tokens)
 
     @property
     def vocab_size(self) -> int:
-        return len(self._vocab)
+        return len(self.vocabulary.tokens)
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether text is lower-cased."""
+        return bool(self.vocabulary.do_lower_case)
+
+    @property
+    def strip_accents(self) -> bool:
+        """Whether accents are dropped, which lower-casing alone does."""
+        return bool(self.vocabulary.strip_accents)
+
+    @property
+    def text_cleaning(self) -> str:
+        """What is done to text first, see `cleaning.clean`."""
+        return self.vocabulary.text_cleaning
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Turns lines of text into token ids, without [CLS] and [SEP].
@@ -232,7 +235,7 @@ class FullTokenizer(tf.Module):
         pieces, starts, ends = self._word_pieces.tokenize_with_offsets(hidden)
         # A hidden word is one token, over all of it.
         is_hidden = tf.repeat(
-            tf.equal(hidden, vocabulary._UNSPELLABLE), pieces.row_lengths()
+            tf.equal(hidden, _UNSPELLABLE), pieces.row_lengths()
         )
         num_bytes_of_word = tf.repeat(num_bytes, pieces.row_lengths())
         ends_in_word = tf.where(
@@ -292,7 +295,7 @@ class FullTokenizer(tf.Module):
                     f"Expected ids from 0 to {self.vocab_size - 1}. "
                     f"Received: {int(i)}."
                 )
-            tokens.append(self._vocab[int(i)])
+            tokens.append(self.vocabulary.tokens[int(i)])
         return tokens
 
     def pack_inputs(
@@ -365,9 +368,7 @@ class FullTokenizer(tf.Module):
 def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
     """Makes [UNK] of words of more than 200 characters; <string>[words]."""
     num_chars = tf.strings.length(words, unit="UTF8_CHAR")
-    return tf.where(
-        num_chars > MAX_CHARS_PER_WORD, vocabulary._UNSPELLABLE, words
-    )
+    return tf.where(num_chars > MAX_CHARS_PER_WORD, _UNSPELLABLE, words)
 
 
 def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -429,20 +430,3 @@ def _truncate_pair(
         cut(first, tf.maximum(room - half, room - length_2)),
         cut(second, tf.maximum(half, room - length_1)),
     ]
-
-
-def make_tokenizer(of: vocabulary.Vocabulary) -> FullTokenizer:
-    """The tokenizer that a vocabulary was made for.
-
-    Where nothing says if text is lower-cased, see `vocabulary.lower_cases`.
-    """
-    lower = vocabulary.lower_cases(of)
-    known = dataclasses.replace(of, do_lower_case=lower)
-    with tempfile.TemporaryDirectory() as folder:
-        vocabulary.write(known, folder)
-        return FullTokenizer(
-            os.path.join(folder, vocabulary.VOCAB_FILE),
-            lower,
-            vocabulary.strips_accents(known),
-            known.text_cleaning,
-        )

@@ -1,6 +1,12 @@
-"""The vocabulary beside a checkpoint, as text files."""
+"""A vocabulary file -> its tokens, ids and the treatment of text it is for.
+
+`vocab.txt` has one token a line, in the order of their ids; how text is
+treated before it is looked up stands in `vocab.txt.json` beside it, where
+`tools/build_vocab.py` or a checkpoint knows it.
+"""
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Sequence
@@ -11,23 +17,7 @@ from electra_tf.errors import CheckpointError
 from electra_tf.files import write_atomically
 from electra_tf.text import cleaning
 
-
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """The tokenizer's side of a checkpoint.
-
-    Attributes:
-      tokens: In the order of their ids.
-      do_lower_case: Text is lower-cased first; None where nothing says so.
-      strip_accents: Accents are deleted; None where nothing says so.
-      text_cleaning: What is done before that, see `text_cleaning.clean`.
-    """
-
-    tokens: tuple[str, ...]
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    text_cleaning: str = "none"
-
+VOCAB_FILE = "vocab.txt"
 
 PAD_TOKEN = "[PAD]"
 UNK_TOKEN = "[UNK]"
@@ -36,11 +26,82 @@ SEP_TOKEN = "[SEP]"
 MASK_TOKEN = "[MASK]"
 SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 
-# A word that no vocabulary entry can spell: every control character is
-# removed from text before word pieces are looked up.
-_UNSPELLABLE = "\x7f"
-
 SUFFIX_INDICATOR = "##"
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The tokens that text becomes, and what is done to text before.
+
+    Attributes:
+      tokens: In the order of their ids.
+      do_lower_case: Text is lower-cased first; None where nothing says so.
+      strip_accents: Accents are deleted; None where nothing says so. They are
+        kept without lower-casing, whatever this says.
+      text_cleaning: What is done before that, one of `cleaning.CLEANINGS`.
+    """
+
+    tokens: tuple[str, ...]
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    text_cleaning: str = "none"
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.tokens)}
+
+    @property
+    def pad_token_id(self) -> int:
+        return self._ids[PAD_TOKEN]
+
+    @property
+    def unk_token_id(self) -> int:
+        return self._ids[UNK_TOKEN]
+
+    @property
+    def cls_token_id(self) -> int:
+        return self._ids[CLS_TOKEN]
+
+    @property
+    def sep_token_id(self) -> int:
+        return self._ids[SEP_TOKEN]
+
+    @property
+    def mask_token_id(self) -> int:
+        return self._ids[MASK_TOKEN]
+
+    def strips_accents(self) -> bool:
+        """Whether accents go: by default with lower-casing, as in BERT."""
+        if self.strip_accents is None:
+            return bool(self.do_lower_case)
+        return bool(self.do_lower_case and self.strip_accents)
+
+    def lower_cases(self) -> bool:
+        """Whether text is lower-cased: if nothing says so, without capitals."""
+        if self.do_lower_case is not None:
+            return self.do_lower_case
+        return not any(
+            token != token.lower()
+            for token in self.tokens
+            # [CLS] and the like.
+            if not (token.startswith("[") and token.endswith("]"))
+        )
+
+    def case_notes(self) -> list[str]:
+        """What `lower_cases` had to take from the tokens, if anything."""
+        if self.do_lower_case is not None:
+            return []
+        lower = self.lower_cases()
+        return [
+            f"nothing says whether text is lower-cased: taken as {lower}, "
+            f"since the vocabulary has {'no ' if lower else ''}capitals "
+            "(--do-lower-case)"
+        ]
+
+    def settled(self) -> "Vocabulary":
+        """The same, with `lower_cases` and `strips_accents` written down."""
+        known = dataclasses.replace(self, do_lower_case=self.lower_cases())
+        return dataclasses.replace(known, strip_accents=known.strips_accents())
 
 
 def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
@@ -70,6 +131,19 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
         raise ValueError(
             f"Cannot read the vocabulary file {vocab_file!r}: {reason}"
         ) from None
+    return parse_vocab(content, vocab_file)
+
+
+def parse_vocab(content: bytes, vocab_file: str) -> list[str]:
+    """The tokens of a vocabulary file, see `load_vocab`.
+
+    Args:
+      content: Of the file.
+      vocab_file: Where it comes from, for error messages.
+
+    Raises:
+      ValueError: If it is not UTF-8, or `validate_vocab` refuses it.
+    """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -123,15 +197,16 @@ def settings_file(vocab_file: str | os.PathLike) -> str:
     return os.fspath(vocab_file) + ".json"
 
 
-def load_settings(vocab_file: str | os.PathLike) -> dict[str, bool]:
+def load_settings(vocab_file: str | os.PathLike) -> dict:
     """The text treatment that a vocabulary was made for, where it is known.
 
     Args:
       vocab_file: Path of the vocabulary.
 
     Returns:
-      `do_lower_case` and `strip_accents` from the file beside the vocabulary;
-      nothing for a vocabulary that came without one.
+      `do_lower_case` and `strip_accents` from the file beside the vocabulary,
+      and `text_cleaning` where that names one; nothing for a vocabulary that
+      came without such a file.
 
     Raises:
       ValueError: If the file is there but does not hold these settings.
@@ -151,31 +226,27 @@ def load_settings(vocab_file: str | os.PathLike) -> dict[str, bool]:
             f"Expected a JSON file with true or false for {' and '.join(names)}"
             f". Received: {path!r}."
         )
+    if "text_cleaning" in settings:
+        found["text_cleaning"] = settings["text_cleaning"]
+        try:
+            cleaning.check(found["text_cleaning"])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     return found
 
 
-def load_text_cleaning(vocab_file: str | os.PathLike) -> str:
-    """The cleaning that goes with a vocabulary; "none" where nothing says so.
+def load(vocab_file: str | os.PathLike) -> Vocabulary:
+    """Reads a vocabulary, and how text is treated where a file says so.
 
     Args:
-      vocab_file: Path of the vocabulary.
+      vocab_file: One token a line, see `load_vocab`; `load_settings` tells
+        what stands beside it.
 
     Raises:
-      ValueError: If the file beside the vocabulary names an unknown one.
+      ValueError: If a file cannot be read or used.
     """
-    path = settings_file(vocab_file)
-    if not load_settings(vocab_file):
-        return "none"
-    with tf.io.gfile.GFile(path) as reader:
-        found = json.loads(reader.read()).get("text_cleaning", "none")
-    try:
-        cleaning.check(found)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return found
-
-
-VOCAB_FILE = "vocab.txt"
+    tokens = tuple(load_vocab(vocab_file))
+    return Vocabulary(tokens, **load_settings(vocab_file))
 
 
 def read(
@@ -183,11 +254,10 @@ def read(
     do_lower_case: bool | None = None,
     strip_accents: bool | None = None,
 ) -> Vocabulary | None:
-    """Reads a vocabulary, and how text is treated where a file says so.
+    """Reads the vocabulary of a checkpoint, if it has one.
 
     Args:
-      path: One token a line; `tools/build_vocab.py` writes its settings beside
-        it, which give way to the arguments.
+      path: See `load`. The settings beside it give way to the arguments.
       do_lower_case: See `Vocabulary`.
       strip_accents: See `Vocabulary`.
 
@@ -197,22 +267,17 @@ def read(
     Raises:
       CheckpointError: If the file cannot be read.
     """
-    path = os.fspath(path)
     if not os.path.exists(path):
         return None
     try:
-        tokens = load_vocab(path)
-        settings = load_settings(path)
-        text_cleaning = load_text_cleaning(path)
+        found = load(path)
     except ValueError as error:
         raise CheckpointError(str(error)) from None
-    if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case")
-    if strip_accents is None:
-        strip_accents = settings.get("strip_accents")
-    return Vocabulary(
-        tuple(tokens), do_lower_case, strip_accents, text_cleaning
-    )
+    if do_lower_case is not None:
+        found = dataclasses.replace(found, do_lower_case=do_lower_case)
+    if strip_accents is not None:
+        found = dataclasses.replace(found, strip_accents=strip_accents)
+    return found
 
 
 def write(vocabulary: Vocabulary, folder: str) -> None:
@@ -227,42 +292,10 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
     if vocabulary.do_lower_case is not None:
         settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,
-            "strip_accents": strips_accents(vocabulary),
+            "strip_accents": vocabulary.strips_accents(),
         }
         if vocabulary.text_cleaning != "none":
             settings["text_cleaning"] = vocabulary.text_cleaning
         write_atomically(
-            settings_file(path),
-            json.dumps(settings, indent=1) + "\n",
+            settings_file(path), json.dumps(settings, indent=1) + "\n"
         )
-
-
-def strips_accents(vocabulary: Vocabulary) -> bool:
-    """Whether accents are deleted: by default with lower-casing, as in BERT."""
-    if vocabulary.strip_accents is None:
-        return bool(vocabulary.do_lower_case)
-    return bool(vocabulary.do_lower_case and vocabulary.strip_accents)
-
-
-def lower_cases(vocabulary: Vocabulary) -> bool:
-    """Whether text is lower-cased: if nothing says so, without capitals."""
-    if vocabulary.do_lower_case is not None:
-        return vocabulary.do_lower_case
-    return not any(
-        token != token.lower()
-        for token in vocabulary.tokens
-        # [CLS] and the like.
-        if not (token.startswith("[") and token.endswith("]"))
-    )
-
-
-def case_notes(vocabulary: Vocabulary) -> list[str]:
-    """What `lower_cases` had to take from the tokens, if anything."""
-    if vocabulary.do_lower_case is not None:
-        return []
-    lower = lower_cases(vocabulary)
-    return [
-        f"nothing says whether text is lower-cased: taken as {lower}, since "
-        f"the vocabulary has {'no ' if lower else ''}capitals "
-        "(--do-lower-case)"
-    ]

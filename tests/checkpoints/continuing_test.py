@@ -65,15 +65,16 @@ def make_config(folder, model_dir, init="original", run=None, **changes):
 def start(config):
     """What a run starts with: its model, optimizer and step."""
     keras.utils.set_random_seed(1)
+    vocab = pretraining.read_vocabulary(config)
     model = electra.PretrainingModel(
-        config.model, pretraining.read_special_ids(config)
+        config.model, pretraining.special_ids(vocab)
     )
     optimizer = optimization.AdamWeightDecay(
         config.optimizer, config.run.num_train_steps
     )
     optimizer.build(model.trainable_variables)
     step = tf.Variable(0, dtype=tf.int64)
-    continuing.start_from_init_checkpoint(config, model, optimizer, step)
+    continuing.start_from_init_checkpoint(config, vocab, model, optimizer, step)
     return model, optimizer, step
 
 
@@ -493,7 +494,9 @@ def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
     assert encoder == earlier.model.encoder
     config = model_directory.read_pretraining_config(path)
     assert config.model.generator.hidden_size == 3
-    assert heldout_sentences.load_model(path, config).count_params()
+    vocab = pretraining.read_vocabulary(config)
+    model = heldout_sentences.load_model(path, config, vocab)
+    assert model.count_params()
     for module in (original, huggingface):
         written = tmp_path / module.__name__
         module.write(reading.read_checkpoint(path), str(written))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf.text import tokenization
+from tests import helpers
 
 VOCAB = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h ##x ##y , . ( ) - Ab 1 2 中"
@@ -14,7 +14,7 @@ def tokenizer(tmp_path_factory):
     """Ids: [CLS] 2, [SEP] 3, a 5, b 6, ... h 12, ##x 13, ##y 14, "," 15."""
     path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
     path.write_text(VOCAB.replace(" ", "\n"), encoding="utf-8")
-    return tokenization.FullTokenizer(path)
+    return helpers.make_tokenizer(path)
 
 
 @pytest.fixture

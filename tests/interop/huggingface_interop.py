@@ -19,7 +19,6 @@ from electra_tf.checkpoints.formats import (
     original,
 )
 from electra_tf.errors import CheckpointError
-from electra_tf.text import tokenization
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
 from tests.checkpoints import models
@@ -283,7 +282,7 @@ def test_their_tokenizer_agrees(tmp_path, tokens, do_lower_case, strip_accents):
         str(tmp_path),
     )
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    ours = tokenization.FullTokenizer(
+    ours = helpers.make_tokenizer(
         tmp_path / "vocab.txt", do_lower_case, strip_accents
     )
     packed = ours.pack_inputs([ours.tokenize(TEXTS)], helpers.LENGTH)

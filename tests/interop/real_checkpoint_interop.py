@@ -15,7 +15,6 @@ import pytest
 from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import huggingface_model
 from electra_tf.finetuning.tasks import by_name
-from electra_tf.text import tokenization
 from tests import helpers
 from tools import convert_checkpoint
 
@@ -54,7 +53,7 @@ def test_predicts_what_the_original_predicted(tmp_path):
             ]
         )
     checkpoint = reading.read_checkpoint(tmp_path / "theirs")
-    tokenizer = tokenization.FullTokenizer(tmp_path / "theirs" / "vocab.txt")
+    tokenizer = helpers.make_tokenizer(tmp_path / "theirs" / "vocab.txt")
     (task_name,) = arguments["task_names"]
     task = by_name.get_task(task_name, REAL / "finetuning_data" / task_name)
     for split in ("dev", "test"):

@@ -18,6 +18,7 @@ from electra_tf.pretraining_data import (
 )
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
+from tests import helpers
 from tests.parity import original_examples
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -104,7 +105,7 @@ def _check_variant(
 def _tokenizer(
     golden_dir: pathlib.Path, variant: dict
 ) -> tokenization.FullTokenizer:
-    return tokenization.FullTokenizer(
+    return helpers.make_tokenizer(
         str(golden_dir / "tokenization" / variant["vocab"]),
         do_lower_case=variant["do_lower_case"],
         strip_accents=variant["strip_accents"],

@@ -20,7 +20,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import by_name, question_answering, tagging
 from electra_tf.finetuning.tasks.task import Task
-from electra_tf.text import tokenization
+from tests import helpers
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -111,7 +111,7 @@ class _Comparer:
 
     def _tokenizer(self, vocab: str, do_lower_case: bool):
         # The original's fine-tuning knows no strip_accents.
-        return tokenization.FullTokenizer(
+        return helpers.make_tokenizer(
             str(self.golden_dir / "tokenization" / vocab), do_lower_case
         )
 

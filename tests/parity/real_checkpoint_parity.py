@@ -17,8 +17,9 @@ from electra_tf.command_line import original_settings
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.model import finetuning_model, masking
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import vocabulary
 from electra_tf.training import optimization
+from tests import helpers
 from tests.parity import comparison, pretraining_parity
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -244,7 +245,7 @@ class _RealCheckpoint:
             *(f"{name}:{variable}" for variable in report.used),
             *(f"{name}:{variable}" for variable in report.unused),
         )
-        tokenizer = tokenization.FullTokenizer(self.vocab_file)
+        tokenizer = helpers.make_tokenizer(self.vocab_file)
         for split in PREDICTION_FILES:
             features = task.features(
                 task.read_examples(split),

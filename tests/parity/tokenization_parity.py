@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.text import tokenization
+from tests import helpers
 from tests.parity.cases import Case
 from tests.parity.check import Check
 
@@ -43,7 +43,7 @@ def _check_set(
         .split("\n")
         if line
     ]
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         str(folder / settings["vocab"]),
         do_lower_case=settings["do_lower_case"],
         strip_accents=settings["strip_accents"],

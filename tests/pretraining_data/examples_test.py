@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from electra_tf.pretraining_data import corpus, examples, part_files, parts
 from electra_tf.pretraining_data import records as records_lib
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import vocabulary
+from tests import helpers
 from tests.pretraining_data import readable
 from tests.pretraining_data.readable import Example
 
@@ -209,7 +210,7 @@ def test_bad_utf8_is_named_with_its_byte(tmp_path, monkeypatch):
 def test_remembering_words_changes_no_line(tmp_path, monkeypatch, lower):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*vocabulary.SPECIAL_TOKENS, *VOCAB]))
-    tokenizer = tokenization.FullTokenizer(path, lower, lower)
+    tokenizer = helpers.make_tokenizer(path, lower, lower)
     whole = tokenizer.tokenize(tf.constant(NASTY_LINES)).to_list()
     tokenize_lines = examples.CachingLineTokenizer(tokenizer)
     for _ in range(2):
@@ -242,7 +243,7 @@ def test_plain_words_are_split_as_the_tokenizer_splits_them(tmp_path):
     ]
     words += ["a" * 200, "a" * 201, "a" * 199 + "#"]
     for lower in (True, False):
-        tokenizer = tokenization.FullTokenizer(path, lower)
+        tokenizer = helpers.make_tokenizer(path, lower)
         tokenize_lines = examples.CachingLineTokenizer(tokenizer)
         ids = [*map(readable.unpack, tokenize_lines(words))]
         assert ids == tokenizer.tokenize(tf.constant(words)).to_list()

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.pretraining_data import corpus, examples, part_files, records
-from electra_tf.text import tokenization
+from tests import helpers
 from tests.pretraining_data import reference_builder
 
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b the . , ' - é e 中 [ ]"
@@ -34,7 +34,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("lower", [True, False])
 def test_both_write_the_same_records(folder, lower):
     vocab_file = str(folder / "vocab.txt")
-    tokenizer = tokenization.FullTokenizer(vocab_file, lower, lower)
+    tokenizer = helpers.make_tokenizer(vocab_file, lower, lower)
     (record,) = part_files.write_part(
         corpus.list_files(str(folder / "corpus")),
         str(folder / "ours"),

@@ -13,7 +13,6 @@ from electra_tf.pretraining_data import (
     reports,
     text_report,
 )
-from electra_tf.text import tokenization
 from tests import helpers
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -41,7 +40,7 @@ def report_on(
     )
     return text_report.report_on_text(
         sample,
-        tokenization.FullTokenizer(str(vocab_file), lower, strip),
+        helpers.make_tokenizer(str(vocab_file), lower, strip),
         str(vocab_file),
         max_seq_length,
         run=run,
@@ -259,7 +258,7 @@ def test_estimates_are_of_the_whole_corpus(tmp_path):
     )
     report = text_report.report_on_text(
         sample,
-        tokenization.FullTokenizer(str(vocab_file)),
+        helpers.make_tokenizer(str(vocab_file)),
         str(vocab_file),
         8,
     )

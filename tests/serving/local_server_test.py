@@ -23,7 +23,7 @@ from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
 from electra_tf.serving.local_server import __main__
 from electra_tf.serving.local_server.servable import Servable
-from electra_tf.text import tokenization
+from tests import helpers
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
 MODEL = "/v1/models/letters"
@@ -82,7 +82,7 @@ def predict_request(texts, name="letters", **inputs):
 @pytest.fixture(scope="module")
 def expected(exported):
     """What the evaluation says of the texts below."""
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         os.path.join(exported.path, "assets", "vocab.txt")
     )
     texts = [*(text.encode() for text in TEXTS), *NASTY]

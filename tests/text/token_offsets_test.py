@@ -5,7 +5,6 @@ import random
 import pytest
 import tensorflow as tf
 
-from electra_tf.text import tokenization
 from tests import helpers
 
 VOCAB = (
@@ -18,7 +17,7 @@ VOCAB = (
 def tokenizer(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
     path.write_text("".join(f"{t}\n" for t in VOCAB), encoding="utf-8")
-    return tokenization.FullTokenizer(path, request.param, request.param)
+    return helpers.make_tokenizer(path, request.param, request.param)
 
 
 def spans(tokenizer, *texts):
@@ -98,7 +97,7 @@ def test_random_characters(tokenizer):
 
 
 def test_refuses_to_guess_where_cleaned_text_comes_from(tmp_path):
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         helpers.write_vocab(tmp_path), text_cleaning="kcelectra"
     )
     with pytest.raises(ValueError, match="without text cleaning"):

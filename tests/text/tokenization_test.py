@@ -5,7 +5,8 @@ import json
 import pytest
 import tensorflow as tf
 
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import vocabulary
+from tests import helpers
 
 VOCAB = [
     "[PAD]",
@@ -41,7 +42,7 @@ def write_vocab(tmp_path, tokens=VOCAB):
 
 @pytest.fixture
 def tokenizer(tmp_path):
-    return tokenization.FullTokenizer(write_vocab(tmp_path))
+    return helpers.make_tokenizer(write_vocab(tmp_path))
 
 
 def ids_of(tokenizer, *lines):
@@ -92,7 +93,7 @@ def test_tokenize(tokenizer, text, tokens):
 
 
 def test_tokenize_keeps_accents(tmp_path):
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         write_vocab(tmp_path), strip_accents=False
     )
     assert ids_of(tokenizer, "CAFÉ", "가다") == [[9], [18]]
@@ -100,7 +101,7 @@ def test_tokenize_keeps_accents(tmp_path):
 
 @pytest.mark.parametrize("strip_accents", [True, False])
 def test_no_lower_case_keeps_accents_anyway(tmp_path, strip_accents):
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         write_vocab(tmp_path), do_lower_case=False, strip_accents=strip_accents
     )
     assert ids_of(tokenizer, "Café cafe", "가다") == [[10, 8], [18]]
@@ -119,7 +120,7 @@ def test_tokenize_gives_int32_rows(tokenizer):
 
 def test_entries_that_cannot_match_keep_their_ids(tmp_path):
     vocab = ["", "##", *VOCAB]
-    tokenizer = tokenization.FullTokenizer(write_vocab(tmp_path, vocab))
+    tokenizer = helpers.make_tokenizer(write_vocab(tmp_path, vocab))
     assert ids_of(tokenizer, "un # x") == [[7, 3, 21]]
 
 
@@ -273,7 +274,7 @@ def test_load_settings_refuses(tmp_path, content):
 
 def test_text_is_cleaned_first(tmp_path):
     vocab_file = write_vocab(tmp_path)
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         vocab_file, do_lower_case=False, text_cleaning="kcelectra"
     )
     text = "中 가다 http://x.xx/x xxxxx"
@@ -281,12 +282,12 @@ def test_text_is_cleaned_first(tmp_path):
     with pytest.raises(ValueError, match="without text cleaning.*'kcelectra'"):
         tokenizer.tokenize_with_offsets([text])
     with pytest.raises(ValueError, match="cleanings none, .*: 'koelectra'"):
-        tokenization.FullTokenizer(vocab_file, text_cleaning="koelectra")
+        helpers.make_tokenizer(vocab_file, text_cleaning="koelectra")
 
 
 def test_load_text_cleaning(tmp_path):
     vocab_file = write_vocab(tmp_path)
-    assert vocabulary.load_text_cleaning(vocab_file) == "none"
+    assert vocabulary.load(vocab_file).text_cleaning == "none"
     settings = {"do_lower_case": False, "strip_accents": False}
     path = vocabulary.settings_file(vocab_file)
     for written, expected in (
@@ -295,15 +296,15 @@ def test_load_text_cleaning(tmp_path):
     ):
         with open(path, "w") as f:
             json.dump(written, f)
-        assert vocabulary.load_text_cleaning(vocab_file) == expected
+        assert vocabulary.load(vocab_file).text_cleaning == expected
     with open(path, "w") as f:
         json.dump(settings | {"text_cleaning": "soap"}, f)
     with pytest.raises(ValueError, match="vocab.txt.json: Expected.*'soap'"):
-        vocabulary.load_text_cleaning(vocab_file)
+        vocabulary.load(vocab_file)
 
 
 def test_uncased_whatever_the_vocabulary(tmp_path):
-    tokenizer = tokenization.FullTokenizer(
+    tokenizer = helpers.make_tokenizer(
         write_vocab(tmp_path), do_lower_case=False
     )
     found = tokenizer.tokenize_uncased(["Café $x", "x中", "X\u200b X"])

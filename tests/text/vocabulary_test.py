@@ -12,13 +12,13 @@ def test_text_cleaning_travels(tmp_path, cleaning):
     written = Vocabulary(TOKENS, False, False, cleaning)
     vocabulary.write(written, str(tmp_path))
     assert vocabulary.read(tmp_path / vocabulary.VOCAB_FILE) == written
-    tokenizer = tokenization.make_tokenizer(written)
+    tokenizer = tokenization.FullTokenizer(written)
     assert tokenizer.text_cleaning == cleaning
     assert tokenizer.do_lower_case is False
 
 
 def test_a_tokenizer_where_nothing_says_the_case():
-    cased = tokenization.make_tokenizer(Vocabulary((*TOKENS, "Capital")))
+    cased = tokenization.FullTokenizer(Vocabulary((*TOKENS, "Capital")))
     assert cased.do_lower_case is False
-    uncased = tokenization.make_tokenizer(Vocabulary(TOKENS))
+    uncased = tokenization.FullTokenizer(Vocabulary(TOKENS))
     assert (uncased.do_lower_case, uncased.strip_accents) == (True, True)

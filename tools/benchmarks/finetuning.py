@@ -157,7 +157,7 @@ def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
 def _encoder_and_tokenizer(args) -> tuple[configs.EncoderConfig, typing.Any]:
     """Of --init-checkpoint, or ELECTRA-Small's sizes and --vocab-file."""
     from electra_tf.finetuning import preparation
-    from electra_tf.text import tokenization
+    from electra_tf.text import tokenization, vocabulary
 
     if args.init_checkpoint:
         config = make_config(args, args.tasks[0], "unused", True)
@@ -169,7 +169,11 @@ def _encoder_and_tokenizer(args) -> tuple[configs.EncoderConfig, typing.Any]:
         raise ValueError(
             "Expected --vocab-file or --init-checkpoint. Received: neither."
         )
-    tokenizer = tokenization.FullTokenizer(args.vocab_file)
+    tokenizer = tokenization.FullTokenizer(
+        vocabulary.Vocabulary(
+            tuple(vocabulary.load_vocab(args.vocab_file)), True, True
+        )
+    )
     sizes = _TINY if args.tiny else _SMALL
     return (
         dataclasses.replace(

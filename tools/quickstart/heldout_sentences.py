@@ -7,6 +7,7 @@ Shapes: B batch, L length.
 """
 
 import typing
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +15,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.model import electra
 from electra_tf.pretraining_data import batches
-from electra_tf.text import vocabulary
+from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import replicas, saving
 
 _BATCH_SIZE = 64
@@ -76,8 +77,8 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
             "Expected a run with PretrainingDataConfig.heldout_files. "
             f"Received: {model_dir}, which has none"
         )
-    model = load_model(model_dir, config)
-    vocab = vocabulary.load_vocab(config.data.vocab_file)
+    vocab = pretraining.read_vocabulary(config)
+    model = load_model(model_dir, config, vocab)
     data = batches.PretrainingData(
         config.data.heldout_files,
         config.model,
@@ -101,7 +102,7 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
     examples: list[list[Token]] = []
     for features in data.dataset(min(_BATCH_SIZE, num_examples)):
         rows = zip(*(x.numpy() for x in judge(features)), strict=True)
-        examples.extend(_tokens(vocab, *row) for row in rows)
+        examples.extend(_tokens(vocab.tokens, *row) for row in rows)
         if len(examples) >= num_examples:
             break
     return HeldoutDetection(
@@ -111,7 +112,7 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
 
 
 def _tokens(
-    vocab: list[str],
+    vocab: Sequence[str],
     input_ids: np.ndarray,
     shown_ids: np.ndarray,
     is_fake_tokens: np.ndarray,
@@ -131,7 +132,7 @@ def _tokens(
 
 
 def load_model(
-    model_dir: str, config: configs.PretrainingConfig
+    model_dir: str, config: configs.PretrainingConfig, vocab: Vocabulary
 ) -> electra.PretrainingModel:
     """Rebuilds what a pre-training run trained, from its last checkpoint.
 
@@ -146,7 +147,7 @@ def load_model(
         )
     replicas.set_policy(config.run)
     model = electra.PretrainingModel(
-        config.model, pretraining.read_special_ids(config)
+        config.model, pretraining.special_ids(vocab)
     )
     saving.restore_variables(model.variables, checkpoint, "the model")
     return model

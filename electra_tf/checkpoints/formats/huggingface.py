@@ -246,7 +246,7 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
             "no tokenizer is written, for want of a vocabulary (--vocab-file)"
         )
     else:
-        found += vocabulary.case_notes(checkpoint.vocabulary)
+        found += checkpoint.vocabulary.case_notes()
     return tuple(found)
 
 
@@ -754,7 +754,7 @@ def _write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
     """vocab.txt and what makes AutoTokenizer agree with ours."""
-    lower = vocabulary.lower_cases(vocab)
+    lower = vocab.lower_cases()
     vocab = dataclasses.replace(vocab, do_lower_case=lower)
     write_atomically(
         os.path.join(folder, vocabulary.VOCAB_FILE),
@@ -767,7 +767,7 @@ def _write_tokenizer(
     settings = {
         "tokenizer_class": "ElectraTokenizer",
         "do_lower_case": lower,
-        "strip_accents": vocabulary.strips_accents(vocab),
+        "strip_accents": vocab.strips_accents(),
         "tokenize_chinese_chars": True,
         "model_max_length": max_position_embeddings,
     }

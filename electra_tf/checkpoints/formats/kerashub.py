@@ -31,12 +31,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, refuse_lfs_pointer
 from electra_tf.text import vocabulary as vocabulary_lib
-from electra_tf.text.vocabulary import (
-    Vocabulary,
-    case_notes,
-    lower_cases,
-    strips_accents,
-)
+from electra_tf.text.vocabulary import Vocabulary
 
 # Name of the original within its scope -> path of the variable in KerasHub.
 TABLES = {
@@ -231,8 +226,8 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     if vocabulary is None:
         found.append("no tokenizer is written, for want of a vocabulary")
         return tuple(found)
-    found += case_notes(vocabulary)
-    if _strips_accents(vocabulary) and any(
+    found += vocabulary.case_notes()
+    if vocabulary.settled().strip_accents and any(
         _HANGUL.search(token) for token in vocabulary.tokens
     ):
         found.append(
@@ -308,12 +303,6 @@ def kerashub_name(name: str) -> str:
         index, layer = match.groups()
         return f"transformer_layer_{index}/{TRANSFORMER_LAYERS[layer]}/{weight}"
     return f"{LAYERS[layer]}/{weight}"
-
-
-def _strips_accents(vocabulary: Vocabulary) -> bool:
-    return strips_accents(
-        Vocabulary((), lower_cases(vocabulary), vocabulary.strip_accents)
-    )
 
 
 def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
@@ -439,8 +428,8 @@ def _tokenizer(vocabulary: Vocabulary | None):
     try:
         return keras_hub.models.ElectraTokenizer(
             vocabulary=list(vocabulary.tokens),
-            lowercase=lower_cases(vocabulary),
-            strip_accents=_strips_accents(vocabulary),
+            lowercase=vocabulary.lower_cases(),
+            strip_accents=vocabulary.settled().strip_accents,
         )
     except _LOAD_ERRORS as error:
         reason = str(error).splitlines()[0]

@@ -14,7 +14,6 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, verify
 from electra_tf.checkpoints.formats import kerashub
 from electra_tf.model import encoder
-from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
 from tests import helpers
 from tests.checkpoints import models
@@ -313,7 +312,7 @@ def test_the_tokenizers_agree(tmp_path, tokens, do_lower_case, lines):
         tmp_path,
     )
     (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
-    expected = tokenization.FullTokenizer(
+    expected = helpers.make_tokenizer(
         tmp_path / "vocab.txt", do_lower_case=tokens is UNCASED
     ).tokenize(lines)
     theirs = keras_hub.models.ElectraTokenizer.from_preset(str(tmp_path))

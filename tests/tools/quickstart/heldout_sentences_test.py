@@ -57,7 +57,8 @@ def model_dir(config):
     model_directory.write(config, "", [])
     replicas.set_policy(config.run)
     model = electra.PretrainingModel(
-        config.model, pretraining.read_special_ids(config)
+        config.model,
+        pretraining.special_ids(pretraining.read_vocabulary(config)),
     )
     tf.train.CheckpointManager(
         saving.checkpointed_variables(model), config.run.model_dir, 1
