@@ -15,7 +15,6 @@ from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
-    huggingface_model,
     original,
 )
 from electra_tf.errors import CheckpointError
@@ -74,7 +73,7 @@ def assert_parity(checkpoint, path) -> set[str]:
     inputs = verify.random_inputs(config)
     found = verify.compare(
         verify.forward(checkpoint, inputs),
-        huggingface_model.forward(str(path), inputs),
+        huggingface.forward(str(path), inputs),
         inputs["input_mask"],
     )
     for difference in found:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from electra_tf.checkpoints import reading, verify
-from electra_tf.checkpoints.formats import huggingface_model
+from electra_tf.checkpoints.formats import huggingface
 from electra_tf.finetuning.tasks import by_name
 from tests import helpers
 from tools import convert_checkpoint
@@ -62,7 +62,7 @@ def test_predicts_what_the_original_predicted(tmp_path):
         )
         golden = np.load(REAL / f"finetune_{split}_predictions.npz")["logits"]
         for forward, subject in (
-            (huggingface_model.forward, str(tmp_path / "theirs")),
+            (huggingface.forward, str(tmp_path / "theirs")),
             (verify.forward, checkpoint),
         ):
             logits = forward(subject, features)["logits"]

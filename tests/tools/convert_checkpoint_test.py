@@ -8,7 +8,7 @@ import pytest
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import (
     electra_tf_format,
-    huggingface_model,
+    huggingface,
     original,
 )
 from tests import helpers
@@ -177,7 +177,7 @@ def test_another_result_of_the_peer_leaves_nothing(
         outputs["generator_logits"] = outputs["generator_logits"] * 1.0001
         return outputs
 
-    monkeypatch.setattr(huggingface_model, "forward", forward)
+    monkeypatch.setattr(huggingface, "forward", forward)
     code = convert(
         f"--input={pretrained}",
         f"--output={tmp_path / 'hf'}",
