@@ -635,12 +635,12 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
         return tokenizer.do_lower_case, tokenizer.strip_accents
 
     assert settings() == (True, True)
-    assert settings(do_lower_case=False) == (False, True)
+    assert settings(do_lower_case=False) == (False, False)
     made_for = pathlib.Path(f"{path}.json")
     made_for.write_text('{"do_lower_case": false, "strip_accents": false}')
     assert settings() == (False, False)
-    # Without lower-casing, it does not matter.
-    assert settings(strip_accents=True) == (False, True)
+    # Accents are kept without lower-casing, whatever is said of them.
+    assert settings(strip_accents=True) == (False, False)
     with pytest.raises(errors.ConfigError) as caught:
         settings(do_lower_case=True)
     assert str(caught.value) == (

@@ -12,8 +12,6 @@ import numpy as np
 from electra_tf import configs
 from electra_tf.checkpoints import sizes as sizes_lib
 
-# Of an encoder, without its scope: name in the original -> name there. "{}" is
-# the layer. A kernel is the transpose of a weight.
 # Layers of an encoder, without its scope.
 _TABLES = (
     "embeddings/word_embeddings",
