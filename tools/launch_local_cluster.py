@@ -11,129 +11,15 @@ code is that of the launcher.
 """
 
 import argparse
-import json
-import os
-import signal
-import socket
-import subprocess
 import sys
-import threading
-import time
+from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
-
-# A worker that saves because it was told to may take this long before the
-# others are stopped; one that hangs in a collective does not hear SIGTERM.
-_GRACE_SECONDS = 30.0
-_SECONDS_BETWEEN_LOOKS = 0.05
+from electra_tf.training import local_cluster
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("localhost", 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
-
-
-def tf_config(ports: list[int], index: int) -> str:
-    """TF_CONFIG of one worker."""
-    return json.dumps(
-        {
-            "cluster": {"worker": [f"localhost:{port}" for port in ports]},
-            "task": {"type": "worker", "index": index},
-        }
-    )
-
-
-class Cluster:
-    """The processes.
-
-    Args:
-      num_workers: How many.
-      command: What each of them runs.
-    """
-
-    def __init__(self, num_workers: int, command: list[str]):
-        ports = free_ports(num_workers)
-        self.processes: list[subprocess.Popen] = []
-        self._threads = []
-        for index in range(num_workers):
-            try:
-                process = subprocess.Popen(
-                    command,
-                    env=os.environ | {"TF_CONFIG": tf_config(ports, index)},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    errors="replace",
-                    # Ctrl-C on the terminal comes from here, once.
-                    start_new_session=True,
-                )
-            except OSError as error:
-                self.signal(signal.SIGKILL)
-                raise ValueError(
-                    f"Cannot run {command[0]!r}: {error.strerror}"
-                ) from None
-            self.processes.append(process)
-            for source, target in (
-                (process.stdout, sys.stdout),
-                (process.stderr, sys.stderr),
-            ):
-                thread = threading.Thread(
-                    target=_pass_on, args=(index, source, target), daemon=True
-                )
-                thread.start()
-                self._threads.append(thread)
-
-    def signal(self, number: int) -> None:
-        """Sends a signal to every process that is still there."""
-        for process in self.processes:
-            if process.poll() is None:
-                process.send_signal(number)
-
-    def wait(self) -> int:
-        """Waits for all, and stops them after the first error.
-
-        Returns:
-          The first exit code that is not 0, as a shell gives it, or 0.
-        """
-        code, deadline, stopped_with = 0, float("inf"), None
-        while any(process.poll() is None for process in self.processes):
-            if not code:
-                code = self._first_error()
-                if code:
-                    deadline = time.monotonic() + _GRACE_SECONDS
-            if time.monotonic() > deadline:
-                stopped_with = (
-                    signal.SIGKILL if stopped_with else signal.SIGTERM
-                )
-                self.signal(stopped_with)
-                deadline = time.monotonic() + _GRACE_SECONDS
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-        for thread in self._threads:
-            thread.join()
-        return code or self._first_error()
-
-    def _first_error(self) -> int:
-        for process in self.processes:
-            if process.poll():
-                code = process.returncode
-                return 128 - code if code < 0 else code
-        return 0
-
-
-def _pass_on(index: int, source, target) -> None:
-    for line in source:
-        target.write(f"[{index}] {line}")
-        target.flush()
-
-
-def main(argv=None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Starts the workers; returns the exit code."""
     parser = arguments.ArgumentParser(
         prog="launch_local_cluster", description=__doc__
     )
@@ -160,16 +46,7 @@ def main(argv=None) -> int:
                 "Expected a command after --, such as: --num_workers=2 -- "
                 "python -m electra_tf.run_pretraining --gin_file=run.gin"
             )
-        cluster = Cluster(args.num_workers, command)
-        previous = {
-            number: signal.signal(number, lambda n, _: cluster.signal(n))
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            codes.append(cluster.wait())
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        codes.append(local_cluster.run(args.num_workers, command))
 
     return arguments.run(launch, parser, argv[:split]) or codes[0]
 

@@ -8,55 +8,19 @@ import sys
 import time
 from collections.abc import Callable
 
-import keras
 import orbit
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
 from electra_tf.command_line import progress
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import replicas, saving
+from electra_tf.training import matmul_rate, replicas, saving
 
 # The file that C++ writes its messages to.
 _STDERR = 2
 
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
-
-
-def measure_matmul_rate(strategy: tf.distribute.Strategy) -> float:
-    """What the devices of a run reach on large matrix products alone.
-
-    Args:
-      strategy: Of the run.
-
-    Returns:
-      Floating-point operations in a second, of all replicas together, in the
-      dtype that the run computes in.
-    """
-    dtype = keras.config.dtype_policy().compute_dtype
-    device = strategy.extended.worker_devices[0]
-    size, repetitions = (1024, 2) if "CPU" in device else (8192, 8)
-
-    def products(value):
-        x = tf.fill([size, size], tf.cast(value, dtype))
-        for _ in range(repetitions):
-            x = tf.matmul(x, x)
-        return x[0, 0]
-
-    # The value is an argument: products of constants are computed only once.
-    run = tf.function(
-        lambda value: strategy.run(products, args=(value,)), autograph=False
-    )
-    fastest = float("inf")
-    for _ in range(4):
-        start = time.perf_counter()
-        value = tf.constant(1 / size)
-        for result in strategy.experimental_local_results(run(value)):
-            result.numpy()
-        fastest = min(fastest, time.perf_counter() - start)
-    flops = strategy.num_replicas_in_sync * repetitions * 2 * size**3
-    return flops / fastest
 
 
 @contextlib.contextmanager
@@ -242,7 +206,7 @@ class _Loop:
             )
         self.matmul_rate = 0.0
         if self.engine.flops_per_example:
-            self.matmul_rate = measure_matmul_rate(self.engine.strategy)
+            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
         self.progress.start(step)
         self._last = (step, time.monotonic())
 

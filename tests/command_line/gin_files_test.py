@@ -12,9 +12,8 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import electra, masking
+from electra_tf.model import electra, masking, memory
 from tests import helpers
-from tools import plan_run
 
 ROOT = helpers.ROOT
 GIN = ROOT / "gin"
@@ -124,7 +123,7 @@ def test_the_models_are_those_of_the_original(
     shapes = [tuple(v.shape) for v in model.trainable_variables]
     assert len(shapes) == num_variables
     assert sum(map(math.prod, shapes)) == num_parameters
-    assert plan_run.num_parameters(config) == num_parameters
+    assert memory.num_parameters(config) == num_parameters
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.training import local_cluster
 from tests import helpers
 from tests.end_to_end import resume_test
-from tools import launch_local_cluster
 
 NUM_KILLS = resume_test.NUM_KILLS
 NUM_TRAIN_STEPS = 20 * NUM_KILLS
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 
 def start_workers(folder, model_dir):
     """Two processes, as the launcher starts them."""
-    ports = launch_local_cluster.free_ports(2)
+    ports = local_cluster.free_ports(2)
     return [
         helpers.start(
             *FLAGS,
@@ -54,7 +54,7 @@ def start_workers(folder, model_dir):
             ON_TWO,
             cwd=folder,
             env=helpers.environment(
-                TF_CONFIG=launch_local_cluster.tf_config(ports, index)
+                TF_CONFIG=local_cluster.tf_config(ports, index)
             ),
         )
         for index in range(2)

@@ -19,12 +19,18 @@ import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.command_line import original_settings
-from electra_tf.model import electra, finetuning_model, heads, masking
+from electra_tf.model import (
+    electra,
+    finetuning_model,
+    heads,
+    masking,
+    paper_costs,
+)
+from electra_tf.model import flops as flops_lib
 from electra_tf.training import optimization
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
-from tools import flops_computation
 
 NOT_COMPARED = {
     "pretrain/masking/statistics.json:*/tf_seed": "of the original's draws",
@@ -108,7 +114,7 @@ def _check_flops(golden_dir, file, part, golden) -> Iterator[Check]:
 
 
 def _check_whole_training(file, golden) -> Iterator[Check]:
-    costs = flops_computation.model_costs()
+    costs = paper_costs.model_costs()
     for name, flops in golden.items():
         if name in costs:
             yield _check(
@@ -131,7 +137,7 @@ def _check_both_networks(file, golden) -> Iterator[Check]:
         )
         arguments["h"] = arguments.pop("h_d")
         arguments["l"] = arguments.pop("l_d")
-        flops = flops_computation.electra_train_flops(
+        flops = flops_lib.electra_train_flops(
             _transformer(arguments), *generator, *training
         )
         yield _check(
@@ -160,8 +166,8 @@ def _check_parts(file, golden) -> Iterator[Check]:
                 )
 
 
-def _transformer(arguments: dict) -> flops_computation.Transformer:
-    return flops_computation.Transformer(
+def _transformer(arguments: dict) -> flops_lib.Transformer:
+    return flops_lib.Transformer(
         **{FLOPS_ARGUMENTS[name]: value for name, value in arguments.items()}
     )
 

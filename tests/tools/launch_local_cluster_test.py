@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from electra_tf.training import local_cluster
 from tests import helpers
 from tools import launch_local_cluster
 
@@ -53,7 +54,7 @@ time.sleep(60)
 
 
 def test_an_error_stops_the_others(monkeypatch, capfd):
-    monkeypatch.setattr(launch_local_cluster, "_GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(local_cluster, "_GRACE_SECONDS", 0.5)
     code = WAITS.format(then="if index: sys.exit(3)")
     result = launch_local_cluster.main(
         ["--num_workers=2", "--", sys.executable, "-c", code]

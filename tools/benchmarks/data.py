@@ -33,6 +33,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import benchmarking
+
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus
 
@@ -43,8 +45,7 @@ TARGETS = {
     ("building", "memory_growth"): ("<=", 1.25),
     ("reading", "times_training"): (">=", 10.0),
 }
-_TOOLS = pathlib.Path(__file__).parent
-_ROOT = _TOOLS.parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 _FILE_BYTES = 2 << 20
 # Of words that a copy has in another's place, or misspelt: text that is new to
 # whatever remembers words or documents.
@@ -184,8 +185,6 @@ def measure_scaling(args, folders: dict, vocab_file: str) -> dict[str, Any]:
 
         return call
 
-    import benchmarking
-
     one, two = benchmarking.interleave(
         (contestant(1), contestant(2)), 1, args.num_runs
     )
@@ -247,8 +246,6 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
     reference a part of such a file.
     """
     sys.path.insert(0, str(_ROOT))
-    import benchmarking
-
     from electra_tf.pretraining_data import crew, manifest
     from electra_tf.pretraining_data import parts as parts_lib
     from electra_tf.text import vocabulary
@@ -342,18 +339,15 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
 
 def measure_reading(args, _: str) -> dict[str, Any]:
     """The input pipeline alone and training, taking turns."""
-    import benchmarking
+    import contestants
     import tensorflow as tf
-    import training as training_lib
 
     from electra_tf.model import masking
 
-    config = training_lib.make_config(
-        argparse.Namespace(tiny=args.tiny, max_seq_length=128)
-    )
+    config = contestants.make_config(args.tiny, 128)
     with tempfile.TemporaryDirectory() as folder:
-        pattern = training_lib.write_examples(folder, config)
-        training = training_lib.Product(config, pattern, args.batch_size)
+        pattern = contestants.write_examples(folder, config)
+        training = contestants.Product(config, pattern, args.batch_size)
         batches = iter(training.data.dataset(args.batch_size))
 
         @tf.function
@@ -446,8 +440,6 @@ def make_parser() -> arguments.ArgumentParser:
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    import benchmarking
-
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     result: dict[str, Any] = {"flags": vars(args), "cpus": os.cpu_count()}
     machine = benchmarking.Machine()
@@ -462,7 +454,6 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
-    sys.path.insert(0, str(_TOOLS))
     return arguments.run(_benchmark, make_parser(), argv)
 
 

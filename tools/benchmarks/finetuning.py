@@ -25,7 +25,6 @@ import functools
 import io
 import math
 import os
-import pathlib
 import statistics
 import sys
 import tempfile
@@ -33,11 +32,12 @@ import time
 import typing
 from collections.abc import Callable, Sequence
 
+import benchmarking
+
 from electra_tf import configs
 from electra_tf.command_line import arguments
 from electra_tf.finetuning import configs as finetuning_configs
 
-_TOOLS = pathlib.Path(__file__).parent
 _RATIO = (">=", 2.5)
 # Differences of means that chance alone exceeds once in twenty times.
 _NOISE = ("<=", 2.0)
@@ -107,8 +107,6 @@ class Training:
 
 def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
     """The section of one task."""
-    import benchmarking
-
     from electra_tf.finetuning.tasks import by_name
     from electra_tf.text import tokenization
 
@@ -310,7 +308,6 @@ def _benchmark(args: argparse.Namespace) -> None:
             "--num-trials must be at least 2 for a spread. "
             f"Received: {args.num_trials}"
         )
-    import benchmarking
     import tensorflow as tf
 
     if args.num_intra_op_threads:
@@ -339,7 +336,6 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
-    sys.path.insert(0, str(_TOOLS))
     return arguments.run(_benchmark, make_parser(), argv)
 
 

@@ -39,6 +39,8 @@ import time
 import typing
 from collections.abc import Callable, Sequence
 
+import benchmarking
+
 from electra_tf.command_line import arguments
 
 # Section and figure -> whether it must be at least or at most, and what.
@@ -54,8 +56,7 @@ CONCURRENCIES = (1, 8, 32)
 # Texts of a request in the padding section: one, and what a server that
 # batches puts together.
 NUM_TEXTS = (1, 8)
-_TOOLS = pathlib.Path(__file__).parent
-_ROOT = _TOOLS.parents[1]
+_ROOT = pathlib.Path(__file__).parents[2]
 _SERVING = re.compile(
     r"serving (?P<name>\S+), .*REST http://127\.0\.0\.1:(?P<rest>\d+)/"
     r".*gRPC 127\.0\.0\.1:(?P<grpc>\d+)"
@@ -169,8 +170,6 @@ def _input_names(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
     """The padding section: two SavedModels of the same weights."""
-    import benchmarking
-
     from electra_tf.inference import predictor
 
     with tempfile.TemporaryDirectory() as folder:
@@ -454,8 +453,6 @@ def closed_loop(
 
 def measure_loopback(args, exported: Exported) -> dict[str, typing.Any]:
     """The loopback section: both protocols, by turns, at each concurrency."""
-    import benchmarking
-
     names = _input_names(exported.rows)
     result: dict[str, typing.Any] = {}
     with Server(exported.folder) as server:
@@ -510,7 +507,6 @@ def measure_warm_up(args, exported: Exported) -> dict[str, typing.Any]:
 
 def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
     """The on_device section."""
-    import benchmarking
     import numpy as np
     import tensorflow as tf
 
@@ -645,8 +641,6 @@ def make_parser() -> arguments.ArgumentParser:
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    import benchmarking
-
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     result: dict[str, typing.Any] = {
         "flags": vars(args),
@@ -667,7 +661,6 @@ def _benchmark(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.path.insert(0, str(_TOOLS))
     return arguments.run(_benchmark, make_parser(), argv)
 
 

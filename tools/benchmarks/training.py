@@ -3,7 +3,7 @@
     python tools/benchmarks/training.py --output=benchmark.json
 
 JSON goes to --output or stdout, a table to stderr. The step is the product's
-own, through `training.Engine`, on TFRecords that are made for the purpose. What
+own, through `engine.Engine`, on TFRecords that are made for the purpose. What
 is compared is interleaved (A B B A ...), so that a machine whose speed drifts
 changes both alike, and ratios are taken within a round. Sections:
 
@@ -28,19 +28,23 @@ A machine with other work on it is said so: believe its ratios, not its rates.
 """
 
 import argparse
-import json
-import math
+import contextlib
+import io
 import os
-import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import typing
 from collections.abc import Sequence
 
+import benchmarking
+import training_workers
+
 from electra_tf.command_line import arguments
+
+if typing.TYPE_CHECKING:
+    import contestants
 
 SECTIONS = (
     "speed",
@@ -62,258 +66,17 @@ TARGETS = {
     ("mirrored", "overhead"): ("<=", 0.15),
     ("processes", "overhead"): ("<=", 0.15),
 }
-# Squares whose rate is the machine's; the largest of their medians counts.
-_SQUARES = (1024, 2048)
-# What a worker is asked beside numbers of steps.
-_MATMUL_RATES = "matmul rates"
-# Of the public vocabulary of the released uncased models.
-_SPECIAL_IDS = (101, 102, 103)
-_NUM_EXAMPLES = 2000
 
 
-def make_config(args) -> typing.Any:
-    """The model: ELECTRA-Small, or a small one for the memory section."""
-    from electra_tf import configs
-
-    if args.tiny:
-        encoder = configs.EncoderConfig(200, 16, 2, 2, 32, 8)
-    else:
-        encoder = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
-    return configs.ElectraConfig(encoder, args.max_seq_length)
-
-
-def special_ids(config) -> typing.Any:
-    from electra_tf.model import masking
-
-    small = config.encoder.vocab_size <= max(_SPECIAL_IDS)
-    return masking.SpecialIds(*((2, 3, 4) if small else _SPECIAL_IDS))
-
-
-def write_examples(folder: str, config) -> str:
-    """TFRecords of random words; one in twenty is short, as in real data.
-
-    Returns:
-      Their glob.
-    """
-    import numpy as np
-    import tensorflow as tf
-
-    rng = np.random.default_rng(0)
-    ids = special_ids(config)
-    length, vocab_size = config.max_seq_length, config.encoder.vocab_size
-    for file in range(4):
-        path = os.path.join(folder, f"{file}.tfrecord")
-        with tf.io.TFRecordWriter(path) as writer:
-            for _ in range(_NUM_EXAMPLES // 4):
-                is_short = rng.random() < 0.05
-                tokens = rng.integers(4, length) if is_short else length
-                words = rng.integers(
-                    max(ids) + 1, vocab_size, tokens - 2
-                ).tolist()
-                padding = [0] * (length - tokens)
-                values = {
-                    "input_ids": [ids.cls, *words, ids.sep, *padding],
-                    "input_mask": [1] * tokens + padding,
-                    "segment_ids": [0] * length,
-                }
-                example = tf.train.Example()
-                for name, numbers in values.items():
-                    feature = example.features.feature[name]
-                    feature.int64_list.value.extend(numbers)
-                writer.write(example.SerializeToString())
-    return os.path.join(folder, "*.tfrecord")
-
-
-class Product:
-    """The product's training, ready to be timed.
-
-    Args:
-      config: The model.
-      pattern: Of the TFRecords.
-      batch_size: Examples of a step.
-      micro_batch_size: As RunConfig has it.
-      strategy: Of the replicas; None for one device.
-      cached: Trains on one batch again and again.
-      is_parallel: Whether each core has a part of the batch.
-
-    Attributes:
-      engine: A training.Engine.
-      num_traces: How often Python has run the step's code.
-    """
-
-    def __init__(
-        self,
-        config,
-        pattern,
-        batch_size,
-        micro_batch_size=0,
-        strategy=None,
-        cached=False,
-        is_parallel=False,
-    ):
-        import keras
-        import tensorflow as tf
-
-        from electra_tf import configs, pretraining
-        from electra_tf.model import electra
-        from electra_tf.pretraining_data import batches as batches_lib
-        from electra_tf.training import engine as engine_lib
-        from electra_tf.training import optimization
-
-        self.num_traces = 0
-        strategy = strategy or tf.distribute.get_strategy()
-        of_a_replica = batch_size // strategy.num_replicas_in_sync
-        at_once = min(micro_batch_size or of_a_replica, of_a_replica)
-        run = configs.RunConfig(
-            model_dir=os.path.dirname(pattern),
-            num_train_steps=1_000_000,
-            micro_batch_size=micro_batch_size,
-            num_parallel_parts=(
-                math.gcd(at_once, os.cpu_count() or 1) if is_parallel else 1
-            ),
-        )
-        keras.utils.set_random_seed(run.seed)
-        data = batches_lib.PretrainingData(pattern, config, run.seed)
-
-        def dataset(*shape):
-            batches = data.dataset(*shape)
-            return batches.take(1).cache().repeat() if cached else batches
-
-        with strategy.scope():
-            model = electra.PretrainingModel(config, special_ids(config))
-            optimizer = optimization.AdamWeightDecay(
-                make_optimizer_config(), run.num_train_steps
-            )
-            optimizer.build(model.trainable_variables)
-            loss_function = pretraining.make_loss_function(model)
-
-            def counting(*args):
-                self.num_traces += 1
-                return loss_function(*args)
-
-            self.engine = engine_lib.Engine(
-                strategy, model, counting, optimizer, run, batch_size, dataset
-            )
-        self.data = data
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds."""
-        import tensorflow as tf
-
-        start = time.perf_counter()
-        self.engine.train(tf.constant(num_steps))
-        return time.perf_counter() - start
-
-
-def make_optimizer_config() -> typing.Any:
-    from electra_tf import configs
-
-    return configs.OptimizerConfig(learning_rate=5e-4)
-
-
-class Reference:
-    """The reference graph on the same records, from the same weights."""
-
-    def __init__(self, product: Product, config, batch_size: int):
-        import reference_graph
-
-        weights = {
-            v.path: v.numpy() for v in product.engine.model.trainable_variables
-        }
-        self._graph = reference_graph.ReferenceGraph(
-            config,
-            make_optimizer_config(),
-            product.engine.run.num_train_steps,
-            tuple(special_ids(config)),
-            weights,
-        )
-
-        def without_noise(features):
-            return {k: v for k, v in features.items() if k != "noise"}
-
-        self._iterator = iter(
-            product.data.dataset(batch_size).map(without_noise)
-        )
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds."""
-        import tensorflow as tf
-
-        start = time.perf_counter()
-        self._graph.train(self._iterator, tf.constant(num_steps)).numpy()
-        return time.perf_counter() - start
-
-
-class MatmulRate:
-    """The machine's rate at float32 matrix products, in FLOP/s.
-
-    Args:
-      shapes: (m, k, n) of the products.
-    """
-
-    def __init__(self, shapes: Sequence[tuple[int, int, int]]):
-        import tensorflow as tf
-
-        self._cases = {}
-        for m, k, n in shapes:
-            a, b = tf.random.normal([m, k]), tf.random.normal([k, n])
-            repeats = max(1, int(1e10 / (2 * m * k * n)))
-            self._cases[m, k, n] = (self._make(a, b, repeats), repeats)
-        self.measure()
-
-    @staticmethod
-    def _make(a, b, repeats):
-        import tensorflow as tf
-
-        @tf.function
-        def multiply():
-            total = tf.constant(0.0)
-            for _ in tf.range(repeats):
-                # What a loop changes is not computed once and for all.
-                total += tf.matmul(a + total * 0.0, b)[0, 0]
-            return total
-
-        return multiply
-
-    def measure(self) -> dict[str, float]:
-        """The rate by shape, such as "1024x1024x1024"."""
-        rates = {}
-        for (m, k, n), (multiply, repeats) in self._cases.items():
-            start = time.perf_counter()
-            multiply().numpy()
-            seconds = time.perf_counter() - start
-            rates[_shape_name((m, k, n))] = 2 * m * k * n * repeats / seconds
-        return rates
-
-
-def _shape_name(shape: tuple[int, int, int]) -> str:
-    return "x".join(map(str, shape))
-
-
-def square_shapes() -> list[tuple[int, int, int]]:
-    return [(n, n, n) for n in _SQUARES]
-
-
-def model_shapes(config, batch_size: int) -> list[tuple[int, int, int]]:
-    """The products that a step of this model has most of."""
-    tokens = batch_size * config.max_seq_length
-    hidden = config.encoder.hidden_size
-    wide = config.encoder.intermediate_size
-    scored = batch_size * config.max_predictions_per_seq
-    return [
-        (tokens, hidden, hidden),
-        (tokens, hidden, wide),
-        (tokens, wide, hidden),
-        (hidden, tokens, wide),
-        (scored, config.encoder.embedding_size, config.encoder.vocab_size),
-    ]
-
-
-def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
+def measure_speed(
+    args,
+    config,
+    product: "contestants.Product",
+    reference: training_workers.Worker,
+) -> dict:
     """The speed section."""
-    import benchmarking
-
     from electra_tf.model import flops
+    from electra_tf.training import matmul_rate
 
     machine = benchmarking.Machine()
     ours_cpu_seconds: list[float] = []
@@ -346,8 +109,9 @@ def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
     medians = {
         shape: statistics.median(found) for shape, found in rates.items()
     }
-    squares = [_shape_name(shape) for shape in square_shapes()]
-    matmul_rate = max(medians[s] for s in squares)
+    squares = [
+        training_workers.shape_name(shape) for shape in matmul_rate.CPU_SQUARES
+    ]
     per_example = flops.of_training_example(config)
     achieved = [args.batch_size * per_example / s for s in ours]
     ratios = benchmarking.spread(
@@ -379,7 +143,7 @@ def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
         "cpu_ratio": theirs_cpu / ours_cpu,
         "gflop_per_second": statistics.median(achieved) / 1e9,
         "gflop_per_example": per_example / 1e9,
-        "matmul_gflop_per_second": matmul_rate / 1e9,
+        "matmul_gflop_per_second": max(medians[s] for s in squares) / 1e9,
         "matmul_gflop_per_second_by_shape": {
             shape: rate / 1e9 for shape, rate in medians.items()
         },
@@ -387,7 +151,7 @@ def measure_speed(args, config, product: Product, reference: "Worker") -> dict:
     }
 
 
-def measure_recompilation(args, product: Product) -> dict:
+def measure_recompilation(args, product: "contestants.Product") -> dict:
     """Traces of the step in further steps, in loops of several lengths."""
     before = product.num_traces
     for num_steps in (1, 2, args.num_steps):
@@ -400,7 +164,9 @@ def measure_recompilation(args, product: Product) -> dict:
 
 def measure_input(args, config, pattern: str, seconds_per_step: float) -> dict:
     """Waits for real records beside a step that has its batch already."""
-    product = Product(
+    import contestants
+
+    product = contestants.Product(
         config,
         pattern,
         args.batch_size,
@@ -430,7 +196,9 @@ def measure_input(args, config, pattern: str, seconds_per_step: float) -> dict:
     }
 
 
-def measure_around(args, product: Product, seconds_per_step: float) -> dict:
+def measure_around(
+    args, product: "contestants.Product", seconds_per_step: float
+) -> dict:
     """Seconds of a checkpoint and of a look at the run, at gin's intervals."""
     import tensorflow as tf
 
@@ -465,10 +233,8 @@ def measure_around(args, product: Product, seconds_per_step: float) -> dict:
 
 
 def _seconds_of_a_look(num_looks: int = 40) -> float:
-    """Of `training.train` with a model of one weight, whose step is nothing."""
-    import contextlib
-    import io
-
+    """Of `loop.train` with a model of one weight, whose step is nothing."""
+    import contestants
     import keras
     import tensorflow as tf
 
@@ -488,7 +254,7 @@ def _seconds_of_a_look(num_looks: int = 40) -> float:
             weight = model.add_weight(name="w", shape=(), initializer="zeros")
             model.built = True
             optimizer = optimization.AdamWeightDecay(
-                make_optimizer_config(), run.num_train_steps
+                contestants.make_optimizer_config(), run.num_train_steps
             )
             optimizer.build(model.trainable_variables)
 
@@ -530,10 +296,13 @@ def _seconds_of_a_look(num_looks: int = 40) -> float:
 
 def measure_memory(args) -> dict:
     """Resident memory before and after many steps of a small model."""
-    tiny = argparse.Namespace(**(vars(args) | {"tiny": True}))
-    config = make_config(tiny)
+    import contestants
+
+    config = contestants.make_config(True, args.max_seq_length)
     with tempfile.TemporaryDirectory() as folder:
-        product = Product(config, write_examples(folder, config), 4)
+        product = contestants.Product(
+            config, contestants.write_examples(folder, config), 4
+        )
         product(args.num_memory_steps // 5)
         before = _resident_mb()
         for _ in range(10):
@@ -548,195 +317,13 @@ def _resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-class Worker:
-    """Another process of this program, which trains when it is told to.
-
-    Args:
-      args: Flags of this process.
-      role: See `work`.
-      pattern: Of the TFRecords.
-      environment: What its environment has beside ours.
-
-    Attributes:
-      cpu_seconds: Of all its threads, in the steps of the last answer.
-    """
-
-    def __init__(self, args, role: str, pattern: str, environment=None):
-        flags = [f"--worker={role}", f"--pattern={pattern}"]
-        flags += [
-            f"--{name}={getattr(args, name.replace('-', '_'))}"
-            for name in ("batch-size", "max-seq-length")
-        ]
-        if args.micro_batch_size:
-            flags.append(f"--micro-batch-size={args.micro_batch_size}")
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *flags, *(["--tiny"] * args.tiny)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | (environment or {}),
-        )
-
-        self.cpu_seconds = 0.0
-
-    def ask(self, request: int | str) -> None:
-        """Asks for a number of steps, or for what the role has besides."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{request}\n")
-        self._process.stdin.flush()
-
-    def _answer(self) -> dict[str, float]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise ValueError("A worker process ended: see its message above")
-        return json.loads(line)
-
-    def seconds(self) -> float:
-        """The answer to a number of steps."""
-        answer = self._answer()
-        self.cpu_seconds = answer["cpu_seconds"]
-        return answer["seconds"]
-
-    def __call__(self, num_steps: int) -> float:
-        self.ask(num_steps)
-        return self.seconds()
-
-    def measure_matmul_rates(self) -> dict[str, float]:
-        """See `MatmulRate`; of the role "reference"."""
-        self.ask(_MATMUL_RATES)
-        return self._answer()
-
-    def close(self) -> None:
-        self._process.communicate("")
-
-
-class _ReferenceAndRate(typing.NamedTuple):
-    """What the role "reference" answers."""
-
-    reference: Reference
-    rate: MatmulRate
-
-    def __call__(self, num_steps: int) -> float:
-        return self.reference(num_steps)
-
-    def measure(self) -> dict[str, float]:
-        return self.rate.measure()
-
-
-def _reference_and_rate(args) -> _ReferenceAndRate:
-    import tensorflow as tf
-
-    # A function for each shape of products is meant to be traced anew.
-    tf.get_logger().setLevel("ERROR")
-    config = make_config(args)
-    # Supplies the initial weights and the records.
-    product = Product(config, args.pattern, args.batch_size)
-    shapes = square_shapes() + model_shapes(config, args.batch_size)
-    return _ReferenceAndRate(
-        Reference(product, config, args.batch_size), MatmulRate(shapes)
-    )
-
-
-class Cluster:
-    """Two worker processes that train together."""
-
-    def __init__(self, args, pattern: str):
-        import socket
-
-        ports = []
-        for _ in range(2):
-            with socket.socket() as free:
-                free.bind(("localhost", 0))
-                ports.append(free.getsockname()[1])
-        hosts = [f"localhost:{port}" for port in ports]
-        self._workers = [
-            Worker(
-                args,
-                "processes",
-                pattern,
-                {
-                    "TF_CONFIG": json.dumps(
-                        {
-                            "cluster": {"worker": hosts},
-                            "task": {"type": "worker", "index": index},
-                        }
-                    )
-                },
-            )
-            for index in range(2)
-        ]
-
-    def __call__(self, num_steps: int) -> float:
-        for worker in self._workers:
-            worker.ask(num_steps)
-        return max(worker.seconds() for worker in self._workers)
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.ask(0)
-        for worker in self._workers:
-            worker.close()
-
-
-def work(args) -> None:
-    """The life of a `Worker`: answers numbers of steps with seconds.
-
-    Roles: "one_device"; "mirrored", two logical devices of this process;
-    "processes", one of two processes; "reference", which also answers
-    `_MATMUL_RATES`.
-    """
-    contestant: typing.Any = (
-        _reference_and_rate(args)
-        if args.worker == "reference"
-        else _replicas(args)
-    )
-    for line in sys.stdin:
-        request = line.strip()
-        if request == "0":
-            break
-        if request == _MATMUL_RATES:
-            print(json.dumps(contestant.measure()), flush=True)
-            continue
-        start = time.process_time()
-        seconds = contestant(int(request))
-        cpu_seconds = time.process_time() - start
-        answer = {"seconds": seconds, "cpu_seconds": cpu_seconds}
-        print(json.dumps(answer), flush=True)
-
-
-def _replicas(args) -> Product:
-    import tensorflow as tf
-
-    strategy = None
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    if args.worker == "mirrored":
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
-        )
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    elif args.worker == "processes":
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    return Product(
-        make_config(args),
-        args.pattern,
-        args.batch_size,
-        args.micro_batch_size,
-        strategy,
-        is_parallel=strategy is None,
-    )
-
-
 def measure_replicas(args, role: str, pattern: str) -> dict:
     """Two replicas against one device, in processes that take turns."""
-    import benchmarking
-
-    one = Worker(args, "one_device", pattern)
+    one = training_workers.Worker(args, "one_device", pattern)
     two = (
-        Cluster(args, pattern)
+        training_workers.Cluster(args, pattern)
         if role == "processes"
-        else Worker(args, role, pattern)
+        else training_workers.Worker(args, role, pattern)
     )
     try:
         for contestant in (one, two):
@@ -764,17 +351,17 @@ def _say(what: str) -> None:
 
 def measure(args) -> tuple[dict, dict[str, float]]:
     """All sections that were asked for, and noise."""
-    import benchmarking
+    import contestants
     import tensorflow as tf
 
-    config = make_config(args)
+    config = contestants.make_config(args.tiny, args.max_seq_length)
     result: dict[str, typing.Any] = {
         "flags": vars(args),
         "cpus": os.cpu_count(),
     }
     machine = benchmarking.Machine()
     with tempfile.TemporaryDirectory() as folder:
-        pattern = write_examples(folder, config)
+        pattern = contestants.write_examples(folder, config)
         # Workers first: this process holds no memory and no threads yet.
         for section in ("mirrored", "processes"):
             if section in args.sections:
@@ -785,11 +372,11 @@ def measure(args) -> tuple[dict, dict[str, float]]:
         reference = None
         if "speed" in args.sections:
             _say("the reference starts")
-            reference = Worker(args, "reference", pattern)
+            reference = training_workers.Worker(args, "reference", pattern)
             reference(args.num_warm_up_steps)
         tf.config.threading.set_intra_op_parallelism_threads(1)
         _say("the product starts")
-        product = Product(
+        product = contestants.Product(
             config,
             pattern,
             args.batch_size,
@@ -858,8 +445,6 @@ def make_parser() -> arguments.ArgumentParser:
     parser.add_argument(
         "--tiny", action="store_true", help="a model for trying this out"
     )
-    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--pattern", default="", help=argparse.SUPPRESS)
     return parser
 
 
@@ -867,11 +452,6 @@ def _benchmark(args: argparse.Namespace) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = os.environ.get(
         "TF_CPP_MIN_LOG_LEVEL", "3"
     )
-    if args.worker:
-        work(args)
-        return
-    import benchmarking
-
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     result, noise = measure(args)
     benchmarking.report(result, noise, SECTIONS, TARGETS, args.output)
@@ -879,7 +459,6 @@ def _benchmark(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
-    sys.path.insert(0, str(pathlib.Path(__file__).parent))
     return arguments.run(_benchmark, make_parser(), argv)
 
 

@@ -40,7 +40,6 @@ def test_a_corpus_is_varied_and_kept(tmp_path, text):
 
 
 def test_speed_is_measured_against_the_reference(tmp_path, text, monkeypatch):
-    monkeypatch.syspath_prepend(str(data._TOOLS))
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_text(
         "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nred\nblue\nw\n##o\n##r\n##d\n"
@@ -89,10 +88,9 @@ class InsteadOfTraining:
 
 
 def test_reading_is_measured_against_training(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(data._TOOLS))
-    import training
+    import contestants
 
-    monkeypatch.setattr(training, "Product", InsteadOfTraining)
+    monkeypatch.setattr(contestants, "Product", InsteadOfTraining)
     output = tmp_path / "result.json"
     flags = "--sections=reading --tiny --num-rounds=1 --batches-per-step=2"
     assert data.main([f"--output={output}", *flags.split()]) == 0

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory, pretraining
 from electra_tf.command_line import gin_files
-from electra_tf.training import loop
+from electra_tf.training import matmul_rate
 from tests import helpers
 
 FOLDER = helpers.ROOT / "gin" / "experiments"
@@ -305,7 +305,7 @@ def data(tmp_path_factory):
 def eager():
     """A few steps take less time than building their graph."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "measure_matmul_rate", lambda strategy: 1e9)
+        patch.setattr(matmul_rate, "of_strategy", lambda strategy: 1e9)
         tf.config.run_functions_eagerly(not ALL_ROWS)
         yield
         tf.config.run_functions_eagerly(False)

@@ -1,0 +1,325 @@
+"""A pre-training run -> what it costs on some devices, before it is started.
+
+A prediction is arithmetic: matrix products at an assumed share (MFU) of the
+device's public peak, gradients over the link between the devices at its public
+rate, not hidden behind the computation.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from electra_tf import configs, errors
+from electra_tf.model import flops
+from electra_tf.model.memory import activation_bytes, num_parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """One device; figures are the makers' public ones.
+
+    Attributes:
+      name: For people.
+      peak: FLOP/s of dense matrix products in `precision`.
+      precision: 'float32' or 'mixed_bfloat16'.
+      memory: Bytes; 0 where it is not limited here.
+      link: Bytes/s from one device to the others, one way.
+      mfu: Share of the peak that is assumed.
+    """
+
+    name: str
+    peak: float
+    precision: str
+    memory: float
+    link: float
+    mfu: float
+
+
+_GB = 1e9
+# Shares: what well-tuned BERT-like training is commonly reported to reach,
+# lower where the memory is slow for the arithmetic. An assumption.
+HARDWARE = {
+    "v100": Hardware(
+        "NVIDIA V100 SXM2 (float16)",
+        125e12,
+        "mixed_bfloat16",
+        32 * _GB,
+        150e9,
+        0.25,
+    ),
+    "t4": Hardware(
+        "NVIDIA T4 (float16)", 65e12, "mixed_bfloat16", 16 * _GB, 16e9, 0.25
+    ),
+    "a10g": Hardware(
+        "NVIDIA A10G", 70e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.35
+    ),
+    "a100": Hardware(
+        "NVIDIA A100 SXM 80 GB", 312e12, "mixed_bfloat16", 80 * _GB, 300e9, 0.35
+    ),
+    "h100": Hardware(
+        "NVIDIA H100 SXM", 989e12, "mixed_bfloat16", 80 * _GB, 450e9, 0.30
+    ),
+    "l4": Hardware("NVIDIA L4", 121e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.30),
+    "rtx4090": Hardware(
+        "NVIDIA RTX 4090", 165e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.35
+    ),
+    "tpu_v2": Hardware(
+        "TPU v2 core", 22.5e12, "mixed_bfloat16", 8 * _GB, 60e9, 0.40
+    ),
+    "tpu_v3": Hardware(
+        "TPU v3 core", 61.5e12, "mixed_bfloat16", 16 * _GB, 80e9, 0.40
+    ),
+    "tpu_v4": Hardware(
+        "TPU v4 chip", 275e12, "mixed_bfloat16", 32 * _GB, 150e9, 0.40
+    ),
+    "tpu_v5e": Hardware(
+        "TPU v5e chip", 197e12, "mixed_bfloat16", 16 * _GB, 200e9, 0.40
+    ),
+    "tpu_v5p": Hardware(
+        "TPU v5p chip", 459e12, "mixed_bfloat16", 95 * _GB, 300e9, 0.40
+    ),
+}
+THIS_CPU = "this_cpu"
+# Share of the matrix product rate that tools/benchmarks/training.py measures
+# for ELECTRA-Small on two cores, with a part of the batch on each.
+CPU_MFU = 0.6
+
+# Of arXiv:2003.10555: FLOPs and hardware of table 1 and appendix A, by the
+# sizes and steps of the run.
+PAPER = {
+    (12, 256, 1_000_000): "1.4e18 FLOPs, 4 days on one V100",
+    (12, 768, 766_000): "6.4e19 FLOPs, 4 days on 16 TPUv3",
+    (24, 1024, 400_000): "7.1e20 FLOPs",
+    (24, 1024, 1_750_000): "3.1e21 FLOPs",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run costs on some devices.
+
+    Attributes:
+      num_parameters: Of both networks, shared ones once.
+      micro_batch_size: Examples at once on a device.
+      fits: Whether that fits into its memory.
+      flops_per_step: Matrix products of the whole batch.
+      flops_of_run: All steps.
+      flops_as_the_paper_counts: Of the whole run; None for other objectives.
+      memory: Part -> bytes on each device.
+      all_reduce_bytes: Sent by each device in a step.
+      seconds_per_step: Computation and then communication.
+      days: Of the whole run.
+    """
+
+    num_parameters: int
+    micro_batch_size: int
+    fits: bool
+    flops_per_step: float
+    flops_of_run: float
+    flops_as_the_paper_counts: float | None
+    memory: dict[str, float]
+    all_reduce_bytes: float
+    seconds_per_step: float
+    days: float
+
+
+def this_cpu() -> Hardware:
+    """This machine, its matrix product rate measured."""
+    # TensorFlow is imported only where something is measured.
+    from electra_tf.training import matmul_rate
+
+    return Hardware(
+        "this CPU, measured",
+        matmul_rate.of_this_cpu(),
+        "float32",
+        0.0,
+        10e9,
+        CPU_MFU,
+    )
+
+
+def devices(
+    names: Sequence[str] | None = None, mfu: float | None = None
+) -> list[Hardware]:
+    """Devices by their names.
+
+    Args:
+      names: Of `HARDWARE`, or `THIS_CPU`, which is measured; None for all of
+        `HARDWARE`.
+      mfu: Share of the peak, instead of each one's own.
+
+    Raises:
+      ConfigError: If that is no share.
+    """
+    if mfu is not None and not 0 < mfu <= 1:
+        raise errors.ConfigError(
+            f"--mfu must be above 0 and at most 1. Received: {mfu}"
+        )
+    found = [
+        this_cpu() if name == THIS_CPU else HARDWARE[name]
+        for name in names or HARDWARE
+    ]
+    if mfu is None:
+        return found
+    return [dataclasses.replace(device, mfu=mfu) for device in found]
+
+
+def _paper_flops(config: configs.PretrainingConfig) -> float | None:
+    """The whole run as the paper counts it."""
+    model, encoder = config.model, config.model.encoder
+    is_plain = model.electra_objective and model.untied_generator
+    if not is_plain or not model.has_generator_network:
+        return None
+    generator = model.generator
+    discriminator = flops.Transformer(
+        encoder.hidden_size,
+        encoder.num_hidden_layers,
+        max_seq_length=model.max_seq_length,
+        vocab_size=encoder.vocab_size,
+        embedding_size=encoder.embedding_size,
+        intermediate_size=encoder.intermediate_size,
+        num_attention_heads=encoder.num_attention_heads,
+    )
+    return flops.electra_train_flops(
+        discriminator,
+        generator.hidden_size,
+        generator.num_hidden_layers,
+        config.data.train_batch_size,
+        config.run.num_train_steps,
+        not model.untied_generator_embeddings,
+    )
+
+
+def plan(
+    config: configs.PretrainingConfig,
+    hardware: Hardware,
+    num_devices: int = 1,
+    micro_batch_size: int = 0,
+) -> Plan:
+    """Predicts a run.
+
+    Args:
+      config: The run.
+      hardware: One device.
+      num_devices: How many of them share each batch.
+      micro_batch_size: Examples at once on a device; 0 for as many as fit.
+
+    Returns:
+      The prediction.
+
+    Raises:
+      ConfigError: If the batch cannot be shared out evenly.
+    """
+    batch_size = config.data.train_batch_size
+    if batch_size % num_devices:
+        raise errors.ConfigError(
+            "--num-devices must divide the batch size. Received: "
+            f"num_devices={num_devices}, train_batch_size={batch_size}"
+        )
+    examples = batch_size // num_devices
+    parameters = num_parameters(config.model)
+
+    def memory_with(at_once: int) -> dict[str, float]:
+        width = 4 if hardware.precision == "float32" else 2
+        return {
+            "weights": 4.0 * parameters,
+            "Adam": 8.0 * parameters,
+            "gradients": 4.0 * parameters * (1 if at_once == examples else 2),
+            "activations": activation_bytes(config.model, at_once, width),
+        }
+
+    at_once = min(micro_batch_size or examples, examples)
+    if not micro_batch_size:
+        # The most that fits.
+        while at_once > 1 and not _fits(memory_with(at_once), hardware):
+            at_once = max(d for d in range(1, at_once) if examples % d == 0)
+    memory = memory_with(at_once)
+    # A ring sends and receives the gradients nearly twice.
+    sent = 2 * 4.0 * parameters * (num_devices - 1) / num_devices
+    per_step = batch_size * float(flops.of_training_example(config.model))
+    computing = per_step / (num_devices * hardware.peak * hardware.mfu)
+    talking = sent / hardware.link if sent else 0.0
+    seconds = computing + talking
+    steps = config.run.num_train_steps
+    return Plan(
+        num_parameters=parameters,
+        micro_batch_size=at_once,
+        fits=_fits(memory, hardware),
+        flops_per_step=per_step,
+        flops_of_run=per_step * steps,
+        flops_as_the_paper_counts=_paper_flops(config),
+        memory=memory,
+        all_reduce_bytes=sent,
+        seconds_per_step=seconds,
+        days=seconds * steps / 86400,
+    )
+
+
+def _fits(memory: dict[str, float], hardware: Hardware) -> bool:
+    """Whether a tenth of the device is left for the rest."""
+    total = sum(memory.values())
+    return not hardware.memory or total < 0.9 * hardware.memory
+
+
+def paper_figure(config: configs.PretrainingConfig) -> str:
+    """What the paper says of this run; empty where it is none of its own."""
+    encoder = config.model.encoder
+    return PAPER.get(
+        (
+            encoder.num_hidden_layers,
+            encoder.hidden_size,
+            config.run.num_train_steps,
+        ),
+        "",
+    )
+
+
+def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
+    """The plans as text.
+
+    Args:
+      config: The run.
+      rows: (Hardware, Plan).
+      num_devices: Of each.
+    """
+    first = rows[0][1]
+    batch_size = config.data.train_batch_size
+    lines = [
+        f"{first.num_parameters / 1e6:.1f} M parameters, "
+        f"{config.run.num_train_steps} steps of {batch_size} examples of "
+        f"{config.model.max_seq_length} tokens",
+        f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
+        f"{first.flops_of_run:.3g} the run",
+    ]
+    if first.flops_as_the_paper_counts:
+        lines.append(
+            "as the paper counts:        "
+            f"{first.flops_as_the_paper_counts:.3g} the run"
+        )
+    if paper_figure(config):
+        lines.append(f"the paper says: {paper_figure(config)}")
+    lines.append(
+        f"\n{'device':28}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
+        f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"
+        f"{'at once':>9}{'sent GB':>9}{'s/step':>9}{'days':>9}"
+    )
+    for hardware, predicted in rows:
+        total = sum(predicted.memory.values())
+        at_once = f"{predicted.micro_batch_size}" if predicted.fits else "none"
+        parts = "".join(
+            f"{part / _GB:>{width}.2f}"
+            for part, width in zip(
+                predicted.memory.values(), (9, 7, 7, 8), strict=True
+            )
+        )
+        lines.append(
+            f"{hardware.name:28}{num_devices:>7}{hardware.peak / 1e12:>9.4g}"
+            f"{hardware.mfu:>6.0%}{parts}{total / _GB:>8.2f}{at_once:>9}"
+            f"{predicted.all_reduce_bytes / _GB:>9.3g}"
+            f"{predicted.seconds_per_step:>9.3g}{predicted.days:>9.3g}"
+        )
+    lines.append(
+        "\nPeaks and links are the makers' figures, MFU is assumed (--mfu). "
+        "'at once' is how many\nexamples of its part of a batch fit into a "
+        "device: RunConfig.micro_batch_size."
+    )
+    return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""Tests of training/plan.py, with a device of round figures."""
+
+import dataclasses
+
+import pytest
+
+from electra_tf import configs, errors
+from electra_tf.training import matmul_rate, plan
+from tests import helpers
+
+HARDWARE = plan.Hardware("round", 1e12, "float32", 16e9, 1e9, 0.5)
+
+
+def config(**changes):
+    return configs.PretrainingConfig(
+        model=helpers.electra_config(**changes),
+        data=configs.PretrainingDataConfig(
+            "*.tfrecord", "vocab.txt", train_batch_size=8
+        ),
+        optimizer=configs.OptimizerConfig(1e-3),
+        run=helpers.run_config("models", num_train_steps=86400),
+    )
+
+
+def test_the_arithmetic():
+    run = config()
+    one = plan.plan(run, HARDWARE)
+    assert one.seconds_per_step == pytest.approx(one.flops_per_step / 0.5e12)
+    # 86400 steps: as many days as a step has seconds.
+    assert one.days == pytest.approx(one.seconds_per_step)
+    assert one.all_reduce_bytes == 0
+    assert one.memory["Adam"] == 2 * one.memory["weights"]
+    four = plan.plan(run, HARDWARE, num_devices=4)
+    # Each sends three quarters of the gradients twice.
+    assert four.all_reduce_bytes == 6 * one.num_parameters
+    assert four.seconds_per_step == pytest.approx(
+        one.seconds_per_step / 4 + 6e-9 * one.num_parameters
+    )
+    assert four.memory["activations"] == one.memory["activations"] / 4
+
+
+def test_a_batch_that_does_not_fit_is_cut():
+    run = config()
+    whole = plan.plan(run, HARDWARE)
+    assert (whole.micro_batch_size, whole.fits) == (8, True)
+    needed = sum(whole.memory.values())
+    small = dataclasses.replace(HARDWARE, memory=needed)
+    cut = plan.plan(run, small)
+    assert cut.micro_batch_size < 8
+    assert cut.fits
+    assert not plan.plan(run, dataclasses.replace(small, memory=1.0)).fits
+
+
+def test_devices_must_share_evenly():
+    with pytest.raises(errors.ConfigError, match="num_devices=3"):
+        plan.plan(config(), HARDWARE, num_devices=3)
+
+
+def test_devices_by_their_names(monkeypatch):
+    assert plan.devices() == list(plan.HARDWARE.values())
+    monkeypatch.setattr(matmul_rate, "of_this_cpu", lambda: 1e11)
+    found = plan.devices(["a100", "this_cpu"], mfu=0.5)
+    assert [device.peak for device in found] == [312e12, 1e11]
+    assert [device.mfu for device in found] == [0.5, 0.5]
