@@ -106,14 +106,27 @@ def build_dataset(args: argparse.Namespace) -> None:
                 )
                 outputs.append(output)
         output_folder.publish(output_dir, folder, outputs)
-    seconds = time.monotonic() - start
-    manifests = [output["manifest"] for output in outputs]
-    for manifest, shown in zip(manifests, folders, strict=True):
+    tell(
+        [output["manifest"] for output in outputs],
+        folders,
+        bad_inputs.count,
+        time.monotonic() - start,
+    )
+
+
+def tell(
+    manifests: Sequence[dict],
+    folders: Sequence[str],
+    num_bad_inputs: int,
+    seconds: float,
+) -> None:
+    """Says what was written."""
+    for manifest, folder in zip(manifests, folders, strict=True):
         totals = manifest["totals"]
         output_folder.say(
             f"wrote {totals['examples']} examples of {totals['documents']} "
             f"documents, {totals['tokens']} tokens, to "
-            f"{len(manifest['shards'])} file(s) in {shown}"
+            f"{len(manifest['shards'])} file(s) in {folder}"
         )
     num_tokens = sum(manifest["totals"]["tokens"] for manifest in manifests)
     output_folder.say(f"{seconds:.1f} s, {num_tokens / seconds:,.0f} tokens/s")
@@ -123,7 +136,7 @@ def build_dataset(args: argparse.Namespace) -> None:
             f"dropped {totals['dropped_documents']} document(s) that repeat "
             f"earlier ones; {manifest_lib.DROPPED_DOCUMENTS} lists them"
         )
-    if num_bad := bad_inputs.count + totals["bad_inputs"]:
+    if num_bad := num_bad_inputs + totals["bad_inputs"]:
         output_folder.say(
             f"warning: left out {num_bad} damaged place(s) of the corpus"
         )
@@ -160,17 +173,13 @@ def preflight(
 
 def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
     """See `text_report.report_on_text`."""
-    import tensorflow as tf
-
     from electra_tf import configs
     from electra_tf.command_line import gin_files as gin_files_lib
     from electra_tf.pretraining_data import reports, text_report
     from electra_tf.text import tokenization, vocabulary
 
     # As for building, which may go on in this process.
-    with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+    crew_lib.use_one_thread()
     run = None
     if gin_files:
         run = reports.run_of_config(

@@ -174,6 +174,17 @@ def few_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
+def use_one_thread() -> None:
+    """Keeps TensorFlow's ops to one thread in this process."""
+    import tensorflow as tf
+
+    # Refused where TensorFlow has already run something, which is the case
+    # only where this is called from another program.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
 class Worker:
     """Does the tasks of one process, with one thread."""
 
@@ -184,16 +195,10 @@ class Worker:
         skips: bool,
         report: Callable[[Sequence[int]], None],
     ):
-        import tensorflow as tf
-
         from electra_tf.pretraining_data import examples
         from electra_tf.text import tokenization, vocabulary
 
-        # Refused where TensorFlow has already run something, which is the
-        # case only where this tool is called from another program.
-        with contextlib.suppress(RuntimeError):
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-            tf.config.threading.set_inter_op_parallelism_threads(1)
+        use_one_thread()
         self._build = build
         self._report = report
         self._reading = build.reading(BadInputs().note if skips else None)

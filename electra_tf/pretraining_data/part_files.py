@@ -34,7 +34,6 @@ class _ShareOfFile:
     """Builds one share of one file."""
 
     def __init__(self, builder: examples.ExampleBuilder, writer):
-        self.total = parts.Progress()
         self._builder = builder
         self._writer = writer
         self._in_document = False
@@ -51,6 +50,9 @@ class _ShareOfFile:
           lines: A line "" ends a document.
           sentences: Packed ids of each line.
           num_bytes: What was read to get the lines.
+
+        Returns:
+          What was done.
         """
         add_sentence, end_document = self._builder.add, self._builder.end
         serialize, write = self._builder.serialize, self._writer.write
@@ -71,21 +73,89 @@ class _ShareOfFile:
                 num_example_tokens += segments.num_tokens
                 write(serialize(segments))
         self._in_document = in_document
-        done = parts.Progress(
+        return parts.Progress(
             num_bytes,
             num_documents,
             num_tokens,
             num_examples,
             num_example_tokens,
         )
-        self.total = parts.add_up(self.total, done)
-        return done
+
+
+class _FileOfPart:
+    """A file, and what becomes of it while it is read and written.
+
+    Attributes:
+      name: Its name in the corpus.
+      totals: What was made of it, by share.
+    """
+
+    def __init__(self, file: corpus.CorpusFile):
+        self.name = file.name
+        self.totals: dict[str, parts.Progress] = {}
+        self._path = file.path
+        self._digest = hashlib.sha256()
+        self._num_dropped = self._num_bad_inputs = 0
+
+    def pieces(
+        self,
+        number: int,
+        shares: Iterable[str],
+        reading: corpus.Reading,
+        choose: Chooser | None,
+    ) -> Iterator["_Piece"]:
+        """Reads the file; the last piece of each share ends its document."""
+
+        def on_bad_input(message: str) -> None:
+            self._num_bad_inputs += 1
+            # Raises where damaged places are not left out.
+            reading.refuse(message)
+
+        batches = corpus.read_lines(
+            self._path,
+            self._digest,
+            reading._replace(on_bad_input=on_bad_input),
+        )
+        if choose is None:
+            for lines, num_bytes in batches:
+                yield _Piece(self, parts.TRAINING, lines, num_bytes)
+        else:
+            num_documents = 0
+            for documents, num_bytes in corpus.documents_of(batches):
+                lines_of: dict[str, list[str]] = {
+                    parts.TRAINING: [],
+                    parts.HELDOUT: [],
+                }
+                for document in documents:
+                    share = choose(number, num_documents, document)
+                    num_documents += 1
+                    if share == parts.DROPPED:
+                        self._num_dropped += 1
+                    else:
+                        lines_of[share] += [*document, ""]
+                for share, lines in lines_of.items():
+                    if lines or num_bytes:
+                        yield _Piece(self, share, lines, num_bytes)
+                    num_bytes = 0
+        for share in shares:
+            yield _Piece(self, share, [""], 0)
+
+    def record(self) -> parts.FileRecord:
+        """What has become of it."""
+        return parts.FileRecord(
+            self.name,
+            self._digest.hexdigest(),
+            self.totals[parts.TRAINING],
+            self.totals.get(parts.HELDOUT, parts.Progress()),
+            self._num_dropped,
+            self._num_bad_inputs,
+        )
 
 
 class _Piece(NamedTuple):
     """Lines of one share of a file, with what was read to get them."""
 
-    file_number: int
+    file: _FileOfPart
     share: str
     lines: list[str]
     num_bytes: int
@@ -145,112 +215,41 @@ def write_part(
         be written.
     """
     reading = reading or corpus.Reading()
-    digests = [hashlib.sha256() for _ in files]
-    num_dropped = [0] * len(files)
-    num_bad_inputs = [0] * len(files)
-
-    def pieces() -> Iterator[_Piece]:
-        for number, file in enumerate(files):
-
-            def on_bad_input(message: str, number: int = number) -> None:
-                num_bad_inputs[number] += 1
-                # Raises where damaged places are not left out.
-                reading.refuse(message)
-
-            batches = corpus.read_lines(
-                file.path,
-                digests[number],
-                reading._replace(on_bad_input=on_bad_input),
-            )
-            if choose is None:
-                for lines, num_bytes in batches:
-                    yield _Piece(number, parts.TRAINING, lines, num_bytes)
-                continue
-            num_documents = 0
-            for documents, num_bytes in corpus.documents_of(batches):
-                lines_of: dict[str, list[str]] = {
-                    parts.TRAINING: [],
-                    parts.HELDOUT: [],
-                }
-                for document in documents:
-                    share = choose(number, num_documents, document)
-                    num_documents += 1
-                    if share == parts.DROPPED:
-                        num_dropped[number] += 1
-                    else:
-                        lines_of[share] += [*document, ""]
-                yield _Piece(
-                    number, parts.TRAINING, lines_of[parts.TRAINING], num_bytes
-                )
-                if lines_of[parts.HELDOUT]:
-                    yield _Piece(
-                        number, parts.HELDOUT, lines_of[parts.HELDOUT], 0
-                    )
-
     paths = {parts.TRAINING: part_path}
     if heldout_path is not None:
         paths[parts.HELDOUT] = heldout_path
-    records: list[parts.FileRecord] = []
+    of_part = [_FileOfPart(file) for file in files]
+    pieces = itertools.chain.from_iterable(
+        file.pieces(number, paths, reading, choose)
+        for number, file in enumerate(of_part)
+    )
+    current = None
     with contextlib.ExitStack() as stack:
         writers = {
             share: stack.enter_context(records_lib.record_writer(path))
             for share, path in paths.items()
         }
         shares: dict[str, _ShareOfFile] = {}
-
-        def finish_file() -> None:
-            for share in shares.values():
-                done = share.add([""], [b""])
+        for group in _grouped(pieces):
+            lines = [line for piece in group for line in piece.lines]
+            sentences = iter(tokenize_lines(lines))
+            for file, name, lines, num_bytes in group:
+                if file is not current:
+                    current = file
+                    for share, writer in writers.items():
+                        builder = examples.make_builder(
+                            tokenizer, max_seq_length, seed, file.name, share
+                        )
+                        shares[share] = _ShareOfFile(builder, writer)
+                done = shares[name].add(
+                    lines, itertools.islice(sentences, len(lines)), num_bytes
+                )
+                file.totals[name] = parts.add_up(
+                    file.totals.get(name, parts.Progress()), done
+                )
                 if report is not None and any(done):
                     report(done)
-            number = len(records)
-            records.append(
-                parts.FileRecord(
-                    files[number].name,
-                    digests[number].hexdigest(),
-                    shares[parts.TRAINING].total,
-                    shares[parts.HELDOUT].total
-                    if parts.HELDOUT in shares
-                    else parts.Progress(),
-                    num_dropped[number],
-                    num_bad_inputs[number],
-                )
-            )
-
-        def start_file() -> None:
-            for share, writer in writers.items():
-                builder = examples.make_builder(
-                    tokenizer,
-                    max_seq_length,
-                    seed,
-                    files[len(records)].name,
-                    share,
-                )
-                shares[share] = _ShareOfFile(builder, writer)
-
-        start_file()
-        for group in _grouped(pieces()):
-            sentences = iter(
-                tokenize_lines(
-                    [line for piece in group for line in piece.lines]
-                )
-            )
-            for piece in group:
-                while len(records) < piece.file_number:
-                    finish_file()
-                    start_file()
-                done = shares[piece.share].add(
-                    piece.lines,
-                    itertools.islice(sentences, len(piece.lines)),
-                    piece.num_bytes,
-                )
-                if report is not None:
-                    report(done)
-        while len(records) < len(files):
-            finish_file()
-            if len(records) < len(files):
-                start_file()
-    return records
+    return [file.record() for file in of_part]
 
 
 def merge_parts(

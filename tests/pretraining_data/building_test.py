@@ -611,11 +611,6 @@ def test_refuses_a_vocabulary_without_mask(folder, capsys):
     assert "with 5 entries and without [MASK]" in error_of(capsys)
 
 
-def test_refuses_short_examples(folder, capsys):
-    assert run(folder, "--max-seq-length=4") == 1
-    assert "--max-seq-length of at least 5" in error_of(capsys)
-
-
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
