@@ -31,7 +31,7 @@ class FinetuningDataConfig:
         for, if that is written beside it, otherwise yes.
       strip_accents: Drop accents while lower-casing; None likewise.
       text_cleaning: What is done to text before that, in exported models too,
-        see `text_cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
+        see `text.cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
         None likewise, otherwise nothing.
       max_seq_length: Longer texts are cut.
       train_batch_size: Examples in one step.
@@ -166,8 +166,8 @@ class FinetuningConfig:
 
     Attributes:
       init_checkpoint: Model directory, or checkpoint in one, of a pre-training
-        run, or a checkpoint of another format that `checkpoint_conversion`
-        reads. The encoder's sizes are read there.
+        run, or a checkpoint of another format that `checkpoints.reading`
+        knows. The encoder's sizes are read there.
       data: The labelled set, or the tasks.
       optimizer: Rates and schedule.
       run: Where the results go.

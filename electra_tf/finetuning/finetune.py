@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import predictions, preparation, results, trials
+from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.text import vocabulary
 from electra_tf.training import replicas
 
 
 def finetune(
-    config: finetuning_configs.FinetuningConfig,
+    config: FinetuningConfig,
     before_training: Callable[[], None],
 ) -> dict | None:
     """Fine-tunes the models of a run and scores each of them.

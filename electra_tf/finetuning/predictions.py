@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import typing
 import zipfile
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +11,9 @@ import numpy as np
 
 from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
-from electra_tf.finetuning.preparation import TaskData
+
+if typing.TYPE_CHECKING:
+    from electra_tf.finetuning.preparation import TaskData
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
@@ -30,7 +33,7 @@ HEADER = "index\tprediction"
 def write(
     directory: str,
     prefix: str,
-    data: TaskData,
+    data: "TaskData",
     split: str,
     outputs: dict[str, np.ndarray],
 ) -> None:

@@ -10,12 +10,15 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
+from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.tasks import by_name, own_data
+from electra_tf.finetuning.tasks import by_name, own_data, text_tasks
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.text import tokenization, vocabulary
+
+# Kinds whose labels are a list in the task.
+_WITH_LABELS = ("classification", "multi_label_classification", "tagging")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,13 +86,13 @@ class Prepared:
     keep_head: bool
     tokenizer: tokenization.FullTokenizer
     folds: list[list[TaskData]]
-    data_config: finetuning_configs.FinetuningDataConfig
+    data_config: FinetuningDataConfig
     optimizer: configs.OptimizerConfig
     run: configs.RunConfig
     notes: list[str]
 
 
-def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
+def prepare(config: FinetuningConfig) -> Prepared:
     """Reads all that a run needs.
 
     Raises:
@@ -109,21 +112,25 @@ def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
         )
     tokenizer = make_tokenizer(config, checkpoint)
     _check_sizes(config, encoder_config, tokenizer)
-    tasks_of_run = make_tasks(config)
+    tasks_of_run = _make_tasks(config)
     if config.keep_head:
         (task,) = tasks_of_run
-        adopt(whole, task, config.init_checkpoint)
-        head = tensors(whole, task.name)
+        _adopt_labels(whole, task, config.init_checkpoint)
+        head = _tensors_of_head(whole, task.name)
         checkpoint = dataclasses.replace(
             checkpoint, tensors=dict(checkpoint.tensors) | head
         )
     data = [_read_task(config.data, task, tokenizer) for task in tasks_of_run]
     folds = [data]
     if config.data.folds:
+        (whole_set,) = data
         folds = [
-            [of_fold(data[0], fold)]
-            for fold in split(data[0], config.data.folds, config.run.seed)
+            [of_fold]
+            for of_fold in _cut_into_folds(
+                whole_set, config.data.folds, config.run.seed
+            )
         ]
+    remarks = _remarks(data)
     optimizer, notes = recipe.complete(
         config.optimizer,
         config.recipe,
@@ -141,7 +148,7 @@ def prepare(config: finetuning_configs.FinetuningConfig) -> Prepared:
         config.data,
         optimizer,
         config.run,
-        notes + _remarks(data),
+        notes + remarks,
     )
 
 
@@ -177,7 +184,7 @@ def _encoder_of(checkpoint: Checkpoint, init_checkpoint: str) -> Checkpoint:
 
 
 def make_tokenizer(
-    config: finetuning_configs.FinetuningConfig, checkpoint: Checkpoint
+    config: FinetuningConfig, checkpoint: Checkpoint
 ) -> tokenization.FullTokenizer:
     """Of the given vocabulary, or of the one beside the checkpoint."""
     found, source = checkpoint.vocabulary, config.init_checkpoint
@@ -205,7 +212,7 @@ def make_tokenizer(
 
 
 def _text_cleaning(
-    data: finetuning_configs.FinetuningDataConfig, made_for: str, source: str
+    data: FinetuningDataConfig, made_for: str, source: str
 ) -> str:
     """The wanted text cleaning, or that which the vocabulary was made for.
 
@@ -223,7 +230,7 @@ def _text_cleaning(
 
 
 def _text_settings(
-    data: finetuning_configs.FinetuningDataConfig,
+    data: FinetuningDataConfig,
     made_for: dict[str, bool],
     source: str,
 ) -> tuple[bool, bool]:
@@ -255,7 +262,7 @@ def _text_settings(
 
 
 def _check_expected_encoder(
-    config: finetuning_configs.FinetuningConfig, checkpoint: Checkpoint
+    config: FinetuningConfig, checkpoint: Checkpoint
 ) -> None:
     """Compares what was said of the encoder with what the checkpoint has."""
     expected = config.expected_encoder or {}
@@ -300,7 +307,7 @@ def _check_sizes(config, encoder_config, tokenizer) -> None:
         )
 
 
-def make_tasks(config: finetuning_configs.FinetuningConfig) -> list[Task]:
+def _make_tasks(config: FinetuningConfig) -> list[Task]:
     """The tasks that a configuration names, or that of its files.
 
     Raises:
@@ -336,7 +343,7 @@ def make_tasks(config: finetuning_configs.FinetuningConfig) -> list[Task]:
 
 
 def _read_task(
-    config: finetuning_configs.FinetuningDataConfig,
+    config: FinetuningDataConfig,
     task: Task,
     tokenizer: tokenization.FullTokenizer,
 ) -> TaskData:
@@ -360,7 +367,7 @@ def _read_task(
 
 
 def _refuse_missing(
-    config: finetuning_configs.FinetuningDataConfig, task: Task, split: str
+    config: FinetuningDataConfig, task: Task, split: str
 ) -> None:
     """Says which file of a task is missing, and where it was looked for.
 
@@ -385,25 +392,10 @@ def _refuse_missing(
     )
 
 
-def take_rows(features: Features, rows: np.ndarray) -> Features:
-    """Some rows of all features; `rows` <int>[M] -> [M, ...]."""
-    return {name: values[rows] for name, values in features.items()}
-
-
-class Fold(typing.NamedTuple):
-    """Row numbers of the training set.
-
-    Attributes:
-      train: <int>[M], to train on.
-      heldout: <int>[N - M], to score.
-    """
-
-    train: np.ndarray
-    heldout: np.ndarray
-
-
-def split(data: TaskData, num_folds: int, seed: int) -> list[Fold]:
-    """Cuts the training rows into parts of equal size.
+def _cut_into_folds(
+    data: TaskData, num_folds: int, seed: int
+) -> list[TaskData]:
+    """The sets of all folds: each leaves another part out of training.
 
     With one label for each row, every part has the same share of each label.
 
@@ -413,7 +405,7 @@ def split(data: TaskData, num_folds: int, seed: int) -> list[Fold]:
       seed: Of the order.
 
     Returns:
-      One fold for each part.
+      For each part the set in which it is "dev".
 
     Raises:
       ConfigError: If a label, or the set, has fewer rows than there are parts.
@@ -438,37 +430,33 @@ def split(data: TaskData, num_folds: int, seed: int) -> list[Fold]:
             f"{count} {what}"
         )
     folds = cut(num_folds, shuffle=True, random_state=seed)
-    return [Fold(*rows) for rows in folds.split(np.zeros(len(labels)), labels)]
+    return [
+        _of_fold(data, {"train": rows, "dev": heldout})
+        for rows, heldout in folds.split(np.zeros(len(labels)), labels)
+    ]
 
 
-def of_fold(data: TaskData, fold: Fold) -> TaskData:
-    """The set of one fold: "dev" is what it leaves out of training."""
-    rows_of = {"train": fold.train, "dev": fold.heldout}
-    examples = {
-        name: [data.examples["train"][row] for row in rows]
-        for name, rows in rows_of.items()
-    }
-    features = {
-        name: take_rows(data.features["train"], rows)
-        for name, rows in rows_of.items()
-    }
-    for name in data.examples:
-        if name not in rows_of:
-            examples[name] = list(data.examples[name])
-            features[name] = data.features[name]
+def _of_fold(data: TaskData, rows_of: Mapping[str, np.ndarray]) -> TaskData:
+    """The set of one fold: some splits are rows <int>[M] of "train"."""
+    whole = data.features["train"]
+    others = [name for name in data.examples if name not in rows_of]
     return dataclasses.replace(
         data,
-        examples=examples,
-        features=features,
-        labelled=data.labelled | {"dev"},
+        examples={
+            name: [data.examples["train"][row] for row in rows]
+            for name, rows in rows_of.items()
+        }
+        | {name: data.examples[name] for name in others},
+        features={
+            name: {feature: values[rows] for feature, values in whole.items()}
+            for name, rows in rows_of.items()
+        }
+        | {name: data.features[name] for name in others},
+        labelled=data.labelled | set(rows_of),
     )
 
 
-# Kinds whose labels are a list in the task.
-_WITH_LABELS = ("classification", "multi_label_classification", "tagging")
-
-
-def adopt(checkpoint: Checkpoint, task: Task, source: str) -> None:
+def _adopt_labels(checkpoint: Checkpoint, task: Task, source: str) -> None:
     """Makes a task's labels those of the head of a checkpoint.
 
     The rows at hand may have fewer labels than the head, not more.
@@ -498,26 +486,24 @@ def adopt(checkpoint: Checkpoint, task: Task, source: str) -> None:
         if len(labels) != num_outputs:
             raise errors.ConfigError(
                 f"Expected {num_outputs} labels, as many as the head of "
-                f"{source} has. Received: {len(labels)}, {_listing(labels)}"
+                f"{source} has. Received: {len(labels)}, "
+                + text_tasks.listing(labels)
             )
         return
     unknown = [label for label in labels if label not in head.labels]
     if unknown:
         raise errors.ConfigError(
             f"Expected the labels of the head of {source}, "
-            f"{_listing(head.labels)}. Received: {len(labels)} labels, with "
-            f"{_listing(unknown)} among them; without "
+            f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
+            f"labels, with {text_tasks.listing(unknown)} among them; without "
             "FinetuningConfig.keep_head a new head is trained"
         )
     task.labels = list(head.labels)  # type: ignore[attr-defined]
 
 
-def _listing(labels) -> str:
-    shown = ", ".join(repr(label) for label in labels[:10])
-    return shown + (", ..." if len(labels) > 10 else "")
-
-
-def tensors(checkpoint: Checkpoint, task_name: str) -> dict[str, np.ndarray]:
+def _tensors_of_head(
+    checkpoint: Checkpoint, task_name: str
+) -> dict[str, np.ndarray]:
     """The head's weights, under the names that they have in a task's scope."""
     assert checkpoint.head is not None
     found = task_heads.head_tensors(

@@ -15,7 +15,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import batches, evaluation, features, predictions
-from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.preparation import Prepared, TaskData
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model.finetuning_model import FinetuningModel
@@ -54,7 +54,7 @@ class Trial:
 
 
 def run_all(
-    config: finetuning_configs.FinetuningConfig,
+    config: FinetuningConfig,
     prepared: Prepared,
     strategy: tf.distribute.Strategy,
 ) -> list[dict]:
@@ -89,7 +89,7 @@ def run_all(
 
 
 def make_trials(
-    config: finetuning_configs.FinetuningConfig, learning_rate: float | None
+    config: FinetuningConfig, learning_rate: float | None
 ) -> list[Trial]:
     """Every learning rate with every number of epochs, seed and fold.
 

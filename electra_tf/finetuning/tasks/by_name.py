@@ -3,7 +3,7 @@
 A task reads its files into examples, turns examples into features, builds its
 head and scores its head's outputs:
 
-    task = tasks.get_task("mrpc", "glue")
+    task = by_name.get_task("mrpc", "glue")
     examples = task.read_examples("train")
     features = task.features(examples, tokenizer, max_seq_length=128)
     head = task.make_head(encoder_config)

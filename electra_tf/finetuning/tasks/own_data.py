@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from electra_tf.finetuning import configs
 from electra_tf.finetuning.tasks import table_files, tagging, text_tasks
 from electra_tf.finetuning.tasks.table_files import Table, Value
 from electra_tf.finetuning.tasks.task import Task
@@ -23,7 +24,7 @@ from electra_tf.finetuning.tasks.text_tasks import (
     number,
 )
 
-TASK_TYPES = ("auto", "classification", "multi_label", "regression", "tagging")
+TASK_TYPES = ("auto", *configs.TASK_TYPES)
 
 TEXT_PAIRS = (
     ("text_a", "text_b"),

@@ -123,7 +123,7 @@ class QuestionAnsweringTask(Task):
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
         context = paragraph["context"]
-        words = list(passages._WORD.finditer(context))
+        words = list(passages.WORD.finditer(context))
         word_starts = [word.start() for word in words]
         doc_tokens = [word.group() for word in words]
 

@@ -267,7 +267,7 @@ class Task(abc.ABC):
         """What export must know to rebuild the head and name its outputs.
 
         Returns:
-          "kind", as `checkpoint_conversion.checkpoint.TaskHead` has it, and
+          "kind", as `checkpoints.checkpoint.TaskHead` has it, and
           what belongs to it, such as "labels"; fit for JSON.
         """
         return {}

@@ -1,4 +1,4 @@
-"""Tasks with one label or number for each text or pair of texts.
+"""Tasks with a label, several labels or a number for each text or pair.
 
 Shapes: N rows, L length.
 """
@@ -116,12 +116,6 @@ class TextTask(Task):
         return found
 
 
-def commonest(labels: Sequence[str]) -> str:
-    """The label that occurs most often; of equals the first by name."""
-    counts = collections.Counter(labels)
-    return max(sorted(counts), key=lambda label: counts[label])
-
-
 class ClassificationTask(TextTask):
     """A task whose labels come from a list.
 
@@ -193,13 +187,6 @@ class ClassificationTask(TextTask):
             ),
             "loss": metrics.mean(outputs["loss"]),
         }
-
-
-def listing(labels: Sequence[str], most: int = 10) -> str:
-    """The labels for a message, and how many are left out of it."""
-    shown = ", ".join(repr(label) for label in labels[:most])
-    left_out = len(labels) - most
-    return shown if left_out <= 0 else f"{shown} and {left_out} more"
 
 
 class RegressionTask(TextTask):
@@ -309,17 +296,6 @@ class RegressionTask(TextTask):
             yield f"{value:.6f}", []
 
 
-def number(text: str) -> float:
-    """The number that a text holds; NaN if it holds none."""
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
-pass
-
-
 class MultiLabelTask(TextTask):
     """A task whose rows have any of the labels of a list, or none.
 
@@ -405,6 +381,27 @@ class MultiLabelTask(TextTask):
         ):
             found = [self.labels[i] for i in np.flatnonzero(predictions)]
             yield "|".join(found), [f"{value:.6f}" for value in row]
+
+
+def commonest(labels: Sequence[str]) -> str:
+    """The label that occurs most often; of equals the first by name."""
+    counts = collections.Counter(labels)
+    return max(sorted(counts), key=lambda label: counts[label])
+
+
+def listing(labels: Sequence[str], most: int = 10) -> str:
+    """The labels for a message, and how many are left out of it."""
+    shown = ", ".join(repr(label) for label in labels[:most])
+    left_out = len(labels) - most
+    return shown if left_out <= 0 else f"{shown} and {left_out} more"
+
+
+def number(text: str) -> float:
+    """The number that a text holds; NaN if it holds none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
