@@ -73,7 +73,7 @@ FINETUNE := $(PYTHON) -m electra_tf.run_finetuning --gin_file=gin/quickstart_fin
 $(BUILD)/finetune_from_scratch/results.json: $(BUILD)/pretrain/eval_results.json
 	$(call timed,finetune,$(FINETUNE) && $(FINETUNE) --gin_param=FinetuningConfig.from_scratch=True --model_dir=$(BUILD)/finetune_from_scratch)
 
-# --- 6. Export, and one query from a program that knows only TensorFlow -------
+# --- 6. Export, and one query ------------------------------------------------
 
 $(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_from_scratch/results.json
 	$(call timed,export,$(PYTHON) tools/export_saved_model.py --model_dir=$(BUILD)/finetune_pretrained --output=$(BUILD)/saved_model)

@@ -13,7 +13,6 @@ mean) and perplexity, exp(-per_token). --sort prints the best first.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,37 +25,6 @@ from electra_tf.inference.scored_text import ScoredText
 # Texts that are read before the first is answered; those of one length go
 # through the network together.
 _TEXTS_AT_ONCE = 64
-
-
-def as_json(
-    scored: ScoredText, with_tokens: bool = False, with_cut: bool = False
-) -> str:
-    """One line of output.
-
-    Args:
-      scored: What to write.
-      with_tokens: Add each token's score and place.
-      with_cut: Say whether the text was cut.
-    """
-    answer: dict = {
-        "text": scored.text,
-        "score": round(scored.score, 6),
-        "num_tokens": len(scored.tokens),
-        "per_token": _rounded(scored.per_token),
-        "perplexity": _rounded(scored.perplexity),
-    }
-    if with_cut:
-        answer["truncated"] = scored.num_left_out > 0
-    if with_tokens:
-        answer["tokens"] = [
-            token._asdict() | {"score": round(token.score, 6)}
-            for token in scored.tokens
-        ]
-    return json.dumps(answer, ensure_ascii=False)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def make_parser() -> arguments.ArgumentParser:
@@ -135,7 +103,7 @@ def _score(args: argparse.Namespace) -> None:
     num_scored = num_cut = 0
     for batch in batches:
         for scored in batch:
-            print(as_json(scored, args.tokens, args.truncate))
+            print(scored_text.as_json(scored, args.tokens, args.truncate))
         sys.stdout.flush()
         num_scored += len(batch)
         num_cut += sum(scored.num_left_out > 0 for scored in batch)

@@ -15,7 +15,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops)
 
-_SIGNATURE = "serving_default"
+# The folder beside a SavedModel that servers leave alone, and a file in it.
+EXTRA_DIR = "assets.extra"
+METADATA_FILE = "metadata.json"
+
+_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
 ITEM_OUTPUTS = (
@@ -47,20 +51,46 @@ _OUTPUT_ORDER = (
 _INPUT_ORDER = ("text", "text_pair", "question", "context")
 
 
-class ExportedModel:
-    """A SavedModel that answers texts.
+class SavedModel:
+    """One version of an exported model, whatever it takes and gives.
 
     Args:
       path: One version, or the folder of the versions, of which the newest is
         taken.
-      outputs: Which of its outputs are wanted; all if none is named.
 
     Attributes:
       path: The version.
       metadata: What `serving` wrote beside it; {} without.
+      signatures: Name -> what is called, from tensors to tensors.
+
+    Raises:
+      ValueError: If there is no SavedModel, or it cannot be loaded.
+    """
+
+    def __init__(self, path: str):
+        self.path = find_version(path)
+        self.metadata = _read_metadata(self.path)
+        try:
+            # Kept: the signatures do not keep what they belong to.
+            self._loaded = tf.saved_model.load(self.path)
+        except (tf.errors.OpError, OSError, ValueError, AttributeError) as e:
+            raise ValueError(
+                f"Cannot load the SavedModel {self.path}: {_first_line(e)}"
+            ) from None
+        self.signatures = self._loaded.signatures
+
+
+class ExportedModel(SavedModel):
+    """A SavedModel that answers texts.
+
+    Args:
+      path: See `SavedModel`.
+      outputs: Which of its outputs are wanted; all if none is named.
+
+    Attributes:
       input_names: Of the texts that it takes, in the order in which they are
         given.
-      signature: What is called, from tensors to tensors.
+      signature: The one of `signatures` that takes texts.
 
     Raises:
       ValueError: If there is no SavedModel, it does not take texts, or has no
@@ -68,23 +98,14 @@ class ExportedModel:
     """
 
     def __init__(self, path: str, outputs: Sequence[str] = ()):
-        self.path = find_version(path)
-        self.metadata = _read_metadata(self.path)
-        try:
-            # Kept: the signature does not keep what it belongs to.
-            self._loaded = tf.saved_model.load(self.path)
-        except (tf.errors.OpError, OSError, ValueError, AttributeError) as e:
-            raise ValueError(
-                f"Cannot load the SavedModel {self.path}: {_first_line(e)}"
-            ) from None
-        signatures = self._loaded.signatures
-        if _SIGNATURE not in signatures:
+        super().__init__(path)
+        if _SIGNATURE not in self.signatures:
             raise ValueError(
                 f"Expected a SavedModel with the signature {_SIGNATURE}. "
                 f"Received: {self.path}, with "
-                + (", ".join(sorted(signatures)) or "no signature")
+                + (", ".join(sorted(self.signatures)) or "no signature")
             )
-        self.signature = signatures[_SIGNATURE]
+        self.signature = self.signatures[_SIGNATURE]
         specs = self.signature.structured_input_signature[1]
         for name, spec in specs.items():
             if spec.dtype != tf.string or spec.shape.rank != 1:
@@ -166,24 +187,33 @@ def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     )
 
 
+def newest_version(folder: str) -> int | None:
+    """The number of the newest SavedModel in a folder; None without any."""
+    names = os.listdir(folder) if os.path.isdir(folder) else ()
+    return max(
+        (
+            int(name)
+            for name in names
+            if name.isdigit() and _is_saved_model(os.path.join(folder, name))
+        ),
+        default=None,
+    )
+
+
+def _is_saved_model(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "saved_model.pb"))
+
+
 def find_version(path: str) -> str:
     """The SavedModel at a path, or the newest version below it.
 
     Raises:
       ValueError: If there is none.
     """
-
-    def is_saved_model(folder: str) -> bool:
-        return os.path.isfile(os.path.join(folder, "saved_model.pb"))
-
-    if is_saved_model(path):
+    if _is_saved_model(path):
         return path
-    versions = [
-        int(name)
-        for name in (os.listdir(path) if os.path.isdir(path) else ())
-        if name.isdigit() and is_saved_model(os.path.join(path, name))
-    ]
-    if not versions:
+    version = newest_version(path)
+    if version is None:
         raise ValueError(
             "Expected a SavedModel, or a folder of its versions 1, 2 and so "
             f"on. Received: {path}, "
@@ -196,11 +226,11 @@ def find_version(path: str) -> str:
             )
             + ": export one with tools/export_saved_model.py"
         )
-    return os.path.join(path, str(max(versions)))
+    return os.path.join(path, str(version))
 
 
 def _read_metadata(path: str) -> dict:
-    file = os.path.join(path, "assets.extra", "metadata.json")
+    file = os.path.join(path, EXTRA_DIR, METADATA_FILE)
     if not os.path.isfile(file):
         return {}
     try:

@@ -1,8 +1,9 @@
-"""A text with the log-probability of every token in its context.
+"""A text with the log-probability of every token in its context, and as JSON.
 
 Imports no TensorFlow.
 """
 
+import json
 import math
 from typing import NamedTuple
 
@@ -64,3 +65,34 @@ class ScoredText(NamedTuple):
 def best_first(texts: list[ScoredText]) -> list[ScoredText]:
     """Sorts by score, the highest first; what has no tokens comes last."""
     return sorted(texts, key=lambda x: (not x.tokens, -x.score))
+
+
+def as_json(
+    scored: ScoredText, with_tokens: bool = False, with_cut: bool = False
+) -> str:
+    """One line of output.
+
+    Args:
+      scored: What to write.
+      with_tokens: Add each token's score and place.
+      with_cut: Say whether the text was cut.
+    """
+    answer: dict = {
+        "text": scored.text,
+        "score": round(scored.score, 6),
+        "num_tokens": len(scored.tokens),
+        "per_token": _rounded(scored.per_token),
+        "perplexity": _rounded(scored.perplexity),
+    }
+    if with_cut:
+        answer["truncated"] = scored.num_left_out > 0
+    if with_tokens:
+        answer["tokens"] = [
+            token._asdict() | {"score": round(token.score, 6)}
+            for token in scored.tokens
+        ]
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from electra_tf import provenance
 from electra_tf.files import write_atomically
+from electra_tf.inference import predictor
 from electra_tf.serving import exportable, inputs, saved_model
 from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
@@ -33,7 +34,6 @@ TOKENS = "tokens"
 FLOAT32_FILE = "model.float32.tflite"
 INT8_FILE = "model.int8.tflite"
 _FILES = {FLOAT32_FILE: False, INT8_FILE: True}
-METADATA_FILE = "metadata.json"
 VOCAB_FILE = vocabulary.VOCAB_FILE
 
 
@@ -79,7 +79,7 @@ def export(
     metadata["git_commit"] = provenance.git_commit()
     metadata["versions"] = provenance.versions(["tensorflow"])
     write_atomically(
-        os.path.join(output_dir, METADATA_FILE),
+        os.path.join(output_dir, predictor.METADATA_FILE),
         json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
     )
     return [os.path.join(output_dir, name) for name in models]
@@ -225,14 +225,14 @@ class OnDeviceModel:
 
     def __init__(self, path: str, num_threads: int = 1):
         folder = os.path.dirname(path)
-        metadata_file = os.path.join(folder, METADATA_FILE)
+        metadata_file = os.path.join(folder, predictor.METADATA_FILE)
         vocab_file = os.path.join(folder, VOCAB_FILE)
         for needed in (path, metadata_file, vocab_file):
             if not os.path.isfile(needed):
                 raise ValueError(
                     "Expected a model of --format=litert with its "
-                    f"{METADATA_FILE} and {VOCAB_FILE}. Received: {path}, but "
-                    f"there is no {needed}"
+                    f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
+                    f"{path}, but there is no {needed}"
                 )
         with open(metadata_file, encoding="utf-8") as file:
             self.metadata = json.load(file)

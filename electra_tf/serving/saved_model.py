@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from electra_tf import provenance
 from electra_tf.files import write_atomically
+from electra_tf.inference import predictor
 from electra_tf.serving import (
     answer_signatures,
     exportable,
@@ -23,9 +24,6 @@ from electra_tf.serving import (
     text_signatures,
     token_signatures,
 )
-
-EXTRA_DIR = "assets.extra"
-METADATA_FILE = "metadata.json"
 
 _MODELS: dict[str, type[signatures.ServedModel]] = {
     "classification": text_signatures.Classifier,
@@ -91,7 +89,7 @@ def _save(
         tf.saved_model.save(model, temporary, signatures=model.signatures())
         _set_method_names(temporary, model.method_names)
         server_files.check(temporary)
-        extra = os.path.join(temporary, EXTRA_DIR)
+        extra = os.path.join(temporary, predictor.EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
         metadata["signatures"] = _describe_signatures(temporary)
         metadata["git_commit"] = provenance.git_commit()
@@ -104,7 +102,7 @@ def _save(
             model.example_inputs(),
         )
         write_atomically(
-            os.path.join(extra, METADATA_FILE),
+            os.path.join(extra, predictor.METADATA_FILE),
             json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
         )
         return _rename_to_next_version(temporary, output_dir)

@@ -51,7 +51,7 @@ JUDGED = JudgedText(
 
 
 def test_lines_for_a_pipe():
-    assert detect.as_lines(JUDGED, 80, in_colour=False) == [
+    assert judged_text.as_lines(JUDGED, 80, in_colour=False) == [
         "The\ufffd[2J  ate \u4e2d",
         "the ate \u4e2d",
         "2   97  30",
@@ -59,7 +59,7 @@ def test_lines_for_a_pipe():
 
 
 def test_lines_are_wrapped():
-    assert detect.as_lines(JUDGED, 7, in_colour=False)[1:] == [
+    assert judged_text.as_lines(JUDGED, 7, in_colour=False)[1:] == [
         "the ate",
         "2   97",
         "\u4e2d",
@@ -68,7 +68,7 @@ def test_lines_are_wrapped():
 
 
 def test_colours_mark_what_is_likely_replaced():
-    text, above, below = detect.as_lines(JUDGED, 80, in_colour=True)
+    text, above, below = judged_text.as_lines(JUDGED, 80, in_colour=True)
     red = "\x1b[1m\x1b[30;48;5;203mate\x1b[0m"
     faint = "\x1b[30;48;5;216m\u4e2d\x1b[0m"
     assert text == f"The\ufffd[2J  {red} {faint}"
@@ -106,7 +106,7 @@ def test_one_character_of_several_tokens_is_shown_once():
     ],
 )
 def test_when_there_is_colour(choice, is_terminal, environment, expected):
-    assert detect.uses_colour(choice, is_terminal, environment) == expected
+    assert judged_text.uses_colour(choice, is_terminal, environment) == expected
 
 
 def test_mistakes_end_in_one_line(tmp_path, capsys):

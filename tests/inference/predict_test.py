@@ -11,7 +11,7 @@ import tensorflow as tf
 from electra_tf import predict
 from electra_tf.command_line import text_lines
 from electra_tf.command_line.text_lines import Line
-from electra_tf.inference import predictor
+from electra_tf.inference import exchange, predictor
 
 
 class Model(tf.Module):
@@ -177,7 +177,7 @@ def test_texts_that_do_not_fit(exported, capsys, texts, message):
 def test_objects_that_do_not_fit(content):
     line = Line("t.jsonl, line 3", content.encode())
     with pytest.raises(ValueError, match="t.jsonl, line 3: expected a JSON ob"):
-        predict.parse_line(line, ["text"], is_json=True)
+        exchange.parse_line(line, ["text"], is_json=True)
 
 
 def test_no_such_model(tmp_path, capsys):
@@ -228,5 +228,5 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
     ],
 )
 def test_readable_values(value, expected):
-    shown = predict.as_lines({"text": "a", "x": value}, ["text"])
+    shown = exchange.as_lines({"text": "a", "x": value}, ["text"])
     assert shown == ["a", f"  x  {expected}"]

@@ -29,14 +29,16 @@ SCORED = ScoredText(
 
 
 def test_one_line_of_output():
-    assert json.loads(score.as_json(SCORED)) == {
+    assert json.loads(scored_text.as_json(SCORED)) == {
         "text": "A\x00b",
         "score": -2.0,
         "num_tokens": 2,
         "per_token": -1.0,
         "perplexity": 2.718282,
     }
-    found = json.loads(score.as_json(SCORED, with_tokens=True, with_cut=True))
+    found = json.loads(
+        scored_text.as_json(SCORED, with_tokens=True, with_cut=True)
+    )
     assert found["truncated"] is False
     assert found["tokens"] == [
         {"token": "a", "score": -1.5, "begin": 0, "end": 1},
@@ -46,7 +48,10 @@ def test_one_line_of_output():
 
 def test_what_has_no_perplexity():
     assert ScoredText("", []).score == 0
-    assert json.loads(score.as_json(ScoredText("", [])))["perplexity"] is None
+    assert (
+        json.loads(scored_text.as_json(ScoredText("", [])))["perplexity"]
+        is None
+    )
     hopeless = ScoredText("a", [ScoredToken("a", -1000.0)])
     assert hopeless.per_token == -1000 and hopeless.perplexity is None
     # An energy may be below 0, as nothing forces probabilities up to 1.

@@ -1,60 +1,52 @@
-"""Asks an exported classifier, as a program without electra_tf would.
+"""Asks an exported classifier: texts -> their labels and how sure it is.
 
 python tools/quickstart/query_saved_model.py \\
-    --saved_model=build/quickstart/saved_model/1 \
+    --saved_model=build/quickstart/saved_model \
     "Return the eigenvalues of a symmetric matrix."
-
-Imports tensorflow and tensorflow_text (for its ops), and nothing else that is
-not in Python's standard library.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+
+from electra_tf.command_line import arguments
 
 
-def main() -> int:
-    """Prints the label and the three best scores of every text."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parses the flags and asks; returns the exit code."""
+    parser = arguments.ArgumentParser(
+        prog="query_saved_model", description=__doc__
     )
-    parser.add_argument("--saved_model", required=True)
+    parser.add_argument(
+        "--saved-model",
+        required=True,
+        help="one version of a SavedModel, or the folder of its versions",
+    )
     parser.add_argument("text", nargs="+")
-    args = parser.parse_args()
-    if not os.path.isfile(os.path.join(args.saved_model, "saved_model.pb")):
-        print(
-            "query_saved_model: error: expected a SavedModel at "
-            f"{args.saved_model}, found none: export one with "
-            "tools/export_saved_model.py",
-            file=sys.stderr,
-        )
-        return 1
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  (registers the ops)
+    return arguments.run(_query, parser, argv)
 
-    loaded = tf.saved_model.load(args.saved_model)
-    call = loaded.signatures["serving_default"]
-    names = list(call.structured_input_signature[1])
-    if names != ["text"] or "label" not in call.structured_outputs:
-        print(
-            "query_saved_model: error: expected a classifier of single texts, "
-            f"received a model that takes {' and '.join(names)} and returns "
-            f"{', '.join(sorted(call.structured_outputs))}: ask it with "
-            "python -m electra_tf.predict",
-            file=sys.stderr,
+
+def _query(args: argparse.Namespace) -> None:
+    """Prints the label and the best score of every text."""
+    from electra_tf.inference import predictor
+
+    model = predictor.ExportedModel(args.saved_model, ["label", "scores"])
+    if model.input_names != ["text"]:
+        raise ValueError(
+            "Expected a classifier of single texts. Received: a model that "
+            f"takes {' and '.join(model.input_names)}: ask it with "
+            "python -m electra_tf.predict"
         )
-        return 1
-    answer = call(text=tf.constant(args.text))
-    for text, label, scores in zip(
+    for text, answer in zip(
         args.text,
-        answer["label"].numpy(),
-        answer["scores"].numpy(),
+        model.predict([[os.fsencode(text)] for text in args.text]),
         strict=True,
     ):
-        print(f"{label.decode()}  {max(scores):.3f}  {text}")
-    return 0
+        print(
+            f"{answer['label']}  {max(answer['scores'].values()):.3f}  {text}"
+        )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the ops)
 
 from electra_tf import errors
+from electra_tf.inference import predictor
 from electra_tf.serving import server_files, signatures
 
 # Canonical names of codes, as gRPC and TensorFlow have them.
@@ -60,15 +60,23 @@ class Servable:
 
     def __init__(self, base_path: str, name: str | None = None):
         self.name = server_files.model_name(base_path, name)
-        self.version = _newest_version(base_path)
-        self.path = os.path.join(base_path, str(self.version))
+        version = predictor.newest_version(base_path)
+        if version is None:
+            raise errors.ConfigError(
+                f"Expected versions 1, 2, ... of a SavedModel in {base_path}, "
+                "found none: export one with tools/export_saved_model.py"
+            )
+        self.version = version
+        self._model = predictor.SavedModel(
+            os.path.join(base_path, str(version))
+        )
+        self.path = self._model.path
         (meta_graph,) = server_files.read_proto(self.path).meta_graphs
         self.signatures = {
             key: value
             for key, value in meta_graph.signature_def.items()
             if value.method_name
         }
-        self._loaded = tf.saved_model.load(self.path)
 
     def check_spec(self, name: str, version: int | None = None) -> None:
         """Refuses requests for another model or version.
@@ -116,7 +124,7 @@ class Servable:
         _check_inputs(signature, inputs)
         _check_filter(signature, output_filter)
         try:
-            outputs = self._loaded.signatures[signature_name](
+            outputs = self._model.signatures[signature_name](
                 **{name: tf.constant(value) for name, value in inputs.items()}
             )
         except tf.errors.OpError as error:
@@ -173,7 +181,9 @@ class Servable:
 
     def warm_up(self) -> int:
         """Runs the warm-up requests beside the model; returns their number."""
-        path = os.path.join(self.path, "assets.extra", server_files.WARMUP_FILE)
+        path = os.path.join(
+            self.path, predictor.EXTRA_DIR, server_files.WARMUP_FILE
+        )
         if not os.path.isfile(path):
             return 0
         from tensorflow_serving.apis import prediction_log_pb2
@@ -188,17 +198,6 @@ class Servable:
             )
             number += 1
         return number
-
-
-def _newest_version(base_path: str) -> int:
-    names = os.listdir(base_path) if os.path.isdir(base_path) else []
-    versions = [int(name) for name in names if name.isdigit()]
-    if not versions:
-        raise errors.ConfigError(
-            f"Expected versions 1, 2, ... of a SavedModel in {base_path}, "
-            "found none: export one with tools/export_saved_model.py"
-        )
-    return max(versions)
 
 
 def _check_inputs(signature, inputs: Mapping[str, np.ndarray]) -> None:
