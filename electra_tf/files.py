@@ -77,3 +77,25 @@ def refuse_lfs_pointer(path: str | os.PathLike) -> None:
             f"Expected weights in {path}. Received: a Git LFS pointer; fetch "
             "the file with: git lfs pull"
         )
+
+
+def refuse_used(folder: str, flag: str) -> None:
+    """Refuses an output that exists, which is never touched.
+
+    Args:
+      folder: To be written.
+      flag: That named it, for the error message.
+
+    Raises:
+      ValueError: If it is a file, or a folder with something in it.
+    """
+    if not os.path.lexists(folder):
+        return
+    what = "a file"
+    if os.path.isdir(folder):
+        if not os.listdir(folder):
+            return
+        what = f"a folder with {len(os.listdir(folder))} entries"
+    raise ValueError(
+        f"{flag} must be a new or empty folder. Received: {folder}, {what}"
+    )

@@ -1,0 +1,345 @@
+"""A checkpoint of one format -> the same ELECTRA in another, compared with it.
+
+Generator, discriminator, heads, optimizer slots, step and vocabulary travel as
+far as the output's format can hold them. What travelled and what stayed behind
+is printed.
+"""
+
+import dataclasses
+import gc
+import os
+import shutil
+import types
+from collections.abc import Sequence
+
+import numpy as np
+
+from electra_tf import errors, files
+from electra_tf.checkpoints import reading, sizes, verify
+from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
+from electra_tf.text import vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """What is to be converted, under the names of the tool's flags.
+
+    Attributes:
+      input: Path of the checkpoint, of any format.
+      output: A folder that is new or empty.
+      output_format: One of `reading.FORMATS`.
+      vocab_file: Vocabulary to go with it, one token a line.
+      do_lower_case: Whether text is lower-cased, where the input does not say.
+      strip_accents: Whether accents are dropped, likewise.
+      hparams: What the original's --hparams was, a file of JSON.
+      encoder_only: Whether only the discriminator's encoder travels.
+      verify: Whether the output is read again and compared.
+      verbose: Whether every variable is named.
+    """
+
+    input: str
+    output: str
+    output_format: str
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    hparams: str | None = None
+    encoder_only: bool = False
+    verify: bool = True
+    verbose: bool = False
+
+
+def convert(asked: Conversion) -> None:
+    """Converts a checkpoint; a mismatch, or any other error, leaves no output.
+
+    The output is read again and compared bit by bit, and where the other
+    format's library is installed, both sides compute the same random inputs.
+
+    Raises:
+      ValueError: If the input cannot be read, the output cannot hold it, or
+        the two differ.
+    """
+    output = os.path.normpath(asked.output)
+    files.refuse_used(output, "--output")
+    input_format = reading.recognise(asked.input)
+    writer = reading.format_module(asked.output_format)
+    source = _read(asked, input_format)
+    checkpoint = _complete(source, asked)
+    print(f"{asked.input}: {reading.TITLES[input_format]}")
+    _describe(checkpoint)
+    temporary = f"{output}.tmp{os.getpid()}"
+    try:
+        os.makedirs(temporary)
+        writer.write(checkpoint, temporary)
+        kept = None
+        if asked.verify:
+            kept, as_written = _read_again(checkpoint, temporary)
+            _compare_outputs(
+                checkpoint,
+                as_written,
+                ("input", asked.input, input_format),
+                ("output", temporary, asked.output_format),
+            )
+        _report(asked, source, checkpoint, writer, kept)
+        os.replace(temporary, output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    print(f"wrote {output}: {reading.TITLES[asked.output_format]}")
+
+
+def _read(asked: Conversion, input_format: str) -> Checkpoint:
+    """Reads the input, with the settings of --hparams if there are any."""
+    if not asked.hparams:
+        return reading.read_checkpoint(asked.input)
+    if input_format != "original":
+        raise ValueError(
+            "--hparams is for checkpoints of the original. Received: "
+            f"{asked.input}, {reading.TITLES[input_format]}"
+        )
+    checkpoint = reading.format_module(input_format).read(
+        asked.input, files.read_json(asked.hparams)
+    )
+    checkpoint.check_vocabulary(asked.input)
+    return checkpoint
+
+
+def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
+    """The checkpoint with what was asked to be added and left out."""
+    if asked.vocab_file:
+        found = vocabulary.read(asked.vocab_file)
+        if found is None:
+            raise ValueError(f"--vocab-file: {asked.vocab_file} does not exist")
+        if found.do_lower_case is None and checkpoint.vocabulary is not None:
+            found = dataclasses.replace(
+                checkpoint.vocabulary, tokens=found.tokens
+            )
+        checkpoint = dataclasses.replace(checkpoint, vocabulary=found)
+        checkpoint.check_vocabulary(asked.vocab_file)
+    said = {
+        name: getattr(asked, name)
+        for name in ("do_lower_case", "strip_accents")
+        if getattr(asked, name) is not None
+    }
+    if said:
+        if checkpoint.vocabulary is None:
+            raise ValueError(
+                f"{asked.input} has no vocabulary for --do-lower-case and "
+                "--strip-accents: add --vocab-file"
+            )
+        checkpoint = dataclasses.replace(
+            checkpoint,
+            vocabulary=dataclasses.replace(checkpoint.vocabulary, **said),
+        )
+    return checkpoint.encoder_only() if asked.encoder_only else checkpoint
+
+
+# --- Comparing ---------------------------------------------------------------
+
+
+def _read_again(
+    checkpoint: Checkpoint, path: str
+) -> tuple[set[str], Checkpoint]:
+    """Compares what was written with what was read.
+
+    Args:
+      checkpoint: What was written.
+      path: Where.
+
+    Returns:
+      The names that the output holds, and the checkpoint with the activations
+      that the output's format computes: it may have one GELU only.
+
+    Raises:
+      CheckpointError: If they differ.
+    """
+    read_again = reading.read_checkpoint(path)
+    unequal, absent = verify.unequal_tensors(checkpoint, read_again)
+    for ours, theirs in (
+        (checkpoint.discriminator, read_again.discriminator),
+        (checkpoint.generator, read_again.generator),
+    ):
+        if ours is not None and theirs is not None:
+            unequal += [n for n, *_ in sizes.differences(ours, theirs)]
+    if unequal:
+        raise errors.CheckpointError(
+            f"The output does not hold what was read: {len(unequal)} tensors "
+            f"differ, such as {unequal[0]}; no output was left"
+        )
+    kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
+    as_written = verify.with_activation_of(checkpoint, read_again)
+    del read_again
+    # Models are garbage in cycles, and each is as large as the checkpoint.
+    gc.collect()
+    print(f"  read again     {len(kept)} tensors are equal bit by bit")
+    return kept, as_written
+
+
+def _compare_outputs(
+    checkpoint: Checkpoint, as_written: Checkpoint, *sides: tuple[str, str, str]
+) -> None:
+    """Compares with what the formats' own libraries compute on random inputs.
+
+    Args:
+      checkpoint: What was read.
+      as_written: The same, with the activations of the output's format.
+      *sides: "input" or "output", its path and its format.
+
+    Raises:
+      CheckpointError: If they differ.
+    """
+    config = checkpoint.discriminator or checkpoint.generator
+    if config is None:
+        return
+    inputs = verify.random_inputs(config)
+    mask = inputs["input_mask"]
+    of_input: dict[str, np.ndarray] = {}
+    for side, path, name in sides:
+        module = reading.format_module(name)
+        if not hasattr(module, "forward"):
+            continue
+        try:
+            theirs = module.forward(path, inputs)
+        except ImportError as error:
+            print(
+                f"  not compared   {reading.TITLES[name]}: the package "
+                f"{error.name} is not installed"
+            )
+            continue
+        gc.collect()
+        of_input = of_input or verify.forward(checkpoint, inputs)
+        ours, computed = (
+            of_input,
+            as_written if side == "output" else checkpoint,
+        )
+        is_changed = computed.activations != checkpoint.activations
+        if is_changed:
+            ours = verify.forward(computed, inputs)
+        gc.collect()
+        found = verify.compare(ours, theirs, mask)
+        _print_parity(side, name, found)
+        if is_changed:
+            changed = verify.compare(of_input, theirs, mask)
+            _print_change(name, computed, checkpoint, changed)
+        wrong = [d for d in found if not d.fits]
+        if wrong:
+            raise errors.CheckpointError(
+                f"{wrong[0].output} of electra_tf and of {name} differ by "
+                f"{wrong[0].largest:.2e} of {wrong[0].magnitude:.2e}, more "
+                f"than {verify.TOLERANCE:.0e}; no output was left"
+            )
+
+
+# --- What is printed ---------------------------------------------------------
+
+
+def _describe(checkpoint: Checkpoint) -> None:
+    """Says what was found."""
+
+    def line(what: str, text: str) -> None:
+        print(f"  {what:14} {text}")
+
+    for name, config in (
+        ("discriminator", checkpoint.discriminator),
+        ("generator", checkpoint.generator),
+    ):
+        if config is not None:
+            line(
+                name,
+                f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
+                f"({config.num_attention_heads} heads, feed-forward "
+                f"{config.intermediate_size}), embeddings "
+                f"{config.embedding_size} wide, vocabulary {config.vocab_size},"
+                f" {config.max_position_embeddings} positions",
+            )
+    head = checkpoint.head
+    if head is not None:
+        labels = f", labels {', '.join(head.labels)}" if head.labels else ""
+        outputs = f", {head.num_outputs} outputs" if head.num_outputs else ""
+        line("head", f"{head.kind} {head.task_name!r}{outputs}{labels}")
+    if checkpoint.optimizer:
+        line("optimizer", f"{len(checkpoint.optimizer)} slots")
+    if checkpoint.global_step is not None:
+        line("step", str(checkpoint.global_step))
+    vocabulary = checkpoint.vocabulary
+    if vocabulary is None:
+        line("vocabulary", "none")
+    else:
+        case = {None: "case not known", True: "lower-cased", False: "cased"}[
+            vocabulary.do_lower_case
+        ]
+        line("vocabulary", f"{len(vocabulary.tokens)} tokens, {case}")
+    if checkpoint.assumed:
+        config = checkpoint.discriminator or checkpoint.generator
+        assumed = [f"{n}={getattr(config, n)}" for n in checkpoint.assumed]
+        line("assumed", ", ".join(assumed))
+
+
+def _print_parity(
+    side: str, name: str, differences: Sequence[verify.Difference]
+) -> None:
+    print(f"  parity of the {side} with {name} itself, on random inputs:")
+    print(f"    {'output':26} {'largest difference':>18} {'of':>10} share")
+    for d in differences:
+        share = d.largest / d.magnitude if d.magnitude else 0.0
+        print(
+            f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
+            f"{share:.1e}"
+        )
+
+
+def _print_change(
+    name: str,
+    computed: Checkpoint,
+    checkpoint: Checkpoint,
+    differences: Sequence[verify.Difference],
+) -> None:
+    """Says what another activation makes of the outputs."""
+    share = max(d.largest / (d.magnitude or 1.0) for d in differences)
+    print(
+        f"  of the input, they differ by {share:.1e}: {name} computes "
+        f"{'/'.join(computed.activations)}, the input "
+        f"{'/'.join(checkpoint.activations)}"
+    )
+
+
+def _report(
+    asked: Conversion,
+    source: Checkpoint,
+    checkpoint: Checkpoint,
+    writer: types.ModuleType,
+    kept: set[str] | None,
+) -> None:
+    """Says what travelled and what did not."""
+    everything = set(source.tensors) | set(source.optimizer)
+    unused = set(source.unused)
+    if kept is not None:
+        _names("used", kept, asked.verbose)
+        unused |= everything - kept
+    _names("unused", unused, asked.verbose)
+    expected: set[str] = set()
+    if checkpoint.discriminator is not None and checkpoint.head is None:
+        expected.update(
+            sizes.discriminator_head_shapes(checkpoint.discriminator)
+        )
+    if checkpoint.generator is not None:
+        expected.update(sizes.masked_lm_head_shapes(checkpoint.generator))
+    missing = set() if asked.encoder_only else expected - everything
+    _names("missing", missing, asked.verbose)
+    written = checkpoint.notes
+    if hasattr(writer, "notes"):
+        written += writer.notes(checkpoint)
+    for note in dict.fromkeys(written):
+        print(f"  note: {note}")
+
+
+def _names(what: str, names: set[str], verbose: bool) -> None:
+    """A count, with all names or with the parts that they are in."""
+    if not names:
+        print(f"  {what:14} 0 tensors")
+        return
+    if verbose:
+        print(f"  {what:14} {len(names)} tensors:")
+        for name in sorted(names):
+            print(f"    {name}")
+        return
+    print(f"  {what:14} {len(names)} tensors: {summarize(names)}")
