@@ -1,5 +1,9 @@
 """Texts -> what the model reads, and the model on many rows; in the graph.
 
+A tagger was trained on words that somebody had split. Here a word is what
+stands between white space, without the punctuation marks before and behind it,
+which are a word of their own: "U.N.-led" is one word, "Paris." is two.
+
 Shapes: B batch, L length.
 """
 
@@ -146,8 +150,8 @@ class Words(typing.NamedTuple):
     ends: tf.RaggedTensor
 
 
-def split(text: tf.Tensor) -> Words:
-    """Splits texts.
+def words_of(text: tf.Tensor) -> Words:
+    """Splits texts into words, as a tagger reads them.
 
     Args:
       text: <string>[B], UTF-8; invalid bytes are skipped, and do not count as

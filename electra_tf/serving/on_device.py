@@ -50,9 +50,9 @@ def export(
     whose ranges are those of the weights and of the activations at hand.
 
     Args:
-      model_dir: See `source.load`, as are the next three.
+      model_dir: See `exportable.load`, as are the next three.
       output_dir: Gets the files; those of an earlier export are replaced.
-      kind: One of `source.KINDS`, or "auto".
+      kind: One of `exportable.KINDS`, or "auto".
       has_pairs: Whether the input is two texts; None to go by the task.
       max_seq_length: Where to cut; None for the length of the training.
 
@@ -145,7 +145,7 @@ def _make_module(found: Source) -> tuple[tf.Module, dict]:
         ).get_concrete_function()
 
     module = tf.Module()
-    # In a list of their own: see `served.ServedModel`.
+    # In a list of their own: see `signatures.ServedModel`.
     module.model_variables = [v.value for v in found.keras_variables]
     length = found.max_seq_length
     return module, {

@@ -55,9 +55,9 @@ def export(
     then renamed.
 
     Args:
-      model_dir: See `source.load`, as are the next three.
+      model_dir: See `exportable.load`, as are the next three.
       output_dir: Holds the versions 1, 2, ...
-      kind: One of `source.KINDS`, or "auto".
+      kind: One of `exportable.KINDS`, or "auto".
       has_pairs: Whether the input is two texts; None to go by the task.
       max_seq_length: Where to cut; None for the length of the training.
       name: What the server calls the model; by default as `output_dir` is

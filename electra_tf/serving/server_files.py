@@ -1,7 +1,12 @@
-"""What TF Serving reads beside a SavedModel: warm-up, configuration, start.
+"""What TF Serving needs: the files beside a SavedModel, and the ops in it.
 
-The files are written once, beside the versions, and are then the user's: the
-next export leaves them alone. The warm-up requests are in every version.
+The files (warm-up, configuration, start) are written once, beside the versions,
+and are then the user's: the next export leaves them alone. The warm-up requests
+are in every version.
+
+Stock TF Serving links TensorFlow's own ops and TF-Text's `ops_lib`; TF Serving
+2.17 to 2.19 take the latter from TF-Text 2.12.1. A graph with another op loads
+in Python, but not there: `check` refuses it.
 """
 
 import os
@@ -19,12 +24,29 @@ MODELS_FILE = "models.config"
 BATCHING_FILE = "batching_parameters.txt"
 COMPOSE_FILE = "compose.yaml"
 
-# The server's image whose ops `serving.ops` goes by.
+# The server's image whose ops `check` goes by.
 IMAGE = "tensorflow/serving:2.19.1"
 
 # Of the warm-up requests. The greatest one is also the greatest batch that the
 # server puts together.
 WARMUP_BATCH_SIZES = (1, 8, 32)
+
+# Ops of TF-Text 2.12.1's `ops_lib` that the tokenizer is made of. More of them
+# are there; one that is missed here should be looked up before it is added.
+TEXT_OPS = frozenset({"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"})
+
+# Ops that TensorFlow's Python package has, but that call back into Python or
+# are not linked into a server.
+_NOT_LINKED = (
+    "EagerPyFunc",
+    "PyFunc",
+    "PyFuncStateless",
+    "TPU",
+    "Xla",
+)
+
+# Ops of the graph itself: the API of `tf.raw_ops` leaves them out.
+_STRUCTURAL_OPS = frozenset({"NoOp", "_Arg", "_Retval"})
 
 _MODELS = """\
 # --model_config_file: which models there are. All versions that a client may
@@ -68,6 +90,9 @@ services:
       - --batching_parameters_file=/models/{name}/{batching}
     restart: unless-stopped
 """
+
+
+# --- Files -------------------------------------------------------------------
 
 
 def model_name(output_dir: str, name: str | None = None) -> str:
@@ -174,22 +199,7 @@ def write_warmup_requests(
     return sizes
 
 
-# Ops of TF-Text 2.12.1's `ops_lib` that the tokenizer is made of. More of them
-# are there; one that is missed here should be looked up before it is added.
-TEXT_OPS = frozenset({"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"})
-
-# Ops that TensorFlow's Python package has, but that call back into Python or
-# are not linked into a server.
-_NOT_LINKED = (
-    "EagerPyFunc",
-    "PyFunc",
-    "PyFuncStateless",
-    "TPU",
-    "Xla",
-)
-
-# Ops of the graph itself: the API of `tf.raw_ops` leaves them out.
-_STRUCTURAL_OPS = frozenset({"NoOp", "_Arg", "_Retval"})
+# --- Ops ---------------------------------------------------------------------
 
 
 def read_proto(path: str) -> saved_model_pb2.SavedModel:

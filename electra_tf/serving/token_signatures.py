@@ -144,7 +144,7 @@ class Tagger(signatures_lib.ServedModel):
     """A label for each word.
 
     `serving_default` takes `text` <string>[B], splits it into words (see
-    `serving.words`) and returns `words` and `labels` <string>[B, W], `scores`
+    `inputs.words_of`) and returns `words` and `labels` <string>[B, W], `scores`
     <float32>[B, W], the labels' probabilities, and `starts` and `ends`
     <int32>[B, W], offsets of the words' characters. `words` takes `words`
     <string>[B, W], filled up with "", and returns `labels` and `scores`. Words
@@ -174,7 +174,7 @@ class Tagger(signatures_lib.ServedModel):
 
         def serving_default(text):
             found = inputs.Words(
-                *(x[:, :most_words] for x in inputs.split(text))
+                *(x[:, :most_words] for x in inputs.words_of(text))
             )
             labels, scores = tag_words(found.words)
             return {

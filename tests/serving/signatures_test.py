@@ -240,7 +240,7 @@ def test_tags_raw_text_with_offsets(tagger):
     ],
 )
 def test_words_of_raw_text(text, expected):
-    found = inputs.split(strings([text, "x"]))
+    found = inputs.words_of(strings([text, "x"]))
     assert [w.decode() for w in found.words[0].numpy()] == expected
     assert [
         text[start:end]
