@@ -127,26 +127,3 @@ def combine(features_of_tasks: Sequence[Features]) -> Features:
                 combined[name] = np.zeros(shape, values.dtype)
             combined[name][end - count : end] = values
     return combined
-
-
-def pad_to_batches(
-    features: Features, batch_size: int, num_tasks: int
-) -> Features:
-    """Appends rows until the last batch is full.
-
-    Args:
-      features: With `task_id`.
-      batch_size: B.
-      num_tasks: `task_id` of the rows added; all else is 0 in them. Such rows
-        count neither in the loss nor in a metric.
-
-    Returns:
-      The features of a multiple of B rows.
-    """
-    num_added = -num_rows(features) % batch_size
-    padded = {}
-    for name, values in features.items():
-        fill = num_tasks if name == "task_id" else 0
-        added = np.full((num_added, *values.shape[1:]), fill, values.dtype)
-        padded[name] = np.concatenate([values, added])
-    return padded

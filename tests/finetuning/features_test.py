@@ -48,12 +48,3 @@ def test_combine_fills_the_features_of_other_tasks():
         "x_eid": [7, 8, 0],
         "y_eid": [0, 0, 9],
     }
-
-
-def test_pad_to_batches_adds_rows_of_no_task():
-    combined = features.combine([_rows("x", [7, 8, 9])])
-    padded = features.pad_to_batches(combined, batch_size=2, num_tasks=1)
-    assert padded["task_id"].tolist() == [0, 0, 0, 1]
-    assert padded["input_ids"].tolist() == [[7], [8], [9], [0]]
-    full = features.pad_to_batches(combined, batch_size=3, num_tasks=1)
-    assert full["task_id"].tolist() == [0, 0, 0]

@@ -397,16 +397,10 @@ class _Comparer:
                 num_train_epochs=num_epochs if split == "train" else 1,
             )
             num_steps = data.num_train_steps(len(pairs))
-            padded = features_lib.pad_to_batches(
-                {
-                    "input_ids": np.zeros((len(pairs), 1), np.int32),
-                    "task_id": np.array([p[0] for p in pairs], np.int32),
-                    "eid": np.array([p[1] for p in pairs], np.int32),
-                },
-                batch_size,
-                len(of_order),
-            )
-            ours = np.stack([padded["task_id"], padded["eid"]], -1).tolist()
+            # The original fills the last batch up with rows of no task.
+            num_added = -len(pairs) % batch_size
+            ours = [[*pair] for pair in pairs]
+            ours += [[len(of_order), 0]] * num_added
             name = f"{split}_task_id_and_eid_in_file_order"
             yield self._check(
                 f"preprocessor_order/{key}",

@@ -1,8 +1,13 @@
 """Scores of fine-tuning tasks, from numpy arrays."""
 
-from collections.abc import Sequence
+import collections
+import typing
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+# The label of a row, or all that it has.
+Label = typing.TypeVar("Label", str, tuple[str, ...])
 
 
 def mean(values: np.ndarray) -> float:
@@ -86,6 +91,12 @@ def span_scores(
         name: 100.0 * float(value)
         for name, value in zip(names, found, strict=False)
     }
+
+
+def commonest(labels: Iterable[Label]) -> Label:
+    """What occurs most often; of equals the first in their order."""
+    counts = collections.Counter(labels)
+    return max(sorted(counts), key=lambda label: counts[label])
 
 
 def precision_recall_f1(

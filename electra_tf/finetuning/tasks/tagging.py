@@ -3,7 +3,6 @@
 Shapes: N sentences, L length.
 """
 
-import collections
 import os
 import pathlib
 import typing
@@ -561,7 +560,4 @@ class TaggingTask(Task):
 
 
 def _commonest(examples: Sequence[TaggingExample]) -> str:
-    counts = collections.Counter(
-        label for example in examples for label in example.labels
-    )
-    return max(sorted(counts), key=lambda label: counts[label])
+    return metrics.commonest(tag for e in examples for tag in e.labels)

@@ -4,7 +4,6 @@ Shapes: N rows, L length.
 """
 
 import abc
-import collections
 import typing
 from collections.abc import Iterator, Sequence
 
@@ -130,10 +129,10 @@ class ClassificationTask(TextTask):
     @property
     def baseline_name(self):
         labels = self._train_labels()
-        return f"majority class {commonest(labels)!r}" if labels else ""
+        return f"majority class {metrics.commonest(labels)!r}" if labels else ""
 
     def baseline_scores(self, train_examples, examples):
-        always = commonest([example.label for example in train_examples])
+        always = metrics.commonest(example.label for example in train_examples)
         labels = np.array([self.labels.index(e.label) for e in examples])
         scores = self.scores(
             {
@@ -383,12 +382,6 @@ class MultiLabelTask(TextTask):
             yield "|".join(found), [f"{value:.6f}" for value in row]
 
 
-def commonest(labels: Sequence[str]) -> str:
-    """The label that occurs most often; of equals the first by name."""
-    counts = collections.Counter(labels)
-    return max(sorted(counts), key=lambda label: counts[label])
-
-
 def listing(labels: Sequence[str], most: int = 10) -> str:
     """The labels for a message, and how many are left out of it."""
     shown = ", ".join(repr(label) for label in labels[:most])
@@ -405,7 +398,4 @@ def number(text: str) -> float:
 
 
 def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:
-    counts = collections.Counter(
-        tuple(sorted(example.labels)) for example in examples
-    )
-    return max(sorted(counts), key=lambda labels: counts[labels])
+    return metrics.commonest(tuple(sorted(e.labels)) for e in examples)
