@@ -48,15 +48,15 @@ class Task(NamedTuple):
 
     Attributes:
       build: The choices.
-      vocab: Content of the vocabulary file.
-      vocabulary: The manifest's entry of it.
+      vocabulary: What text becomes.
+      entry: The manifest's entry of it.
       output_dir: Where the shards go.
       skips_bad_input: Whether damaged places are left out.
     """
 
     build: manifest.Build
-    vocab: bytes
-    vocabulary: dict
+    vocabulary: Any
+    entry: dict
     output_dir: str
     skips_bad_input: bool
 
@@ -79,14 +79,12 @@ def build_dataset(
     """
     building_flags.check(args)
     files = list_files(args.corpus_dir)
-    build, vocabulary = building_flags.make_build(args, files, say)
-    with open(args.vocab_file, "rb") as reader:
-        vocab = reader.read()
+    build, vocabulary, entry = building_flags.make_build(args, files, say)
     output_dir = args.output_dir.rstrip("/")
     if "://" not in output_dir:
         output_dir = os.path.abspath(output_dir)
     task = Task(
-        build, vocab, vocabulary, output_dir, args.on_bad_input == "skip"
+        build, vocabulary, entry, output_dir, args.on_bad_input == "skip"
     )
     for share in build.shares:
         make_folder(task.folder_of(share))
@@ -211,30 +209,19 @@ class _BuildFile(beam.DoFn):
 
     def setup(self):
         from electra_tf.pretraining_data import examples as examples_lib
-        from electra_tf.text import tokenization, vocabulary
+        from electra_tf.text import tokenization
 
-        self._folder = tempfile.TemporaryDirectory()
-        choices = self._task.build
-        self._tokenizer = tokenization.FullTokenizer(
-            vocabulary.Vocabulary(
-                tuple(vocabulary.parse_vocab(self._task.vocab, "vocab.txt")),
-                choices.do_lower_case,
-                choices.strip_accents,
-            )
-        )
+        self._tokenizer = tokenization.FullTokenizer(self._task.vocabulary)
         self._tokenize_lines = examples_lib.CachingLineTokenizer(
             self._tokenizer
         )
-
-    def teardown(self):
-        self._folder.cleanup()
 
     def process(self, element: corpus.CorpusFile) -> Iterator[_Keyed]:
         """Builds one file."""
         from electra_tf.pretraining_data import part_files
 
         build = self._task.build
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+        with tempfile.TemporaryDirectory() as folder:
             local = element._replace(path=_local_copy(element.path, folder))
             paths = {
                 share: os.path.join(folder, f"part-{share}")
@@ -355,7 +342,7 @@ def _write_manifests(
             files,
             records,
             [entry for of, _, entry in shards if of == number],
-            task.vocabulary,
+            task.entry,
             manifest.versions("apache-beam"),
         )
         content["built_with"] = f"apache-beam {beam.__version__}"

@@ -58,13 +58,11 @@ def build_dataset(args: argparse.Namespace) -> None:
     warn_of_blanks_flag(args.blanks_separate_docs)
     # All that needs no TensorFlow, which takes seconds to import, is checked.
     output_folder.say("importing TensorFlow")
-    build, vocabulary = building_flags.make_build(
+    build, vocabulary, entry = building_flags.make_build(
         args, files, output_folder.say
     )
     if finished is not None:
-        manifest_lib.check_finished(
-            output_dir, finished, build, vocabulary, files
-        )
+        manifest_lib.check_finished(output_dir, finished, build, entry, files)
         output_folder.say(
             f"{output_dir} already holds this data set; nothing to do"
         )
@@ -74,9 +72,7 @@ def build_dataset(args: argparse.Namespace) -> None:
     from electra_tf.pretraining_data import part_files  # noqa: F401
 
     if args.preflight or args.preflight_only:
-        preflight(
-            files, build, args.vocab_file, args.gin_file, args.num_processes
-        )
+        preflight(files, build, vocabulary, args.gin_file, args.num_processes)
     if args.preflight_only:
         return
 
@@ -85,9 +81,9 @@ def build_dataset(args: argparse.Namespace) -> None:
         warn_of_little_room(folder, files)
         parts = parts_lib.make_parts(files)
         versions = manifest_lib.versions()
-        decisions = (build, vocabulary["sha256"], versions)
+        decisions = (build, entry["sha256"], versions)
         with crew_lib.Crew(
-            build, args.vocab_file, args.num_processes, skips
+            build, vocabulary, args.num_processes, skips
         ) as crew:
             if build.dedup:
                 parts = find_duplicates(crew, folder, files, parts, build)
@@ -102,7 +98,7 @@ def build_dataset(args: argparse.Namespace) -> None:
                     crew, folder, files, parts, records, build, share
                 )
                 output["manifest"] = manifest_lib.make(
-                    build, share, files, records, shards, vocabulary, versions
+                    build, share, files, records, shards, entry, versions
                 )
                 outputs.append(output)
         output_folder.publish(output_dir, folder, outputs)
@@ -145,7 +141,7 @@ def tell(
 def preflight(
     files: Sequence[corpus.CorpusFile],
     build: manifest_lib.Build,
-    vocab_file: str,
+    vocabulary,
     gin_files: Sequence[str],
     num_processes: int,
 ) -> None:
@@ -154,7 +150,7 @@ def preflight(
     Raises:
       ValueError: If what is to be built cannot be trained on.
     """
-    task = (files, build, vocab_file, gin_files)
+    task = (files, build, vocabulary, gin_files)
     if num_processes == 1:
         report = make_report(*task)
     else:
@@ -171,12 +167,12 @@ def preflight(
         )
 
 
-def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
+def make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
     """See `text_report.report_on_text`."""
     from electra_tf import configs
     from electra_tf.command_line import gin_files as gin_files_lib
     from electra_tf.pretraining_data import reports, text_report
-    from electra_tf.text import tokenization, vocabulary
+    from electra_tf.text import tokenization
 
     # As for building, which may go on in this process.
     crew_lib.use_one_thread()
@@ -187,14 +183,7 @@ def make_report(files, build: manifest_lib.Build, vocab_file: str, gin_files):
         )
     return text_report.report_on_text(
         text_report.take_sample(files, build.reading()),
-        tokenization.FullTokenizer(
-            vocabulary.Vocabulary(
-                tuple(vocabulary.load_vocab(vocab_file)),
-                build.do_lower_case,
-                build.strip_accents,
-            )
-        ),
-        vocab_file,
+        tokenization.FullTokenizer(vocabulary),
         build.max_seq_length,
         run,
     )

@@ -3,9 +3,13 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus, manifest
+
+if TYPE_CHECKING:
+    from electra_tf.text import vocabulary as vocabulary_lib
 
 # Default number of output files: one for every 16 MiB of text, at least one
 # for every 64 KiB up to eight, at most the original's 1000.
@@ -177,7 +181,7 @@ def make_build(
     args: argparse.Namespace,
     files: Sequence[corpus.CorpusFile],
     say: Callable[[str], object],
-) -> tuple[manifest.Build, dict]:
+) -> tuple[manifest.Build, "vocabulary_lib.Vocabulary", dict]:
     """What the flags decide.
 
     Args:
@@ -187,15 +191,16 @@ def make_build(
       say: Takes a warning.
 
     Returns:
-      The build, and the manifest's entry of the vocabulary.
+      The build, its vocabulary, and the manifest's entry of that.
 
     Raises:
       ValueError: If the vocabulary cannot be used.
     """
-    from electra_tf.text import vocabulary
+    from electra_tf.text import vocabulary as vocabulary_lib
 
-    vocab = vocabulary.load_vocab(args.vocab_file)
-    settings = vocabulary.load_settings(args.vocab_file)
+    tokens = tuple(vocabulary_lib.load_vocab(args.vocab_file))
+    of_vocab = vocabulary_lib.load_settings(args.vocab_file)
+    settings = text_settings(args, of_vocab, say)
     dedup = getattr(args, "dedup", "")
     build = manifest.Build(
         max_seq_length=args.max_seq_length,
@@ -207,9 +212,15 @@ def make_build(
         dedup=dedup,
         dedup_threshold=args.dedup_threshold if dedup == "near" else 0.0,
         heldout_fraction=args.heldout_fraction,
-        **text_settings(args, settings, say),
+        **settings,
     )
-    return build, manifest.of_vocabulary(args.vocab_file, vocab)
+    return (
+        build,
+        vocabulary_lib.Vocabulary(
+            tokens, build.do_lower_case, build.strip_accents
+        ),
+        manifest.of_vocabulary(args.vocab_file, tokens),
+    )
 
 
 def text_settings(

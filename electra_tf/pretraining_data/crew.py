@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from electra_tf import files
 from electra_tf.command_line import progress
@@ -20,6 +20,9 @@ from electra_tf.pretraining_data import (
     output_folder,
     parts,
 )
+
+if TYPE_CHECKING:
+    from electra_tf.text import vocabulary as vocabulary_lib
 
 # Damaged places that one process names; the others are counted.
 MAX_NAMED_BAD_INPUTS = 10
@@ -45,7 +48,7 @@ class Crew:
     def __init__(
         self,
         build: manifest.Build,
-        vocab_file: str,
+        vocabulary: "vocabulary_lib.Vocabulary",
         num_processes: int,
         skips: bool,
     ):
@@ -55,7 +58,7 @@ class Crew:
         self._progress: progress.Progress | None = None
         self._done_before: Sequence[int] = [0] * 5
         self._counts = [0] * 5
-        self._arguments = (build, vocab_file, skips)
+        self._arguments = (build, vocabulary, skips)
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
             # can be shared by forking (a second start per worker instead of
@@ -191,24 +194,18 @@ class Worker:
     def __init__(
         self,
         build: manifest.Build,
-        vocab_file: str,
+        vocabulary: "vocabulary_lib.Vocabulary",
         skips: bool,
         report: Callable[[Sequence[int]], None],
     ):
         from electra_tf.pretraining_data import examples
-        from electra_tf.text import tokenization, vocabulary
+        from electra_tf.text import tokenization
 
         use_one_thread()
         self._build = build
         self._report = report
         self._reading = build.reading(BadInputs().note if skips else None)
-        self._tokenizer = tokenization.FullTokenizer(
-            vocabulary.Vocabulary(
-                tuple(vocabulary.load_vocab(vocab_file)),
-                build.do_lower_case,
-                build.strip_accents,
-            )
-        )
+        self._tokenizer = tokenization.FullTokenizer(vocabulary)
         self._tokenize_lines = examples.CachingLineTokenizer(self._tokenizer)
 
     def fingerprint(self, part: parts.Part) -> None:
@@ -288,7 +285,10 @@ _worker: Worker | None = None
 
 
 def start_worker(
-    build: manifest.Build, vocab_file: str, skips: bool, counters
+    build: manifest.Build,
+    vocabulary: "vocabulary_lib.Vocabulary",
+    skips: bool,
+    counters,
 ) -> None:
     """Sets up the worker of this process."""
     global _worker
@@ -300,7 +300,7 @@ def start_worker(
             for i, count in enumerate(done):
                 counters[i] += count
 
-    _worker = Worker(build, vocab_file, skips, report)
+    _worker = Worker(build, vocabulary, skips, report)
     few_collections().__enter__()
 
 

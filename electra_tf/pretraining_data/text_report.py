@@ -123,7 +123,6 @@ def _read_beginning(
 def report_on_text(
     sample: Sample,
     tokenizer: tokenization.FullTokenizer,
-    vocab_file: str,
     max_seq_length: int,
     run: reports.Run | None = None,
 ) -> reports.Report:
@@ -132,7 +131,6 @@ def report_on_text(
     Args:
       sample: See `take_sample`.
       tokenizer: With the flags of the build.
-      vocab_file: What `tokenizer` was made from.
       max_seq_length: L.
       run: What the examples are for, if that is known.
     """
@@ -148,7 +146,7 @@ def report_on_text(
         _check_case(report, words, tokenizer)
         _check_hangul(report, words, lines, tokenizer)
         _check_forms(report, words, lines)
-        _try_other_flags(report, lines, tokenizer, vocab_file)
+        _try_other_flags(report, lines, tokenizer)
         _check_pieces(report, words)
     _check_examples(report, examples, max_seq_length)
     if sample.bad_input:
@@ -507,7 +505,7 @@ def _check_forms(report, words, lines) -> None:
             return
 
 
-def _try_other_flags(report, lines, tokenizer, vocab_file) -> None:
+def _try_other_flags(report, lines, tokenizer) -> None:
     """Looks for flags that leave fewer words unknown."""
     some: list[str] = []
     num_bytes = 0

@@ -115,7 +115,8 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
       are no tokens, a blank line elsewhere takes an id that text never gets.
 
     Raises:
-      ValueError: If the file cannot be read, or `validate_vocab` refuses it.
+      ValueError: If the file cannot be read or is not UTF-8, or
+        `validate_vocab` refuses it.
     """
     vocab_file = os.fspath(vocab_file)
     try:
@@ -131,19 +132,6 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
         raise ValueError(
             f"Cannot read the vocabulary file {vocab_file!r}: {reason}"
         ) from None
-    return parse_vocab(content, vocab_file)
-
-
-def parse_vocab(content: bytes, vocab_file: str) -> list[str]:
-    """The tokens of a vocabulary file, see `load_vocab`.
-
-    Args:
-      content: Of the file.
-      vocab_file: Where it comes from, for error messages.
-
-    Raises:
-      ValueError: If it is not UTF-8, or `validate_vocab` refuses it.
-    """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -674,7 +674,7 @@ def test_progress_counts_what_was_done_before(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     builders = crew.Crew(
-        build=None, vocab_file="", num_processes=1, skips=False
+        build=None, vocabulary=None, num_processes=1, skips=False
     )
     builders.start_progress(200, (50, 1, 20, 3, 24), "building")
     builders._report((30, 1, 10, 2, 14))

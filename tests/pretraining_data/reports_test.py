@@ -41,7 +41,6 @@ def report_on(
     return text_report.report_on_text(
         sample,
         helpers.make_tokenizer(str(vocab_file), lower, strip),
-        str(vocab_file),
         max_seq_length,
         run=run,
     )
@@ -259,7 +258,6 @@ def test_estimates_are_of_the_whole_corpus(tmp_path):
     report = text_report.report_on_text(
         sample,
         helpers.make_tokenizer(str(vocab_file)),
-        str(vocab_file),
         8,
     )
     found = int(dict(report.facts)["examples"].split()[1])

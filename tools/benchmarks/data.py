@@ -268,7 +268,16 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
     def count(done: Sequence[int]) -> None:
         num_tokens[0] += done[2]
 
-    worker = crew.Worker(build, vocab_file, False, count)
+    worker = crew.Worker(
+        build,
+        vocabulary.Vocabulary(
+            tuple(vocabulary.load_vocab(vocab_file)),
+            build.do_lower_case,
+            build.strip_accents,
+        ),
+        False,
+        count,
+    )
     reference = reference_builder.ReferenceTokenizer(vocab_file, **settings)
     groups = parts_lib.make_parts(corpus.list_files(folder))
     next_group = 0
