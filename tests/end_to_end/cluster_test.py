@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.training import local_cluster
-from tests import helpers
+from tests import helpers, warm
 from tests.end_to_end import resume_test
 
 NUM_KILLS = resume_test.NUM_KILLS
@@ -48,7 +48,7 @@ def start_workers(folder, model_dir):
     """Two processes, as the launcher starts them."""
     ports = local_cluster.free_ports(2)
     return [
-        helpers.start(
+        warm.start(
             *FLAGS,
             f"--model_dir={model_dir}",
             ON_TWO,
@@ -74,7 +74,7 @@ def finish(processes):
 def runs(folder):
     """Undisturbed runs in one and two processes, and one that is not left
     alone: killed and begun again, told to stop, and finished."""
-    one = helpers.start(*FLAGS, "--model_dir=one", cwd=folder)
+    one = warm.start(*FLAGS, "--model_dir=one", cwd=folder)
     undisturbed = helpers.start(
         helpers.ROOT / "tools" / "launch_local_cluster.py",
         "--num_workers=2",
@@ -171,7 +171,7 @@ def test_the_chief_alone_speaks_and_writes(folder, runs):
 
 
 def test_needs_to_know_the_cluster(folder):
-    result = helpers.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
+    result = warm.execute(*FLAGS, "--model_dir=nowhere", ON_TWO, cwd=folder)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (
         "run_pretraining: error: RunConfig.cluster_resolver='tf_config' needs "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import helpers
+from tests import helpers, warm
 
 WORDS = ["red", "green", "blue", "black", "white", "pink", "gray", "gold"]
 NUM_SENTENCES = 120
@@ -49,7 +49,7 @@ def sentence(number):
 
 
 def succeed(folder, *args):
-    result = helpers.execute(*args, cwd=folder)
+    result = warm.execute(*args, cwd=folder)
     assert result.returncode == 0, result.stderr
     return result
 

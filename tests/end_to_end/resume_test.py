@@ -11,7 +11,7 @@ import pytest
 
 from electra_tf.model import flops
 from electra_tf.training.loop import SPEED_METRICS
-from tests import helpers
+from tests import helpers, warm
 
 # Moments at which a run is killed; more of them where it is to be tried hard.
 NUM_KILLS = int(os.environ.get("ELECTRA_TF_NUM_KILLS", "1"))
@@ -62,7 +62,7 @@ def folder(tmp_path_factory):
 
 
 def start(folder, model_dir):
-    return helpers.start(
+    return warm.start(
         "-m",
         "electra_tf.run_pretraining",
         "--gin_file=run.gin",
@@ -231,7 +231,7 @@ def test_the_best_checkpoint_is_kept(folder, runs):
 
 
 def test_another_run_in_the_directory_is_refused(folder, runs):
-    result = helpers.execute(
+    result = warm.execute(
         "-m",
         "electra_tf.run_pretraining",
         "--gin_file=run.gin",
@@ -287,7 +287,7 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
     ],
 )
 def test_a_mistake_ends_with_one_line(folder, flags, expected):
-    result = helpers.execute(
+    result = warm.execute(
         "-m", "electra_tf.run_pretraining", *flags, cwd=folder
     )
     assert result.returncode == 1
@@ -298,7 +298,7 @@ def test_a_mistake_in_the_data_ends_with_one_line(folder):
     rows = [helpers.row(n) for n in range(3)]
     rows[1]["input_ids"][2] = len(helpers.VOCAB)
     path = helpers.write_tfrecords(folder / "bad.tfrecord", rows)
-    result = helpers.execute(
+    result = warm.execute(
         "-m",
         "electra_tf.run_pretraining",
         "--gin_file=run.gin",
