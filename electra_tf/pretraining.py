@@ -10,7 +10,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically
-from electra_tf.model import electra, flops, masking
+from electra_tf.model import ablations, electra, flops, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -52,7 +52,7 @@ def pretrain(
     )
     heldout_data, num_eval_steps = _heldout_data(config)
     with strategy.scope():
-        model = electra.PretrainingModel(
+        model = ablations.make_model(
             config.model,
             special_ids(vocab),
             masking.continues_a_word(vocab.tokens),
@@ -94,7 +94,7 @@ def pretrain(
         engine,
         last_step,
         "pre-training",
-        _live_metrics(config.model),
+        model.live_metrics,
         evaluate if heldout_data else None,
         functools.partial(advice, config),
     )
@@ -109,18 +109,6 @@ def pretrain(
     )
     loop.write_summaries(run.model_dir, "eval", last_step, metrics)
     return metrics
-
-
-def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
-    """Metrics on the live line."""
-    if not model.has_discriminator:
-        return ("total_loss", "masked_lm_accuracy")
-    last = (
-        "disc_auc"
-        if model.has_binary_discriminator
-        else "disc_masked_lm_accuracy"
-    )
-    return ("total_loss", "masked_lm_loss", "disc_loss", last)
 
 
 def read_vocabulary(

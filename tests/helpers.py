@@ -181,7 +181,7 @@ def write_pretrained(model_dir, encoder=None, **changes):
     import tensorflow as tf
 
     from electra_tf import model_directory
-    from electra_tf.model import electra, masking
+    from electra_tf.model import ablations, masking
     from electra_tf.training import saving
 
     keras.utils.set_random_seed(1)
@@ -193,7 +193,7 @@ def write_pretrained(model_dir, encoder=None, **changes):
         optimizer=configs.OptimizerConfig(1e-3),
         run=run_config(model_dir),
     )
-    model = electra.PretrainingModel(
+    model = ablations.make_model(
         config.model, masking.SpecialIds(CLS, SEP, MASK)
     )
     model_directory.write(config, "", [])

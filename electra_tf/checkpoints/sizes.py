@@ -206,7 +206,7 @@ def tower_config(
       CheckpointError: If a tensor is missing or does not fit, or the towers
         differ.
     """
-    if not any(name.split("/")[0] in TOWERS for name in tensors):
+    if not has_towers(tensors):
         return None
     left, right = (encoder_config(tensors, scope, source) for scope in TOWERS)
     if left != right or len({has_tables(tensors, s) for s in TOWERS}) > 1:
@@ -217,6 +217,11 @@ def tower_config(
     if any(name.startswith("cloze_predictions/") for name in tensors):
         check_shapes(tensors, cloze_head_shapes(left), source)
     return left
+
+
+def has_towers(tensors: Iterable[str]) -> bool:
+    """Whether the generator is Electric's."""
+    return any(name.split("/")[0] in TOWERS for name in tensors)
 
 
 def has_tables(tensors: Mapping[str, np.ndarray], scope: str) -> bool:

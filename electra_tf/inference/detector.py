@@ -9,76 +9,22 @@ Shapes: W windows, L length, D hidden.
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from electra_tf import configs
-from electra_tf.checkpoints import reading
+from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
-from electra_tf.model import electra, encoder
+from electra_tf.model import electra
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
 _HEAD = "discriminator_predictions/dense/kernel"
-# The generator of a model whose discriminator cannot be asked without it.
-_ELECTRIC = "generator_ltr/"
 
 
-class Discriminator(tf.Module):
-    """The encoder and its head.
-
-    Args:
-      config: Sizes.
-    """
-
-    def __init__(self, config: configs.EncoderConfig):
-        super().__init__(name="discriminator")
-        self.encoder = encoder.Encoder(config, "electra")
-        self.encoder.build()
-        self.head = electra.DiscriminatorHead(config)
-        self.head.build()
-
-    @property
-    def keras_variables(self) -> list:
-        """Of both, as Keras has them: their paths are the original's names."""
-        return [*self.encoder.variables, *self.head.variables]
-
-    def logits(self, input_ids, input_mask, segment_ids):
-        """Scores tokens.
-
-        Args:
-          input_ids: <int32>[W, L].
-          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
-          segment_ids: <int32>[W, L].
-
-        Returns:
-          <float32>[W, L], the head's output: before the sigmoid, or Electric's
-          energies.
-        """
-        outputs = self.encoder(input_ids, input_mask, segment_ids)
-        return tf.cast(self.head(outputs["sequence_output"]), tf.float32)
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3,
-        autograph=False,
-    )
-    def probabilities(self, input_ids, input_mask, segment_ids):
-        """Judges tokens; takes what `logits` takes.
-
-        Returns:
-          <float32>[W, L], the probabilities of having been replaced.
-        """
-        return tf.sigmoid(self.logits(input_ids, input_mask, segment_ids))
-
-
-def is_electric(checkpoint: Checkpoint) -> bool:
-    """Whether the discriminator is Electric's: the two towers are there."""
-    return any(name.startswith(_ELECTRIC) for name in checkpoint.tensors)
-
-
-def load_discriminator(checkpoint: Checkpoint, source: str) -> Discriminator:
+def load_discriminator(
+    checkpoint: Checkpoint, source: str
+) -> electra.Discriminator:
     """The discriminator of a pre-trained checkpoint of any format.
 
     Args:
@@ -104,12 +50,12 @@ def load_discriminator(checkpoint: Checkpoint, source: str) -> Discriminator:
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {received}"
         )
-    if is_electric(checkpoint):
+    if sizes.has_towers(checkpoint.tensors):
         raise CheckpointError(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"
         )
-    discriminator = Discriminator(config)
+    discriminator = electra.Discriminator(config)
     reading.assign_all(
         checkpoint, discriminator.keras_variables, source, "the discriminator"
     )

@@ -24,7 +24,7 @@ from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.inference import detector, text_rows
+from electra_tf.inference import text_rows
 from electra_tf.inference.scored_text import (
     AUTO,
     MASKED,
@@ -85,7 +85,7 @@ class Energies(tf.Module):
         super().__init__(name="energies")
         assert checkpoint.discriminator is not None
         self.config = checkpoint.discriminator
-        self._discriminator = detector.Discriminator(self.config)
+        self._discriminator = electra.Discriminator(self.config)
         reading.assign_all(
             checkpoint,
             self._discriminator.keras_variables,
@@ -201,7 +201,7 @@ def choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
     Raises:
       CheckpointError: If the checkpoint cannot do what was asked for.
     """
-    is_electric = detector.is_electric(checkpoint)
+    is_electric = sizes.has_towers(checkpoint.tensors)
     is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
     if method != MASKED and is_electric:
         return ONE_PASS

@@ -202,7 +202,10 @@ def weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> Sums:
 
 
 def masked_lm_sums(
-    output: MaskedLmOutput, token_ids: tf.Tensor, weights: tf.Tensor
+    output: MaskedLmOutput,
+    token_ids: tf.Tensor,
+    weights: tf.Tensor,
+    sampled_ids: tf.Tensor | None = None,
 ) -> dict[str, Sums]:
     """Accuracy and loss of the generator over one batch, before dividing.
 
@@ -210,25 +213,20 @@ def masked_lm_sums(
       output: The generator's output.
       token_ids: <int32>[B, N].
       weights: <float32>[B, N].
+      sampled_ids: <int32>[B, N], for how often a sample is the true token.
 
     Returns:
       Sums under the original's metric names.
     """
-    return {
+    sums = {
         "masked_lm_accuracy": weighted_sums(output.preds == token_ids, weights),
         "masked_lm_loss": weighted_sums(output.per_example_loss, weights),
     }
-
-
-def sampled_masked_lm_sums(
-    sampled_ids: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor
-) -> dict[str, Sums]:
-    """How often the generator's sample is the true token."""
-    return {
-        "sampled_masked_lm_accuracy": weighted_sums(
+    if sampled_ids is not None:
+        sums["sampled_masked_lm_accuracy"] = weighted_sums(
             sampled_ids == token_ids, weights
         )
-    }
+    return sums
 
 
 def discriminator_sums(

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from electra_tf import configs
+
 # The original's pretrain_helpers guard both logarithms of the Gumbel noise.
 GUMBEL_FLOOR = 1e-9
 # The original lowers the logit of a disallowed token by this much.
@@ -38,6 +40,30 @@ class Inputs(typing.NamedTuple):
     masked_lm_positions: tf.Tensor | None = None
     masked_lm_ids: tf.Tensor | None = None
     masked_lm_weights: tf.Tensor | None = None
+
+
+class Noise(typing.NamedTuple):
+    """The uniform draws of one batch, all <float32> in [0, 1).
+
+    Attributes:
+      positions: [B, N] ([B, L] for distinct positions and for whole words),
+        which positions are masked.
+      mask: [B, N], which of them become [MASK].
+      sample: [B, N], the generator's samples; or [B, N, V], drawn the
+        original's way with Gumbel noise.
+    """
+
+    positions: tf.Tensor
+    mask: tf.Tensor
+    sample: tf.Tensor
+
+
+class SpecialIds(typing.NamedTuple):
+    """Ids of the tokens that masking must know."""
+
+    cls: int
+    sep: int
+    mask: int
 
 
 def is_candidate(
@@ -254,6 +280,109 @@ def mask(
     )
 
 
+def mask_tokens(
+    inputs: Inputs,
+    noise: Noise,
+    config: configs.ElectraConfig,
+    special_ids: SpecialIds,
+) -> Inputs:
+    """Draws positions, and masks them.
+
+    Args:
+      inputs: The unmasked batch.
+      noise: Its draws.
+      config: Says how many positions, and which.
+      special_ids: Ids of [CLS], [SEP] and [MASK].
+
+    Returns:
+      The masked batch.
+    """
+    positions = draw_positions(
+        is_candidate(inputs.input_ids, inputs.input_mask, special_ids),
+        noise.positions,
+        config.distinct_positions,
+    )[:, : config.max_predictions_per_seq]
+    return mask_positions(inputs, positions, noise.mask, config, special_ids)
+
+
+def mask_positions(
+    inputs: Inputs,
+    drawn_positions: tf.Tensor,
+    mask_uniform: tf.Tensor,
+    config: configs.ElectraConfig,
+    special_ids: SpecialIds,
+) -> Inputs:
+    """Masks drawn positions, as many as each row's length asks for.
+
+    Args:
+      inputs: The unmasked batch.
+      drawn_positions: <int32>[B, N].
+      mask_uniform: <float32>[B, N].
+      config: See `mask_tokens`.
+      special_ids: See `mask_tokens`.
+
+    Returns:
+      The masked batch.
+    """
+    wanted = number_of_predictions(
+        inputs.input_mask, config.mask_prob, config.max_predictions_per_seq
+    )
+    candidate = is_candidate(inputs.input_ids, inputs.input_mask, special_ids)
+    # A row with nothing to mask gives NaN in the original; here it has no
+    # predictions. Distinct positions cannot outnumber the candidates.
+    num_candidates = tf.reduce_sum(tf.cast(candidate, tf.int32), axis=-1)
+    limit = (
+        num_candidates
+        if config.distinct_positions
+        else tf.where(num_candidates > 0, wanted, 0)
+    )
+    return mask(
+        inputs,
+        drawn_positions,
+        mask_uniform,
+        tf.minimum(wanted, limit),
+        special_ids.mask,
+        config.masked_token_prob,
+    )
+
+
+def mask_whole_words(
+    inputs: Inputs,
+    noise: Noise,
+    config: configs.ElectraConfig,
+    special_ids: SpecialIds,
+    continues_a_word: np.ndarray,
+) -> Inputs:
+    """Draws words, and masks them.
+
+    Args:
+      inputs: The unmasked batch.
+      noise: Its draws.
+      config: See `mask_tokens`.
+      special_ids: See `mask_tokens`.
+      continues_a_word: <bool>[V], see the function of this name.
+
+    Returns:
+      The masked batch.
+    """
+    positions, num_drawn = draw_whole_words(
+        is_candidate(inputs.input_ids, inputs.input_mask, special_ids),
+        tf.gather(tf.constant(continues_a_word), inputs.input_ids),
+        noise.positions,
+        number_of_predictions(
+            inputs.input_mask, config.mask_prob, config.max_predictions_per_seq
+        ),
+    )
+    return mask(
+        inputs,
+        positions[:, : config.max_predictions_per_seq],
+        noise.mask,
+        num_drawn,
+        special_ids.mask,
+        config.masked_token_prob,
+    )
+
+
 def unmask(inputs: Inputs) -> Inputs:
     """Puts the true tokens back (the original's function of this name)."""
     input_ids, _ = scatter_update(
@@ -351,11 +480,13 @@ def sample(logits: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
     Args:
       logits: <float32>[B, N, V].
-      uniform: <float32>[B, N] in [0, 1).
+      uniform: <float32>[B, N] in [0, 1); [B, N, V] for the original's way.
 
     Returns:
       <int32>[B, N].
     """
+    if uniform.shape.rank == 3:
+        return sample_with_gumbel_noise(logits, uniform)
     vocab_size = logits.shape[-1]
     num_blocks = -(-vocab_size // SAMPLE_BLOCK)
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
@@ -383,27 +514,3 @@ def _num_below(ends: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
     """How many ends are at most the threshold: <int32>[B, N]."""
     is_below = ends <= threshold[..., tf.newaxis]
     return tf.reduce_sum(tf.cast(is_below, tf.int32), axis=-1)
-
-
-class Noise(typing.NamedTuple):
-    """The uniform draws of one batch, all <float32> in [0, 1).
-
-    Attributes:
-      positions: [B, N] ([B, L] for distinct positions and for whole words),
-        which positions are masked.
-      mask: [B, N], which of them become [MASK].
-      sample: [B, N], the generator's samples; or [B, N, V], drawn the
-        original's way with Gumbel noise.
-    """
-
-    positions: tf.Tensor
-    mask: tf.Tensor
-    sample: tf.Tensor
-
-
-class SpecialIds(typing.NamedTuple):
-    """Ids of the tokens that masking must know."""
-
-    cls: int
-    sep: int
-    mask: int

@@ -71,7 +71,7 @@ class PretrainingData:
 
         Returns:
           A dataset of {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L]
-          and "noise": electra.Noise.
+          and "noise": masking.Noise.
         """
 
         start = first_step * shard.local_parts

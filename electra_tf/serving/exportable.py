@@ -13,7 +13,7 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
-from electra_tf.model import encoder
+from electra_tf.model import electra, encoder
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.text import tokenization, vocabulary
 
@@ -44,7 +44,7 @@ class Source:
     Attributes:
       kind: One of `KINDS`.
       model: What computes: a `FinetuningModel`, an `encoder.Encoder` or a
-        `detector.Discriminator`.
+        `electra.Discriminator`.
       keras_variables: Its variables.
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
@@ -88,7 +88,7 @@ class Source:
         """The encoder of the model."""
         if isinstance(self.model, encoder.Encoder):
             return self.model
-        if isinstance(self.model, detector.Discriminator):
+        if isinstance(self.model, electra.Discriminator):
             return self.model.encoder
         return self.model.electra
 

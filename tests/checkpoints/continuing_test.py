@@ -22,7 +22,7 @@ from electra_tf.checkpoints.formats import (
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, preparation
-from electra_tf.model import electra
+from electra_tf.model import ablations
 from electra_tf.serving import saved_model
 from electra_tf.training import optimization
 from tests import helpers
@@ -66,9 +66,7 @@ def start(config):
     """What a run starts with: its model, optimizer and step."""
     keras.utils.set_random_seed(1)
     vocab = pretraining.read_vocabulary(config)
-    model = electra.PretrainingModel(
-        config.model, pretraining.special_ids(vocab)
-    )
+    model = ablations.make_model(config.model, pretraining.special_ids(vocab))
     optimizer = optimization.AdamWeightDecay(
         config.optimizer, config.run.num_train_steps
     )

@@ -12,7 +12,7 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import electra, masking, memory
+from electra_tf.model import ablations, masking, memory
 from tests import helpers
 
 ROOT = helpers.ROOT
@@ -117,7 +117,7 @@ def test_the_models_are_those_of_the_original(
     """Trainable variables of the graphs that the original builds."""
     config = load(GIN / name).model
     with tf.Graph().as_default():  # Shapes alone, no values.
-        model = electra.PretrainingModel(
+        model = ablations.make_model(
             config, masking.SpecialIds(cls=101, sep=102, mask=103)
         )
     shapes = [tuple(v.shape) for v in model.trainable_variables]

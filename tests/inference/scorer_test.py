@@ -165,8 +165,9 @@ def test_one_pass_gives_the_term_that_noise_was_told_from_data_by(
         atol=1e-5,
     )
     # The logit that was trained: log of noise to data, both as probabilities.
+    cloze_logits = outputs["generator_outputs"]["cloze_logits"]
     log_q = np.take_along_axis(
-        tf.nn.log_softmax(outputs["cloze_output"].logits).numpy()[:, 1:-1],
+        tf.nn.log_softmax(cloze_logits).numpy()[:, 1:-1],
         words[..., np.newaxis],
         axis=-1,
     )[..., 0]
@@ -260,7 +261,8 @@ def test_electric_scores_whatever_its_towers_share(tmp_path, has_own_tables):
     )[0, 1:-1]
     ltr = "generator_ltr/embeddings/word_embeddings"
     assert (ltr in {v.path for v in model.variables}) == has_own_tables
-    assert outputs["cloze_output"].logits.shape == (1, 5, len(helpers.VOCAB))
+    cloze_logits = outputs["generator_outputs"]["cloze_logits"]
+    assert cloze_logits.shape == (1, 5, len(helpers.VOCAB))
     # The same through a checkpoint of the original.
     original.write(
         reading.read_checkpoint(tmp_path), str(tmp_path / "original")

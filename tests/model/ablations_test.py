@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.model import ablations, electra, masking
+from electra_tf.model import ablations, masking
 from tests import helpers
 
 SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
@@ -19,7 +19,7 @@ def build(**changes):
     config = helpers.electra_config(
         helpers.encoder_config(num_hidden_layers=1), **changes
     )
-    return electra.PretrainingModel(config, SPECIAL)
+    return ablations.make_model(config, SPECIAL)
 
 
 def masked_inputs():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.model import electra, losses, masking
+from electra_tf.model import ablations, electra, losses, masking
 from tests import helpers
 
 LENGTH = helpers.LENGTH
@@ -84,7 +84,7 @@ DISCRIMINATOR_HEAD = [
 def build(encoder=ONE_LAYER, **changes):
     keras.utils.set_random_seed(0)
     config = helpers.electra_config(encoder, **changes)
-    return electra.PretrainingModel(config, SPECIAL)
+    return ablations.make_model(config, SPECIAL)
 
 
 def noise(config, batch_size, seed=0):
@@ -253,7 +253,9 @@ def test_a_step_eagerly_and_compiled(objective):
     assert loss.shape == ()
     assert loss.dtype == tf.float32
     assert math.isfinite(float(loss))
-    assert ("disc_output" in outputs) == (objective != "masked_lm")
+    assert (outputs["discriminator_outputs"] is None) == (
+        objective == "masked_lm"
+    )
     # Attention keys' biases cancel in the softmax, all else learns.
     for variable, gradient in zip(
         model.trainable_variables, gradients, strict=True
@@ -477,7 +479,7 @@ def test_masks_whole_words():
         masked_token_prob=1.0,
         mask_prob=0.5,
     )
-    model = electra.PretrainingModel(config, SPECIAL, CONTINUES)
+    model = ablations.make_model(config, SPECIAL, CONTINUES)
     #       [CLS] wa ##  wb wc ##  ##  [SEP]
     ids = tf.constant([[2, 5, 10, 6, 7, 12, 13, 3] + [0] * 4])
     data = {
@@ -489,7 +491,7 @@ def test_masks_whole_words():
     masked = {
         tuple(
             np.flatnonzero(
-                model._mask(inputs, draws).input_ids[0] == helpers.MASK
+                model.mask_inputs(inputs, draws).input_ids[0] == helpers.MASK
             )
         )
         for draws in (noise(config, 1, seed) for seed in range(30))
@@ -521,14 +523,18 @@ def test_distinct_positions_do_not_outnumber_the_candidates():
 def test_electric_adds_the_noise_odds():
     model = build(**OBJECTIVES["electric"])
     data = features([0])
-    inputs = masking.Inputs(**data)
     encoded = model.electra(**data)
     own = model.discriminator_predictions(encoded["sequence_output"])
-    cloze = losses.masked_lm_output(
-        tf.zeros([1, LENGTH, 20]), data["input_ids"], tf.ones([1, LENGTH])
-    )
+    inputs = masking.Inputs(**data)
+    labels = tf.zeros_like(inputs.input_ids)
     output = model._get_discriminator_output(
-        inputs, encoded, tf.zeros_like(data["input_ids"]), cloze
+        {
+            "masked_inputs": inputs,
+            "generator_outputs": {"cloze_logits": tf.zeros([1, LENGTH, 20])},
+            "fake_data": electra.FakeData(inputs, labels, labels),
+            "discriminator_outputs": encoded,
+        },
+        losses.identity,
     )
     # log q = log 1/20 of a uniform generator, and log(0.25 / 0.75).
     np.testing.assert_allclose(

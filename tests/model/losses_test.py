@@ -119,10 +119,10 @@ def test_masked_lm_metrics():
         floats([[1, 1, 1, 0]]),
     )
     sums = losses.masked_lm_sums(
-        output, ints([[0, 0, 1, 1]]), floats([[1, 1, 1, 0]])
-    )
-    sums |= losses.sampled_masked_lm_sums(
-        ints([[0, 1, 0, 1]]), ints([[0, 0, 1, 1]]), floats([[1, 1, 1, 0]])
+        output,
+        ints([[0, 0, 1, 1]]),
+        floats([[1, 1, 1, 0]]),
+        ints([[0, 1, 0, 1]]),
     )
     metrics = losses.metrics_from_sums(sums)
     low, high = math.log(1 + math.exp(-1)), math.log(1 + math.e)

@@ -20,7 +20,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.command_line import original_settings
 from electra_tf.model import (
-    electra,
+    ablations,
     finetuning_model,
     heads,
     masking,
@@ -265,7 +265,7 @@ def _check_initial_weights(golden_dir, file, group, golden) -> Iterator[Check]:
                 "model_hparam_overrides": overrides,
             }
         )
-        model = electra.PretrainingModel(config, masking.SpecialIds(2, 3, 4))
+        model = ablations.make_model(config, masking.SpecialIds(2, 3, 4))
         variables = model.trainable_variables
     elif group == "finetuning_heads":
         hidden_size = original_settings.encoder_config(

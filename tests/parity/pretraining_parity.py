@@ -26,10 +26,10 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import model_directory
+from electra_tf import configs, model_directory
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
-from electra_tf.model import electra, losses, masking
+from electra_tf.model import ablations, electra, losses, masking
 from electra_tf.training import optimization
 from tests.parity import comparison
 from tests.parity.cases import Case
@@ -107,18 +107,23 @@ def _compare_folder(folder: pathlib.Path) -> Iterator[Check]:
     yield from _Folder(folder).checks()
 
 
-class ReplayingModel(electra.PretrainingModel):
-    """The model with `noise.positions` being the positions themselves."""
+def replaying_model(config: configs.ElectraConfig, special_ids):
+    """A model for which `noise.positions` are the positions themselves."""
 
-    def _mask(self, inputs, noise):
-        return self.mask_positions(inputs, noise.positions, noise.mask)
+    class ReplayingModel(ablations.model_class(config)):
+        def mask_inputs(self, inputs, noise):
+            return masking.mask_positions(
+                inputs, noise.positions, noise.mask, config, special_ids
+            )
+
+    return ReplayingModel(config, special_ids)
 
 
 def forward(model: electra.PretrainingModel, batch: dict) -> dict:
     """One forward pass, its tensors under the names of the golden arrays.
 
     Args:
-      model: A ReplayingModel.
+      model: A replaying model.
       batch: Tensors under the names of BATCH_ARRAYS.
 
     Returns:
@@ -152,8 +157,8 @@ def forward(model: electra.PretrainingModel, batch: dict) -> dict:
         "total_loss": outputs["total_loss"],
         "metric_sums": model.metric_sums(outputs),
     }
-    if "cloze_output" in outputs:
-        cloze = outputs["cloze_output"]
+    if isinstance(model, ablations.TwoTowers):
+        cloze = model.cloze_output(outputs)
         named |= {
             "cloze_logits": cloze.logits,
             "cloze_per_token_loss": cloze.per_example_loss,
@@ -173,7 +178,7 @@ def forward(model: electra.PretrainingModel, batch: dict) -> dict:
         ]
     elif outputs["generator_outputs"] is not None:
         named |= _encoder_outputs("generator", outputs["generator_outputs"])
-    if "disc_output" in outputs:
+    if outputs["discriminator_outputs"] is not None:
         disc = outputs["disc_output"]
         named |= _encoder_outputs("disc", outputs["discriminator_outputs"])
         named |= {
@@ -323,7 +328,7 @@ class _Folder:
             self.batches = {name: batches[name] for name in batches.files}
         self.config = original_settings.electra_config(self.settings)
         ids = self.golden["special_ids"]
-        self.model = ReplayingModel(
+        self.model = replaying_model(
             self.config,
             masking.SpecialIds(ids["[CLS]"], ids["[SEP]"], ids["[MASK]"]),
         )
@@ -428,13 +433,13 @@ class _Folder:
     def _check_bert_configs(self) -> Iterator[Check]:
         """The sizes of every network that the original built."""
         model, built = self.model, {"electra_0": self.model.electra.config}
-        if isinstance(model.generator, electra.TwoTowerGenerator):
+        if isinstance(model, ablations.TwoTowers):
             built["generator_ltr"] = model.generator.left_to_right.config
             built["generator_rtl"] = model.generator.right_to_left.config
-        elif model.generator is model.electra:
+        elif isinstance(model, ablations.TiedNetworks):
             if self.config.has_discriminator:
                 built["electra_1"] = model.electra.config
-        elif model.generator is not None:
+        elif self.config.has_generator_network:
             built["generator"] = model.generator.config
         golden = self.golden["bert_configs"]
         yield self._check(
@@ -464,8 +469,14 @@ class _Folder:
             0,
             "config.json:trainable_variables",
         )
-        head = self.model.generator_predictions or self.model.cloze_predictions
-        table = head and f"{head.embeddings.word_embeddings.path}:0"
+        table = next(
+            (
+                f"{layer.embeddings.word_embeddings.path}:0"
+                for layer in self.model.layers
+                if isinstance(layer, electra.MaskedLmHead)
+            ),
+            None,
+        )
         yield self._check(
             "variables: generator's embedding table",
             table != self.golden["generator_embedding_table"],

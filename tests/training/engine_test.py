@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, pretraining
-from electra_tf.model import electra, losses, masking
+from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
@@ -287,7 +287,7 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
     data = batches.PretrainingData(data_pattern, config, run.seed)
     strategy = replicas.make_strategy(run)
     with strategy.scope():
-        model = electra.PretrainingModel(
+        model = ablations.make_model(
             config, SPECIAL, np.arange(config.encoder.vocab_size) % 3 == 0
         )
         if config.unigram_generator:

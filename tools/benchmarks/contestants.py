@@ -10,7 +10,7 @@ import reference_graph
 import tensorflow as tf
 
 from electra_tf import configs, pretraining
-from electra_tf.model import electra, masking
+from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches as batches_lib
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization
@@ -114,7 +114,7 @@ class Product:
             return batches.take(1).cache().repeat() if cached else batches
 
         with strategy.scope():
-            model = electra.PretrainingModel(config, special_ids(config))
+            model = ablations.make_model(config, special_ids(config))
             optimizer = optimization.AdamWeightDecay(
                 make_optimizer_config(), run.num_train_steps
             )

@@ -366,7 +366,7 @@ def measure_reading(args, _: str) -> dict[str, Any]:
                 features["input_mask"],
                 features["segment_ids"],
             )
-            return training.engine.model._mask(inputs, features["noise"])
+            return training.engine.model.mask_inputs(inputs, features["noise"])
 
         def reading(num_steps: int) -> float:
             start = time.perf_counter()

@@ -111,7 +111,7 @@ class ReferenceGraph:
 
         Args:
           features: {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L].
-          noise: electra.Noise with `sample` <float32>[B, N, V]; None draws
+          noise: masking.Noise with `sample` <float32>[B, N, V]; None draws
             anew, as the original does.
           is_training: Whether there is dropout.
 

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from electra_tf.model import electra, masking
+from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches, corpus
 from tools.benchmarks import data
 
@@ -79,7 +79,7 @@ class InsteadOfTraining:
 
     def __init__(self, config, pattern, batch_size):
         self.data = batches.PretrainingData(pattern, config, 1)
-        model = electra.PretrainingModel(config, masking.SpecialIds(2, 3, 4))
+        model = ablations.make_model(config, masking.SpecialIds(2, 3, 4))
         self.engine = types.SimpleNamespace(model=model)
 
     def __call__(self, num_steps):

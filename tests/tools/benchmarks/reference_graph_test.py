@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.model import electra, masking
+from electra_tf.model import ablations, masking
 from electra_tf.training import optimization
 from tests import helpers
 from tools.benchmarks import reference_graph
@@ -20,7 +20,7 @@ def build(**changes):
     config = helpers.electra_config(
         helpers.encoder_config(initializer_range=0.5), **changes
     )
-    model = electra.PretrainingModel(config, SPECIAL)
+    model = ablations.make_model(config, SPECIAL)
     weights = {v.path: v.numpy() for v in model.variables}
     reference = reference_graph.ReferenceGraph(
         config, OPTIMIZER, 10, tuple(SPECIAL), weights

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, pretraining
-from electra_tf.model import electra
+from electra_tf.model import ablations
 from electra_tf.training import replicas, saving
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -56,7 +56,7 @@ def config(tmp_path):
 def model_dir(config):
     model_directory.write(config, "", [])
     replicas.set_policy(config.run)
-    model = electra.PretrainingModel(
+    model = ablations.make_model(
         config.model,
         pretraining.special_ids(pretraining.read_vocabulary(config)),
     )
