@@ -1,4 +1,8 @@
-"""A model directory: names of its files, what they say of the run."""
+"""A model directory: what a run writes there, and everybody reads.
+
+First the names of its files; then the record of a run, config.json, and who may
+go on with it; then its metrics; last what records of earlier versions mean.
+"""
 
 import dataclasses
 import json
@@ -77,8 +81,6 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
-
-
 # Share -> the size of the discriminator that it is one of.
 _SHARES = {
     "generator_hidden_size": "hidden_size",
@@ -89,49 +91,108 @@ _GENERATOR_LAYER = re.compile(
 )
 
 
-class CutSize(typing.NamedTuple):
-    """A size of a generator that an earlier version made too small.
-
-    It cut off what the original rounds: of 768 * 0.33333 it made 255, not 256.
-
-    Attributes:
-      name: Field of `configs.ElectraConfig`, a share.
-      share: As recorded.
-      whole: The size of the discriminator.
-      size: What was trained.
-      rounded: What the share stands for.
-    """
-
-    name: str
-    share: float
-    whole: int
-    size: int
-    rounded: int
-
-    @property
-    def fitting_share(self) -> float:
-        """Rounded, it gives the size that was trained."""
-        return self.size / self.whole
-
-    def is_given_by(self, share: float) -> bool:
-        """Whether a share gives the size that was trained."""
-        return configs.share_of(self.whole, share) == self.size
-
-    def __str__(self) -> str:
-        size = (
-            f"has {self.size} layer{'s' if self.size > 1 else ''}"
-            if self.name == "generator_layers"
-            else f"is {self.size} wide"
-        )
-        return (
-            f"the generator {size}, cut by an earlier version where the "
-            f"original has {self.rounded}"
-        )
-
-
 def trial_dir(model_dir: str, number: int) -> str:
     """The folder of one trial of a fine-tuning run, counted from 1."""
     return os.path.join(model_dir, f"trial_{number}")
+
+
+def write(config, operative_config: str, flags: list[str]) -> None:
+    """Writes what the run is made of into its model directory.
+
+    config.json, operative_config.gin and a line in runs.jsonl (flags, versions,
+    git commit, time).
+
+    Args:
+      config: Dataclass with a `run: RunConfig`.
+      operative_config: gin's account of it.
+      flags: Command-line flags.
+    """
+    model_dir = config.run.model_dir
+    try:
+        os.makedirs(model_dir, exist_ok=True)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"Cannot make the model directory {model_dir}: {error.strerror}"
+        ) from None
+    write_atomically(
+        os.path.join(model_dir, CONFIG_FILE),
+        json.dumps(as_dict(config), indent=1) + "\n",
+    )
+    write_atomically(
+        os.path.join(model_dir, OPERATIVE_CONFIG_FILE), operative_config
+    )
+    record = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "argv": sys.argv,
+        "flags": flags,
+        "python": platform.python_version(),
+        "versions": provenance.versions(_PACKAGES),
+        "git_commit": provenance.git_commit(),
+    }
+    with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
+        f.write(json.dumps(record) + "\n")
+
+
+def as_dict(config) -> dict:
+    """A configuration as JSON keeps it, with its class."""
+    kind = {"class": type(config).__name__, "format": RECORD_FORMAT}
+    return kind | dataclasses.asdict(config)
+
+
+def read_config(model_dir: str) -> dict:
+    """The configuration in a model directory, in the terms of this version.
+
+    Raises:
+      ConfigError: If there is none.
+    """
+    return _read(model_dir)[0]
+
+
+def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
+    """The configuration that a pre-training run wrote, as objects again.
+
+    Raises:
+      ConfigError: If there is none, or that of another kind of run.
+    """
+    record = read_config(model_dir)
+    if record.get("class") != "PretrainingConfig":
+        raise errors.ConfigError(
+            "Expected the model directory of a pre-training run. Received: "
+            f"{model_dir}, of a {record.get('class')}"
+        )
+    try:
+        model = dict(record["model"])
+        encoder = configs.EncoderConfig(**model.pop("encoder"))
+        return configs.PretrainingConfig(
+            model=configs.ElectraConfig(encoder=encoder, **model),
+            data=configs.PretrainingDataConfig(**record["data"]),
+            optimizer=configs.OptimizerConfig(**record["optimizer"]),
+            run=dataclasses.replace(
+                configs.RunConfig(**record["run"]), model_dir=model_dir
+            ),
+        )
+    except (KeyError, TypeError) as error:
+        raise errors.ConfigError(
+            f"Expected the {CONFIG_FILE} of this version in "
+            f"{model_dir}. Received: one with {error}"
+        ) from None
+
+
+def _read_json(model_dir: str) -> dict:
+    path = os.path.join(model_dir, CONFIG_FILE)
+    try:
+        with open(path, encoding="utf-8") as f:
+            record = json.load(f)
+    except FileNotFoundError:
+        raise errors.ConfigError(
+            f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
+            "found none: has the model been trained?"
+        ) from None
+    except (OSError, json.JSONDecodeError) as error:
+        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
+    if not isinstance(record, dict):
+        raise errors.ConfigError(f"Cannot read {path}: it holds no object")
+    return record
 
 
 def refuse_other_run(config) -> None:
@@ -231,56 +292,112 @@ def _with_defaults(record: dict, config) -> dict:
     return record
 
 
-def write(config, operative_config: str, flags: list[str]) -> None:
-    """Writes what the run is made of into its model directory.
-
-    config.json, operative_config.gin and a line in runs.jsonl (flags, versions,
-    git commit, time).
+class MetricsLog:
+    """metrics.jsonl: one line per look at the run.
 
     Args:
-      config: Dataclass with a `run: RunConfig`.
-      operative_config: gin's account of it.
-      flags: Command-line flags.
+      model_dir: Where the file is.
+      first_step: Lines of later steps are dropped: a run that was killed and
+        resumed from an earlier checkpoint writes them again.
     """
-    model_dir = config.run.model_dir
-    try:
-        os.makedirs(model_dir, exist_ok=True)
-    except OSError as error:
-        raise errors.ConfigError(
-            f"Cannot make the model directory {model_dir}: {error.strerror}"
-        ) from None
-    write_atomically(
-        os.path.join(model_dir, CONFIG_FILE),
-        json.dumps(as_dict(config), indent=1) + "\n",
-    )
-    write_atomically(
-        os.path.join(model_dir, OPERATIVE_CONFIG_FILE), operative_config
-    )
-    record = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "argv": sys.argv,
-        "flags": flags,
-        "python": platform.python_version(),
-        "versions": provenance.versions(_PACKAGES),
-        "git_commit": provenance.git_commit(),
-    }
-    with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
-        f.write(json.dumps(record) + "\n")
+
+    def __init__(self, model_dir: str, first_step: int):
+        self.path = os.path.join(model_dir, METRICS_FILE)
+        kept = [r for r in read_metrics(self.path) if r["step"] <= first_step]
+        write_atomically(
+            self.path, "".join(json.dumps(record) + "\n" for record in kept)
+        )
+
+    def is_best(self, step: int, metric: str, value: float) -> bool:
+        """Whether no evaluation before a step was as good.
+
+        Args:
+          step: Of the evaluation.
+          metric: Lower is better where its name ends in "loss".
+          value: What was found.
+        """
+        sign = -1 if metric.endswith("loss") else 1
+        return all(
+            sign * value > sign * record[metric]
+            for record in read_metrics(self.path)
+            if record["split"] == "heldout"
+            and record["step"] < step
+            and metric in record
+        )
+
+    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
+        """Adds the line of one look."""
+        record = {"step": step, "split": split} | metrics
+        with open(self.path, "a", encoding="utf-8") as f:
+            f.write(json.dumps(record) + "\n")
 
 
-def as_dict(config) -> dict:
-    """A configuration as JSON keeps it, with its class."""
-    kind = {"class": type(config).__name__, "format": RECORD_FORMAT}
-    return kind | dataclasses.asdict(config)
+def read_metrics(path: str) -> list[dict]:
+    """Lines of a metrics.jsonl; a last line that was cut short is left out."""
+    records = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as f:
+            for line in f:
+                try:
+                    records.append(json.loads(line))
+                except json.JSONDecodeError:
+                    break
+    return records
 
 
-def read_config(model_dir: str) -> dict:
-    """The configuration in a model directory, in the terms of this version.
+class CutSize(typing.NamedTuple):
+    """A size of a generator that an earlier version made too small.
 
-    Raises:
-      ConfigError: If there is none.
+    It cut off what the original rounds: of 768 * 0.33333 it made 255, not 256.
+
+    Attributes:
+      name: Field of `configs.ElectraConfig`, a share.
+      share: As recorded.
+      whole: The size of the discriminator.
+      size: What was trained.
+      rounded: What the share stands for.
     """
-    return _read(model_dir)[0]
+
+    name: str
+    share: float
+    whole: int
+    size: int
+    rounded: int
+
+    @property
+    def fitting_share(self) -> float:
+        """Rounded, it gives the size that was trained."""
+        return self.size / self.whole
+
+    def is_given_by(self, share: float) -> bool:
+        """Whether a share gives the size that was trained."""
+        return configs.share_of(self.whole, share) == self.size
+
+    def __str__(self) -> str:
+        size = (
+            f"has {self.size} layer{'s' if self.size > 1 else ''}"
+            if self.name == "generator_layers"
+            else f"is {self.size} wide"
+        )
+        return (
+            f"the generator {size}, cut by an earlier version where the "
+            f"original has {self.rounded}"
+        )
+
+
+def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
+    """The record in the terms of this version, and what was cut."""
+    record = _read_json(model_dir)
+    cut: list[CutSize] = []
+    if _candidates(record):
+        cut = cut_sizes(record, _shapes_of_last_checkpoint(model_dir))
+    record = with_fitting_shares(record, cut)
+    optimizer = record.get("optimizer")
+    if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
+        record = record | {"format": RECORD_FORMAT}
+        if optimizer.get("warmup_proportion") is not None:
+            record["optimizer"] = optimizer | {"num_warmup_steps": 0}
+    return record, cut
 
 
 def cut_sizes(
@@ -337,21 +454,6 @@ def _candidates(record: dict) -> list[CutSize]:
     return found
 
 
-def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
-    """The record in the terms of this version, and what was cut."""
-    record = _read_json(model_dir)
-    cut: list[CutSize] = []
-    if _candidates(record):
-        cut = cut_sizes(record, _shapes_of_last_checkpoint(model_dir))
-    record = with_fitting_shares(record, cut)
-    optimizer = record.get("optimizer")
-    if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
-        record = record | {"format": RECORD_FORMAT}
-        if optimizer.get("warmup_proportion") is not None:
-            record["optimizer"] = optimizer | {"num_warmup_steps": 0}
-    return record, cut
-
-
 def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
     """Name -> shape of the model's variables; nothing if there are none."""
     # Late: most records need no look at the variables. TensorFlow's notes on
@@ -372,102 +474,3 @@ def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
         for key, shape in shapes.items()
         if key.startswith("model/")
     }
-
-
-def _read_json(model_dir: str) -> dict:
-    path = os.path.join(model_dir, CONFIG_FILE)
-    try:
-        with open(path, encoding="utf-8") as f:
-            record = json.load(f)
-    except FileNotFoundError:
-        raise errors.ConfigError(
-            f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
-            "found none: has the model been trained?"
-        ) from None
-    except (OSError, json.JSONDecodeError) as error:
-        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
-    if not isinstance(record, dict):
-        raise errors.ConfigError(f"Cannot read {path}: it holds no object")
-    return record
-
-
-def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
-    """The configuration that a pre-training run wrote, as objects again.
-
-    Raises:
-      ConfigError: If there is none, or that of another kind of run.
-    """
-    record = read_config(model_dir)
-    if record.get("class") != "PretrainingConfig":
-        raise errors.ConfigError(
-            "Expected the model directory of a pre-training run. Received: "
-            f"{model_dir}, of a {record.get('class')}"
-        )
-    try:
-        model = dict(record["model"])
-        encoder = configs.EncoderConfig(**model.pop("encoder"))
-        return configs.PretrainingConfig(
-            model=configs.ElectraConfig(encoder=encoder, **model),
-            data=configs.PretrainingDataConfig(**record["data"]),
-            optimizer=configs.OptimizerConfig(**record["optimizer"]),
-            run=dataclasses.replace(
-                configs.RunConfig(**record["run"]), model_dir=model_dir
-            ),
-        )
-    except (KeyError, TypeError) as error:
-        raise errors.ConfigError(
-            f"Expected the {CONFIG_FILE} of this version in "
-            f"{model_dir}. Received: one with {error}"
-        ) from None
-
-
-class MetricsLog:
-    """metrics.jsonl: one line per look at the run.
-
-    Args:
-      model_dir: Where the file is.
-      first_step: Lines of later steps are dropped: a run that was killed and
-        resumed from an earlier checkpoint writes them again.
-    """
-
-    def __init__(self, model_dir: str, first_step: int):
-        self.path = os.path.join(model_dir, METRICS_FILE)
-        kept = [r for r in read_metrics(self.path) if r["step"] <= first_step]
-        write_atomically(
-            self.path, "".join(json.dumps(record) + "\n" for record in kept)
-        )
-
-    def is_best(self, step: int, metric: str, value: float) -> bool:
-        """Whether no evaluation before a step was as good.
-
-        Args:
-          step: Of the evaluation.
-          metric: Lower is better where its name ends in "loss".
-          value: What was found.
-        """
-        sign = -1 if metric.endswith("loss") else 1
-        return all(
-            sign * value > sign * record[metric]
-            for record in read_metrics(self.path)
-            if record["split"] == "heldout"
-            and record["step"] < step
-            and metric in record
-        )
-
-    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        record = {"step": step, "split": split} | metrics
-        with open(self.path, "a", encoding="utf-8") as f:
-            f.write(json.dumps(record) + "\n")
-
-
-def read_metrics(path: str) -> list[dict]:
-    """Lines of a metrics.jsonl; a last line that was cut short is left out."""
-    records = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
-            for line in f:
-                try:
-                    records.append(json.loads(line))
-                except json.JSONDecodeError:
-                    break
-    return records

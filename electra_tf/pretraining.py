@@ -1,4 +1,9 @@
-"""Pre-training: configuration -> a trained model and its held-out metrics."""
+"""Pre-training: configuration -> a trained model and its held-out metrics.
+
+`pretrain` is the paper's run: vocabulary, data, model, optimizer and engine,
+put together and trained. What it takes stands below it in the order of use;
+last, `advice` on what the metrics show.
+"""
 
 import functools
 import json
@@ -18,6 +23,19 @@ from electra_tf.training import loop, optimization, replicas
 
 # Held-out masks and samples must not repeat those of training.
 _EVAL_SEED_OFFSET = 1_000_003
+# Before this share of the steps a discriminator that finds nothing is young.
+_GRACE = 0.1
+_MIN_GRACE_STEPS = 500
+# Fewer of the replaced tokens found than this, ranked hardly better than by
+# chance (0.5): it says "original" to everything.
+_COLLAPSED_RECALL = 0.01
+_COLLAPSED_AUC = 0.6
+# A generator of the paper's sizes is right for about 55 % of its samples when
+# it is trained; one that is right more often in the first half of a run leaves
+# the discriminator little to find.
+_TOO_GOOD_ACCURACY = 0.75
+# Of the steps of a float16 run that are not taken.
+_MANY_SKIPPED = 0.1
 
 
 def pretrain(
@@ -35,8 +53,8 @@ def pretrain(
 
     Raises:
       ValueError: If data, vocabulary and configuration do not fit together.
-      training.Stopped: After a request to stop.
-      training.TrainingError: If the loss is not finite.
+      Stopped: After a request to stop.
+      TrainingError: If the loss is not finite.
     """
     run = config.run
     # First: workers can only meet before anything else has run.
@@ -144,6 +162,29 @@ def special_ids(vocab: vocabulary.Vocabulary) -> masking.SpecialIds:
     )
 
 
+def _heldout_data(config):
+    """Held-out data and the number of evaluation steps, or (None, 0)."""
+    if not config.data.heldout_files:
+        return None, 0
+    data = batches.PretrainingData(
+        config.data.heldout_files,
+        config.model,
+        config.run.seed + _EVAL_SEED_OFFSET,
+        shuffle=False,
+    )
+    steps = min(
+        config.data.num_eval_steps, len(data) // config.data.eval_batch_size
+    )
+    if not steps:
+        raise errors.ConfigError(
+            "PretrainingDataConfig.eval_batch_size must not exceed the "
+            "held-out examples. Received: "
+            f"eval_batch_size={config.data.eval_batch_size}, but "
+            f"{config.data.heldout_files} holds {len(data)} examples"
+        )
+    return data, steps
+
+
 def make_loss_function(
     model: electra.PretrainingModel,
     optimizer: optimization.AdamWeightDecay | None = None,
@@ -177,29 +218,6 @@ def make_loss_function(
     return loss_function
 
 
-def _heldout_data(config):
-    """Held-out data and the number of evaluation steps, or (None, 0)."""
-    if not config.data.heldout_files:
-        return None, 0
-    data = batches.PretrainingData(
-        config.data.heldout_files,
-        config.model,
-        config.run.seed + _EVAL_SEED_OFFSET,
-        shuffle=False,
-    )
-    steps = min(
-        config.data.num_eval_steps, len(data) // config.data.eval_batch_size
-    )
-    if not steps:
-        raise errors.ConfigError(
-            "PretrainingDataConfig.eval_batch_size must not exceed the "
-            "held-out examples. Received: "
-            f"eval_batch_size={config.data.eval_batch_size}, but "
-            f"{config.data.heldout_files} holds {len(data)} examples"
-        )
-    return data, steps
-
-
 def _describe(config, model, train_data) -> None:
     """Says what is trained on what."""
     num_parameters = sum(
@@ -223,26 +241,23 @@ def _describe(config, model, train_data) -> None:
         )
 
 
+def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
+    """Metrics on the live line."""
+    if not model.has_discriminator:
+        return ("total_loss", "masked_lm_accuracy")
+    last = (
+        "disc_auc"
+        if model.has_binary_discriminator
+        else "disc_masked_lm_accuracy"
+    )
+    return ("total_loss", "masked_lm_loss", "disc_loss", last)
+
+
 def format_results(metrics: dict[str, float]) -> str:
     """The held-out metrics as a table."""
     return "\n".join(
         f"  {name:28} {value:.4f}" for name, value in metrics.items()
     )
-
-
-# Before this share of the steps a discriminator that finds nothing is young.
-_GRACE = 0.1
-_MIN_GRACE_STEPS = 500
-# Fewer of the replaced tokens found than this, ranked hardly better than by
-# chance (0.5): it says "original" to everything.
-_COLLAPSED_RECALL = 0.01
-_COLLAPSED_AUC = 0.6
-# A generator of the paper's sizes is right for about 55 % of its samples when
-# it is trained; one that is right more often in the first half of a run leaves
-# the discriminator little to find.
-_TOO_GOOD_ACCURACY = 0.75
-# Of the steps of a float16 run that are not taken.
-_MANY_SKIPPED = 0.1
 
 
 def advice(

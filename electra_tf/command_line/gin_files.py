@@ -73,6 +73,11 @@ def load(
     return config
 
 
+def operative_config() -> str:
+    """The bindings that took effect, as a gin file."""
+    return gin.operative_config_str()
+
+
 @contextlib.contextmanager
 def _includes_of_neighbours():
     """Lets every file include its neighbours, for the time of one load.
@@ -111,11 +116,6 @@ def _quiet_logging():
         yield
     finally:
         logging.set_verbosity(verbosity)
-
-
-def operative_config() -> str:
-    """The bindings that took effect, as a gin file."""
-    return gin.operative_config_str()
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,8 @@
-"""The training engine: strategy, step, loop, checkpoints, evaluation.
+"""Model, loss and batches -> training steps and evaluations, on all replicas.
 
-The only user of tf.distribute and of dtype policies. Orbit drives the outer
-loop; pre-training and fine-tuning both run on it.
+A step cuts each replica's share of the batch into micro-batches and parallel
+parts, adds up their gradients, and sums these over the replicas. `loop.train`
+drives it, for pre-training and for fine-tuning.
 """
 
 import contextlib
@@ -21,43 +22,8 @@ from electra_tf.training import optimization, replicas
 # divided by goes through `all_reduce_sum`, <float32>[] in each call, and the
 # features' share of it is the sum over their examples.
 LossFunction = Callable[..., tuple[tf.Tensor, dict[str, losses.Sums]]]
-
-
 # Takes (batch size of a part, first step, Shard); returns a dataset of parts.
 MakeDataset = Callable[[int, int, replicas.Shard], tf.data.Dataset]
-
-
-def _add_to_loop_variable(total: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """total + x in the body of a loop.
-
-    Where memory is short (on CPUs, from 205 MB on) TensorFlow's optimizer makes
-    a large sum a temporary variable that waits for the first term. If that is
-    the loop's own variable, one is also made after the last round, never taken
-    away, and the next run of the same graph fails with AlreadyExistsError
-    (github.com/tensorflow/tensorflow/issues/23780). An operation between the
-    two, which hands the buffer on, avoids it.
-    """
-    return tf.raw_ops.Snapshot(input=total) + x
-
-
-@contextlib.contextmanager
-def _data_errors():
-    """Turns TensorFlow's wrapping of a DataError back into one."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if "DataError: " not in str(error):
-            raise
-        message = errors.data_error_message(error)
-        raise errors.DataError(message) from None
-
-
-def _check_batch_size(batch_size: int, num_replicas: int) -> None:
-    if batch_size % num_replicas:
-        raise errors.ConfigError(
-            "The batch size must be a multiple of the number of replicas. "
-            f"Received: batch_size={batch_size}, replicas={num_replicas}"
-        )
 
 
 class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
@@ -76,6 +42,9 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
       train_dataset: See `MakeDataset`.
       flops_per_example: Matrix products of one example in one step, to tell
         how busy the devices are; 0 where nobody asks.
+
+    Raises:
+      ConfigError: If the batch cannot be cut evenly.
     """
 
     def __init__(
@@ -97,7 +66,9 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.batch_size = batch_size
         self.train_dataset = train_dataset
         self.flops_per_example = flops_per_example
-        self.micro_batch_size = self._micro_batch_size()
+        share = replicas.share_of_batch(batch_size, strategy)
+        self.micro_batch_size = _micro_batch_size(run, share)
+        self.num_micro_batches = share // self.micro_batch_size
         self.global_step = orbit.utils.create_global_step()
         self.loss_scale: optimization.LossScale | None = None
         if run.dtype_policy == "mixed_float16":
@@ -120,25 +91,6 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
                     self._gradients, jit_compile=True, autograph=False
                 )
 
-    def _micro_batch_size(self) -> int:
-        """Examples that a replica works on at once."""
-        _check_batch_size(self.batch_size, self.strategy.num_replicas_in_sync)
-        whole = self._batch_of_a_replica()
-        size = min(self.run.micro_batch_size or whole, whole)
-        if whole % size:
-            raise errors.ConfigError(
-                "RunConfig.micro_batch_size must divide the examples that a "
-                f"replica has of a batch. Received: micro_batch_size={size}, "
-                f"examples={whole}"
-            )
-        if size % self.run.num_parallel_parts:
-            raise errors.ConfigError(
-                "RunConfig.num_parallel_parts must divide the examples that a "
-                "replica works on at once. Received: num_parallel_parts="
-                f"{self.run.num_parallel_parts}, examples={size}"
-            )
-        return size
-
     def distribute(
         self, make_dataset: MakeDataset, batch_size: int, first_step: int
     ):
@@ -148,14 +100,14 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
           ConfigError: If the batch cannot be shared out evenly.
         """
         num_replicas = self.strategy.num_replicas_in_sync
-        _check_batch_size(batch_size, num_replicas)
+        share = replicas.share_of_batch(batch_size, self.strategy)
 
         def of_worker(context):
             local = num_replicas // context.num_input_pipelines
             shard = replicas.Shard(
                 num_replicas, context.input_pipeline_id * local, local
             )
-            return make_dataset(batch_size // num_replicas, first_step, shard)
+            return make_dataset(share, first_step, shard)
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 
@@ -323,7 +275,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
           not take part; the replica's share of the loss <float32>[]; the sums
           of the loss function.
         """
-        size, num_parts = self.micro_batch_size, self._num_micro_batches()
+        size, num_parts = self.micro_batch_size, self.num_micro_batches
         if num_parts == 1:
             return self._gradients_in_parallel(features, seed, totals, scale)
         parts = tf.nest.map_structure(
@@ -414,15 +366,9 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         ]
         return gradients, loss, sums
 
-    def _batch_of_a_replica(self) -> int:
-        return self.batch_size // self.strategy.num_replicas_in_sync
-
-    def _num_micro_batches(self) -> int:
-        return self._batch_of_a_replica() // self.micro_batch_size
-
     def _is_cut(self) -> bool:
         """Whether a replica's part of the batch is not in one piece."""
-        return self._num_micro_batches() * self.run.num_parallel_parts > 1
+        return self.num_micro_batches * self.run.num_parallel_parts > 1
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
@@ -501,3 +447,46 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         loss, sums = self.loss_function(features, None, all_reduce_sum)
         loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
         return all_reduce_sum(sums | {"total_loss": loss_sums})
+
+
+def _micro_batch_size(run: configs.RunConfig, share: int) -> int:
+    """Examples that a replica works on at once, of its share of a batch."""
+    size = min(run.micro_batch_size or share, share)
+    if share % size:
+        raise errors.ConfigError(
+            "RunConfig.micro_batch_size must divide the examples that a "
+            f"replica has of a batch. Received: micro_batch_size={size}, "
+            f"examples={share}"
+        )
+    if size % run.num_parallel_parts:
+        raise errors.ConfigError(
+            "RunConfig.num_parallel_parts must divide the examples that a "
+            "replica works on at once. Received: num_parallel_parts="
+            f"{run.num_parallel_parts}, examples={size}"
+        )
+    return size
+
+
+def _add_to_loop_variable(total: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """total + x in the body of a loop.
+
+    Where memory is short (on CPUs, from 205 MB on) TensorFlow's optimizer makes
+    a large sum a temporary variable that waits for the first term. If that is
+    the loop's own variable, one is also made after the last round, never taken
+    away, and the next run of the same graph fails with AlreadyExistsError
+    (github.com/tensorflow/tensorflow/issues/23780). An operation between the
+    two, which hands the buffer on, avoids it.
+    """
+    return tf.raw_ops.Snapshot(input=total) + x
+
+
+@contextlib.contextmanager
+def _data_errors():
+    """Turns TensorFlow's wrapping of a DataError back into one."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "DataError: " not in str(error):
+            raise
+        message = errors.data_error_message(error)
+        raise errors.DataError(message) from None

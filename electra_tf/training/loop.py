@@ -18,54 +18,8 @@ from electra_tf.training import matmul_rate, replicas, saving
 
 # The file that C++ writes its messages to.
 _STDERR = 2
-
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
-
-
-@contextlib.contextmanager
-def _lost_workers(model_dir: str):
-    """Says in one line that another worker of the cluster has gone."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if "Collective ops is aborted" not in str(error):
-            raise
-        raise errors.TrainingError(
-            "Another worker has gone, and a cluster cannot train without it. "
-            "Start all workers again to go on from the last checkpoint in "
-            f"{model_dir}"
-        ) from None
-
-
-class StopRequests:
-    """Turns SIGTERM and SIGINT into a request that a loop can look at."""
-
-    def __init__(self):
-        self.signal_name = None
-
-    def __enter__(self):
-        self._previous = {}
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                self._previous[number] = signal.signal(number, self._note)
-            except ValueError:  # Not in the main thread: nobody signals it.
-                break
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _note(self, number, frame):
-        if self.signal_name is not None:
-            raise KeyboardInterrupt  # Asked twice: at once.
-        self.signal_name = signal.Signals(number).name
-        print(
-            f"\n{self.signal_name}: saving and leaving after this step "
-            "(again to leave at once)",
-            file=sys.stderr,
-        )
 
 
 def train(
@@ -92,27 +46,10 @@ def train(
       Stopped: After SIGTERM or SIGINT, once everything is saved.
       TrainingError: If the loss is not finite, or a worker has gone.
     """
-    with _lost_workers(engine.run.model_dir):
-        _train(
-            engine,
-            num_train_steps,
-            description,
-            live_metrics,
-            evaluate,
-            watch,
-        )
-
-
-def _train(
-    engine, num_train_steps, description, live_metrics, evaluate, watch
-) -> None:
-    """See `train`."""
     run = engine.run
     if run.distribution_strategy != "tpu":
         _hush_compiler()
-    checkpoints = saving._Checkpoints(engine)
-    checkpoints.restore()
-    engine.check_same_step()
+    checkpoints = saving.Checkpoints(engine)
     loop = _Loop(
         engine,
         checkpoints,
@@ -123,57 +60,29 @@ def _train(
         watch,
     )
     summary_dir = os.path.join(run.model_dir, "train")
-    with StopRequests() as loop.stop_requests, _QuietOrbit():
-        controller = orbit.Controller(
-            global_step=engine.global_step,
-            trainer=engine,
-            strategy=engine.strategy,
-            train_actions=[loop.look],
-            steps_per_loop=loop.steps_to_next_look,
-            summary_dir=summary_dir
-            if replicas.is_chief(engine.strategy)
-            else None,
-        )
-        loop.start()
-        try:
-            controller.train(num_train_steps)
-            checkpoints.save()
-        finally:
-            checkpoints.finish()
-            loop.progress.close()
-
-
-def _hush_compiler() -> None:
-    """Has XLA say now, to nobody, what it says once in a process.
-
-    It says that it compiled something, and no setting of TensorFlow's stops it.
-    """
-    sys.stderr.flush()
-    stderr = os.dup(_STDERR)
-    try:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            os.dup2(nowhere.fileno(), _STDERR)
-            tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
-    finally:
-        os.dup2(stderr, _STDERR)
-        os.close(stderr)
-
-
-class _QuietOrbit:
-    """Keeps the lines that Orbit prints from the live line."""
-
-    def __enter__(self):
-        self._stdout = sys.stdout
-        self._null = open(os.devnull, "w")  # noqa: SIM115
-        sys.stdout = self._null
-
-    def __exit__(self, *_):
-        sys.stdout = self._stdout
-        self._null.close()
+    with _lost_workers(run.model_dir):
+        checkpoints.restore()
+        engine.check_same_step()
+        with loop.stop_requests, _QuietOrbit():
+            controller = orbit.Controller(
+                global_step=engine.global_step,
+                trainer=engine,
+                strategy=engine.strategy,
+                train_actions=[loop.look],
+                steps_per_loop=loop.steps_to_next_look,
+                summary_dir=summary_dir if loop.is_chief else None,
+            )
+            loop.start()
+            try:
+                controller.train(num_train_steps)
+                checkpoints.save()
+            finally:
+                checkpoints.finish()
+                loop.progress.close()
 
 
 class _Loop:
-    """What happens between two inner loops of a run."""
+    """What happens between two stretches of steps; `train` has the words."""
 
     def __init__(
         self,
@@ -198,7 +107,8 @@ class _Loop:
         )
         self._said: set[str] = set()
 
-    def start(self):
+    def start(self) -> None:
+        """Starts the log and the clocks, from the step of the checkpoint."""
         step = int(self.engine.global_step.numpy())
         if self.is_chief:
             self.log = model_directory.MetricsLog(
@@ -303,3 +213,77 @@ def write_summaries(
         for metric, value in metrics.items():
             tf.summary.scalar(metric, value)
     writer.close()
+
+
+@contextlib.contextmanager
+def _lost_workers(model_dir: str):
+    """Says in one line that another worker of the cluster has gone."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "Collective ops is aborted" not in str(error):
+            raise
+        raise errors.TrainingError(
+            "Another worker has gone, and a cluster cannot train without it. "
+            "Start all workers again to go on from the last checkpoint in "
+            f"{model_dir}"
+        ) from None
+
+
+class StopRequests:
+    """Turns SIGTERM and SIGINT into a request that a loop can look at."""
+
+    def __init__(self):
+        self.signal_name = None
+
+    def __enter__(self):
+        self._previous = {}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._previous[number] = signal.signal(number, self._note)
+            except ValueError:  # Not in the main thread: nobody signals it.
+                break
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self.signal_name is not None:
+            raise KeyboardInterrupt  # Asked twice: at once.
+        self.signal_name = signal.Signals(number).name
+        print(
+            f"\n{self.signal_name}: saving and leaving after this step "
+            "(again to leave at once)",
+            file=sys.stderr,
+        )
+
+
+class _QuietOrbit:
+    """Keeps the lines that Orbit prints from the live line."""
+
+    def __enter__(self):
+        self._stdout = sys.stdout
+        self._null = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = self._null
+
+    def __exit__(self, *_):
+        sys.stdout = self._stdout
+        self._null.close()
+
+
+def _hush_compiler() -> None:
+    """Has XLA say now, to nobody, what it says once in a process.
+
+    It says that it compiled something, and no setting of TensorFlow's stops it.
+    """
+    sys.stderr.flush()
+    stderr = os.dup(_STDERR)
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), _STDERR)
+            tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
+    finally:
+        os.dup2(stderr, _STDERR)
+        os.close(stderr)

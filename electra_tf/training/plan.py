@@ -38,45 +38,23 @@ _GB = 1e9
 # Shares: what well-tuned BERT-like training is commonly reported to reach,
 # lower where the memory is slow for the arithmetic. An assumption.
 HARDWARE = {
-    "v100": Hardware(
-        "NVIDIA V100 SXM2 (float16)",
-        125e12,
-        "mixed_bfloat16",
-        32 * _GB,
-        150e9,
-        0.25,
-    ),
-    "t4": Hardware(
-        "NVIDIA T4 (float16)", 65e12, "mixed_bfloat16", 16 * _GB, 16e9, 0.25
-    ),
-    "a10g": Hardware(
-        "NVIDIA A10G", 70e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.35
-    ),
-    "a100": Hardware(
-        "NVIDIA A100 SXM 80 GB", 312e12, "mixed_bfloat16", 80 * _GB, 300e9, 0.35
-    ),
-    "h100": Hardware(
-        "NVIDIA H100 SXM", 989e12, "mixed_bfloat16", 80 * _GB, 450e9, 0.30
-    ),
-    "l4": Hardware("NVIDIA L4", 121e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.30),
-    "rtx4090": Hardware(
-        "NVIDIA RTX 4090", 165e12, "mixed_bfloat16", 24 * _GB, 32e9, 0.35
-    ),
-    "tpu_v2": Hardware(
-        "TPU v2 core", 22.5e12, "mixed_bfloat16", 8 * _GB, 60e9, 0.40
-    ),
-    "tpu_v3": Hardware(
-        "TPU v3 core", 61.5e12, "mixed_bfloat16", 16 * _GB, 80e9, 0.40
-    ),
-    "tpu_v4": Hardware(
-        "TPU v4 chip", 275e12, "mixed_bfloat16", 32 * _GB, 150e9, 0.40
-    ),
-    "tpu_v5e": Hardware(
-        "TPU v5e chip", 197e12, "mixed_bfloat16", 16 * _GB, 200e9, 0.40
-    ),
-    "tpu_v5p": Hardware(
-        "TPU v5p chip", 459e12, "mixed_bfloat16", 95 * _GB, 300e9, 0.40
-    ),
+    key: Hardware(
+        name, teraflops * 1e12, "mixed_bfloat16", memory * _GB, link * _GB, mfu
+    )
+    for key, name, teraflops, memory, link, mfu in (
+        ("v100", "NVIDIA V100 SXM2 (float16)", 125, 32, 150, 0.25),
+        ("t4", "NVIDIA T4 (float16)", 65, 16, 16, 0.25),
+        ("a10g", "NVIDIA A10G", 70, 24, 32, 0.35),
+        ("a100", "NVIDIA A100 SXM 80 GB", 312, 80, 300, 0.35),
+        ("h100", "NVIDIA H100 SXM", 989, 80, 450, 0.30),
+        ("l4", "NVIDIA L4", 121, 24, 32, 0.30),
+        ("rtx4090", "NVIDIA RTX 4090", 165, 24, 32, 0.35),
+        ("tpu_v2", "TPU v2 core", 22.5, 8, 60, 0.40),
+        ("tpu_v3", "TPU v3 core", 61.5, 16, 80, 0.40),
+        ("tpu_v4", "TPU v4 chip", 275, 32, 150, 0.40),
+        ("tpu_v5e", "TPU v5e chip", 197, 16, 200, 0.40),
+        ("tpu_v5p", "TPU v5p chip", 459, 95, 300, 0.40),
+    )
 }
 THIS_CPU = "this_cpu"
 # Share of the matrix product rate that tools/benchmarks/training.py measures

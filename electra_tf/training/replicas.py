@@ -30,7 +30,6 @@ class Shard(typing.NamedTuple):
 
 WHOLE = Shard(num_parts=1, first_part=0, local_parts=1)
 
-
 # Of gradients that travel together between CPUs: 16 MB are as fast, all at once
 # or 1 MB take a third longer (docs/performance.md).
 PACK_BYTES = 4 * 2**20
@@ -159,6 +158,21 @@ def set_policy(run: configs.RunConfig) -> None:
     """Sets the dtype policy and the seed of the initial weights."""
     keras.config.set_dtype_policy(run.dtype_policy)
     keras.utils.set_random_seed(run.seed)
+
+
+def share_of_batch(batch_size: int, strategy: tf.distribute.Strategy) -> int:
+    """Examples that each replica has of a batch.
+
+    Raises:
+      ConfigError: If they cannot be shared out evenly.
+    """
+    num_replicas = strategy.num_replicas_in_sync
+    if batch_size % num_replicas:
+        raise errors.ConfigError(
+            "The batch size must be a multiple of the number of replicas. "
+            f"Received: batch_size={batch_size}, replicas={num_replicas}"
+        )
+    return batch_size // num_replicas
 
 
 def make_all_reduce_sum(context: tf.distribute.ReplicaContext):

@@ -66,7 +66,7 @@ def restore_variables(
     restored.expect_partial()
 
 
-class _Checkpoints:
+class Checkpoints:
     """Saves and restores a run; the chief alone writes.
 
     Nothing of a checkpoint's name is there before all of it is written, and

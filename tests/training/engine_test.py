@@ -458,7 +458,7 @@ _CUTS = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from electra_tf import training
+from electra_tf.training import replicas
 from tests import helpers
 from tests.training import engine_test
 
@@ -479,7 +479,7 @@ cuts = {
 }
 found = {}
 for name, (strategy, changes) in cuts.items():
-    training.make_strategy = lambda run: strategy
+    replicas.make_strategy = lambda run: strategy
     engine = engine_test.electra_engine(
         helpers.run_config(sys.argv[1], num_train_steps=20, **changes),
         sys.argv[2],
@@ -500,7 +500,7 @@ for name, (strategy, changes) in cuts.items():
         except ValueError as error:
             found[name]["refusal"] = str(error)
 
-training.make_strategy = lambda run: two
+replicas.make_strategy = lambda run: two
 found["norms"] = {
     dtype: engine_test.one_weight_engine(
         helpers.run_config(sys.argv[1], gradient_reduction_dtype=dtype),
