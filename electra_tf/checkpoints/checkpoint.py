@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from electra_tf import configs, errors
+from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary as vocabulary_lib
 
 
@@ -29,32 +30,6 @@ class LoadReport(typing.NamedTuple):
     used: tuple[str, ...]
     unused: tuple[str, ...]
     missing: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskHead:
-    """A fine-tuned head.
-
-    Attributes:
-      kind: "classification", "multi_label_classification", "regression",
-        "tagging" or "question_answering".
-      task_name: Scope of its variables: task_specific/<task_name>/...
-      labels: Names of the classes, in the order of the logits; None where the
-        checkpoint does not say.
-      num_outputs: Width of the last layer of a classification, regression or
-        tagging head.
-      hidden_activation: Of the dense layer between the first token's vector
-        and the output layer, as Hugging Face's classification head has one;
-        None without one, as in the original.
-      options: Of `QuestionAnsweringConfig`, for question answering.
-    """
-
-    kind: str
-    task_name: str
-    labels: tuple[str, ...] | None = None
-    num_outputs: int | None = None
-    hidden_activation: str | None = None
-    options: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

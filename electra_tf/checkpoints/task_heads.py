@@ -1,4 +1,4 @@
-"""Fine-tuned heads: what their tensors say, and the layers to run them.
+"""Fine-tuned heads: what their tensors say.
 
 A head's tensors are named task_specific/<task>/..., as in the original. The
 original does not say anywhere what kind of head it saved, so the kind is told
@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from electra_tf import configs
-from electra_tf.checkpoints.checkpoint import TaskHead
 from electra_tf.errors import CheckpointError
+from electra_tf.model.heads import TaskHead
 
 # The original's only task with a label for each word, and ours like it.
 _TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
@@ -97,51 +96,6 @@ def recognise(
         f"Expected a head of the original in task_specific/{task_name} of "
         f"{source}. Received: {', '.join(sorted(names))}"
     )
-
-
-def make_head(head: TaskHead, config: configs.EncoderConfig):
-    """The layers of a head, not built.
-
-    Args:
-      head: What to make.
-      config: Of the encoder below.
-
-    Returns:
-      A `finetuning.heads.Head`.
-
-    Raises:
-      CheckpointError: If there is no such head here.
-    """
-    from electra_tf import configs
-    from electra_tf.model import heads
-
-    width = config.hidden_size
-    name = head.task_name
-    if head.kind == "classification":
-        return heads.ClassificationHead(
-            name, width, _num_outputs(head), head.hidden_activation
-        )
-    if head.kind == "multi_label_classification":
-        return heads.MultiLabelHead(
-            name, width, _num_outputs(head), head.hidden_activation
-        )
-    if head.kind == "regression":
-        return heads.RegressionHead(name, width, head.hidden_activation)
-    if head.kind == "tagging":
-        return heads.TaggingHead(name, width, _num_outputs(head))
-    if head.kind == "question_answering":
-        return heads.QuestionAnsweringHead(
-            name, width, configs.QuestionAnsweringConfig(**head.options)
-        )
-    raise CheckpointError(
-        "Expected a classification, multi_label_classification, regression, "
-        f"tagging or question_answering head. Received: {head.kind}"
-    )
-
-
-def _num_outputs(head: TaskHead) -> int:
-    assert head.num_outputs is not None
-    return head.num_outputs
 
 
 def task_name_of(text: object, kind: str) -> str:

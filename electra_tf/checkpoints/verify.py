@@ -15,7 +15,6 @@ import numpy as np
 
 from electra_tf import configs
 from electra_tf.checkpoints import sizes as sizes_lib
-from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 
@@ -168,10 +167,10 @@ def _forward_pretraining_heads(checkpoint, networks, outputs, build) -> None:
 def _forward_task_head(checkpoint, networks, inputs, outputs) -> None:
     import tensorflow as tf
 
-    from electra_tf.model import finetuning_model
+    from electra_tf.model import finetuning_model, heads
 
     found_head = checkpoint.head
-    head = task_heads.make_head(found_head, checkpoint.discriminator)
+    head = heads.make_head(found_head, checkpoint.discriminator)
     scope = finetuning_model.TaskSpecific([head])
     scope.build()
     for variable in scope.variables:

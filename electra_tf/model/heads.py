@@ -7,12 +7,14 @@ gives no initializer to any of them. Losses are float32 under every policy.
 Shapes: B batch, L length, D hidden, C classes, K beams.
 """
 
+import dataclasses
 import re
+import typing
 
 import keras
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.model import encoder, kernels, losses
 
 # On the first token's vector, before the last layer; from the original.
@@ -35,6 +37,9 @@ class Head(encoder.Layer):
       hidden_size: Width of the encoder's outputs.
     """
 
+    # The task's own features that a loss needs; a call returns them, too.
+    labels: tuple[str, ...]
+
     def __init__(self, task_name: str, hidden_size: int):
         if not re.fullmatch(r"[A-Za-z0-9_.\-]+", task_name):
             raise ValueError(
@@ -48,6 +53,45 @@ class Head(encoder.Layer):
     def feature(self, features: dict[str, tf.Tensor], name: str) -> tf.Tensor:
         """One of the task's own features, e.g. "label_ids"."""
         return features[f"{self.task_name}_{name}"]
+
+    def call(
+        self,
+        encoder_outputs,
+        features,
+        dropout_seed=None,
+        teacher_forcing=False,
+    ):
+        """Predicts, and takes the loss where the features hold the labels.
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          features: Those of `predict`; for a loss also `<task>_<label>` for
+            each of `labels`.
+          dropout_seed: <int32>[2], or None for no dropout.
+          teacher_forcing: Whether predictions may look at the labels.
+
+        Returns:
+          What `predict` says and, where the features hold labels, those under
+          their names and `loss` <float32>[B].
+        """
+        outputs = self.predict(
+            encoder_outputs, features, dropout_seed, teacher_forcing
+        )
+        if f"{self.task_name}_{self.labels[0]}" in features:
+            for name in self.labels:
+                outputs[name] = self.feature(features, name)
+            outputs["loss"] = self.loss(outputs, features)
+        return outputs
+
+    def predict(
+        self, encoder_outputs, features, dropout_seed, teacher_forcing
+    ) -> dict[str, tf.Tensor]:
+        """Name -> what the task's scores need; takes what `call` takes."""
+        raise NotImplementedError
+
+    def loss(self, outputs, features) -> tf.Tensor:
+        """<float32>[B], from predictions and labels."""
+        raise NotImplementedError
 
     def set_dropout(self, rate: float) -> None:
         """Another share of dropped activations, where the head drops any."""
@@ -68,18 +112,13 @@ class Head(encoder.Layer):
         return {}
 
 
-def _weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> losses.Sums:
-    values = tf.cast(values, tf.float32)
-    return losses.Sums(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
-
-
-class _PooledHead(Head):
+class PooledHead(Head):
     """A dense layer on the first token's vector.
 
     Args:
       task_name: See `Head`.
       hidden_size: See `Head`.
-      num_outputs: Width of the dense layer.
+      num_labels: Width of the dense layer.
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
         the original.
@@ -89,10 +128,11 @@ class _PooledHead(Head):
         self,
         task_name: str,
         hidden_size: int,
-        num_outputs: int,
+        num_labels: int,
         hidden_activation: str | None = None,
     ):
         super().__init__(task_name, hidden_size)
+        self.num_labels = num_labels
         if hidden_activation not in (None, "gelu"):
             raise ValueError(
                 "Expected the hidden_activation 'gelu' or None. Received: "
@@ -102,7 +142,7 @@ class _PooledHead(Head):
         if hidden_activation:
             self.hidden = encoder.dense(hidden_size, None, "hidden")
             self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=1)
-        self.dense = encoder.dense(num_outputs, None, "dense")
+        self.dense = encoder.dense(num_labels, None, "dense")
         self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=0)
 
     def set_dropout(self, rate):
@@ -124,138 +164,77 @@ class _PooledHead(Head):
         return tf.cast(self.dense(x), tf.float32)
 
 
-class ClassificationHead(_PooledHead):
+class ClassificationHead(PooledHead):
     """One label for each text or pair of texts.
 
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      num_labels: Number of classes.
-      hidden_activation: See `_PooledHead`.
+    `logits` <float32>[B, C] and `predictions` <int32>[B]; the labels are
+    `label_ids` <int32>[B].
     """
 
-    def __init__(
-        self,
-        task_name: str,
-        hidden_size: int,
-        num_labels: int,
-        hidden_activation: str | None = None,
-    ):
-        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
-        self.num_labels = num_labels
+    labels = ("label_ids",)
 
-    def call(
-        self,
-        encoder_outputs,
-        features,
-        dropout_seed=None,
-        teacher_forcing=False,
-    ):
-        """Classifies a batch.
-
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: With `<task>_label_ids` <int32>[B] for a loss.
-          dropout_seed: <int32>[2], or None for no dropout.
-          teacher_forcing: Ignored.
-
-        Returns:
-          `logits` <float32>[B, C], `predictions` <int32>[B] and, where the
-          features hold labels, `label_ids` <int32>[B] and `loss` <float32>[B].
-        """
-        del teacher_forcing
+    def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         logits = self.project(encoder_outputs, dropout_seed)
-        outputs = {
+        return {
             "logits": logits,
             "predictions": tf.argmax(logits, -1, output_type=tf.int32),
         }
-        if f"{self.task_name}_label_ids" in features:
-            label_ids = self.feature(features, "label_ids")
-            outputs["label_ids"] = label_ids
-            outputs["loss"] = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                label_ids, logits
-            )
-        return outputs
+
+    def loss(self, outputs, features):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(
+            outputs["label_ids"], outputs["logits"]
+        )
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["label_ids"]
-        return {"accuracy": _weighted_sums(correct, weights)}
+        return {"accuracy": losses.weighted_sums(correct, weights)}
 
 
-class MultiLabelHead(_PooledHead):
+class MultiLabelHead(PooledHead):
     """Any number of labels for each text or pair of texts.
 
-    Each label is a decision of its own. Not in the original.
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      num_labels: Number of labels.
-      hidden_activation: See `_PooledHead`.
+    Each label is a decision of its own. Not in the original. `logits`
+    <float32>[B, C] and `predictions` <int32>[B, C], 1 where the probability of
+    the label exceeds 0.5; the labels are `label_ids` <int32>[B, C], 1 where a
+    row has the label, and the loss is the mean over them.
     """
 
-    def __init__(
-        self,
-        task_name: str,
-        hidden_size: int,
-        num_labels: int,
-        hidden_activation: str | None = None,
-    ):
-        super().__init__(task_name, hidden_size, num_labels, hidden_activation)
-        self.num_labels = num_labels
+    labels = ("label_ids",)
 
-    def call(
-        self,
-        encoder_outputs,
-        features,
-        dropout_seed=None,
-        teacher_forcing=False,
-    ):
-        """Labels a batch.
-
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: With `<task>_label_ids` <int32>[B, C], 1 where a row has
-            the label, for a loss.
-          dropout_seed: <int32>[2], or None for no dropout.
-          teacher_forcing: Ignored.
-
-        Returns:
-          `logits` <float32>[B, C], `predictions` <int32>[B, C], 1 where the
-          probability of the label exceeds 0.5, and, where the features hold
-          labels, `label_ids` <int32>[B, C] and `loss` <float32>[B], the mean
-          over the labels.
-        """
-        del teacher_forcing
+    def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         logits = self.project(encoder_outputs, dropout_seed)
-        outputs = {
+        return {
             "logits": logits,
             "predictions": tf.cast(logits > 0.0, tf.int32),
         }
-        if f"{self.task_name}_label_ids" in features:
-            label_ids = self.feature(features, "label_ids")
-            cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
-                labels=tf.cast(label_ids, tf.float32), logits=logits
-            )
-            outputs["label_ids"] = label_ids
-            outputs["loss"] = tf.reduce_mean(cross_entropy, axis=-1)
-        return outputs
+
+    def loss(self, outputs, features):
+        cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.cast(outputs["label_ids"], tf.float32),
+            logits=outputs["logits"],
+        )
+        return tf.reduce_mean(cross_entropy, axis=-1)
 
     def metric_sums(self, outputs, weights):
         correct = tf.reduce_all(
             outputs["predictions"] == outputs["label_ids"], axis=-1
         )
-        return {"accuracy": _weighted_sums(correct, weights)}
+        return {"accuracy": losses.weighted_sums(correct, weights)}
 
 
-class RegressionHead(_PooledHead):
+class RegressionHead(PooledHead):
     """One number for each text or pair of texts.
+
+    `predictions` <float32>[B]; the labels are `targets` <float32>[B], and the
+    loss is the squared error.
 
     Args:
       task_name: See `Head`.
       hidden_size: See `Head`.
-      hidden_activation: See `_PooledHead`.
+      hidden_activation: See `PooledHead`.
     """
+
+    labels = ("targets",)
 
     def __init__(
         self,
@@ -265,33 +244,13 @@ class RegressionHead(_PooledHead):
     ):
         super().__init__(task_name, hidden_size, 1, hidden_activation)
 
-    def call(
-        self,
-        encoder_outputs,
-        features,
-        dropout_seed=None,
-        teacher_forcing=False,
-    ):
-        """Predicts a number for each row of a batch.
+    def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
+        return {
+            "predictions": self.project(encoder_outputs, dropout_seed)[:, 0]
+        }
 
-        Args:
-          encoder_outputs: Of `encoder.Encoder`.
-          features: With `<task>_targets` <float32>[B] for a loss.
-          dropout_seed: <int32>[2], or None for no dropout.
-          teacher_forcing: Ignored.
-
-        Returns:
-          `predictions` <float32>[B] and, where the features hold targets,
-          `targets` <float32>[B] and `loss` <float32>[B], the squared error.
-        """
-        del teacher_forcing
-        predictions = self.project(encoder_outputs, dropout_seed)[:, 0]
-        outputs = {"predictions": predictions}
-        if f"{self.task_name}_targets" in features:
-            targets = self.feature(features, "targets")
-            outputs["targets"] = targets
-            outputs["loss"] = tf.square(predictions - targets)
-        return outputs
+    def loss(self, outputs, features):
+        return tf.square(outputs["predictions"] - outputs["targets"])
 
 
 class TaggingHead(Head):
@@ -303,6 +262,8 @@ class TaggingHead(Head):
       num_labels: Number of classes.
     """
 
+    labels = ("labels", "labels_mask")
+
     def __init__(self, task_name: str, hidden_size: int, num_labels: int):
         super().__init__(task_name, hidden_size)
         self.num_labels = num_labels
@@ -311,54 +272,43 @@ class TaggingHead(Head):
     def build(self, input_shape=None):
         self.dense.build((None, self.hidden_size))
 
-    def call(
-        self,
-        encoder_outputs,
-        features,
-        dropout_seed=None,
-        teacher_forcing=False,
-    ):
+    def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Tags a batch. No dropout here, as in the original.
 
         Args:
           encoder_outputs: Of `encoder.Encoder`.
           features: With `<task>_labeled_positions` <int32>[B, L], the first
-            tokens of words; for a loss also `<task>_labels` <int32>[B, L] and
-            `<task>_labels_mask` <float32>[B, L], all in the order of words.
+            tokens of words.
           dropout_seed: Ignored.
           teacher_forcing: Ignored.
 
         Returns:
-          `logits` <float32>[B, L, C], `predictions` <int32>[B, L] and, where
-          the features hold labels, `labels`, `labels_mask` and `loss`
-          <float32>[B], the sum over the words.
+          `logits` <float32>[B, L, C] and `predictions` <int32>[B, L], in the
+          order of words, as `labels` <int32>[B, L] and `labels_mask`
+          <float32>[B, L] are.
         """
-        del dropout_seed, teacher_forcing
         words = tf.gather(
             encoder_outputs["sequence_output"],
             self.feature(features, "labeled_positions"),
             batch_dims=1,
         )
         logits = tf.cast(self.dense(words), tf.float32)
-        outputs = {
+        return {
             "logits": logits,
             "predictions": tf.argmax(logits, -1, output_type=tf.int32),
         }
-        if f"{self.task_name}_labels" in features:
-            labels = self.feature(features, "labels")
-            mask = self.feature(features, "labels_mask")
-            word_losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels, logits
-            )
-            outputs["labels"] = labels
-            outputs["labels_mask"] = mask
-            outputs["loss"] = tf.reduce_sum(word_losses * mask, axis=-1)
-        return outputs
+
+    def loss(self, outputs, features):
+        """The sum over the words."""
+        of_words = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            outputs["labels"], outputs["logits"]
+        )
+        return tf.reduce_sum(of_words * outputs["labels_mask"], axis=-1)
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["labels"]
         word_weights = outputs["labels_mask"] * weights[:, tf.newaxis]
-        return {"accuracy": _weighted_sums(correct, word_weights)}
+        return {"accuracy": losses.weighted_sums(correct, word_weights)}
 
 
 class QuestionAnsweringHead(Head):
@@ -373,6 +323,8 @@ class QuestionAnsweringHead(Head):
       hidden_size: See `Head`.
       config: The options.
     """
+
+    labels = ("start_positions", "end_positions")
 
     def __init__(
         self,
@@ -421,20 +373,12 @@ class QuestionAnsweringHead(Head):
                 )
             )
 
-    def call(
-        self,
-        encoder_outputs,
-        features,
-        dropout_seed=None,
-        teacher_forcing=False,
-    ):
+    def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         """Looks for answers in a batch. No dropout here, as in the original.
 
         Args:
           encoder_outputs: Of `encoder.Encoder`.
-          features: With `input_mask` and `segment_ids` <int32>[B, L]; for a
-            loss also `<task>_start_positions`, `<task>_end_positions` and
-            `<task>_is_impossible` <int32>[B].
+          features: With `input_mask` and `segment_ids` <int32>[B, L].
           dropout_seed: Ignored.
           teacher_forcing: Predict the end from the true start.
 
@@ -443,10 +387,8 @@ class QuestionAnsweringHead(Head):
           beams take its place), `answerable_logit` <float32>[B] (high where
           there is no answer), `start_top_log_probs` <float32> and
           `start_top_index` <int32> [B, K], `end_top_log_probs` and
-          `end_top_index` [B, K, K] (0 where there are none) and, where the
-          features hold answers, those and `loss` <float32>[B].
+          `end_top_index` [B, K, K] (0 where there are none).
         """
-        del dropout_seed
         config = self.config
         hidden = encoder_outputs["sequence_output"]
         batch_size, length = tf.shape(hidden)[0], tf.shape(hidden)[1]
@@ -492,8 +434,6 @@ class QuestionAnsweringHead(Head):
         outputs["answerable_logit"] = self._answerable_logit(
             hidden, start_logits
         )
-        if f"{self.task_name}_start_positions" in features:
-            outputs |= self._answers_and_loss(outputs, features)
         return outputs
 
     def _end_logits(self, hidden, starts) -> tf.Tensor:
@@ -531,13 +471,12 @@ class QuestionAnsweringHead(Head):
             x = kernels.gelu(self.answerable_hidden(x))
         return _logit(self.answerable, x)
 
-    def _answers_and_loss(self, outputs, features):
-        start_positions = self.feature(features, "start_positions")
-        end_positions = self.feature(features, "end_positions")
+    def loss(self, outputs, features):
+        """Of start and end, and of `<task>_is_impossible` <int32>[B]."""
         cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
         loss = 0.5 * (
-            cross_entropy(start_positions, outputs["start_logits"])
-            + cross_entropy(end_positions, outputs["end_logits"])
+            cross_entropy(outputs["start_positions"], outputs["start_logits"])
+            + cross_entropy(outputs["end_positions"], outputs["end_logits"])
         )
         if self.answerable is not None:
             is_impossible = self.feature(features, "is_impossible")
@@ -548,16 +487,12 @@ class QuestionAnsweringHead(Head):
                     logits=outputs["answerable_logit"],
                 )
             )
-        return {
-            "start_positions": start_positions,
-            "end_positions": end_positions,
-            "loss": loss,
-        }
+        return loss
 
     def metric_sums(self, outputs, weights):
         starts = tf.argmax(outputs["start_logits"], -1, output_type=tf.int32)
         correct = starts == outputs["start_positions"]
-        return {"start_accuracy": _weighted_sums(correct, weights)}
+        return {"start_accuracy": losses.weighted_sums(correct, weights)}
 
 
 def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -582,3 +517,64 @@ def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
 def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
     """The only output of a dense layer, <float32>[...]."""
     return tf.cast(dense(x), tf.float32)[..., 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskHead:
+    """A fine-tuned head.
+
+    Attributes:
+      kind: "classification", "multi_label_classification", "regression",
+        "tagging" or "question_answering".
+      task_name: Scope of its variables: task_specific/<task_name>/...
+      labels: Names of the classes, in the order of the logits; None where the
+        checkpoint does not say.
+      num_outputs: Width of the last layer of a classification, regression or
+        tagging head.
+      hidden_activation: Of the dense layer between the first token's vector
+        and the output layer, as Hugging Face's classification head has one;
+        None without one, as in the original.
+      options: Of `QuestionAnsweringConfig`, for question answering.
+    """
+
+    kind: str
+    task_name: str
+    labels: tuple[str, ...] | None = None
+    num_outputs: int | None = None
+    hidden_activation: str | None = None
+    options: dict = dataclasses.field(default_factory=dict)
+
+
+def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
+    """The layers of a head, not built.
+
+    Args:
+      head: What to make.
+      config: Of the encoder below.
+
+    Returns:
+      A layer.
+
+    Raises:
+      CheckpointError: If there is no such head here.
+    """
+    name, width = head.task_name, config.hidden_size
+    num_outputs = typing.cast(int, head.num_outputs)
+    if head.kind == "classification":
+        return ClassificationHead(
+            name, width, num_outputs, head.hidden_activation
+        )
+    if head.kind == "multi_label_classification":
+        return MultiLabelHead(name, width, num_outputs, head.hidden_activation)
+    if head.kind == "regression":
+        return RegressionHead(name, width, head.hidden_activation)
+    if head.kind == "tagging":
+        return TaggingHead(name, width, num_outputs)
+    if head.kind == "question_answering":
+        return QuestionAnsweringHead(
+            name, width, configs.QuestionAnsweringConfig(**head.options)
+        )
+    raise errors.CheckpointError(
+        "Expected a classification, multi_label_classification, regression, "
+        f"tagging or question_answering head. Received: {head.kind}"
+    )

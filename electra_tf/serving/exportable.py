@@ -9,11 +9,11 @@ import typing
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.checkpoints import reading, task_heads
-from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
-from electra_tf.model import electra, encoder
+from electra_tf.model import electra, encoder, heads
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.text import tokenization, vocabulary
 
@@ -167,7 +167,7 @@ def load(
     else:
         assert head is not None
         values["model"] = FinetuningModel(
-            config, [task_heads.make_head(head, config)]
+            config, [heads.make_head(head, config)]
         )
         values["keras_variables"] = list(values["model"].variables)
         reading.assign_all(
@@ -187,7 +187,7 @@ def _kind_of(checkpoint: Checkpoint) -> str:
     return DETECTION if has_head else ENCODING
 
 
-def _about_head(head: TaskHead, has_pairs: bool | None) -> dict:
+def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
     """What a fine-tuned head says of inputs and outputs."""
     options = head.options
     labels = head.labels or tuple(map(str, range(head.num_outputs or 0)))

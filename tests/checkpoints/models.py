@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 
 from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.model.heads import TaskHead
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
 

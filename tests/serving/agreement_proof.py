@@ -21,10 +21,11 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
+from electra_tf.model.heads import TaskHead
 from electra_tf.serving import exportable, on_device, saved_model
 from electra_tf.serving.local_server import __main__
 from electra_tf.serving.local_server.servable import Servable

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.checkpoints.checkpoint import TaskHead
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import tagging
+from electra_tf.model.heads import TaskHead
 from electra_tf.serving import exportable, inputs, saved_model
 from tests import helpers
 from tests.checkpoints import models

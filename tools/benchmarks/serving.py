@@ -101,9 +101,9 @@ def write_model(folder: str, is_tiny: bool) -> str:
     import keras
 
     from electra_tf import configs
-    from electra_tf.checkpoints import task_heads
-    from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+    from electra_tf.checkpoints.checkpoint import Checkpoint
     from electra_tf.checkpoints.formats import electra_tf_format
+    from electra_tf.model import heads
     from electra_tf.model.finetuning_model import FinetuningModel
     from electra_tf.text.vocabulary import Vocabulary
 
@@ -112,8 +112,8 @@ def write_model(folder: str, is_tiny: bool) -> str:
     else:
         config = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
     keras.utils.set_random_seed(0)
-    head = TaskHead("classification", "random", ("no", "yes"), 2)
-    model = FinetuningModel(config, [task_heads.make_head(head, config)])
+    head = heads.TaskHead("classification", "random", ("no", "yes"), 2)
+    model = FinetuningModel(config, [heads.make_head(head, config)])
     num_words = config.vocab_size - len(_SPECIAL_TOKENS)
     electra_tf_format.write(
         Checkpoint(

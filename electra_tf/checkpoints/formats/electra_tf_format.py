@@ -17,10 +17,11 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, tensor_files
 from electra_tf.checkpoints import sizes as sizes_lib
-from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import original
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_atomically
+from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 

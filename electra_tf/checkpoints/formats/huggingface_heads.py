@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf.checkpoints import task_heads
-from electra_tf.checkpoints.checkpoint import Checkpoint, TaskHead
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
+from electra_tf.model.heads import TaskHead
 
 # Kind of a head -> its class there.
 CLASSES = {

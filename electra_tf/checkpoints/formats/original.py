@@ -21,10 +21,11 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes as sizes_lib
 from electra_tf.checkpoints import task_heads, tensor_files
-from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport, TaskHead
+from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_atomically
+from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
 
 
