@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.model import ablations, masking
+from electra_tf.model import ablations, electra, masking
 from tests import helpers
 
 SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
@@ -20,6 +20,52 @@ def build(**changes):
         helpers.encoder_config(num_hidden_layers=1), **changes
     )
     return ablations.make_model(config, SPECIAL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "classes"),
+    [
+        ({}, []),
+        ({"distinct_positions": True, "disentangled_embeddings": True}, []),
+        ({"electra_objective": False}, [ablations.MaskedLanguageModel]),
+        (
+            {"electra_objective": False, "electric_objective": True},
+            [ablations.Electric],
+        ),
+        (
+            {
+                "generator_training": "adversarial",
+                "temperature": 2.0,
+                "whole_word_masking": True,
+            },
+            [
+                ablations.Adversarial,
+                ablations.AdjustedSampling,
+                ablations.WholeWordMasking,
+            ],
+        ),
+        (
+            {
+                "unigram_generator": True,
+                "discriminator_objective": "all_tokens_mlm",
+            },
+            [ablations.UnigramGenerator, ablations.AllTokensMlm],
+        ),
+    ],
+)
+def test_a_configuration_chooses_its_changes(changes, classes):
+    chosen = ablations.model_class(helpers.electra_config(**changes))
+    assert (chosen is electra.PretrainingModel) == (not classes)
+    others = {
+        ablations.MaskedLanguageModel,
+        ablations.Electric,
+        ablations.Adversarial,
+        ablations.AdjustedSampling,
+        ablations.WholeWordMasking,
+        ablations.UnigramGenerator,
+        ablations.AllTokensMlm,
+    }
+    assert {x for x in others if issubclass(chosen, x)} == set(classes)
 
 
 def masked_inputs():
