@@ -14,7 +14,7 @@ import time
 import typing
 from collections.abc import Mapping, Sequence
 
-from electra_tf import configs, errors, provenance
+from electra_tf import configs, errors, files
 from electra_tf.files import write_atomically
 
 # Of every run.
@@ -126,8 +126,8 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "argv": sys.argv,
         "flags": flags,
         "python": platform.python_version(),
-        "versions": provenance.versions(_PACKAGES),
-        "git_commit": provenance.git_commit(),
+        "versions": files.versions(_PACKAGES),
+        "git_commit": files.git_commit(),
     }
     with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
         f.write(json.dumps(record) + "\n")

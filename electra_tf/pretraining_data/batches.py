@@ -162,7 +162,7 @@ class PretrainingData:
             from_offset = tf.raw_ops.TFRecordDatasetV2(
                 filenames=[path],
                 compression_type="",
-                buffer_size=records_lib._RandomAccessFile.GUESS,
+                buffer_size=records_lib.RandomAccessFile.GUESS,
                 byte_offsets=[offset],
             )
             return tf.data.experimental.from_variant(
@@ -346,10 +346,10 @@ class PretrainingData:
         """Parses a sample of the records, the first of every file included."""
         firsts = self.records.first_records
         firsts = firsts[firsts < len(self.records)]
-        spread = np.linspace(0, len(self.records) - 1, records_lib._NUM_CHECKED)
+        spread = np.linspace(0, len(self.records) - 1, records_lib.NUM_CHECKED)
         records = np.unique(np.concatenate([firsts, spread.astype(np.int64)]))
-        for start in range(0, len(records), records_lib._NUM_CHECKED):
-            some = records[start : start + records_lib._NUM_CHECKED]
+        for start in range(0, len(records), records_lib.NUM_CHECKED):
+            some = records[start : start + records_lib.NUM_CHECKED]
             try:
                 self._parse(
                     tf.constant(list(self.records.read(some))),

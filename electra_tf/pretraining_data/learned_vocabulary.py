@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from electra_tf import files, provenance
+from electra_tf import files
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus
 
@@ -110,7 +110,7 @@ def build(
             token: vocab.index(token) for token in vocabulary.SPECIAL_TOKENS
         },
         "num_words": sum(word_counts.values()),
-        "tokenizers_version": provenance.versions(["tokenizers"])["tokenizers"],
+        "tokenizers_version": files.versions(["tokenizers"])["tokenizers"],
     }
     write_vocab(vocab_file, vocab, settings)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from electra_tf import files as files_lib
-from electra_tf import provenance
 from electra_tf.pretraining_data import corpus, parts
 
 FILE_NAME = "manifest.json"
@@ -73,7 +72,7 @@ def shard_name(index: int, num_shards: int) -> str:
 
 def versions(*more_packages: str) -> dict[str, str]:
     """Of what the bytes could depend on."""
-    found = provenance.versions([*_PACKAGES, *more_packages])
+    found = files_lib.versions([*_PACKAGES, *more_packages])
     installed = {name: version for name, version in found.items() if version}
     return {"python": sys.version.split()[0]} | installed
 

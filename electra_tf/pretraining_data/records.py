@@ -16,7 +16,7 @@ from electra_tf import errors
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
 # Records that are parsed before a run starts.
-_NUM_CHECKED = 1000
+NUM_CHECKED = 1000
 _MAX_OPEN_FILES = 100
 
 
@@ -55,7 +55,7 @@ class Records:
         counts = [len(of_file) for of_file in offsets]
         self.first_records = np.cumsum([0] + counts)[:-1]
         self.offsets = np.concatenate(offsets)
-        self._open = functools.lru_cache(_MAX_OPEN_FILES)(_RandomAccessFile)
+        self._open = functools.lru_cache(_MAX_OPEN_FILES)(RandomAccessFile)
         if not len(self.offsets):
             raise errors.DataError(
                 f"Expected examples in {len(self.files)} TFRecord files, found "
@@ -90,7 +90,7 @@ class Records:
         return result
 
 
-class _RandomAccessFile:
+class RandomAccessFile:
     """A TFRecord file that several threads may read; closed when forgotten."""
 
     # Larger than most records: one call reads all of one.

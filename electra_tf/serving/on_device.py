@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import provenance
+from electra_tf import files
 from electra_tf.files import write_atomically
 from electra_tf.inference import predictor
 from electra_tf.serving import exportable, inputs, saved_model
@@ -76,8 +76,8 @@ def export(
     metadata = dict(found.metadata)
     metadata["signatures"] = [TOKENS, f"{TOKENS}_{found.max_seq_length}"]
     metadata["bytes"] = {name: len(model) for name, model in models.items()}
-    metadata["git_commit"] = provenance.git_commit()
-    metadata["versions"] = provenance.versions(["tensorflow"])
+    metadata["git_commit"] = files.git_commit()
+    metadata["versions"] = files.versions(["tensorflow"])
     write_atomically(
         os.path.join(output_dir, predictor.METADATA_FILE),
         json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",

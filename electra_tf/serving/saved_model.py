@@ -12,7 +12,7 @@ import tempfile
 
 import tensorflow as tf
 
-from electra_tf import provenance
+from electra_tf import files
 from electra_tf.files import write_atomically
 from electra_tf.inference import predictor
 from electra_tf.serving import (
@@ -92,8 +92,8 @@ def _save(
         extra = os.path.join(temporary, predictor.EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
         metadata["signatures"] = _describe_signatures(temporary)
-        metadata["git_commit"] = provenance.git_commit()
-        metadata["versions"] = provenance.versions(
+        metadata["git_commit"] = files.git_commit()
+        metadata["versions"] = files.versions(
             ("tensorflow", "tensorflow-text", "keras")
         )
         metadata["warmup_requests"] = server_files.write_warmup_requests(
