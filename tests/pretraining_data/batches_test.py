@@ -373,7 +373,7 @@ def test_refuses_records_that_are_no_examples(tmp_path):
 
 def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
     # The sample that is looked at before the run misses it.
-    monkeypatch.setattr(records_lib, "_NUM_CHECKED", 1)
+    monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
     rows = [helpers.row(n) for n in range(3)]
     rows[2]["input_ids"][4] = 20
     path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
@@ -428,7 +428,7 @@ def test_services_need_no_python(folder):
 
 
 def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
-    monkeypatch.setattr(records_lib, "_NUM_CHECKED", 1)
+    monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
     rows = [helpers.row(n) for n in range(3)]
     rows[2]["input_ids"][4] = 20
     helpers.write_tfrecords(folder / "b.tfrecord", rows)
