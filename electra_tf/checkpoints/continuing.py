@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import typing
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -10,7 +9,6 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.checkpoints.formats import original
 from electra_tf.model import electra
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import optimization
@@ -162,61 +160,12 @@ def _refuse_other_sizes(
     model: configs.ElectraConfig, checkpoint: Checkpoint, path: str
 ) -> None:
     """One line that names every size in which the two differ."""
-    ignore = [n for n in checkpoint.assumed if n == "num_attention_heads"]
-    found = []
-    if checkpoint.discriminator is not None:
-        found += [
-            f"EncoderConfig.{name}={ours} (there {theirs})"
-            for name, ours, theirs in sizes.differences(
-                model.encoder, checkpoint.discriminator, ignore
-            )
-        ]
-    if model.untied_generator:
-        found += _other_sizes_of_the_generator(model, checkpoint, path, ignore)
+    found = sizes.other_sizes(model, checkpoint, path)
     if found:
         raise errors.ConfigError(
             f"The model must have the sizes of init_checkpoint {path}. "
             f"Received: {', '.join(found)}"
         )
-
-
-def _other_sizes_of_the_generator(
-    model: configs.ElectraConfig,
-    checkpoint: Checkpoint,
-    path: str,
-    ignore: Sequence[str],
-) -> list[str]:
-    """In what they differ, with the shares that give the sizes there."""
-    generator, scope = checkpoint.generator, "generator"
-    if model.two_tower_generator:
-        generator = sizes.tower_config(checkpoint.tensors, path)
-        scope = sizes.TOWERS[0]
-        # Of two towers the shapes alone are known.
-        ignore = ["num_attention_heads"]
-    if generator is None:
-        return []
-    shares = {
-        "hidden_size": "generator_hidden_size",
-        "num_hidden_layers": "generator_layers",
-    }
-    found = []
-    for name, ours, theirs in sizes.differences(
-        model.generator, generator, ignore
-    ):
-        text = f"the generator's {name}={ours} (there {theirs}"
-        if name in shares:
-            whole = getattr(checkpoint.discriminator or model.encoder, name)
-            share = original.share(typing.cast(int, theirs), whole)
-            text += f": ElectraConfig.{shares[name]}={share}"
-        found.append(f"{text})")
-    may_be_own = (
-        model.untied_generator_embeddings or model.disentangled_embeddings
-    )
-    if sizes.has_tables(checkpoint.tensors, scope) and not may_be_own:
-        found.append(
-            "ElectraConfig.untied_generator_embeddings=False (there True)"
-        )
-    return found
 
 
 def _compare_vocabulary(config, vocab, checkpoint) -> list[str]:

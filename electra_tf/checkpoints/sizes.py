@@ -12,11 +12,12 @@ Shapes: V vocabulary, E embedding, D hidden, I intermediate.
 import dataclasses
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from electra_tf import configs, errors
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 
@@ -411,6 +412,84 @@ def differences(
         if field.name not in skipped
         and getattr(ours, field.name) != getattr(theirs, field.name)
     ]
+
+
+def other_sizes(
+    model: configs.ElectraConfig, checkpoint: Checkpoint, source: str
+) -> list[str]:
+    """In what a model and a checkpoint to start it from differ, in words.
+
+    Args:
+      model: The model.
+      checkpoint: Its weights to be.
+      source: Path of the checkpoint, for error messages.
+
+    Raises:
+      CheckpointError: If towers of the checkpoint are not whole.
+    """
+    ignore = [n for n in checkpoint.assumed if n == "num_attention_heads"]
+    found = []
+    if checkpoint.discriminator is not None:
+        found += [
+            f"EncoderConfig.{name}={ours} (there {theirs})"
+            for name, ours, theirs in differences(
+                model.encoder, checkpoint.discriminator, ignore
+            )
+        ]
+    if model.untied_generator:
+        found += _other_sizes_of_the_generator(
+            model, checkpoint, source, ignore
+        )
+    return found
+
+
+def _other_sizes_of_the_generator(
+    model: configs.ElectraConfig,
+    checkpoint: Checkpoint,
+    source: str,
+    ignore: Sequence[str],
+) -> list[str]:
+    """In what they differ, with the shares that give the sizes there."""
+    generator, scope = checkpoint.generator, "generator"
+    if model.two_tower_generator:
+        generator = tower_config(checkpoint.tensors, source)
+        scope = TOWERS[0]
+        # Of two towers the shapes alone are known.
+        ignore = ["num_attention_heads"]
+    if generator is None:
+        return []
+    shares = {
+        "hidden_size": "generator_hidden_size",
+        "num_hidden_layers": "generator_layers",
+    }
+    found = []
+    for name, ours, theirs in differences(model.generator, generator, ignore):
+        text = f"the generator's {name}={ours} (there {theirs}"
+        if name in shares:
+            whole = getattr(checkpoint.discriminator or model.encoder, name)
+            found_share = share(typing.cast(int, theirs), whole)
+            text += f": ElectraConfig.{shares[name]}={found_share}"
+        found.append(f"{text})")
+    may_be_own = (
+        model.untied_generator_embeddings or model.disentangled_embeddings
+    )
+    if has_tables(checkpoint.tensors, scope) and not may_be_own:
+        found.append(
+            "ElectraConfig.untied_generator_embeddings=False (there True)"
+        )
+    return found
+
+
+def share(part: int, whole: int) -> float:
+    """A share of which `configs.share_of`, as the original, makes the part.
+
+    Four digits do for wholes of up to 5000, such as 0.3333 for 256 of 768.
+    """
+    for num_digits in range(4, 17):
+        found = round(part / whole, num_digits)
+        if configs.share_of(whole, found) == part:
+            return found
+    return part / whole
 
 
 def _dense(name, inputs, outputs) -> dict[str, tuple[int, ...]]:

@@ -165,13 +165,13 @@ def test_refuses_towers_that_the_original_has_not(
 def test_a_share_gives_every_part_back():
     for whole in range(1, 1025):
         for part in range(1, whole + 1):
-            share = original.share(part, whole)
+            share = sizes.share(part, whole)
             assert configs.share_of(whole, share) == part, (part, whole)
             assert len(str(share)) <= len("0.3333")
-    assert original.share(256, 768) == 0.3333
-    assert original.share(1, 4) == 0.25
-    assert original.share(36, 24) == 1.5
-    assert configs.share_of(10**6, original.share(333_333, 10**6)) == 333_333
+    assert sizes.share(256, 768) == 0.3333
+    assert sizes.share(1, 4) == 0.25
+    assert sizes.share(36, 24) == 1.5
+    assert configs.share_of(10**6, sizes.share(333_333, 10**6)) == 333_333
 
 
 def test_without_settings_heads_are_64_wide(tmp_path):

@@ -28,34 +28,35 @@ import numpy as np
 from electra_tf import configs, errors
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, refuse_lfs_pointer
 from electra_tf.text import vocabulary as vocabulary_lib
 from electra_tf.text.vocabulary import Vocabulary
 
 # Name of the original within its scope -> path of the variable in KerasHub.
-TABLES = {
-    "embeddings/word_embeddings": "token_embedding/embeddings",
-    "embeddings/token_type_embeddings": "segment_embedding/embeddings",
-    "embeddings/position_embeddings": "position_embedding/embeddings",
-}
-# The same for layers, whose weights have one name in both: kernel, bias, gamma
-# or beta.
-LAYERS = {
-    "embeddings/LayerNorm": "embeddings_layer_norm",
-    "embeddings_project": "embeddings_projection",
-}
-# The same within encoder/layer_<i> and transformer_layer_<i>.
-TRANSFORMER_LAYERS = {
-    "attention/self/query": "self_attention_layer/query",
-    "attention/self/key": "self_attention_layer/key",
-    "attention/self/value": "self_attention_layer/value",
-    "attention/output/dense": "self_attention_layer/attention_output",
-    "attention/output/LayerNorm": "self_attention_layer_norm",
-    "intermediate/dense": "feedforward_intermediate_dense",
-    "output/dense": "feedforward_output_dense",
-    "output/LayerNorm": "feedforward_layer_norm",
-}
+NAMES = LayerNames(
+    tables={
+        "embeddings/word_embeddings": "token_embedding/embeddings",
+        "embeddings/token_type_embeddings": "segment_embedding/embeddings",
+        "embeddings/position_embeddings": "position_embedding/embeddings",
+    },
+    layers={
+        "embeddings/LayerNorm": "embeddings_layer_norm",
+        "embeddings_project": "embeddings_projection",
+    },
+    transformer_layer="transformer_layer_{}",
+    transformer_layers={
+        "attention/self/query": "self_attention_layer/query",
+        "attention/self/key": "self_attention_layer/key",
+        "attention/self/value": "self_attention_layer/value",
+        "attention/output/dense": "self_attention_layer/attention_output",
+        "attention/output/LayerNorm": "self_attention_layer_norm",
+        "intermediate/dense": "feedforward_intermediate_dense",
+        "output/dense": "feedforward_output_dense",
+        "output/LayerNorm": "feedforward_layer_norm",
+    },
+)
 # Sizes: name here -> argument of ElectraBackbone.
 SIZES = {
     "vocab_size": "vocab_size",
@@ -125,7 +126,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     tensors = {}
     for name, shape in sizes.encoder_shapes(config, scope).items():
         # Attention kernels have an axis for the heads there.
-        variable = weights.pop(kerashub_name(name.removeprefix(f"{scope}/")))
+        variable = weights.pop(NAMES.of(name.removeprefix(f"{scope}/")))
         tensors[name] = variable.numpy().reshape(shape)
     unused = sorted(weights)
     del backbone, weights, variable
@@ -178,7 +179,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
     )
     weights = {variable.path: variable for variable in backbone.weights}
     for name, tensor_name in names.items():
-        variable = weights.pop(kerashub_name(name))
+        variable = weights.pop(NAMES.of(name))
         tensor = checkpoint.tensors[tensor_name]
         variable.assign(np.reshape(tensor, variable.shape))
     weights.pop("pooled_dense/kernel").assign(
@@ -284,25 +285,6 @@ def use_exact_gelu(backbone) -> None:
         layer._feedforward_intermediate_dense.activation = (
             keras.activations.gelu
         )
-
-
-def kerashub_name(name: str) -> str:
-    """The path in KerasHub of a variable of the original.
-
-    Args:
-      name: Without its scope, such as "encoder/layer_3/output/dense/bias".
-
-    Returns:
-      Such as "transformer_layer_3/feedforward_output_dense/bias".
-    """
-    if name in TABLES:
-        return TABLES[name]
-    layer, weight = name.rsplit("/", 1)
-    match = re.fullmatch(r"encoder/layer_(\d+)/(.+)", layer)
-    if match:
-        index, layer = match.groups()
-        return f"transformer_layer_{index}/{TRANSFORMER_LAYERS[layer]}/{weight}"
-    return f"{LAYERS[layer]}/{weight}"
 
 
 def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:

@@ -22,7 +22,6 @@ Shapes: B batch, L length, D hidden, H heads, W width of a head.
 
 import glob
 import os
-import re
 import typing
 
 import numpy as np
@@ -32,33 +31,36 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from electra_tf import configs
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
 from electra_tf.files import refuse_lfs_pointer, write_atomically
 from electra_tf.text import vocabulary
 
 # Name of the original within its scope -> path of the object in the encoder.
-TABLES = {
-    "embeddings/word_embeddings": "_embedding_layer/embeddings",
-    "embeddings/token_type_embeddings": "_type_embedding_layer/embeddings",
-    "embeddings/position_embeddings": "_position_embedding_layer/embeddings",
-}
-# The same for layers, whose weights have one name in both: kernel, bias, gamma
-# or beta.
-LAYERS = {
-    "embeddings/LayerNorm": "_embedding_norm_layer",
-    "embeddings_project": "_embedding_projection",
-}
-# The same within encoder/layer_<i> and _transformer_layers/<i>.
-TRANSFORMER_LAYERS = {
-    "attention/self/query": "_attention_layer/_query_dense",
-    "attention/self/key": "_attention_layer/_key_dense",
-    "attention/self/value": "_attention_layer/_value_dense",
-    "attention/output/dense": "_attention_layer/_output_dense",
-    "attention/output/LayerNorm": "_attention_layer_norm",
-    "intermediate/dense": "_intermediate_dense",
-    "output/dense": "_output_dense",
-    "output/LayerNorm": "_output_layer_norm",
-}
+NAMES = LayerNames(
+    tables={
+        "embeddings/word_embeddings": "_embedding_layer/embeddings",
+        "embeddings/token_type_embeddings": "_type_embedding_layer/embeddings",
+        "embeddings/position_embeddings": (
+            "_position_embedding_layer/embeddings"
+        ),
+    },
+    layers={
+        "embeddings/LayerNorm": "_embedding_norm_layer",
+        "embeddings_project": "_embedding_projection",
+    },
+    transformer_layer="_transformer_layers/{}",
+    transformer_layers={
+        "attention/self/query": "_attention_layer/_query_dense",
+        "attention/self/key": "_attention_layer/_key_dense",
+        "attention/self/value": "_attention_layer/_value_dense",
+        "attention/output/dense": "_attention_layer/_output_dense",
+        "attention/output/LayerNorm": "_attention_layer_norm",
+        "intermediate/dense": "_intermediate_dense",
+        "output/dense": "_output_dense",
+        "output/LayerNorm": "_output_layer_norm",
+    },
+)
 # Sizes: name here -> setting of official.nlp's BertEncoderConfig.
 SETTINGS = {
     "vocab_size": "vocab_size",
@@ -155,7 +157,7 @@ class _Graph:
         for name in ENCODERS:
             node = self.find(name)
             # ALBERT has the table, but shares one layer.
-            needed = (TABLES["embeddings/word_embeddings"], _FIRST_LAYER)
+            needed = (NAMES.tables["embeddings/word_embeddings"], _FIRST_LAYER)
             if all(self.find(path, node) is not None for path in needed):
                 return node
         return None
@@ -260,7 +262,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
         name = tensor_name.removeprefix("electra/")
         _insert(
             tree,
-            object_path(name),
+            NAMES.of(name),
             _with_heads(
                 name, kept.tensors[tensor_name], config.num_attention_heads
             ),
@@ -383,45 +385,25 @@ def forward(
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 
-def object_path(name: str) -> str:
-    """The path of a variable from the Model Garden's encoder on.
-
-    Args:
-      name: Of the original, without its scope, such as
-        "encoder/layer_3/output/dense/bias".
-
-    Returns:
-      Such as "_transformer_layers/3/_output_dense/bias".
-    """
-    if name in TABLES:
-        return TABLES[name]
-    layer, weight = name.rsplit("/", 1)
-    match = re.fullmatch(r"encoder/layer_(\d+)/(.+)", layer)
-    if match:
-        index, layer = match.groups()
-        return (
-            f"_transformer_layers/{index}/{TRANSFORMER_LAYERS[layer]}/{weight}"
-        )
-    return f"{LAYERS[layer]}/{weight}"
-
-
 def _named_variables(graph: _Graph, encoder: int | None) -> dict:
     """Name of the original within its scope -> object of the variable."""
-    names = list(TABLES)
+    names = list(NAMES.tables)
     names += [f"embeddings/LayerNorm/{weight}" for weight in ("beta", "gamma")]
-    if graph.find(LAYERS["embeddings_project"], encoder) is not None:
+    if graph.find(NAMES.layers["embeddings_project"], encoder) is not None:
         names += [
             f"embeddings_project/{weight}" for weight in _weights("dense")
         ]
     index = 0
-    while graph.find(f"_transformer_layers/{index}", encoder) is not None:
+    while (
+        graph.find(NAMES.transformer_layer.format(index), encoder) is not None
+    ):
         names += [
             f"encoder/layer_{index}/{layer}/{weight}"
-            for layer in TRANSFORMER_LAYERS
+            for layer in NAMES.transformer_layers
             for weight in _weights(layer)
         ]
         index += 1
-    return {name: graph.find(object_path(name), encoder) for name in names}
+    return {name: graph.find(NAMES.of(name), encoder) for name in names}
 
 
 def _weights(layer: str) -> tuple[str, str]:

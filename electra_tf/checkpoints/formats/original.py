@@ -421,27 +421,15 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
             else {"electra_objective": False}
         )
     if generator is not None:
-        found["generator_hidden_size"] = share(
+        found["generator_hidden_size"] = sizes_lib.share(
             generator.hidden_size, config.hidden_size
         )
-        found["generator_layers"] = share(
+        found["generator_layers"] = sizes_lib.share(
             generator.num_hidden_layers, config.num_hidden_layers
         )
     if _has_tables_of_its_own(tensors):
         found["untied_generator_embeddings"] = True
     return found
-
-
-def share(part: int, whole: int) -> float:
-    """A share of which `configs.share_of`, as the original, makes the part.
-
-    Four digits do for wholes of up to 5000, such as 0.3333 for 256 of 768.
-    """
-    for num_digits in range(4, 17):
-        found = round(part / whole, num_digits)
-        if configs.share_of(whole, found) == part:
-            return found
-    return part / whole
 
 
 def _open(prefix: str):

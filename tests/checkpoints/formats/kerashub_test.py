@@ -466,7 +466,7 @@ def test_every_name_has_its_counterpart():
         for variable in _built(helpers.encoder_config()).variables
     }
     theirs = {variable.path for variable in library_backbone().weights}
-    assert {kerashub.kerashub_name(name) for name in names} == {
+    assert {kerashub.NAMES.of(name) for name in names} == {
         path for path in theirs if not path.startswith("pooled_dense")
     }
 
