@@ -121,11 +121,11 @@ def pretrain(
         return None
     if not metrics:
         return {}
+    loop.write_summaries(run.model_dir, "eval", last_step, metrics)
     write_atomically(
         os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
         json.dumps({"step": last_step} | metrics, indent=1) + "\n",
     )
-    loop.write_summaries(run.model_dir, "eval", last_step, metrics)
     return metrics
 
 

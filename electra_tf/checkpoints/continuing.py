@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints import disentangled, reading, sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
+from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import optimization
@@ -97,7 +97,12 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
     checkpoint = reading.read_checkpoint(path)
-    _refuse_other_sizes(config.model, checkpoint, path)
+    different = sizes.other_sizes(config.model, checkpoint, path)
+    if different:
+        raise errors.ConfigError(
+            f"The model must have the sizes of init_checkpoint {path}. "
+            f"Received: {', '.join(different)}"
+        )
     if config.model.disentangled_embeddings:
         checkpoint = dataclasses.replace(
             checkpoint, tensors=disentangled.unfold(checkpoint.tensors)
@@ -154,18 +159,6 @@ def _keep_step(config, checkpoint, optimizer, global_step) -> str:
     for name in found:
         slots[name].assign(checkpoint.optimizer[name])
     return f"  step     {step}, {len(found)} of {len(slots)} optimizer slots"
-
-
-def _refuse_other_sizes(
-    model: configs.ElectraConfig, checkpoint: Checkpoint, path: str
-) -> None:
-    """One line that names every size in which the two differ."""
-    found = sizes.other_sizes(model, checkpoint, path)
-    if found:
-        raise errors.ConfigError(
-            f"The model must have the sizes of init_checkpoint {path}. "
-            f"Received: {', '.join(found)}"
-        )
 
 
 def _compare_vocabulary(config, vocab, checkpoint) -> list[str]:
