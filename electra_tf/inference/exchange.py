@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from electra_tf.command_line import text_lines
 from electra_tf.command_line.text_lines import Line
 
-# Of the table in an answer to read.
-_COLUMNS = (
+# What there is for each of several tokens, words or answers; in an answer to
+# read, the columns of a table.
+COLUMNS = (
     "tokens",
     "words",
     "answers",
@@ -89,7 +90,7 @@ def as_lines(answer: dict, input_names: Sequence[str]) -> list[str]:
     outputs = {n: v for n, v in answer.items() if n not in input_names}
     items: dict[str, list] = {}
     if "starts" in outputs:
-        items = {n: outputs.pop(n) for n in _COLUMNS if n in outputs}
+        items = {n: outputs.pop(n) for n in COLUMNS if n in outputs}
         outputs.pop("input_mask", None)
         outputs.pop("sequence_output", None)
         if not {"tokens", "words", "answers"} & set(items):

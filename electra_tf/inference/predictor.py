@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops)
 
+from electra_tf.inference import exchange
+
 # The folder beside a SavedModel that servers leave alone, and a file in it.
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
@@ -22,18 +24,7 @@ METADATA_FILE = "metadata.json"
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
-ITEM_OUTPUTS = (
-    "tokens",
-    "words",
-    "answers",
-    "labels",
-    "probabilities",
-    "scores",
-    "starts",
-    "ends",
-    "sequence_output",
-    "input_mask",
-)
+ITEM_OUTPUTS = (*exchange.COLUMNS, "sequence_output", "input_mask")
 # Outputs in the order in which they are shown; others come behind.
 _OUTPUT_ORDER = (
     "label",

@@ -196,6 +196,18 @@ def test_no_such_model(tmp_path, capsys):
         assert message in error and error.count("\n") == 1
 
 
+def test_the_newest_version(tmp_path):
+    assert predictor.newest_version(str(tmp_path)) is None
+    for name in ("2", "10", "11", "tmp-12"):
+        (tmp_path / name).mkdir()
+        if name != "11":  # An export that was cut short.
+            (tmp_path / name / "saved_model.pb").touch()
+    assert predictor.newest_version(str(tmp_path)) == 10
+    assert predictor.find_version(str(tmp_path)) == str(tmp_path / "10")
+    one = str(tmp_path / "2")
+    assert predictor.find_version(one) == one
+
+
 def test_a_model_of_something_else(tmp_path):
     model = Model()
     tf.saved_model.save(model, str(tmp_path / "1"), {"tokens": model.ids})

@@ -22,3 +22,29 @@ def test_a_tokenizer_where_nothing_says_the_case():
     assert cased.do_lower_case is False
     uncased = tokenization.FullTokenizer(Vocabulary(TOKENS))
     assert (uncased.do_lower_case, uncased.strip_accents) == (True, True)
+
+
+def test_ids_of_the_special_tokens():
+    found = Vocabulary(("a", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "[PAD]"))
+    assert (found.pad_token_id, found.unk_token_id) == (5, 4)
+    assert (found.cls_token_id, found.sep_token_id) == (3, 2)
+    assert found.mask_token_id == 1
+
+
+@pytest.mark.parametrize(
+    ("lower", "strip", "expected"),
+    [
+        (True, None, (True, True)),
+        (True, False, (True, False)),
+        (False, True, (False, False)),
+        (None, None, (True, True)),
+    ],
+)
+def test_settled(lower, strip, expected):
+    found = Vocabulary(("a", "[CLS]"), lower, strip).settled()
+    assert (found.do_lower_case, found.strip_accents) == expected
+
+
+def test_a_tokenizer_needs_the_special_tokens():
+    with pytest.raises(ValueError, match=r"2 entries and without \[PAD\], "):
+        tokenization.FullTokenizer(Vocabulary(("a", "[CLS]")))
