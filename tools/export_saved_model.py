@@ -1,8 +1,8 @@
 """Exports a model as a SavedModel that TF Serving can serve.
 
-python tools/export_saved_model.py \
-    --model_dir=build/quickstart/finetune_pretrained \
-    --output=build/quickstart/saved_model
+    python tools/export_saved_model.py \\
+        --model_dir=build/quickstart/finetune_pretrained \\
+        --output=build/quickstart/saved_model
 
 writes the next free version (1, 2, ...) below --output, and beside the versions
 what the server needs: models.config, batching_parameters.txt, compose.yaml.
@@ -17,18 +17,7 @@ import os
 import sys
 
 from electra_tf.command_line import arguments
-
-# As `serving.exportable.KINDS`; not imported, so that --help is quick.
-_KINDS = (
-    "auto",
-    "classification",
-    "multi_label_classification",
-    "regression",
-    "tagging",
-    "question_answering",
-    "encoding",
-    "replaced_token_detection",
-)
+from electra_tf.serving import kinds
 
 
 def main(argv=None) -> int:
@@ -52,8 +41,8 @@ def main(argv=None) -> int:
     )
     parser.add_argument(
         "--kind",
-        choices=_KINDS,
-        default="auto",
+        choices=(kinds.AUTO, *kinds.KINDS),
+        default=kinds.AUTO,
         help="what the model does (default: that of its head)",
     )
     parser.add_argument(

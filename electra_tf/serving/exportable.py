@@ -15,20 +15,8 @@ from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
 from electra_tf.model import electra, encoder, heads
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
-
-# What an exported model does. The first five need a fine-tuned head of that
-# kind.
-TASK_KINDS = (
-    "classification",
-    "multi_label_classification",
-    "regression",
-    "tagging",
-    "question_answering",
-)
-ENCODING = "encoding"
-DETECTION = "replaced_token_detection"
-KINDS = (*TASK_KINDS, ENCODING, DETECTION)
 
 # The original's tasks that compare two texts.
 _PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "sts", "wnli")
@@ -42,7 +30,7 @@ class Source:
     """A model and all that is known of it.
 
     Attributes:
-      kind: One of `KINDS`.
+      kind: One of `kinds.KINDS`.
       model: What computes: a `FinetuningModel`, an `encoder.Encoder` or a
         `electra.Discriminator`.
       keras_variables: Its variables.
@@ -96,7 +84,7 @@ class Source:
 def load(
     model_dir: str,
     vocab_dir: str,
-    kind: str = "auto",
+    kind: str = kinds.AUTO,
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
 ) -> Source:
@@ -107,7 +95,7 @@ def load(
         taken, of a pre-training run, or a checkpoint of any other format.
       vocab_dir: An empty folder for the vocabulary, which must be there until
         the model is saved.
-      kind: One of `KINDS`; "auto" for that of the fine-tuned head, else
+      kind: One of `kinds.KINDS`; "auto" for that of the fine-tuned head, else
         replaced-token detection where the checkpoint has a head for it, else
         encoding.
       has_pairs: Whether the input is two texts; None to go by the task.
@@ -121,7 +109,7 @@ def load(
         cannot do what it is asked for.
     """
     checkpoint = reading.read_checkpoint(model_dir)
-    if kind == "auto":
+    if kind == kinds.AUTO:
         kind = _kind_of(checkpoint)
     config = checkpoint.discriminator
     if config is None:
@@ -131,7 +119,7 @@ def load(
         )
     head = checkpoint.head
     found_kind = head.kind if head else None
-    if kind in TASK_KINDS and found_kind != kind:
+    if kind in kinds.TASK_KINDS and found_kind != kind:
         raise errors.ConfigError(
             f"Expected a model that was fine-tuned for {kind}. Received: "
             f"{model_dir}, with "
@@ -153,10 +141,10 @@ def load(
         "max_seq_length": max_seq_length,
         "max_positions": longest,
     }
-    if kind == DETECTION:
+    if kind == kinds.DETECTION:
         values["model"] = detector.load_discriminator(checkpoint, model_dir)
         values["keras_variables"] = values["model"].keras_variables
-    elif kind == ENCODING:
+    elif kind == kinds.ENCODING:
         values["model"] = encoder.Encoder(config, "electra")
         values["model"].build()
         values["keras_variables"] = list(values["model"].variables)
@@ -184,7 +172,7 @@ def _kind_of(checkpoint: Checkpoint) -> str:
         name.startswith("discriminator_predictions/")
         for name in checkpoint.tensors
     )
-    return DETECTION if has_head else ENCODING
+    return kinds.DETECTION if has_head else kinds.ENCODING
 
 
 def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:

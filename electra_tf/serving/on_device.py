@@ -21,7 +21,7 @@ import tensorflow as tf
 from electra_tf import files
 from electra_tf.files import write_atomically
 from electra_tf.inference import predictor
-from electra_tf.serving import exportable, inputs, saved_model
+from electra_tf.serving import exportable, inputs, kinds, saved_model
 from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
 from electra_tf.text import tokenization, vocabulary
@@ -40,7 +40,7 @@ VOCAB_FILE = vocabulary.VOCAB_FILE
 def export(
     model_dir: str,
     output_dir: str,
-    kind: str = "auto",
+    kind: str = kinds.AUTO,
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
 ) -> list[str]:
@@ -52,7 +52,7 @@ def export(
     Args:
       model_dir: See `exportable.load`, as are the next three.
       output_dir: Gets the files; those of an earlier export are replaced.
-      kind: One of `exportable.KINDS`, or "auto".
+      kind: One of `kinds.KINDS`, or "auto".
       has_pairs: Whether the input is two texts; None to go by the task.
       max_seq_length: Where to cut; None for the length of the training.
 

@@ -18,6 +18,7 @@ from electra_tf.inference import predictor
 from electra_tf.serving import (
     answer_signatures,
     exportable,
+    kinds,
     packed_stack,
     server_files,
     signatures,
@@ -31,8 +32,8 @@ _MODELS: dict[str, type[signatures.ServedModel]] = {
     "regression": text_signatures.Regressor,
     "tagging": token_signatures.Tagger,
     "question_answering": answer_signatures.QuestionAnswerer,
-    exportable.ENCODING: token_signatures.Encoder,
-    exportable.DETECTION: token_signatures.Detector,
+    kinds.ENCODING: token_signatures.Encoder,
+    kinds.DETECTION: token_signatures.Detector,
 }
 
 
@@ -44,7 +45,7 @@ def make_served_model(found: exportable.Source) -> signatures.ServedModel:
 def export(
     model_dir: str,
     output_dir: str,
-    kind: str = "auto",
+    kind: str = kinds.AUTO,
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
     name: str | None = None,
@@ -57,7 +58,7 @@ def export(
     Args:
       model_dir: See `exportable.load`, as are the next three.
       output_dir: Holds the versions 1, 2, ...
-      kind: One of `exportable.KINDS`, or "auto".
+      kind: One of `kinds.KINDS`, or "auto".
       has_pairs: Whether the input is two texts; None to go by the task.
       max_seq_length: Where to cut; None for the length of the training.
       name: What the server calls the model; by default as `output_dir` is

@@ -1,8 +1,8 @@
 """Asks an exported classifier: texts -> their labels and how sure it is.
 
-python tools/quickstart/query_saved_model.py \\
-    --saved_model=build/quickstart/saved_model \
-    "Return the eigenvalues of a symmetric matrix."
+    python tools/quickstart/query_saved_model.py \\
+        --saved_model=build/quickstart/saved_model \\
+        "Return the eigenvalues of a symmetric matrix."
 """
 
 import argparse
