@@ -1,7 +1,7 @@
 """Signatures of question answering.
 
-What `finetuning.tasks.answers` does for evaluation, in the graph: a long
-context is cut into windows that overlap, and what the model says about the
+What `finetuning.tasks.question_answering` does for evaluation, in the graph: a
+long context is cut into windows that overlap, and what the model says about the
 windows of a question becomes one answer.
 
 Shapes: Q questions, W windows of all questions, L length, K beams, N answers.
