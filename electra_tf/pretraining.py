@@ -241,18 +241,6 @@ def _describe(config, model, train_data) -> None:
         )
 
 
-def _live_metrics(model: configs.ElectraConfig) -> tuple[str, ...]:
-    """Metrics on the live line."""
-    if not model.has_discriminator:
-        return ("total_loss", "masked_lm_accuracy")
-    last = (
-        "disc_auc"
-        if model.has_binary_discriminator
-        else "disc_masked_lm_accuracy"
-    )
-    return ("total_loss", "masked_lm_loss", "disc_loss", last)
-
-
 def format_results(metrics: dict[str, float]) -> str:
     """The held-out metrics as a table."""
     return "\n".join(
