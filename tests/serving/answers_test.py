@@ -98,7 +98,7 @@ def evaluate(found, rows):
             qas_id=str(i),
             qid=None,
             question_text=question,
-            doc_tokens=passages._WORD.findall(context),
+            doc_tokens=passages.WORD.findall(context),
         )
         for i, (question, context) in enumerate(rows)
     ]
