@@ -4,7 +4,9 @@ import dataclasses
 import glob
 import json
 import os
+import pathlib
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -377,28 +379,37 @@ CUT = {"generator_hidden_size": 0.45}
 FITTING = {"generator_hidden_size": 0.375}
 
 
-@pytest.fixture
-def earlier(folder, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def run_of_an_earlier_version(folder, tmp_path_factory):
     """A run of an earlier version, stopped after one of three steps."""
     config = make_config(
         folder,
-        tmp_path / "earlier",
+        tmp_path_factory.mktemp("cut") / "earlier",
         init_checkpoint="",
         model=helpers.electra_config(**CUT),
         run={"num_train_steps": 3, "stop_at_step": 1},
     )
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(configs, "share_of", lambda a, b: int(a * b))
         pretraining.pretrain(
             config, lambda: model_directory.write(config, "", [])
         )
-    path = tmp_path / "earlier" / "config.json"
+    path = pathlib.Path(config.run.model_dir) / "config.json"
     record = helpers.read_json(path)
     del record["format"]
     path.write_text(json.dumps(record))
-    return dataclasses.replace(
-        config, run=dataclasses.replace(config.run, stop_at_step=0)
+    return config
+
+
+@pytest.fixture
+def earlier(run_of_an_earlier_version, tmp_path):
+    """That run, in a directory of the test's own, and all its steps."""
+    config = run_of_an_earlier_version
+    model_dir = shutil.copytree(config.run.model_dir, tmp_path / "earlier")
+    run = dataclasses.replace(
+        config.run, model_dir=str(model_dir), stop_at_step=0
     )
+    return dataclasses.replace(config, run=run)
 
 
 def with_shares(config, shares, **changes):

@@ -34,8 +34,7 @@ ELECTRIC = {"electra_objective": False, "electric_objective": True}
     "sizes",
     [
         {},
-        {"type_vocab_size": 3, "num_hidden_layers": 5},
-        {"embedding_size": 8},
+        {"type_vocab_size": 3, "num_hidden_layers": 5, "embedding_size": 8},
     ],
     ids=str,
 )
