@@ -67,7 +67,7 @@ def launch(
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
     A run that was told to stop and saved leaves with
-    `command_line.EXIT_STOPPED`.
+    `arguments.EXIT_STOPPED`.
 
     Args:
       command: Name of the entry module, for messages.
