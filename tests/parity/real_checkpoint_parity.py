@@ -75,7 +75,7 @@ class _RealCheckpoint:
     def check_pretraining(self) -> Iterator[Check]:
         arguments = self.info["pretraining_hparams"]
         tokens = vocabulary.load_vocab(self.vocab_file)
-        model = pretraining_parity.ReplayingModel(
+        model = pretraining_parity.replaying_model(
             original_settings.electra_config(arguments),
             masking.SpecialIds(
                 *(tokens.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
