@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import gc
 import os
 
 import gin
@@ -8,9 +7,6 @@ import pytest
 
 # What XLA compiles here runs a few times: compiling it is what takes long.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-# Graphs that tests leave are in cycles, and TensorFlow takes half a minute to
-# give a few thousand of their functions back, in whichever test comes next.
-gc.disable()
 
 
 @pytest.fixture(autouse=True)
