@@ -1,8 +1,9 @@
 """Python commands as processes that need not import TensorFlow.
 
-A test of whole runs starts a dozen processes, and half of each one's time is
-the import. So one process, the stove, imports it and runs nothing of it; every
-command is forked from there, with its own arguments, folder and environment.
+A test of whole runs starts a dozen processes, and more than a third of each
+one's work is the import. So one process, the stove, imports it and runs nothing
+of it; every command is forked from there, with its own arguments, folder and
+environment.
 """
 
 import atexit
