@@ -31,21 +31,25 @@ class _Windows(typing.NamedTuple):
     """Windows of all questions, those of the first question first.
 
     Attributes:
+      counts: <int32>[Q], windows of each question.
+      most: <int32>[], the greatest of these, at least 1.
       question: <int32>[W], whose window it is.
+      number: <int32>[W], which of the question's windows it is, from 0.
       start: <int32>[W], the context's token that it begins with.
       end: <int32>[W], the one behind its last.
       first_position: <int32>[W], where the context begins in the window.
-      counts: <int32>[Q], windows of each question.
-      step: <int32>[Q], tokens between the starts of two windows.
-      room: <int32>[Q], tokens of the context that fit into a window.
-      num_tokens: <int32>[Q], tokens of each context.
+      step: <int32>[W], tokens between the starts of two windows.
+      room: <int32>[W], tokens of the context that fit into a window.
+      num_tokens: <int32>[W], tokens of the context.
     """
 
+    counts: tf.Tensor
+    most: tf.Tensor
     question: tf.Tensor
+    number: tf.Tensor
     start: tf.Tensor
     end: tf.Tensor
     first_position: tf.Tensor
-    counts: tf.Tensor
     step: tf.Tensor
     room: tf.Tensor
     num_tokens: tf.Tensor
@@ -85,6 +89,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             config.max_query_length, source.max_seq_length - 4
         )
         super().__init__(source)
+        self.input_names = ("question", "context")
 
     def compute(self, features):
         # The head wants as many positions as beams.
@@ -99,22 +104,18 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     def signatures(self):
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                self._serving_default, "question", "context"
+                self._serving_default, *self.input_names
             ),
-            signatures_lib.TOKENS: self.token_signature(
-                lambda outputs: outputs
-            ),
+            signatures_lib.TOKENS: self.token_signature(),
         }
 
     def example_inputs(self):
-        return {
-            "question": ["Who cooked the meal?"]
-            * len(signatures_lib.SENTENCES),
-            "context": list(signatures_lib.SENTENCES),
-        }
+        contexts = super().example_inputs()["context"]
+        questions = ["Who cooked the meal?"] * len(contexts)
+        return {"question": questions, "context": contexts}
 
     def _serving_default(self, question, context):
-        check = signatures_lib.check_same_size(question, context)
+        check = inputs.check_same_size(question, context)
         with tf.control_dependencies([check]):
             context = tf.strings.unicode_transcode(
                 context, "UTF-8", "UTF-8", errors="ignore"
@@ -127,15 +128,13 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         query = ids[:num_questions, : self.max_query_length]
         passage = ids[num_questions:]
         windows = self._windows(query, passage)
-        features = self._features(windows, query, passage)
-        outputs = self._run(features)
-        scores, first, last = self._candidates(windows, outputs)
+        outputs = self._run(self._features(windows, query, passage))
         found = self._answers(
             windows,
             outputs,
             context,
             (starts[num_questions:], ends[num_questions:]),
-            (scores, first, last),
+            self._candidates(windows, outputs),
         )
         return found | cleaned
 
@@ -149,24 +148,27 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         counts = tf.where(num_tokens > 0, 1 - (-more // step), 0)
         counts = tf.minimum(counts, MAX_WINDOWS)
         question = tf.repeat(tf.range(tf.shape(counts)[0]), counts)
-        start = tf.ragged.range(counts).flat_values * tf.gather(step, question)
-        end = tf.minimum(
-            start + tf.gather(room, question), tf.gather(num_tokens, question)
+        number = tf.ragged.range(counts).flat_values
+        query_length, step, room, num_tokens = (
+            tf.gather(of_question, question)
+            for of_question in (query_length, step, room, num_tokens)
         )
+        start = number * step
         return _Windows(
-            question,
-            start,
-            end,
-            2 + tf.gather(query_length, question),
-            counts,
-            step,
-            room,
-            num_tokens,
+            counts=counts,
+            most=tf.reduce_max(tf.concat([counts, [1]], axis=0)),
+            question=question,
+            number=number,
+            start=start,
+            end=tf.minimum(start + room, num_tokens),
+            first_position=2 + query_length,
+            step=step,
+            room=room,
+            num_tokens=num_tokens,
         )
 
     def _features(self, windows: _Windows, query, passage) -> Tensors:
         """`[CLS] question [SEP] part [SEP]` for each window."""
-        length = windows.end - windows.start
         first = tf.gather(
             tf.cast(passage.row_starts(), tf.int32), windows.question
         )
@@ -174,26 +176,10 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         part = index.with_flat_values(
             tf.gather(passage.flat_values, index.flat_values)
         )
-        query = tf.gather(query, windows.question)
-
-        def column(value: int) -> tf.RaggedTensor:
-            return tf.RaggedTensor.from_tensor(
-                tf.fill([tf.shape(length)[0], 1], tf.constant(value, tf.int32))
-            )
-
-        cls, sep = (
-            column(self.tokenizer.cls_token_id),
-            column(self.tokenizer.sep_token_id),
+        return self.tokenizer.pack_inputs(
+            [tf.gather(query, windows.question), part],
+            self._source.max_seq_length,
         )
-        zeros = tf.zeros_like(query)
-        ones = tf.ones_like(part)
-        ids = tf.concat([cls, query, sep, part, sep], axis=1)
-        segments = [column(0), zeros, column(0), ones, column(1)]
-        return {
-            "input_ids": ids.to_tensor(self.tokenizer.pad_token_id),
-            "input_mask": tf.ones_like(ids).to_tensor(),
-            "segment_ids": tf.concat(segments, axis=1).to_tensor(),
-        }
 
     def _candidates(self, windows: _Windows, outputs: Tensors):
         """All pairs of a start and an end.
@@ -256,32 +242,28 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         Returns:
           <bool>[W, K, 1].
         """
-        most = tf.reduce_max(tf.concat([windows.counts, [1]], axis=0))
-        number = tf.range(most)
+        count, step, room, num_tokens = (
+            of_window[:, tf.newaxis, tf.newaxis]
+            for of_window in (
+                tf.gather(windows.counts, windows.question),
+                windows.step,
+                windows.room,
+                windows.num_tokens,
+            )
+        )
         # Every window of the same question, <int32>[W, 1, most].
-        start = (
-            number * tf.gather(windows.step, windows.question)[:, tf.newaxis]
-        )
-        end = tf.minimum(
-            start + tf.gather(windows.room, windows.question)[:, tf.newaxis],
-            tf.gather(windows.num_tokens, windows.question)[:, tf.newaxis],
-        )
-        exists = (
-            number < tf.gather(windows.counts, windows.question)[:, tf.newaxis]
-        )
-        start, end, exists = (x[:, tf.newaxis] for x in (start, end, exists))
-        inside = exists & (token >= start) & (token < end)
+        number = tf.range(windows.most)
+        start = number * step
+        end = tf.minimum(start + room, num_tokens)
+        inside = (number < count) & (token >= start) & (token < end)
         # In float64, as numpy has it, so that ties are the same.
         context = tf.cast(
             tf.minimum(token - start, end - 1 - token), tf.float64
         ) + 0.01 * tf.cast(end - start, tf.float64)
         context = tf.where(inside, context, -float("inf"))
         owner = tf.argmax(context, axis=-1, output_type=tf.int32)
-        mine = tf.math.floordiv(
-            windows.start,
-            tf.maximum(1, tf.gather(windows.step, windows.question)),
-        )
-        return tf.equal(owner, mine[:, tf.newaxis])[:, :, tf.newaxis]
+        mine = windows.number[:, tf.newaxis]
+        return tf.equal(owner, mine)[:, :, tf.newaxis]
 
     def _answers(self, windows, outputs, context, offsets, candidates):
         """The best candidates of each question, as text."""
@@ -330,16 +312,9 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     def _of_questions(self, windows: _Windows, values, padding):
         """From [W, K, K] to [Q, at least N], the windows one behind another."""
         size = values.shape[1] * values.shape[2]
-        ragged = tf.RaggedTensor.from_row_lengths(
-            tf.reshape(values, [-1, size]), windows.counts, validate=False
-        )
-        most = tf.reduce_max(tf.concat([windows.counts, [1]], axis=0))
-        dense = ragged.to_tensor(padding, shape=[None, None, size])
-        missing = most - tf.shape(dense)[1]
-        dense = tf.pad(
-            dense, [[0, 0], [0, missing], [0, 0]], constant_values=padding
-        )
-        return tf.reshape(dense, [tf.shape(windows.counts)[0], most * size])
+        return tf.RaggedTensor.from_row_lengths(
+            tf.reshape(values, [-1]), windows.counts * size, validate=False
+        ).to_tensor(padding, shape=tf.stack([-1, windows.most * size]))
 
     def _characters(self, offsets, tokens, exists):
         """Offsets of the characters of <int32>[Q, N] tokens, or -1."""

@@ -28,6 +28,22 @@ TOKEN_SPECS = tuple(
 TOKENS_AT_ONCE = 2**14
 
 
+def concrete_function(function, *specs):
+    """The concrete function of inputs of these specs."""
+    return tf.function(
+        function, input_signature=specs, autograph=False
+    ).get_concrete_function()
+
+
+def check_same_size(first: tf.Tensor, second: tf.Tensor):
+    """Refuses two inputs [B] of different B, whatever the ops would do."""
+    return tf.debugging.assert_equal(
+        tf.shape(first),
+        tf.shape(second),
+        message="Expected as many values of one input as of the other.",
+    )
+
+
 def pack_texts(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
@@ -48,11 +64,12 @@ def pack_texts(
       `input_ids`, `input_mask` and `segment_ids` <int32>[B, L], L being that of
       the longest row.
     """
-    tokens = tokenizer.tokenize(text)
-    single = tokenizer.pack_inputs([tokens], max_seq_length)
     if text_pair is None:
-        return single
-    more = tokenizer.tokenize(text_pair)
+        return tokenizer.pack_inputs([tokenizer.tokenize(text)], max_seq_length)
+    with tf.control_dependencies([check_same_size(text, text_pair)]):
+        tokens = tokenizer.tokenize(text)
+        more = tokenizer.tokenize(text_pair)
+    single = tokenizer.pack_inputs([tokens], max_seq_length)
     both = tokenizer.pack_inputs([tokens, more], max_seq_length)
     length = tf.maximum(
         tf.shape(single["input_ids"])[1], tf.shape(both["input_ids"])[1]
@@ -88,11 +105,10 @@ def in_parts(
     Returns:
       The same function, of any B, also 0. L is at least 2.
     """
-    function = tf.function(
+    function = concrete_function(
         lambda *values: call(dict(zip(ENCODER_FEATURES, values, strict=True))),
-        input_signature=TOKEN_SPECS,
-        autograph=False,
-    ).get_concrete_function()
+        *TOKEN_SPECS,
+    )
     specs = function.structured_outputs
 
     def call_in_parts(features: Tensors) -> Tensors:

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -17,9 +18,6 @@ TOKENS = "tokens"
 BYTES = "serving_bytes"
 WORDS = "words"
 
-TEXT = "text"
-TEXT_PAIR = "text_pair"
-
 
 class ServedModel(tf.Module, abc.ABC):
     """What a SavedModel holds.
@@ -30,9 +28,11 @@ class ServedModel(tf.Module, abc.ABC):
     Attributes:
       method_names: Signature -> what TF Serving calls its interface, where it
         is another one than Predict.
+      input_names: Of the texts that the default signature takes.
     """
 
     TOKENS_AT_ONCE = inputs.TOKENS_AT_ONCE
+    method_names: Mapping[str, str] = {}
 
     def __init__(self, source: Source):
         super().__init__(name=source.kind)
@@ -51,7 +51,7 @@ class ServedModel(tf.Module, abc.ABC):
         # its variables in a list of their own do not.
         self.model_variables = [v.value for v in source.keras_variables]
         self.packed_stack = source.packed_stack
-        self.method_names: dict[str, str] = {}
+        self.input_names = ("text", "text_pair")[: 1 + source.has_pairs]
         self._run = inputs.in_parts(self.compute, self.TOKENS_AT_ONCE)
 
     @abc.abstractmethod
@@ -62,13 +62,13 @@ class ServedModel(tf.Module, abc.ABC):
     def signatures(self) -> dict:
         """Signature name -> concrete function."""
 
-    @abc.abstractmethod
     def example_inputs(self) -> dict[str, list[str]]:
         """Inputs of the default signature to try the model with.
 
         Returns:
           Name -> as many texts for each input, short ones and long ones.
         """
+        return {name: list(SENTENCES) for name in self.input_names}
 
     def clean(self, text: tf.Tensor) -> tuple[tf.Tensor, Tensors]:
         """Cleans texts of which offsets are to be given.
@@ -90,50 +90,41 @@ class ServedModel(tf.Module, abc.ABC):
         """`FullTokenizer.tokenize_with_offsets` of texts after `clean`."""
         return self._plain_tokenizer.tokenize_with_offsets(text)
 
-    def token_signature(self, answer):
+    def token_signature(self, answer=dict):
         """The signature on token ids, for whoever tokenizes by himself.
 
         Args:
-          answer: From the outputs of `compute` to those of the signature.
+          answer: From the outputs of `compute` to those of the signature; by
+            default they are the same.
         """
 
-        def tokens(input_ids, input_mask, segment_ids):
-            values = (input_ids, input_mask, segment_ids)
-            with tf.control_dependencies(self._check_tokens(*values)):
-                features = {
-                    name: tf.identity(value)
-                    for name, value in zip(
-                        inputs.ENCODER_FEATURES, values, strict=True
-                    )
-                }
+        def tokens(*values):
+            features = dict(zip(inputs.ENCODER_FEATURES, values, strict=True))
+            with tf.control_dependencies(self._check_tokens(features)):
+                features = {k: tf.identity(v) for k, v in features.items()}
             return answer(self._run(features))
 
-        return tf.function(
-            tokens, input_signature=inputs.TOKEN_SPECS, autograph=False
-        ).get_concrete_function()
+        return inputs.concrete_function(tokens, *inputs.TOKEN_SPECS)
 
-    def _check_tokens(self, input_ids, input_mask, segment_ids) -> list:
+    def _check_tokens(self, features: Tensors) -> list:
         """Refuses what ops would refuse in riddles, or broadcast."""
+        input_ids, *others = features.values()
         longest = self._source.max_positions
-        last_id = self.tokenizer.vocab_size - 1
-        shape = tf.shape(input_ids)
+        greatest = (self.tokenizer.vocab_size - 1, 1, 1)
         return [
-            check_same_size(input_ids, input_mask),
-            check_same_size(input_ids, segment_ids),
+            *(inputs.check_same_size(input_ids, values) for values in others),
             tf.debugging.assert_less_equal(
-                shape[1],
+                tf.shape(input_ids)[1],
                 longest,
                 message=f"Expected at most {longest} tokens a row.",
             ),
             *(
                 tf.debugging.Assert(
-                    tf.reduce_all((values >= 0) & (values <= greatest)),
-                    [f"Expected {name} from 0 to {greatest}."],
+                    tf.reduce_all((values >= 0) & (values <= most)),
+                    [f"Expected {name} from 0 to {most}."],
                 )
-                for name, values, greatest in (
-                    ("input_ids", input_ids, last_id),
-                    ("input_mask", input_mask, 1),
-                    ("segment_ids", segment_ids, 1),
+                for (name, values), most in zip(
+                    features.items(), greatest, strict=True
                 )
             ),
         ]
@@ -141,19 +132,8 @@ class ServedModel(tf.Module, abc.ABC):
 
 def string_function(function, *names: str):
     """The concrete function of some <string>[B] of these names."""
-    return tf.function(
-        function,
-        input_signature=[tf.TensorSpec([None], tf.string, n) for n in names],
-        autograph=False,
-    ).get_concrete_function()
-
-
-def check_same_size(first: tf.Tensor, second: tf.Tensor):
-    """Refuses two inputs [B] of different B, whatever the ops would do."""
-    return tf.debugging.assert_equal(
-        tf.shape(first),
-        tf.shape(second),
-        message="Expected as many values of one input as of the other.",
+    return inputs.concrete_function(
+        function, *(tf.TensorSpec([None], tf.string, name) for name in names)
     )
 
 

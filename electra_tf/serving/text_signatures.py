@@ -7,17 +7,11 @@ import tensorflow as tf
 
 from electra_tf.serving import inputs
 from electra_tf.serving import signatures as signatures_lib
-from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
 
 
 class _TextModel(signatures_lib.ServedModel):
     """A model of one text, or of two."""
-
-    def __init__(self, source: Source):
-        super().__init__(source)
-        names = [signatures_lib.TEXT, signatures_lib.TEXT_PAIR]
-        self.input_names = names if source.has_pairs else names[:1]
 
     def compute(self, features):
         source = self._source
@@ -27,8 +21,8 @@ class _TextModel(signatures_lib.ServedModel):
         """From the head's outputs to those of the default signature."""
         raise NotImplementedError
 
-    def example_answer(self, answer: Tensors) -> tuple[Tensors, str]:
-        """What TF Serving's interface for tf.Example wants, and its name."""
+    def example_answer(self, answer: Tensors) -> Tensors:
+        """What TF Serving's interface for tf.Example wants."""
         raise NotImplementedError
 
     def signatures(self):
@@ -40,22 +34,16 @@ class _TextModel(signatures_lib.ServedModel):
         def serving_default(*texts):
             return answer_texts(*texts)
 
-        method_name = ""
-
         def serving_bytes(examples):
-            nonlocal method_name
+            feature = tf.io.FixedLenFeature([], tf.string)
             parsed = tf.io.parse_example(
-                examples,
-                {
-                    name: tf.io.FixedLenFeature([], tf.string)
-                    for name in self.input_names
-                },
+                examples, dict.fromkeys(self.input_names, feature)
             )
-            answer = answer_texts(*(parsed[name] for name in self.input_names))
-            outputs, method_name = self.example_answer(answer)
-            return outputs
+            return self.example_answer(
+                answer_texts(*(parsed[name] for name in self.input_names))
+            )
 
-        found = {
+        return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
                 serving_default, *self.input_names
             ),
@@ -64,23 +52,12 @@ class _TextModel(signatures_lib.ServedModel):
                 serving_bytes, "inputs"
             ),
         }
-        self.method_names = {signatures_lib.BYTES: method_name}
-        return found
 
     def _answer_texts(self, *texts):
-        checks = (
-            [signatures_lib.check_same_size(*texts)] if len(texts) == 2 else []
+        features = inputs.pack_texts(
+            self.tokenizer, self._source.max_seq_length, *texts
         )
-        with tf.control_dependencies(checks):
-            features = inputs.pack_texts(
-                self.tokenizer, self._source.max_seq_length, *texts
-            )
-            return self.answer(self._run(features))
-
-    def example_inputs(self):
-        return {
-            name: list(signatures_lib.SENTENCES) for name in self.input_names
-        }
+        return self.answer(self._run(features))
 
 
 class Classifier(_TextModel):
@@ -93,6 +70,8 @@ class Classifier(_TextModel):
     `scores` for serialized tf.Examples.
     """
 
+    method_names = {signatures_lib.BYTES: tf.saved_model.CLASSIFY_METHOD_NAME}
+
     def answer(self, outputs):
         scores = tf.nn.softmax(outputs["logits"])
         labels = tf.constant(self._source.labels)
@@ -104,11 +83,10 @@ class Classifier(_TextModel):
     def example_answer(self, answer):
         scores = answer["scores"]
         labels = tf.constant([self._source.labels])
-        outputs = {
+        return {
             "classes": tf.repeat(labels, tf.shape(scores)[0], axis=0),
             "scores": scores,
         }
-        return outputs, tf.saved_model.CLASSIFY_METHOD_NAME
 
 
 class MultiLabelClassifier(Classifier):
@@ -139,6 +117,8 @@ class Regressor(_TextModel):
     `outputs` <float32>[B].
     """
 
+    method_names = {signatures_lib.BYTES: tf.saved_model.REGRESS_METHOD_NAME}
+
     def answer(self, outputs):
         source = self._source
         return {
@@ -146,5 +126,4 @@ class Regressor(_TextModel):
         }
 
     def example_answer(self, answer):
-        outputs = {"outputs": answer["value"]}
-        return outputs, tf.saved_model.REGRESS_METHOD_NAME
+        return {"outputs": answer["value"]}

@@ -40,18 +40,12 @@ class Encoder(signatures_lib.ServedModel):
         }
 
     def signatures(self):
-        names = [signatures_lib.TEXT, signatures_lib.TEXT_PAIR]
-        names = names if self._source.has_pairs else names[:1]
-
         length = self._source.max_seq_length
 
         def of_pairs(text, text_pair):
-            check = signatures_lib.check_same_size(text, text_pair)
-            with tf.control_dependencies([check]):
-                features = inputs.pack_texts(
-                    self.tokenizer, length, text, text_pair
-                )
-            features = inputs.pad(features, 2)
+            features = inputs.pad(
+                inputs.pack_texts(self.tokenizer, length, text, text_pair), 2
+            )
             return self._run(features) | {"input_mask": features["input_mask"]}
 
         def of_texts(text):
@@ -74,18 +68,10 @@ class Encoder(signatures_lib.ServedModel):
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                of_pairs if self._source.has_pairs else of_texts, *names
+                of_pairs if self._source.has_pairs else of_texts,
+                *self.input_names,
             ),
-            signatures_lib.TOKENS: self.token_signature(
-                lambda outputs: outputs
-            ),
-        }
-
-    def example_inputs(self):
-        names = (signatures_lib.TEXT, signatures_lib.TEXT_PAIR)
-        return {
-            name: list(signatures_lib.SENTENCES)
-            for name in names[: 1 + self._source.has_pairs]
+            signatures_lib.TOKENS: self.token_signature(),
         }
 
 
@@ -114,13 +100,14 @@ class Detector(signatures_lib.ServedModel):
             vocab = tf.constant(self.tokenizer.vocab)
             dense_starts = starts.to_tensor(NO_OFFSET)
             num_tokens = tf.shape(dense_starts)[1]
-            is_token = dense_starts != NO_OFFSET
             return {
                 "tokens": ids.with_flat_values(
                     tf.gather(vocab, ids.flat_values)
                 ).to_tensor(""),
                 "probabilities": tf.where(
-                    is_token, probabilities[:, 1 : 1 + num_tokens], 0.0
+                    dense_starts != NO_OFFSET,
+                    probabilities[:, 1 : 1 + num_tokens],
+                    0.0,
                 ),
                 "starts": dense_starts,
                 "ends": ends.to_tensor(NO_OFFSET),
@@ -129,15 +116,10 @@ class Detector(signatures_lib.ServedModel):
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                serving_default, signatures_lib.TEXT
+                serving_default, *self.input_names
             ),
-            signatures_lib.TOKENS: self.token_signature(
-                lambda outputs: outputs
-            ),
+            signatures_lib.TOKENS: self.token_signature(),
         }
-
-    def example_inputs(self):
-        return {signatures_lib.TEXT: list(signatures_lib.SENTENCES)}
 
 
 class Tagger(signatures_lib.ServedModel):
@@ -166,10 +148,9 @@ class Tagger(signatures_lib.ServedModel):
         return {"logits": outputs["logits"]}
 
     def signatures(self):
-        word_spec = tf.RaggedTensorSpec([None, None], tf.string, 1)
-        tag_words = tf.function(
-            self._tag_words, input_signature=[word_spec], autograph=False
-        ).get_concrete_function()
+        tag_words = inputs.concrete_function(
+            self._tag_words, tf.RaggedTensorSpec([None, None], tf.string, 1)
+        )
         most_words = self._source.max_seq_length - 2
 
         def serving_default(text):
@@ -195,15 +176,11 @@ class Tagger(signatures_lib.ServedModel):
 
         return {
             signatures_lib.DEFAULT: signatures_lib.string_function(
-                serving_default, signatures_lib.TEXT
+                serving_default, *self.input_names
             ),
-            signatures_lib.WORDS: tf.function(
-                words,
-                input_signature=[
-                    tf.TensorSpec([None, None], tf.string, "words")
-                ],
-                autograph=False,
-            ).get_concrete_function(),
+            signatures_lib.WORDS: inputs.concrete_function(
+                words, tf.TensorSpec([None, None], tf.string, "words")
+            ),
             signatures_lib.TOKENS: self.token_signature(answer_tokens),
         }
 
@@ -250,6 +227,3 @@ class Tagger(signatures_lib.ServedModel):
             tf.where(has_label, self._names(of_words), ""),
             tf.where(has_label, tf.reduce_max(of_words, axis=-1), 0.0),
         )
-
-    def example_inputs(self):
-        return {signatures_lib.TEXT: list(signatures_lib.SENTENCES)}
