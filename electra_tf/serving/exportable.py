@@ -1,19 +1,17 @@
 """A checkpoint -> what an exported model is made of."""
 
 import dataclasses
-import hashlib
-import json
 import os
 import typing
 
 import tensorflow as tf
 
-from electra_tf import errors, model_directory
+from electra_tf import errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
-from electra_tf.model import electra, encoder, heads
+from electra_tf.model import encoder, heads
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
@@ -33,7 +31,8 @@ class Source:
       kind: One of `kinds.KINDS`.
       model: What computes: a `FinetuningModel`, an `encoder.Encoder` or a
         `electra.Discriminator`.
-      keras_variables: Its variables.
+      encoder: The encoder of the model.
+      keras_variables: The model's variables.
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
       max_seq_length: Longer inputs are cut.
@@ -55,6 +54,7 @@ class Source:
 
     kind: str
     model: typing.Any
+    encoder: encoder.Encoder
     keras_variables: list
     tokenizer: tokenization.FullTokenizer
     vocab_file: str
@@ -70,15 +70,6 @@ class Source:
     label_separator: str = "|"
     metadata: dict = dataclasses.field(default_factory=dict)
     packed_stack: tf.Module | None = None
-
-    @property
-    def encoder(self) -> encoder.Encoder:
-        """The encoder of the model."""
-        if isinstance(self.model, encoder.Encoder):
-            return self.model
-        if isinstance(self.model, electra.Discriminator):
-            return self.model.encoder
-        return self.model.electra
 
 
 def load(
@@ -118,12 +109,11 @@ def load(
             f"{model_dir}, with a generator only"
         )
     head = checkpoint.head
-    found_kind = head.kind if head else None
-    if kind in kinds.TASK_KINDS and found_kind != kind:
+    if kind in kinds.TASK_KINDS and (head is None or head.kind != kind):
         raise errors.ConfigError(
             f"Expected a model that was fine-tuned for {kind}. Received: "
             f"{model_dir}, with "
-            + (f"a head for {found_kind}" if head else "no fine-tuned head")
+            + (f"a head for {head.kind}" if head else "no fine-tuned head")
         )
     tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
     longest = config.max_position_embeddings
@@ -134,35 +124,37 @@ def load(
             f"max_seq_length must be from 8 to the {longest} positions of "
             f"{model_dir}. Received: max_seq_length={max_seq_length}"
         )
-    values: dict[str, typing.Any] = {
-        "kind": kind,
-        "tokenizer": tokenizer,
-        "vocab_file": vocab_file,
-        "max_seq_length": max_seq_length,
-        "max_positions": longest,
-    }
+    model: typing.Any
+    about: dict[str, typing.Any] = {}
     if kind == kinds.DETECTION:
-        values["model"] = detector.load_discriminator(checkpoint, model_dir)
-        values["keras_variables"] = values["model"].keras_variables
-    elif kind == kinds.ENCODING:
-        values["model"] = encoder.Encoder(config, "electra")
-        values["model"].build()
-        values["keras_variables"] = list(values["model"].variables)
-        reading.assign_all(
-            checkpoint, values["keras_variables"], model_dir, "the encoder"
-        )
-        values["has_pairs"] = bool(has_pairs)
+        model = detector.load_discriminator(checkpoint, model_dir)
+        its_encoder, variables = model.encoder, model.keras_variables
     else:
-        assert head is not None
-        values["model"] = FinetuningModel(
-            config, [heads.make_head(head, config)]
-        )
-        values["keras_variables"] = list(values["model"].variables)
-        reading.assign_all(
-            checkpoint, values["keras_variables"], model_dir, "the model"
-        )
-        values |= _about_head(head, has_pairs)
-    return Source(**values, metadata=_metadata(values, checkpoint, model_dir))
+        if kind == kinds.ENCODING:
+            model = its_encoder = encoder.Encoder(config, "electra")
+            model.build()
+            about["has_pairs"] = bool(has_pairs)
+        else:
+            assert head is not None
+            model = FinetuningModel(config, [heads.make_head(head, config)])
+            its_encoder = model.electra
+            about = _about_head(head, has_pairs)
+        variables = list(model.variables)
+        what = "the encoder" if kind == kinds.ENCODING else "the model"
+        reading.assign_all(checkpoint, variables, model_dir, what)
+    found = Source(
+        kind=kind,
+        model=model,
+        encoder=its_encoder,
+        keras_variables=variables,
+        tokenizer=tokenizer,
+        vocab_file=vocab_file,
+        max_seq_length=max_seq_length,
+        max_positions=longest,
+        **about,
+    )
+    metadata = _metadata(found, checkpoint, model_dir)
+    return dataclasses.replace(found, metadata=metadata)
 
 
 def _kind_of(checkpoint: Checkpoint) -> str:
@@ -178,7 +170,6 @@ def _kind_of(checkpoint: Checkpoint) -> str:
 def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
     """What a fine-tuned head says of inputs and outputs."""
     options = head.options
-    labels = head.labels or tuple(map(str, range(head.num_outputs or 0)))
     about: dict[str, typing.Any] = {"task_name": head.task_name}
     if head.kind == "question_answering":
         fields = {f.name for f in dataclasses.fields(QuestionAnsweringConfig)}
@@ -187,19 +178,19 @@ def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
         )
         return about
     if head.kind == "regression":
-        units = _UNITS.get(head.task_name, (0.0, 1.0))
-        about["min_value"] = float(options.get("min_value", units[0]))
-        about["scale"] = float(options.get("scale", units[1]))
+        least, scale = _UNITS.get(head.task_name, (0.0, 1.0))
+        about["min_value"] = float(options.get("min_value", least))
+        about["scale"] = float(options.get("scale", scale))
     else:
-        about["labels"] = labels
+        numbers = map(str, range(head.num_outputs or 0))
+        about["labels"] = head.labels or tuple(numbers)
     if head.kind == "tagging":
         about["lower_cases_words"] = bool(options.get("as_original"))
-    if head.kind != "tagging":
-        about["has_pairs"] = (
-            bool(options.get("has_pairs", head.task_name in _PAIR_TASKS))
-            if has_pairs is None
-            else has_pairs
-        )
+    elif has_pairs is None:
+        is_pair_task = head.task_name in _PAIR_TASKS
+        about["has_pairs"] = bool(options.get("has_pairs", is_pair_task))
+    else:
+        about["has_pairs"] = has_pairs
     return about
 
 
@@ -218,31 +209,26 @@ def _tokenizer(
     return tokenization.FullTokenizer(found), vocab_file
 
 
-def _metadata(values: dict, checkpoint: Checkpoint, model_dir: str) -> dict:
-    tokenizer = values["tokenizer"]
-    with open(values["vocab_file"], "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()
+def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
     about: dict[str, typing.Any] = {
-        "kind": values["kind"],
-        "task": values.get("task_name") or None,
-        "labels": list(values.get("labels", ())),
-        "has_pairs": values.get("has_pairs", False),
-        "max_seq_length": values["max_seq_length"],
-        "do_lower_case": tokenizer.do_lower_case,
-        "strip_accents": tokenizer.strip_accents,
-        "text_cleaning": tokenizer.text_cleaning,
-        "vocab_size": tokenizer.vocab_size,
-        "vocab_sha256": digest,
+        "kind": found.kind,
+        "task": found.task_name or None,
+        "labels": list(found.labels),
+        "has_pairs": found.has_pairs,
+        "max_seq_length": found.max_seq_length,
+        "do_lower_case": found.tokenizer.do_lower_case,
+        "strip_accents": found.tokenizer.strip_accents,
+        "text_cleaning": found.tokenizer.text_cleaning,
+        "vocab_size": found.tokenizer.vocab_size,
+        "vocab_sha256": files.sha256_of_file(found.vocab_file),
         "global_step": checkpoint.global_step,
         "scores": _scores(model_dir),
     }
-    if values["kind"] == "regression":
-        about["min_value"] = values["min_value"]
-        about["scale"] = values["scale"]
-    if values.get("question_answering"):
-        about["question_answering"] = dataclasses.asdict(
-            values["question_answering"]
-        )
+    if found.kind == "regression":
+        about |= {"min_value": found.min_value, "scale": found.scale}
+    if found.question_answering is not None:
+        options = dataclasses.asdict(found.question_answering)
+        about["question_answering"] = options
     return about
 
 
@@ -251,8 +237,7 @@ def _scores(model_dir: str) -> dict | None:
     path = os.path.join(model_dir, model_directory.RESULTS_FILE)
     if not os.path.isfile(path):
         return None
-    with open(path, encoding="utf-8") as f:
-        results = json.load(f)
-    trials = results.get("trials", [])
+    results = files.read_json(path)
     best = results.get("best_on_dev")
+    trials = results.get("trials", [])
     return next((t for t in trials if t.get("trial") == best), None)

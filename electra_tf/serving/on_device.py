@@ -10,16 +10,15 @@ Shapes: B batch, L length, C labels, D hidden.
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import tempfile
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import files
-from electra_tf.files import write_atomically
 from electra_tf.inference import predictor
 from electra_tf.serving import exportable, inputs, kinds, saved_model
 from electra_tf.serving.exportable import Source
@@ -50,11 +49,8 @@ def export(
     whose ranges are those of the weights and of the activations at hand.
 
     Args:
-      model_dir: See `exportable.load`, as are the next three.
+      model_dir, kind, has_pairs, max_seq_length: See `exportable.load`.
       output_dir: Gets the files; those of an earlier export are replaced.
-      kind: One of `kinds.KINDS`, or "auto".
-      has_pairs: Whether the input is two texts; None to go by the task.
-      max_seq_length: Where to cut; None for the length of the training.
 
     Returns:
       Paths of the two models.
@@ -68,32 +64,25 @@ def export(
         )
         models = convert(found)
         os.makedirs(output_dir, exist_ok=True)
-        for name, content in models.items():
-            _write(os.path.join(output_dir, name), content)
+        with tempfile.TemporaryDirectory(dir=output_dir) as temporary:
+            for name, content in models.items():
+                path = pathlib.Path(temporary, name)
+                path.write_bytes(content)
+                path.replace(os.path.join(output_dir, name))
         # With its settings.
         for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
             shutil.copy(os.path.join(vocab_dir, name), output_dir)
-    metadata = dict(found.metadata)
-    metadata["signatures"] = [TOKENS, f"{TOKENS}_{found.max_seq_length}"]
-    metadata["bytes"] = {name: len(model) for name, model in models.items()}
-    metadata["git_commit"] = files.git_commit()
-    metadata["versions"] = files.versions(["tensorflow"])
-    write_atomically(
+    metadata = found.metadata | {
+        "signatures": [TOKENS, f"{TOKENS}_{found.max_seq_length}"],
+        "bytes": {name: len(model) for name, model in models.items()},
+        "git_commit": files.git_commit(),
+        "versions": files.versions(["tensorflow"]),
+    }
+    files.write_atomically(
         os.path.join(output_dir, predictor.METADATA_FILE),
         json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
     )
     return [os.path.join(output_dir, name) for name in models]
-
-
-def _write(path: str, content: bytes) -> None:
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
 
 
 def convert(found: Source) -> dict[str, bytes]:
@@ -117,17 +106,6 @@ def convert(found: Source) -> dict[str, bytes]:
     Raises:
       ValueError: If LiteRT lacks an op for it.
     """
-    module, signatures = _make_module(found)
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures=signatures)
-        return {
-            name: _convert(folder, list(signatures), is_int8)
-            for name, is_int8 in _FILES.items()
-        }
-
-
-def _make_module(found: Source) -> tuple[tf.Module, dict]:
-    """The model without its tokenizer, and its signatures."""
     served = saved_model.make_served_model(found)
 
     def call(*values):
@@ -135,23 +113,29 @@ def _make_module(found: Source) -> tuple[tf.Module, dict]:
         return answer(found, served.compute(features))
 
     def signature(*shape):
-        return tf.function(
+        return inputs.concrete_function(
             call,
-            input_signature=[
-                tf.TensorSpec(shape, tf.int32, name)
-                for name in inputs.ENCODER_FEATURES
-            ],
-            autograph=False,
-        ).get_concrete_function()
+            *(
+                tf.TensorSpec(shape, tf.int32, n)
+                for n in inputs.ENCODER_FEATURES
+            ),
+        )
 
-    module = tf.Module()
-    # In a list of their own: see `signatures.ServedModel`.
-    module.model_variables = [v.value for v in found.keras_variables]
     length = found.max_seq_length
-    return module, {
+    signatures = {
         TOKENS: signature(None, None),
         f"{TOKENS}_{length}": signature(1, length),
     }
+    # Without the tokenizer.
+    module = tf.Module()
+    # In a list of their own: see `signatures.ServedModel`.
+    module.model_variables = [v.value for v in found.keras_variables]
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures=signatures)
+        return {
+            name: _convert(folder, list(signatures), is_int8)
+            for name, is_int8 in _FILES.items()
+        }
 
 
 def answer(found: Source, outputs: Tensors) -> Tensors:
@@ -166,8 +150,7 @@ def answer(found: Source, outputs: Tensors) -> Tensors:
     if found.kind == "multi_label_classification":
         return {"scores": tf.sigmoid(outputs["logits"])}
     if found.kind == "regression":
-        value = outputs["predictions"] * found.scale + found.min_value
-        return {"value": value}
+        return {"value": outputs["predictions"] * found.scale + found.min_value}
     return outputs
 
 
@@ -244,7 +227,11 @@ class OnDeviceModel:
                 self.metadata["text_cleaning"],
             )
         )
-        self._interpreter = _interpreter_class()(
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError:
+            Interpreter = tf.lite.Interpreter
+        self._interpreter = Interpreter(
             model_path=path, num_threads=num_threads
         )
         self._run = self._interpreter.get_signature_runner(TOKENS)
@@ -279,12 +266,3 @@ class OnDeviceModel:
           See `convert`; numpy arrays.
         """
         return self._run(**features)
-
-
-def _interpreter_class() -> Callable[..., typing.Any]:
-    """That of the package ai-edge-litert, else the one of TensorFlow."""
-    try:
-        from ai_edge_litert import interpreter
-    except ImportError:
-        return tf.lite.Interpreter
-    return interpreter.Interpreter

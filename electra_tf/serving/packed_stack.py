@@ -81,8 +81,7 @@ class PackedStack(tf.Module):
                 "Expected no dropout_seed, as packed layers only answer. "
                 f"Received: {dropout_seed}"
             )
-        of_layers = zip(*map(tf.unstack, self._packed), strict=True)
-        for weights in of_layers:
+        for weights in zip(*map(tf.unstack, self._packed), strict=True):
             x = self._layer(x, attention_bias, _Weights(*weights))
         return [x], []
 
@@ -130,15 +129,14 @@ def pack(found: Source) -> Source:
       The same, with the layers' variables in `packed_stack` instead of
       `keras_variables`.
     """
-    owner = found.encoder
-    in_layers = {id(v) for v in owner.stack.variables}
-    owner.stack = PackedStack(owner.stack)
+    in_layers = {id(v) for v in found.encoder.stack.variables}
+    found.encoder.stack = PackedStack(found.encoder.stack)
     return dataclasses.replace(
         found,
         keras_variables=[
             v for v in found.keras_variables if id(v) not in in_layers
         ],
-        packed_stack=owner.stack,
+        packed_stack=found.encoder.stack,
     )
 
 
@@ -146,21 +144,16 @@ def _weights_of(layer: encoder.TransformerLayer) -> _Weights:
     attention = layer.attention.self_attention
     parts = (attention.query, attention.key, attention.value)
     config = attention.config
-    scales = (
-        (config.hidden_size // config.num_attention_heads) ** -0.5,
-        1.0,
-        1.0,
-    )
+    scale = (config.hidden_size // config.num_attention_heads) ** -0.5
 
-    def side_by_side(weights) -> tf.Tensor:
-        scaled = [w.value * s for w, s in zip(weights, scales, strict=True)]
-        return tf.concat(scaled, axis=-1)
+    def side_by_side(query, key, value) -> tf.Tensor:
+        return tf.concat([query.value * scale, key.value, value.value], axis=-1)
 
     context, output = layer.attention.residual_output, layer.residual_output
     intermediate = layer.intermediate.dense
     return _Weights(
-        side_by_side([part.kernel for part in parts]),
-        side_by_side([part.bias for part in parts]),
+        side_by_side(*(part.kernel for part in parts)),
+        side_by_side(*(part.bias for part in parts)),
         context.dense.kernel.value,
         context.dense.bias.value,
         *context.layer_norm.weights_as_tensors(),

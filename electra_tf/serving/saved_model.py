@@ -9,11 +9,11 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from electra_tf import files
-from electra_tf.files import write_atomically
 from electra_tf.inference import predictor
 from electra_tf.serving import (
     answer_signatures,
@@ -56,11 +56,8 @@ def export(
     then renamed.
 
     Args:
-      model_dir: See `exportable.load`, as are the next three.
+      model_dir, kind, has_pairs, max_seq_length: See `exportable.load`.
       output_dir: Holds the versions 1, 2, ...
-      kind: One of `kinds.KINDS`, or "auto".
-      has_pairs: Whether the input is two texts; None to go by the task.
-      max_seq_length: Where to cut; None for the length of the training.
       name: What the server calls the model; by default as `output_dir` is
         called.
 
@@ -76,7 +73,7 @@ def export(
         )
         model = make_served_model(packed_stack.pack(found))
         name = server_files.model_name(output_dir, name)
-        path = _save(model, dict(found.metadata), output_dir, name)
+        path = _save(model, found.metadata, output_dir, name)
     server_files.write(output_dir, name)
     return path
 
@@ -92,17 +89,19 @@ def _save(
         server_files.check(temporary)
         extra = os.path.join(temporary, predictor.EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
-        metadata["signatures"] = _describe_signatures(temporary)
-        metadata["git_commit"] = files.git_commit()
-        metadata["versions"] = files.versions(
-            ("tensorflow", "tensorflow-text", "keras")
-        )
-        metadata["warmup_requests"] = server_files.write_warmup_requests(
-            os.path.join(extra, server_files.WARMUP_FILE),
-            name,
-            model.example_inputs(),
-        )
-        write_atomically(
+        metadata = metadata | {
+            "signatures": _describe_signatures(temporary),
+            "git_commit": files.git_commit(),
+            "versions": files.versions(
+                ("tensorflow", "tensorflow-text", "keras")
+            ),
+            "warmup_requests": server_files.write_warmup_requests(
+                os.path.join(extra, server_files.WARMUP_FILE),
+                name,
+                model.example_inputs(),
+            ),
+        }
+        files.write_atomically(
             os.path.join(extra, predictor.METADATA_FILE),
             json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
         )
@@ -148,7 +147,7 @@ def _describe_signatures(path: str) -> dict:
     }
 
 
-def _set_method_names(path: str, method_names: dict[str, str]) -> None:
+def _set_method_names(path: str, method_names: Mapping[str, str]) -> None:
     """Says which signatures are for TF Serving's Classify and Regress.
 
     TensorFlow 2 writes every signature as one for Predict.

@@ -35,15 +35,9 @@ WARMUP_BATCH_SIZES = (1, 8, 32)
 # are there; one that is missed here should be looked up before it is added.
 TEXT_OPS = frozenset({"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"})
 
-# Ops that TensorFlow's Python package has, but that call back into Python or
-# are not linked into a server.
-_NOT_LINKED = (
-    "EagerPyFunc",
-    "PyFunc",
-    "PyFuncStateless",
-    "TPU",
-    "Xla",
-)
+# How ops begin that TensorFlow's Python package has, but that call back into
+# Python or are not linked into a server.
+_NOT_LINKED = ("EagerPyFunc", "PyFunc", "TPU", "Xla")
 
 # Ops of the graph itself: the API of `tf.raw_ops` leaves them out.
 _STRUCTURAL_OPS = frozenset({"NoOp", "_Arg", "_Retval"})
@@ -227,24 +221,20 @@ def ops_of(path: str) -> set[str]:
     """The names of all ops of a SavedModel, its functions included."""
     found: set[str] = set()
     for meta_graph in read_proto(path).meta_graphs:
-        graph = meta_graph.graph_def
-        found.update(node.op for node in graph.node)
-        names = {function.signature.name for function in graph.library.function}
-        for function in graph.library.function:
-            found.update(node.op for node in function.node_def)
-        found -= names
+        functions = meta_graph.graph_def.library.function
+        found.update(node.op for node in meta_graph.graph_def.node)
+        found.update(node.op for f in functions for node in f.node_def)
+        found.difference_update(f.signature.name for f in functions)
     return found
 
 
 def foreign_ops(names: set[str]) -> list[str]:
     """Those that stock TF Serving does not link, sorted."""
-
-    def is_linked(name: str) -> bool:
-        if name in TEXT_OPS or name in _STRUCTURAL_OPS:
-            return True
-        return hasattr(tf.raw_ops, name) and not name.startswith(_NOT_LINKED)
-
-    return sorted(name for name in names if not is_linked(name))
+    return sorted(
+        name
+        for name in names - TEXT_OPS - _STRUCTURAL_OPS
+        if not hasattr(tf.raw_ops, name) or name.startswith(_NOT_LINKED)
+    )
 
 
 def check(path: str) -> None:

@@ -70,10 +70,7 @@ class LocalServer:
                 request_handler=Handler,
             )
         except (OSError, SystemExit):
-            raise ValueError(
-                f"Expected a free port for REST. Received: {rest_port}, which "
-                "is taken"
-            ) from None
+            raise _taken("REST", rest_port) from None
         self.rest_port = self._rest.server_port
         self._grpc = grpc.server(
             concurrent.futures.ThreadPoolExecutor(num_threads),
@@ -88,10 +85,7 @@ class LocalServer:
             self.grpc_port = self._grpc.add_insecure_port(f"{HOST}:{grpc_port}")
         except RuntimeError:
             self._rest.server_close()
-            raise ValueError(
-                f"Expected a free port for gRPC. Received: {grpc_port}, which "
-                "is taken"
-            ) from None
+            raise _taken("gRPC", grpc_port) from None
 
     def start(self) -> None:
         """Begins to answer, in threads of its own."""
@@ -110,6 +104,13 @@ class LocalServer:
 
     def __exit__(self, *_) -> None:
         self.stop()
+
+
+def _taken(interface: str, port: int) -> ValueError:
+    return ValueError(
+        f"Expected a free port for {interface}. Received: {port}, which is "
+        "taken"
+    )
 
 
 def _port(text: str) -> int:

@@ -3,7 +3,6 @@
 import grpc
 import numpy as np
 import tensorflow as tf
-from google.protobuf import any_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -15,11 +14,7 @@ from tensorflow_serving.apis import (
 )
 
 from electra_tf.serving import signatures
-from electra_tf.serving.local_server.servable import (
-    INVALID_ARGUMENT,
-    Servable,
-    ServingError,
-)
+from electra_tf.serving.local_server.servable import Servable, ServingError
 
 
 def add_to_server(servable: Servable, server: grpc.Server) -> None:
@@ -117,37 +112,26 @@ class _PredictionService(
         self._check_spec(request.model_spec)
         if list(request.metadata_field) != ["signature_def"]:
             raise ServingError(
-                INVALID_ARGUMENT,
-                "Metadata field "
-                + ", ".join(request.metadata_field)
-                + " is not supported",
+                f"Metadata field {', '.join(request.metadata_field)} is not "
+                "supported"
             )
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         self._fill_spec(response.model_spec)
         found = get_model_metadata_pb2.SignatureDefMap()
         for name, signature in self._servable.signatures.items():
             found.signature_def[name].CopyFrom(signature)
-        packed = any_pb2.Any()
-        packed.Pack(found)
-        response.metadata["signature_def"].CopyFrom(packed)
+        response.metadata["signature_def"].Pack(found)
         return response
 
     def _run_examples(self, request, method_name: str):
         self._check_spec(request.model_spec)
-        found = request.input
-        if found.WhichOneof("kind") == "example_list_with_context":
-            examples = []
-            for example in found.example_list_with_context.examples:
-                merged = tf.train.Example()
-                merged.CopyFrom(found.example_list_with_context.context)
-                merged.MergeFrom(example)
-                examples.append(merged)
-        else:
-            examples = list(found.example_list.examples)
+        # One of the two lists is there, the other one is empty.
+        with_context = request.input.example_list_with_context
         return self._servable.run_examples(
             request.model_spec.signature_name,
-            [example.SerializeToString() for example in examples],
+            [*request.input.example_list.examples, *with_context.examples],
             method_name,
+            with_context.context,
         )
 
 
@@ -167,6 +151,4 @@ def _array(name: str, value) -> np.ndarray:
     try:
         return tf.make_ndarray(value)
     except (TypeError, ValueError) as error:
-        raise ServingError(
-            INVALID_ARGUMENT, f"tensor parsing error: {name}: {error}"
-        ) from None
+        raise ServingError(f"tensor parsing error: {name}: {error}") from None

@@ -7,8 +7,7 @@ tensorflow_serving/util/json_tensor.cc.
 import base64
 import binascii
 import json
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -31,71 +30,50 @@ _TYPE_NAMES = {
 }
 
 
-class PredictBody(typing.NamedTuple):
-    """What a :predict body asks.
-
-    Attributes:
-      signature_name: "" for the default one.
-      inputs: Name -> values.
-      is_row_format: Whether the answer has the row format too.
-    """
-
-    signature_name: str
-    inputs: dict[str, np.ndarray]
-    is_row_format: bool
-
-
-def parse_object(body: bytes) -> dict:
-    """The JSON object in a request's body.
-
-    Raises:
-      ServingError: If it is none.
-    """
+def _parse(body: bytes) -> tuple[dict, str]:
+    """The JSON object in a request's body, and the signature that it names."""
     if not body:
-        raise _refusal("JSON Parse error: The document is empty")
+        raise ServingError("JSON Parse error: The document is empty")
     try:
         found = json.loads(body.decode("utf-8", _ERRORS))
     except json.JSONDecodeError as error:
-        raise _refusal(
+        raise ServingError(
             f"JSON Parse error: {error.msg} at offset: {error.pos}"
         ) from None
     except RecursionError:
-        raise _refusal("JSON Parse error: nested too deeply") from None
+        raise ServingError("JSON Parse error: nested too deeply") from None
     if not isinstance(found, dict):
-        raise _refusal(f"JSON Value: {_shown(found)} Is not object")
-    return found
-
-
-def signature_name(body: dict) -> str:
-    """The signature that a body names; "" without.
-
-    Raises:
-      ServingError: If it is no string.
-    """
-    name = body.get("signature_name", "")
+        raise _refused_value(found, "Is not object")
+    name = found.get("signature_name", "")
     if not isinstance(name, str):
-        raise _refusal(
-            f"JSON Value: {_shown(body)} not formatted correctly. "
-            "'signature_name' key must be a string value."
+        raise _refused_value(
+            found,
+            "not formatted correctly. 'signature_name' key must be a string "
+            "value.",
         )
-    return name
+    return found, name
 
 
-def parse_predict(body: bytes, signatures: Mapping) -> PredictBody:
+def parse_predict(
+    body: bytes, signatures: Mapping
+) -> tuple[str, dict[str, np.ndarray], bool]:
     """Reads the row format ("instances") or the columnar one ("inputs").
 
     Args:
       body: Of the request.
       signatures: Name -> SignatureDef.
 
+    Returns:
+      The signature's name, "" for the default one, its inputs by name, and
+      whether the answer is to have the row format too.
+
     Raises:
       ServingError: If it does not fit.
     """
-    found = parse_object(body)
-    name = signature_name(found)
+    found, name = _parse(body)
     wanted = name or tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
     if wanted not in signatures:
-        raise _refusal(
+        raise ServingError(
             f'Serving signature name: "{wanted}" not found in signature def'
         )
     dtypes = {
@@ -103,45 +81,43 @@ def parse_predict(body: bytes, signatures: Mapping) -> PredictBody:
         for key, info in signatures[wanted].inputs.items()
     }
     if "instances" in found and "inputs" in found:
-        raise _refusal(
-            f"JSON Value: {_shown(found)} Not formatted correctly expecting "
-            "only one of 'inputs' or 'instances' keys to exist "
+        raise _refused_value(
+            found,
+            "Not formatted correctly expecting only one of 'inputs' or "
+            "'instances' keys to exist ",
         )
     if "instances" in found:
         rows = found["instances"]
         if not isinstance(rows, list):
-            raise _refusal(
-                f"JSON Value: {_shown(found)} Excepting 'instances' to be an "
-                "list/array"
+            raise _refused_value(
+                found, "Excepting 'instances' to be an list/array"
             )
         if not rows:
-            raise _refusal(
-                f"JSON Value: {_shown(found)} No values in 'instances' array"
-            )
-        return PredictBody(name, _of_rows(rows, dtypes), True)
+            raise _refused_value(found, "No values in 'instances' array")
+        return name, _of_rows(rows, dtypes), True
     if "inputs" in found:
-        return PredictBody(name, _of_columns(found["inputs"], dtypes), False)
-    raise _refusal("Missing 'inputs' or 'instances' key")
+        return name, _of_columns(found["inputs"], dtypes), False
+    raise ServingError("Missing 'inputs' or 'instances' key")
 
 
 def _of_rows(rows: list, dtypes: Mapping) -> dict[str, np.ndarray]:
     has_names = _is_named(rows[0])
     if not has_names and len(dtypes) > 1:
-        raise _refusal(
+        raise ServingError(
             "instances is a plain list, but expecting list of objects as "
             "multiple input tensors required as per tensorinfo_map"
         )
     columns: dict[str, list] = {name: [] for name in dtypes}
     for number, row in enumerate(rows):
         if has_names != _is_named(row):
-            raise _refusal(
+            raise ServingError(
                 f"Expecting object but got list at item {number} of input list"
                 if has_names
                 else f"Expecting value/list but got object at item {number} of "
                 "input list"
             )
         if has_names and set(row) != set(dtypes):
-            raise _refusal(
+            raise ServingError(
                 f"Failed to process element: {number} of 'instances' list. "
                 f"JSON object: {_shown(row)} keys must be equal to: "
                 + ",".join(sorted(dtypes))
@@ -151,13 +127,13 @@ def _of_rows(rows: list, dtypes: Mapping) -> dict[str, np.ndarray]:
                 array = _array(row[name] if has_names else row, dtype)
                 first = columns[name][0] if columns[name] else array
                 if array.shape != first.shape:
-                    raise _refusal(
+                    raise ServingError(
                         f"Expecting shape {_shape(first)} but got: "
                         f"{_shape(array)}"
                     )
             except ServingError as error:
                 key = f" key: {name}" if has_names else ""
-                raise _refusal(
+                raise ServingError(
                     f"Failed to process element: {number}{key} of 'instances' "
                     f"list. Error: {INVALID_ARGUMENT}: {error.message}"
                 ) from None
@@ -168,7 +144,7 @@ def _of_rows(rows: list, dtypes: Mapping) -> dict[str, np.ndarray]:
 def _of_columns(value, dtypes: Mapping) -> dict[str, np.ndarray]:
     if not _is_named(value):
         if len(dtypes) > 1:
-            raise _refusal(
+            raise ServingError(
                 "inputs is a plain value/list, but expecting an object as "
                 "multiple input tensors required as per tensorinfo_map"
             )
@@ -176,7 +152,9 @@ def _of_columns(value, dtypes: Mapping) -> dict[str, np.ndarray]:
         return {name: _array(value, dtypes[name])}
     for name in dtypes:
         if name not in value:
-            raise _refusal(f"Missing named input: {name} in 'inputs' object.")
+            raise ServingError(
+                f"Missing named input: {name} in 'inputs' object."
+            )
     return {name: _array(value[name], dtypes[name]) for name in dtypes}
 
 
@@ -204,12 +182,12 @@ def _array(value, dtype: tf.DType) -> np.ndarray:
     def add(part, depth):
         if isinstance(part, list):
             if depth >= len(shape):
-                raise _refusal(
+                raise ServingError(
                     f"Encountered list at unexpected level: {depth} expected "
                     f"< {len(shape)}"
                 )
             if len(part) != shape[depth]:
-                raise _refusal(
+                raise ServingError(
                     f"Encountered list at unexpected size: {len(part)} at "
                     f"level: {depth} expected size: {shape[depth]}"
                 )
@@ -217,18 +195,15 @@ def _array(value, dtype: tf.DType) -> np.ndarray:
                 add(inner, depth + 1)
             return
         if depth != len(shape):
-            raise _refusal(
-                f"JSON Value: {_shown(part)} found at incorrect level: "
-                f"{depth + 1} in the JSON DOM. Expected at level: {len(shape)}"
+            raise _refused_value(
+                part,
+                f"found at incorrect level: {depth + 1} in the JSON DOM. "
+                f"Expected at level: {len(shape)}",
             )
         flat.append(_scalar(part, dtype))
 
     add(value, 0)
-    array = np.empty(
-        len(flat), object if dtype == tf.string else dtype.as_numpy_dtype
-    )
-    array[:] = flat
-    return array.reshape(shape)
+    return np.array(flat, dtype.as_numpy_dtype).reshape(shape)
 
 
 def _scalar(value, dtype: tf.DType):
@@ -246,76 +221,63 @@ def _scalar(value, dtype: tf.DType):
             return value
     elif dtype == tf.bool and type(value) is bool:
         return value
-    raise _refusal(
-        f"JSON Value: {_shown(value)} Type: {_type_name(value)} is not of "
-        f"expected type: {dtype.name}"
+    raise _refused_value(
+        value,
+        f"Type: {_type_name(value)} is not of expected type: {dtype.name}",
     )
 
 
 def _from_base64(value: dict) -> bytes:
     if not _is_base64(value):
-        raise _refusal(
-            f"JSON Value: {_shown(value)} not formatted correctly for base64 "
-            "data"
-        )
+        raise _refused_value(value, "not formatted correctly for base64 data")
     try:
         return base64.b64decode(value["b64"], validate=True)
     except (binascii.Error, ValueError):
-        raise _refusal("Unable to base64 decode") from None
+        raise ServingError("Unable to base64 decode") from None
 
 
 def _encode(text: str) -> bytes:
     try:
         return text.encode("utf-8", _ERRORS)
     except UnicodeEncodeError:
-        raise _refusal(
+        raise ServingError(
             "JSON Parse error: The surrogate pair in string is invalid."
         ) from None
 
 
-def parse_examples(body: bytes) -> tuple[str, list[bytes]]:
+def parse_examples(
+    body: bytes,
+) -> tuple[str, list[tf.train.Example], tf.train.Example]:
     """Reads a :classify or :regress body.
 
     Returns:
-      The signature's name, "" for the default one, and serialized tf.Examples,
-      each with the features of the context.
+      The signature's name, "" for the default one, the examples, and the
+      context, whose features all of them have.
 
     Raises:
       ServingError: If it does not fit.
     """
-    found = parse_object(body)
-    name = signature_name(found)
-    context = _example(found["context"]) if "context" in found else None
+    found, name = _parse(body)
+    context = _example(found.get("context", {}))
     if "examples" not in found:
-        raise _refusal(
-            f"JSON Value: {_shown(found)} When method is classify, key "
-            "'examples' is expected and was not found"
+        raise _refused_value(
+            found,
+            "When method is classify, key 'examples' is expected and was not "
+            "found",
         )
     rows = found["examples"]
     if not isinstance(rows, list):
-        raise _refusal(
-            f"JSON Value: {_shown(found)} Expecting 'examples' value to be an "
-            "list/array"
+        raise _refused_value(
+            found, "Expecting 'examples' value to be an list/array"
         )
     if not rows:
-        raise _refusal(
-            f"JSON Value: {_shown(found)} 'examples' value is an empty array"
-        )
-    examples = []
-    for row in rows:
-        example = _example(row)
-        if context is not None:
-            merged = tf.train.Example()
-            merged.CopyFrom(context)
-            merged.MergeFrom(example)
-            example = merged
-        examples.append(example.SerializeToString())
-    return name, examples
+        raise _refused_value(found, "'examples' value is an empty array")
+    return name, [_example(row) for row in rows], context
 
 
 def _example(row) -> tf.train.Example:
     if not isinstance(row, dict):
-        raise _refusal(
+        raise ServingError(
             "Example must be JSON object but got JSON " + _type_name(row)
         )
     example = tf.train.Example()
@@ -324,7 +286,7 @@ def _example(row) -> tf.train.Example:
         for value in content if isinstance(content, list) else [content]:
             kind, converted = _feature_value(name, value)
             if feature.WhichOneof("kind") not in (None, kind):
-                raise _refusal(
+                raise ServingError(
                     f"Unexpected element type in feature: {name} expecting "
                     "type: " + feature.WhichOneof("kind").partition("_")[0]
                 )
@@ -343,7 +305,7 @@ def _feature_value(name: str, value):
         return "bytes_list", _encode(value)
     if _is_base64(value):
         return "bytes_list", _from_base64(value)
-    raise _refusal(
+    raise ServingError(
         f"Feature: {name} has element with unexpected JSON type: "
         + _type_name(value)
     )
@@ -356,18 +318,15 @@ def format_predictions(
     columns = {
         name: _plain(name, values) for name, values in sorted(outputs.items())
     }
-    if not is_row_format:
-        found = columns
-        if len(columns) == 1:
-            (found,) = columns.values()
-        return dump({"outputs": found})
-    names = list(columns)
-    rows: Sequence = list(zip(*columns.values(), strict=True))
-    if len(names) == 1:
-        rows = [row[0] for row in rows]
-    else:
-        rows = [dict(zip(names, row, strict=True)) for row in rows]
-    return dump({"predictions": rows})
+    found: dict | list = columns
+    if len(columns) == 1:
+        (found,) = columns.values()
+    elif is_row_format:
+        found = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
+    return dump({"predictions" if is_row_format else "outputs": found})
 
 
 def format_classifications(outputs: Mapping[str, np.ndarray]) -> bytes:
@@ -418,9 +377,7 @@ def _shape(array: np.ndarray) -> str:
 
 
 def _type_name(value) -> str:
-    if isinstance(value, bool):
-        return str(value)
-    return _TYPE_NAMES[type(value)]
+    return _TYPE_NAMES.get(type(value)) or str(value)  # True or False.
 
 
 def _shown(value, most: int = 200) -> str:
@@ -428,5 +385,5 @@ def _shown(value, most: int = 200) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-def _refusal(message: str) -> ServingError:
-    return ServingError(INVALID_ARGUMENT, message)
+def _refused_value(value, message: str) -> ServingError:
+    return ServingError(f"JSON Value: {_shown(value)} {message}")

@@ -7,16 +7,23 @@ from google.protobuf import json_format
 from werkzeug import wrappers
 
 from electra_tf.serving.local_server import rest_json
-from electra_tf.serving.local_server.servable import (
-    INVALID_ARGUMENT,
-    Servable,
-    ServingError,
-)
+from electra_tf.serving.local_server.servable import Servable, ServingError
 
 _PREDICTION = re.compile(
     r"/v1/models/([^/:]+)(?:/versions/(\d+))?:(classify|regress|predict)",
     re.IGNORECASE,
 )
+# What a prediction of examples is called in a SavedModel, and its answer.
+_OF_EXAMPLES = {
+    "classify": (
+        tf.saved_model.CLASSIFY_METHOD_NAME,
+        rest_json.format_classifications,
+    ),
+    "regress": (
+        tf.saved_model.REGRESS_METHOD_NAME,
+        rest_json.format_regressions,
+    ),
+}
 _STATUS = re.compile(
     r"/v1/models/([^/:]+)(?:/versions/(\d+))?(/metadata)?", re.IGNORECASE
 )
@@ -67,8 +74,7 @@ class RestApplication:
                 self._check_spec(name, version)
                 return self._metadata() if wants_metadata else self._status()
         raise ServingError(
-            INVALID_ARGUMENT,
-            f"Malformed request: {request.method} {request.path}",
+            f"Malformed request: {request.method} {request.path}"
         )
 
     def _check_spec(self, name: str, version: str | None) -> None:
@@ -79,20 +85,15 @@ class RestApplication:
     def _run(self, method: str, body: bytes) -> bytes:
         servable = self._servable
         if method == "predict":
-            asked = rest_json.parse_predict(body, servable.signatures)
-            outputs = servable.predict(asked.signature_name, asked.inputs)
-            return rest_json.format_predictions(outputs, asked.is_row_format)
-        name, examples = rest_json.parse_examples(body)
-        if method == "classify":
-            return rest_json.format_classifications(
-                servable.run_examples(
-                    name, examples, tf.saved_model.CLASSIFY_METHOD_NAME
-                )
+            name, inputs, is_row_format = rest_json.parse_predict(
+                body, servable.signatures
             )
-        return rest_json.format_regressions(
-            servable.run_examples(
-                name, examples, tf.saved_model.REGRESS_METHOD_NAME
-            )
+            outputs = servable.predict(name, inputs)
+            return rest_json.format_predictions(outputs, is_row_format)
+        name, examples, context = rest_json.parse_examples(body)
+        method_name, format_answer = _OF_EXAMPLES[method]
+        return format_answer(
+            servable.run_examples(name, examples, method_name, context)
         )
 
     def _metadata(self) -> bytes:

@@ -33,11 +33,11 @@ class ServingError(Exception):
     """What a client is told.
 
     Attributes:
-      code: Canonical name.
       message: One line.
+      code: Canonical name.
     """
 
-    def __init__(self, code: str, message: str):
+    def __init__(self, message: str, code: str = INVALID_ARGUMENT):
         super().__init__(message)
         self.code = code
         self.message = message
@@ -86,13 +86,11 @@ class Servable:
         """
         if name == self.name and version in (None, self.version):
             return
-        wanted = (
-            f"Latest({name})"
-            if version is None
-            else f"Specific({name}, {version})"
-        )
+        wanted = f"Specific({name}, {version})"
+        if version is None:
+            wanted = f"Latest({name})"
         raise ServingError(
-            NOT_FOUND, f"Servable not found for request: {wanted}"
+            f"Servable not found for request: {wanted}", NOT_FOUND
         )
 
     def predict(
@@ -117,8 +115,8 @@ class Servable:
         signature_name = signature_name or signatures.DEFAULT
         if signature_name not in self.signatures:
             raise ServingError(
-                FAILED_PRECONDITION,
                 f'Serving signature key "{signature_name}" not found.',
+                FAILED_PRECONDITION,
             )
         signature = self.signatures[signature_name]
         _check_inputs(signature, inputs)
@@ -129,8 +127,8 @@ class Servable:
             )
         except tf.errors.OpError as error:
             raise ServingError(
-                _CODES.get(error.error_code, "UNKNOWN"),
                 _first_cause(error.message or str(error)),
+                _CODES.get(error.error_code, "UNKNOWN"),
             ) from None
         wanted = output_filter or sorted(outputs)
         return {name: outputs[name].numpy() for name in wanted}
@@ -138,16 +136,18 @@ class Servable:
     def run_examples(
         self,
         signature_name: str,
-        examples: Sequence[bytes],
+        examples: Sequence[tf.train.Example],
         method_name: str,
+        context: tf.train.Example,
     ) -> dict[str, np.ndarray]:
         """Answers a request of the Classify or Regress interface.
 
         Args:
           signature_name: "" for the default one.
-          examples: Serialized `tf.Example`s.
+          examples: One for each answer.
           method_name: `tf.saved_model.CLASSIFY_METHOD_NAME` or
             `REGRESS_METHOD_NAME`.
+          context: Features of all examples that do not have their own.
 
         Returns:
           Output name -> values.
@@ -158,8 +158,7 @@ class Servable:
         signature_name = signature_name or signatures.DEFAULT
         if signature_name not in self.signatures:
             raise ServingError(
-                INVALID_ARGUMENT,
-                f"No signature was found with the name: {signature_name}",
+                f"No signature was found with the name: {signature_name}"
             )
         found = self.signatures[signature_name].method_name
         if found != method_name:
@@ -169,14 +168,19 @@ class Servable:
                 else "regression"
             )
             raise ServingError(
-                INVALID_ARGUMENT,
                 f"Expected {kind} signature method_name to be {method_name}. "
-                f"Was: {found}",
+                f"Was: {found}"
             )
         if not examples:
-            raise ServingError(INVALID_ARGUMENT, "Input is empty")
+            raise ServingError("Input is empty")
+        serialized = []
+        for example in examples:
+            merged = tf.train.Example()
+            merged.CopyFrom(context)
+            merged.MergeFrom(example)
+            serialized.append(merged.SerializeToString())
         return self.predict(
-            signature_name, {"inputs": np.array(examples, object)}
+            signature_name, {"inputs": np.array(serialized, object)}
         )
 
     def warm_up(self) -> int:
@@ -202,24 +206,22 @@ class Servable:
 
 def _check_inputs(signature, inputs: Mapping[str, np.ndarray]) -> None:
     expected, received = set(signature.inputs), set(inputs)
+
+    def listing(names) -> str:
+        return "{" + ",".join(sorted(names)) + "}"
+
     if len(received) != len(expected):
-
-        def listing(names) -> str:
-            return "{" + ",".join(sorted(names)) + "}"
-
         raise ServingError(
-            INVALID_ARGUMENT,
             "input size does not match signature: "
             f"{len(received)}!={len(expected)} len({listing(received)}) != "
             f"len({listing(expected)}). Sent extra: "
             f"{listing(received - expected)}. Missing but required: "
-            f"{listing(expected - received)}.",
+            f"{listing(expected - received)}."
         )
     for name in sorted(received - expected):
         raise ServingError(
-            INVALID_ARGUMENT,
             f"input tensor alias not found in signature: {name}. Inputs "
-            f"expected to be in the set {{{','.join(sorted(expected))}}}.",
+            f"expected to be in the set {listing(expected)}."
         )
     for name, value in inputs.items():
         wanted = tf.as_dtype(signature.inputs[name].dtype)
@@ -228,16 +230,14 @@ def _check_inputs(signature, inputs: Mapping[str, np.ndarray]) -> None:
         )
         if found != wanted:
             raise ServingError(
-                INVALID_ARGUMENT,
                 f"Expects {name} to be {wanted.name} but {found.name} is "
-                "provided",
+                "provided"
             )
         rank = len(signature.inputs[name].tensor_shape.dim)
         if value.ndim != rank:
             raise ServingError(
-                INVALID_ARGUMENT,
                 f"Expects {name} to have rank {rank} but one of rank "
-                f"{value.ndim} is provided",
+                f"{value.ndim} is provided"
             )
 
 
@@ -246,14 +246,11 @@ def _check_filter(signature, output_filter: Sequence[str]) -> None:
         if name not in signature.outputs:
             expected = ",".join(sorted(signature.outputs))
             raise ServingError(
-                INVALID_ARGUMENT,
                 f"output tensor alias not found in signature: {name} Outputs "
-                f"expected to be in the set {{{expected}}}.",
+                f"expected to be in the set {{{expected}}}."
             )
         if name in output_filter[:i]:
-            raise ServingError(
-                INVALID_ARGUMENT, f"duplicate output tensor alias: {name}"
-            )
+            raise ServingError(f"duplicate output tensor alias: {name}")
 
 
 def _first_cause(message: str) -> str:
