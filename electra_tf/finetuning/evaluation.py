@@ -1,16 +1,19 @@
-"""A fine-tuned model and rows of features -> its head's outputs.
+"""A fine-tuned model and rows of its tasks -> its heads' outputs, and scores.
 
 Shapes: N rows.
 """
 
 import collections
-from collections.abc import Callable
+import math
+import typing
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import batches
 from electra_tf.finetuning.features import Features
+from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.heads import DISALLOWED_LOGIT
 
@@ -91,3 +94,86 @@ def _join(name: str, parts: list[np.ndarray]) -> np.ndarray:
             for part in parts
         ]
     )
+
+
+class Evaluation(typing.NamedTuple):
+    """What a model said of its tasks' rows, and how good it was.
+
+    Attributes:
+      outputs: Task name -> split -> the head's outputs.
+      scores: Task name -> split with labels -> metric -> score; None for one
+        that is not finite.
+      degenerate: Names of the tasks whose rows of "dev" all got the same
+        answer.
+    """
+
+    outputs: dict[str, dict[str, dict[str, np.ndarray]]]
+    scores: dict[str, dict[str, dict[str, float | None]]]
+    degenerate: list[str]
+
+    @property
+    def dev_scores(self) -> dict[str, float]:
+        """<task>_<metric> -> score, for the log."""
+        return {
+            f"{name}_{metric}": score
+            for name, of_task in self.scores.items()
+            for metric, score in of_task["dev"].items()
+            if score is not None
+        }
+
+
+class Evaluator:
+    """Asks a model about the rows of its tasks.
+
+    Args:
+      model: To be fine-tuned.
+      tasks: With their rows.
+      batch_size: Rows of a step.
+    """
+
+    def __init__(
+        self,
+        model: FinetuningModel,
+        tasks: Sequence[TaskData],
+        batch_size: int,
+    ):
+        self._predictors = [
+            (data, make_predictor(model, data.task.name, batch_size))
+            for data in tasks
+        ]
+
+    def ask(self, splits: Sequence[str] | None = None) -> Evaluation:
+        """Asks the model as it is now.
+
+        Args:
+          splits: Which rows; None for all but "train".
+        """
+        found = Evaluation({}, {}, [])
+        for data, predict in self._predictors:
+            name = data.task.name
+            found.outputs[name] = {
+                split: predict(data.features[split])
+                for split in splits or data.examples
+                if split != "train"
+            }
+            found.scores[name] = {
+                split: _scores(data, split, outputs)
+                for split, outputs in found.outputs[name].items()
+                if split in data.labelled
+            }
+            if data.task.is_degenerate(found.outputs[name]["dev"]):
+                found.degenerate.append(name)
+        return found
+
+
+def _scores(
+    data: TaskData, split: str, outputs: dict[str, np.ndarray]
+) -> dict[str, float | None]:
+    """`Task.scores`; None for one that is not finite."""
+    scores = data.task.scores(
+        outputs, data.examples[split], data.tokenizer, data.max_seq_length
+    )
+    return {
+        name: float(value) if math.isfinite(value) else None
+        for name, value in scores.items()
+    }

@@ -1,12 +1,11 @@
 """Fine-tuning: a pre-trained encoder and labelled sets -> scored models."""
 
 import dataclasses
-import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-from electra_tf import errors, model_directory
+from electra_tf import model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import predictions, preparation, results, trials
 from electra_tf.finetuning.configs import FinetuningConfig
@@ -42,58 +41,30 @@ def finetune(
     strategy = replicas.make_strategy(config.run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
-    prepared = preparation.prepare(config)
+    plan = preparation.prepare(config)
     model_dir = config.run.model_dir
     if is_chief:
-        for note in prepared.notes:
+        for note in plan.notes:
             print(note)
         before_training()
-        _write_model_files(prepared)
-    records = trials.run_all(config, prepared, strategy)
+        # What exporting needs to know, beside config.json.
+        vocabulary.write(plan.start.tokenizer.vocabulary, model_dir)
+        tasks = [data.about() for data in plan.folds[0]]
+        model = {"encoder": dataclasses.asdict(plan.start.encoder_config)} | (
+            tasks[0] if len(tasks) == 1 else {"tasks": tasks}
+        )
+        write_atomically(
+            os.path.join(model_dir, model_directory.MODEL_FILE),
+            json.dumps(model, indent=1) + "\n",
+        )
+    records = trials.run_all(plan, strategy)
     if not is_chief:
         return None
-    found = results.summarize(prepared.folds, records, config.from_scratch)
+    found = results.summarize(plan.folds, records, config.from_scratch)
     for name, content in (
         (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(found)),
     ):
         write_atomically(os.path.join(model_dir, name), content + "\n")
-    _write_submission(model_dir)
+    predictions.write_submission(model_dir)
     return found
-
-
-def _write_submission(model_dir: str) -> None:
-    """Packs the best trial's predictions of GLUE's test sets, if there are."""
-    if not predictions.find_files(model_dir):
-        return
-    path = os.path.join(model_dir, predictions.ARCHIVE)
-    try:
-        predictions.write_archive(path, [model_dir])
-    except errors.ConfigError as error:
-        print(f"no {predictions.ARCHIVE}: {error}")
-
-
-def _has_pairs(examples: Mapping[str, Sequence]) -> bool:
-    """Whether the examples are pairs of texts."""
-    return any(
-        getattr(example, "text_b", None) is not None
-        for example in itertools.chain(*examples.values())
-    )
-
-
-def _write_model_files(prepared: preparation.Prepared) -> None:
-    """What exporting needs to know, beside config.json."""
-    model_dir = prepared.run.model_dir
-    vocabulary.write(prepared.tokenizer.vocabulary, model_dir)
-    tasks = [
-        {"task_name": data.task.name, "has_pairs": _has_pairs(data.examples)}
-        | data.task.description()
-        for data in prepared.folds[0]
-    ]
-    about = {"encoder": dataclasses.asdict(prepared.encoder_config)} | (
-        tasks[0] if len(tasks) == 1 else {"tasks": tasks}
-    )
-    write_atomically(
-        os.path.join(model_dir, model_directory.MODEL_FILE),
-        json.dumps(about, indent=1) + "\n",
-    )

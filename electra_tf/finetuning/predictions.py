@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import typing
 import zipfile
 from collections.abc import Iterable, Sequence
 
@@ -11,9 +10,7 @@ import numpy as np
 
 from electra_tf import errors, model_directory
 from electra_tf.files import write_atomically
-
-if typing.TYPE_CHECKING:
-    from electra_tf.finetuning.preparation import TaskData
+from electra_tf.finetuning.task_data import TaskData
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
@@ -33,7 +30,7 @@ HEADER = "index\tprediction"
 def write(
     directory: str,
     prefix: str,
-    data: "TaskData",
+    data: TaskData,
     split: str,
     outputs: dict[str, np.ndarray],
 ) -> None:
@@ -113,6 +110,16 @@ def find_files(model_dir: str) -> dict[str, str]:
         for name in FILES
         if os.path.isfile(os.path.join(folder, name))
     }
+
+
+def write_submission(model_dir: str) -> None:
+    """Packs the best trial's predictions of GLUE's test sets, if there are."""
+    if not find_files(model_dir):
+        return
+    try:
+        write_archive(os.path.join(model_dir, ARCHIVE), [model_dir])
+    except errors.ConfigError as error:
+        print(f"no {ARCHIVE}: {error}")
 
 
 def write_archive(

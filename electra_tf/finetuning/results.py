@@ -4,7 +4,7 @@ import collections
 import statistics
 from collections.abc import Iterable, Sequence
 
-from electra_tf.finetuning.preparation import TaskData
+from electra_tf.finetuning.task_data import TaskData
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3

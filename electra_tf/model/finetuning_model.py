@@ -158,6 +158,16 @@ class FinetuningModel(keras.Model):
         outputs["total_loss"] = tf.reduce_sum(per_example_loss)
         return outputs
 
+    def training_loss(self, features, dropout_seed, all_reduce_sum):
+        """The engine's view of the model, see `engine.LossFunction`."""
+        outputs = self(
+            features,
+            dropout_seed=dropout_seed,
+            all_reduce_sum=all_reduce_sum,
+            teacher_forcing=True,
+        )
+        return outputs["total_loss"], self.metric_sums(outputs)
+
     def metric_sums(self, outputs) -> dict[str, losses.Sums]:
         """What accumulates over the batches of an evaluation.
 

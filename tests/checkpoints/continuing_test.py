@@ -24,7 +24,7 @@ from electra_tf.checkpoints.formats import (
 )
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import finetune, preparation
+from electra_tf.finetuning import finetune, starting_point
 from electra_tf.model import ablations
 from electra_tf.serving import saved_model
 from electra_tf.training import optimization
@@ -499,7 +499,7 @@ def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
 
 def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
     path = earlier.run.model_dir
-    encoder = preparation.read_encoder(path).discriminator
+    encoder = reading.read_checkpoint(path).discriminator
     assert encoder == earlier.model.encoder
     config = model_directory.read_pretraining_config(path)
     assert config.model.generator.hidden_size == 3
@@ -605,10 +605,10 @@ def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
     assert metadata["max_seq_length"] == helpers.LENGTH
 
 
-def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
+def finetuning_config(tmp_path, init_checkpoint):
     helpers.write_tsv(tmp_path / "train.tsv", [("wa", "yes"), ("wb", "no")])
-    config = finetuning_configs.FinetuningConfig(
-        init_checkpoint=str(tmp_path / "init"),
+    return finetuning_configs.FinetuningConfig(
+        init_checkpoint=str(init_checkpoint),
         data=finetuning_configs.FinetuningDataConfig(
             task_name="letters",
             train_file=str(tmp_path / "train.tsv"),
@@ -618,6 +618,10 @@ def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
         optimizer=configs.OptimizerConfig(1e-2),
         run=helpers.run_config(tmp_path / "model"),
     )
+
+
+def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
+    config = finetuning_config(tmp_path, tmp_path / "init")
     for vocabulary, message in (
         (None, "vocab_file must be given, as there is no vocabulary beside"),
         (
@@ -632,9 +636,10 @@ def test_finetuning_asks_for_a_vocabulary_and_its_case(folder, tmp_path):
             finetune.finetune(config, lambda: pytest.fail("it trains"))
 
 
-def test_finetuning_refuses_a_generator(folder):
+def test_finetuning_refuses_a_generator(folder, tmp_path):
+    path = folder / "huggingface" / "generator"
     with pytest.raises(errors.ConfigError, match="with a generator only"):
-        preparation.read_encoder(str(folder / "huggingface" / "generator"))
+        starting_point.read(finetuning_config(tmp_path, path))
 
 
 def test_export_asks_for_a_vocabulary(tmp_path):

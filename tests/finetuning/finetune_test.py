@@ -15,11 +15,15 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
+    fitting,
     predictions,
     preparation,
+    starting_point,
+    task_data,
     trials,
 )
 from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import loop
 from tests import helpers
 from tests.checkpoints import models
@@ -222,9 +226,8 @@ def test_layers_learn_at_rates_of_their_own(pretrained, tmp_path, monkeypatch):
 
 def test_predictions_are_in_the_order_of_the_rows(pretrained):
     task = text_tasks.ClassificationTask("letters", ["no", "yes"])
-    model = trials.build_model(
-        helpers.encoder_config(initializer_range=0.5), task
-    )
+    encoder = helpers.encoder_config(initializer_range=0.5)
+    model = FinetuningModel(encoder, [task.make_head(encoder)])
     rows = [helpers.inputs([n]) for n in (2, 0, 1, 2, 0)]
     features = {
         name: np.concatenate([row[name] for row in rows]) for name in rows[0]
@@ -247,7 +250,7 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
         "logits": np.array([[0.0, np.log(3.0)]], np.float32),
         "predictions": np.array([1]),
     }
-    data = preparation.TaskData(task, {"dev": [example]}, {}, frozenset())
+    data = task_data.TaskData(task, {"dev": [example]}, {}, frozenset())
     predictions.write(str(tmp_path), "", data, "dev", outputs)
     lines = (tmp_path / "dev_predictions.tsv").read_text().splitlines()
     assert lines[0] == "label\tprediction\tno\tyes\ttext"
@@ -397,22 +400,21 @@ def test_folds_need_rows_of_every_label(pretrained, tmp_path):
 
 def test_dropout_is_that_of_the_run(pretrained, tmp_path):
     config = make_config(pretrained, tmp_path / "model", dropout=0.2)
-    prepared = preparation.prepare(config)
-    assert prepared.encoder_config.hidden_dropout_prob == 0.2
-    assert prepared.encoder_config.attention_probs_dropout_prob == 0.2
-    model = trials.build_model(
-        prepared.encoder_config,
-        prepared.folds[0][0].task,
-        head_dropout=prepared.head_dropout,
+    plan = preparation.prepare(config)
+    assert plan.start.encoder_config.hidden_dropout_prob == 0.2
+    assert plan.start.encoder_config.attention_probs_dropout_prob == 0.2
+    engine = fitting.make_engine(
+        plan.of_trial(plan.trials[0]), tf.distribute.get_strategy()
     )
-    assert model.task_specific.heads[0].dropout.rate == 0.2
+    assert engine.model.task_specific.heads[0].dropout.rate == 0.2
 
 
 def fake_trials(monkeypatch, is_degenerate):
     """Trials that are not trained; returns those that would be."""
     asked = []
 
-    def run_trial(trial, prepared, strategy, description):
+    def run_trial(plan, strategy, description):
+        trial = plan.trial
         asked.append(trial)
         score = 50.0 if is_degenerate(trial) else 80.0
         return trial.as_dict() | {
@@ -572,8 +574,8 @@ def test_the_encoder_is_the_expected_one(tmp_path, pretrained):
         )
 
     expected = {"hidden_dropout_prob": 0.3, "hidden_size": 8}
-    prepared = preparation.prepare(config(**expected))
-    assert prepared.encoder_config.hidden_dropout_prob == 0.3
+    start = starting_point.read(config(**expected))
+    assert start.encoder_config.hidden_dropout_prob == 0.3
     assert refusal(
         config(hidden_dropout_prob=0.1, hidden_size=256, vocab_size=20)
     ) == (
@@ -601,7 +603,7 @@ def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
         "hparams of the pre-training to hparams.json beside the checkpoint"
     )
     original.write(whole, str(folder))
-    assert preparation.prepare(config).encoder_config == whole.discriminator
+    assert starting_point.read(config).encoder_config == whole.discriminator
 
 
 def refusal(config):
@@ -625,13 +627,12 @@ def test_refuses_another_vocabulary(pretrained, tmp_path):
 
 def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     path = helpers.write_vocab(tmp_path)
-    checkpoint = preparation.read_encoder(str(pretrained / "model"))
 
     def settings(**data):
         config = make_config(
             pretrained, tmp_path / "model", data={"vocab_file": path} | data
         )
-        tokenizer = preparation.make_tokenizer(config, checkpoint)
+        tokenizer = starting_point.read(config).tokenizer
         return tokenizer.do_lower_case, tokenizer.strip_accents
 
     assert settings() == (True, True)
@@ -684,10 +685,16 @@ def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path, name):
     assert refusal(config).endswith(f"Received: {path}, does not exist")
 
 
-def test_takes_a_checkpoint_by_its_prefix(pretrained):
+def test_takes_a_checkpoint_by_its_prefix(pretrained, tmp_path):
     by_name, by_folder = (
-        preparation.read_encoder(str(pretrained / path))
+        starting_point.read(
+            make_config(
+                pretrained,
+                tmp_path / "model",
+                init_checkpoint=str(pretrained / path),
+            )
+        )
         for path in ("model/ckpt-1", "model")
     )
-    assert by_name.discriminator == by_folder.discriminator
-    assert set(by_name.tensors) == set(by_folder.tensors)
+    assert by_name.encoder_config == by_folder.encoder_config
+    assert set(by_name.checkpoint.tensors) == set(by_folder.checkpoint.tensors)

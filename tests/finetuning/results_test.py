@@ -1,14 +1,15 @@
-"""Tests of finetuning/results.py and finetuning/trials.py."""
+"""Tests of finetuning/results.py, plan.py and trials.py."""
 
-import dataclasses
+import types
 
 import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import plan as plan_lib
 from electra_tf.finetuning import results
 from electra_tf.finetuning import trials as trials_lib
-from electra_tf.finetuning.preparation import TaskData
+from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import text_tasks
 
 LABELS = ["no", "yes"]
@@ -70,12 +71,12 @@ def summarize(records, parts=None):
 def test_seeds_follow_each_other():
     assert [
         (t.number, t.seed, t.fold, t.learning_rate)
-        for t in trials_lib.make_trials(config(num_trials=2), 1e-3)
+        for t in plan_lib.make_trials(config(num_trials=2), 1e-3)
     ] == [(1, 7, None, 1e-3), (2, 8, None, 1e-3)]
 
 
 def test_a_grid_has_the_same_seeds_everywhere():
-    trials = trials_lib.make_trials(
+    trials = plan_lib.make_trials(
         config(
             num_trials=2,
             learning_rates=(1e-4, 1e-3),
@@ -93,22 +94,34 @@ def test_a_grid_has_the_same_seeds_everywhere():
 
 
 def test_every_seed_goes_through_all_folds():
-    trials = trials_lib.make_trials(config(folds=3, num_trials=2), 1e-3)
+    trials = plan_lib.make_trials(config(folds=3, num_trials=2), 1e-3)
     assert [(t.seed, t.fold) for t in trials] == [
         (seed, fold) for seed in (7, 8) for fold in (1, 2, 3)
     ]
 
 
-def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked():
-    trials = trials_lib.make_trials(config(num_trials=2), 1e-3)
-    again = trials_lib.reseeded(trials[0], trials, 2)
-    assert again == dataclasses.replace(trials[0], number=3, seed=9, replaces=1)
-    trials.append(again)
-    more = trials_lib.reseeded(again, trials, 2)
-    assert (more.number, more.seed, more.replaces) == (4, 10, 3)
-    trials.append(more)
-    assert trials_lib.reseeded(more, trials, 2) is None
-    assert trials_lib.reseeded(trials[0], trials[:2], 0) is None
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (0, [(1, 7, None), (2, 8, None)]),
+        # Trial 4 is good, trial 5 was repeated often enough.
+        (2, [(1, 7, None), (2, 8, None), (3, 9, 1), (4, 10, 2), (5, 11, 3)]),
+    ],
+)
+def test_a_trial_is_repeated_with_a_new_seed_as_often_as_asked(
+    monkeypatch, most, expected
+):
+    def run_trial(trial, strategy, description):
+        return {"trial": trial, "degenerate": ["letters"] * (trial.seed != 10)}
+
+    monkeypatch.setattr(trials_lib, "run_trial", run_trial)
+    plan = types.SimpleNamespace(
+        trials=plan_lib.make_trials(config(num_trials=2), 1e-3),
+        reseed_degenerate=most,
+        of_trial=lambda trial: trial,
+    )
+    ran = [record["trial"] for record in trials_lib.run_all(plan, None)]
+    assert [(t.number, t.seed, t.replaces) for t in ran] == expected
 
 
 # --- The summary -------------------------------------------------------------

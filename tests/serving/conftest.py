@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import trials
 from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.serving import saved_model
 from electra_tf.training import saving
 from tests import helpers
@@ -73,7 +73,7 @@ def write_finetuned(folder):
     task = text_tasks.ClassificationTask("letters", LABELS)
     for trial in (1, 2):
         keras.utils.set_random_seed(trial)
-        model = trials.build_model(encoder, task)
+        model = FinetuningModel(encoder, [task.make_head(encoder)])
         tf.train.CheckpointManager(
             saving.checkpointed_variables(model),
             str(model_dir / f"trial_{trial}"),

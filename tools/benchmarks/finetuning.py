@@ -63,24 +63,26 @@ class Training:
     ):
         import tensorflow as tf
 
-        from electra_tf.finetuning import batches, trials
+        from electra_tf.finetuning import batches
+        from electra_tf.model.finetuning_model import FinetuningModel
         from electra_tf.training import engine, optimization, replicas
 
         run = configs.RunConfig(
             model_dir="unused", num_train_steps=1_000_000, seed=seed
         )
         replicas.set_policy(run)
-        model = trials.build_model(encoder_config, task)
+        model = FinetuningModel(
+            encoder_config, [task.make_head(encoder_config)]
+        )
         optimizer = optimization.AdamWeightDecay(
             configs.OptimizerConfig(learning_rate=3e-4), run.num_train_steps
         )
         optimizer.build(model.trainable_variables)
         self.num_traces = 0
-        loss_function = trials.make_loss_function(model)
 
         def counting(*args):
             self.num_traces += 1
-            return loss_function(*args)
+            return model.training_loss(*args)
 
         self._engine = engine.Engine(
             tf.distribute.get_strategy(),
@@ -154,15 +156,13 @@ def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
 
 def _encoder_and_tokenizer(args) -> tuple[configs.EncoderConfig, typing.Any]:
     """Of --init-checkpoint, or ELECTRA-Small's sizes and --vocab-file."""
-    from electra_tf.finetuning import preparation
+    from electra_tf.finetuning import starting_point
     from electra_tf.text import tokenization, vocabulary
 
     if args.init_checkpoint:
         config = make_config(args, args.tasks[0], "unused", True)
-        checkpoint = preparation.read_encoder(args.init_checkpoint)
-        tokenizer = preparation.make_tokenizer(config, checkpoint)
-        found = typing.cast(configs.EncoderConfig, checkpoint.discriminator)
-        return found, tokenizer
+        start = starting_point.read(config)
+        return start.encoder_config, start.tokenizer
     if not args.vocab_file:
         raise ValueError(
             "Expected --vocab-file or --init-checkpoint. Received: neither."

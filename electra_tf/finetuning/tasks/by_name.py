@@ -1,4 +1,4 @@
-"""The tasks by name.
+"""The tasks of a run: by name, or that of files of your own.
 
 A task reads its files into examples, turns examples into features, builds its
 head and scores its head's outputs:
@@ -16,8 +16,15 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning.tasks import glue, question_answering, tagging
+from electra_tf.finetuning.configs import FinetuningDataConfig
+from electra_tf.finetuning.tasks import (
+    glue,
+    own_data,
+    question_answering,
+    tagging,
+)
 from electra_tf.finetuning.tasks.task import Task
 
 _TEXT_TASKS: dict[str, Callable[..., Task]] = {
@@ -160,3 +167,69 @@ def get_task(
         is_mrqa=name in _MRQA_TASKS,
         is_korean=name == "korquad",
     )
+
+
+def make_tasks(
+    data: FinetuningDataConfig, qa_config: QuestionAnsweringConfig | None
+) -> list[Task]:
+    """The tasks that a configuration names, or that of its files.
+
+    Args:
+      data: Of the run.
+      qa_config: Options of question answering.
+
+    Raises:
+      ValueError: If a name is unknown, or a file missing or damaged.
+    """
+    if data.task_names:
+        return [
+            _with_files(
+                get_task(name, data.data_dir, data.double_unordered, qa_config),
+                data.data_dir,
+            )
+            for name in data.task_names
+        ]
+    files = {
+        "train": data.train_file,
+        "dev": data.dev_file,
+        "test": data.test_file,
+    }
+    return [
+        own_data.make_task(
+            data.task_name,
+            {split: path for split, path in files.items() if path},
+            data.task_type,
+            data.text_columns,
+            data.label_column,
+            data.label_separator,
+            data.has_header,
+            data.skip_empty_texts,
+        )
+    ]
+
+
+def _with_files(task: Task, data_dir: str) -> Task:
+    """The task, if it has what training and scoring need.
+
+    Raises:
+      ValueError: If not; says which file is missing, and where it was looked
+        for.
+    """
+    splits = task.splits()
+    for split in ("train", "dev"):
+        if split in splits:
+            continue
+        try:
+            task.read_examples(split)
+        except ValueError as error:
+            folders = map(str, possible_folders(task.name, data_dir))
+            raise errors.ConfigError(
+                f"Expected the files of the task {task.name!r} in "
+                f"{', '.join(folders)} or {data_dir}. "
+                f"{error}"
+            ) from None
+        raise errors.ConfigError(
+            f"Expected the split {split!r} of the task {task.name!r}. "
+            f"Received: {', '.join(splits) or 'none'}"
+        )
+    return task

@@ -69,8 +69,8 @@ class QuestionAnsweringTask(Task):
         self.is_mrqa = is_mrqa
         self.is_korean = is_korean
         self._num_unusable: dict[str, tuple[int, int]] = {}
-        # What was predicted last, and from what.
-        self._last: tuple | None = None
+        # What was predicted last of each list of examples, and from what.
+        self._last: dict[int, tuple[tuple, Predictions]] = {}
 
     @property
     def main_metric(self):
@@ -368,11 +368,12 @@ class QuestionAnsweringTask(Task):
           is allowed, as in the original.
         """
         known = (outputs, examples, tokenizer, max_seq_length)
-        if self._last is None or any(
-            a is not b for a, b in zip(self._last[0], known, strict=True)
+        last = self._last.get(id(examples))
+        if last is None or any(
+            a is not b for a, b in zip(last[0], known, strict=True)
         ):
-            self._last = (known, self._predict(*known))
-        return self._last[1]
+            last = self._last[id(examples)] = (known, self._predict(*known))
+        return last[1]
 
     def _predict(
         self, outputs, examples, tokenizer, max_seq_length

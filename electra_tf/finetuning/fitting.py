@@ -1,0 +1,69 @@
+"""The plan of a trial -> its model, and the engine that trains it."""
+
+import functools
+
+import tensorflow as tf
+
+from electra_tf.checkpoints import reading
+from electra_tf.finetuning import batches
+from electra_tf.finetuning.plan import TrialPlan
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import optimization, replicas
+
+
+def make_engine(
+    plan: TrialPlan, strategy: tf.distribute.Strategy
+) -> engine_lib.Engine:
+    """Model, optimizer and batches of a trial, as it begins."""
+    start = plan.start
+    run = plan.run
+    decay = plan.optimizer.layerwise_lr_decay
+    assert decay is not None
+    replicas.set_policy(run)  # Seeds the new head.
+    with strategy.scope():
+        heads = [
+            data.task.make_head(start.encoder_config) for data in plan.tasks
+        ]
+        if start.head_dropout is not None:
+            for head in heads:
+                head.set_dropout(start.head_dropout)
+        model = FinetuningModel(start.encoder_config, heads)
+        if start.checkpoint is not None:
+            variables, what = model.electra.variables, "the encoder"
+            if start.keep_head:
+                variables, what = model.variables, "the encoder and the head"
+            reading.assign_all(start.checkpoint, variables, start.source, what)
+        optimizer = optimization.AdamWeightDecay(
+            plan.optimizer,
+            run.num_train_steps,
+            {
+                v.path: optimization.layerwise_scale(
+                    v.path,
+                    start.encoder_config.num_hidden_layers,
+                    decay,
+                    plan.optimizer.layerwise_top_layer_scaled,
+                )
+                for v in model.trainable_variables
+            },
+        )
+        optimizer.build(model.trainable_variables)
+        return engine_lib.Engine(
+            strategy,
+            model,
+            model.training_loss,
+            optimizer,
+            run,
+            plan.train_batch_size,
+            functools.partial(
+                batches.train_dataset,
+                plan.train_features,
+                run.seed,
+                bucketed=plan.bucketed,
+                length_step=(
+                    batches.COMPILED_LENGTH_STEP
+                    if run.jit_compile
+                    else batches.LENGTH_STEP
+                ),
+            ),
+        )

@@ -1,0 +1,235 @@
+"""A checkpoint and a vocabulary -> what every model of a run begins with."""
+
+import dataclasses
+import typing
+
+from electra_tf import configs, errors
+from electra_tf.checkpoints import reading, task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model.heads import TaskHead
+from electra_tf.text import tokenization, vocabulary
+
+# Kinds whose labels are a list in the task.
+_WITH_LABELS = ("classification", "multi_label_classification", "tagging")
+
+
+@dataclasses.dataclass(frozen=True)
+class StartingPoint:
+    """What every model of a run begins with.
+
+    Attributes:
+      encoder_config: Sizes of the encoder, and its dropout.
+      head_dropout: In the heads; None for their own.
+      checkpoint: The weights to begin with; None for random ones.
+      source: Path of the checkpoint, for error messages.
+      keep_head: Whether these weights include the head's.
+      tokenizer: Of all texts.
+    """
+
+    encoder_config: configs.EncoderConfig
+    head_dropout: float | None
+    checkpoint: Checkpoint | None
+    source: str
+    keep_head: bool
+    tokenizer: tokenization.FullTokenizer
+
+
+def read(config: FinetuningConfig) -> StartingPoint:
+    """Reads `init_checkpoint` and the vocabulary; `with_head` adds the head.
+
+    Raises:
+      ValueError: If one cannot be read, they do not fit together, or they are
+        not what the configuration expects.
+    """
+    source = config.init_checkpoint
+    checkpoint = reading.read_checkpoint(source)
+    if checkpoint.discriminator is None:
+        raise errors.ConfigError(
+            "FinetuningConfig.init_checkpoint must be a checkpoint with a "
+            f"discriminator. Received: {source}, with a generator only"
+        )
+    if not config.keep_head:
+        checkpoint = checkpoint.encoder_only()
+    encoder_config = typing.cast(
+        configs.EncoderConfig, checkpoint.discriminator
+    )
+    vocab, vocab_source = checkpoint.vocabulary, source
+    if config.data.vocab_file:
+        vocab_source = config.data.vocab_file
+        vocab = vocabulary.load(vocab_source)
+    if vocab is None:
+        raise errors.ConfigError(
+            "FinetuningDataConfig.vocab_file must be given, as there is no "
+            f"vocabulary beside {vocab_source}"
+        )
+    _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
+    vocab = _treated_as_wanted(vocab, config.data, vocab_source)
+    _check_sizes(config.data, encoder_config, len(vocab.tokens), source)
+    if config.dropout is not None:
+        encoder_config = dataclasses.replace(
+            encoder_config,
+            hidden_dropout_prob=config.dropout,
+            attention_probs_dropout_prob=config.dropout,
+        )
+    return StartingPoint(
+        encoder_config,
+        config.dropout,
+        None if config.from_scratch else checkpoint,
+        source,
+        config.keep_head,
+        tokenization.FullTokenizer(vocab),
+    )
+
+
+def _check_expected_encoder(
+    expected: dict, checkpoint: Checkpoint, source: str
+) -> None:
+    """Compares what was said of the encoder with what the checkpoint has."""
+    received = {
+        name: getattr(checkpoint.discriminator, name) for name in expected
+    }
+    different = [name for name in expected if expected[name] != received[name]]
+    if not different:
+        return
+
+    def listed(values):
+        return ", ".join(f"{name}={values[name]!r}" for name in different)
+
+    advice = ""
+    assumed = [name for name in different if name in checkpoint.assumed]
+    if assumed:
+        advice = (
+            f", where nothing says {' and '.join(assumed)}, so that the "
+            "default is assumed: write the hparams of the pre-training to "
+            "hparams.json beside the checkpoint"
+        )
+    raise errors.ConfigError(
+        f"Expected an encoder with {listed(expected)}. Received: "
+        f"{source} with {listed(received)}{advice}"
+    )
+
+
+def _treated_as_wanted(
+    found: vocabulary.Vocabulary, data: FinetuningDataConfig, source: str
+) -> vocabulary.Vocabulary:
+    """A vocabulary with the treatment of text that is wanted, or its own.
+
+    Args:
+      found: Knows what it was made for, or not.
+      data: May say what is wanted.
+      source: Where the vocabulary comes from.
+
+    Raises:
+      ConfigError: If the two differ.
+    """
+    made_for: dict[str, bool | str] = {}
+    if found.do_lower_case is not None:
+        made_for["do_lower_case"] = found.do_lower_case
+        made_for["strip_accents"] = found.strips_accents()
+    if found.text_cleaning != "none":
+        made_for["text_cleaning"] = found.text_cleaning
+    settings: dict[str, typing.Any] = {}
+    for name, default in (
+        ("do_lower_case", True),
+        ("strip_accents", True),
+        ("text_cleaning", "none"),
+    ):
+        wanted, known = getattr(data, name), made_for.get(name)
+        # Without lower-casing, accents are kept whatever is said of them.
+        counts = name != "strip_accents" or settings["do_lower_case"]
+        if counts and known is not None and wanted not in (None, known):
+            raise errors.ConfigError(
+                f"FinetuningDataConfig.{name} must be {known!r}, as for "
+                f"{source}. Received: {name}={wanted!r}"
+            )
+        settings[name] = next(
+            value for value in (wanted, known, default) if value is not None
+        )
+    return dataclasses.replace(found, **settings)
+
+
+def _check_sizes(
+    data: FinetuningDataConfig,
+    encoder_config: configs.EncoderConfig,
+    vocab_size: int,
+    source: str,
+) -> None:
+    if vocab_size != encoder_config.vocab_size:
+        raise errors.ConfigError(
+            f"Expected the vocabulary of {source} with "
+            f"{encoder_config.vocab_size} entries. Received: {data.vocab_file} "
+            f"with {vocab_size}"
+        )
+    if data.max_seq_length > encoder_config.max_position_embeddings:
+        raise errors.ConfigError(
+            "FinetuningDataConfig.max_seq_length must not exceed the "
+            f"{encoder_config.max_position_embeddings} positions of "
+            f"{source}. Received: "
+            f"max_seq_length={data.max_seq_length}"
+        )
+
+
+def with_head(start: StartingPoint, task: Task) -> StartingPoint:
+    """Begins with the head of the checkpoint, too.
+
+    The rows at hand may have fewer labels than the head, not more.
+
+    Args:
+      start: With a fine-tuned head in its checkpoint.
+      task: Its `labels` become the head's, in the head's order.
+
+    Returns:
+      The same with the head's weights under the task's name.
+
+    Raises:
+      ConfigError: If there is no head, it is of another kind, or it lacks a
+        label.
+    """
+    assert start.checkpoint is not None
+    head, kind = start.checkpoint.head, task.description().get("kind")
+    if head is None or head.kind != kind:
+        raise errors.ConfigError(
+            f"FinetuningConfig.keep_head needs a checkpoint with a head for "
+            f"{kind}. Received: {start.source}, with "
+            + (f"one for {head.kind}" if head else "no fine-tuned head")
+        )
+    if kind in _WITH_LABELS:
+        _adopt_labels(task, head, start.source)
+    tensors = start.checkpoint.tensors
+    of_head = {
+        f"task_specific/{task.name}/{name}": tensor
+        for name, tensor in task_heads.head_tensors(
+            tensors, head.task_name
+        ).items()
+    }
+    return dataclasses.replace(
+        start,
+        checkpoint=dataclasses.replace(
+            start.checkpoint, tensors=tensors | of_head
+        ),
+    )
+
+
+def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
+    labels = list(task.labels)  # type: ignore[attr-defined]
+    num_outputs = head.num_outputs or len(head.labels or ())
+    if head.labels is None:
+        if len(labels) != num_outputs:
+            raise errors.ConfigError(
+                f"Expected {num_outputs} labels, as many as the head of "
+                f"{source} has. Received: {len(labels)}, "
+                + text_tasks.listing(labels)
+            )
+        return
+    unknown = [label for label in labels if label not in head.labels]
+    if unknown:
+        raise errors.ConfigError(
+            f"Expected the labels of the head of {source}, "
+            f"{text_tasks.listing(head.labels)}. Received: {len(labels)} "
+            f"labels, with {text_tasks.listing(unknown)} among them; without "
+            "FinetuningConfig.keep_head a new head is trained"
+        )
+    task.labels = list(head.labels)  # type: ignore[attr-defined]

@@ -1,0 +1,154 @@
+"""The files of a task -> its rows, whole or in folds."""
+
+import dataclasses
+import typing
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from electra_tf import errors
+from electra_tf.finetuning.features import Features
+from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskData:
+    """A task with its rows.
+
+    Attributes:
+      task: The task.
+      examples: Split -> its examples; "train" and "dev" are there.
+      features: Split -> what the model reads of them.
+      labelled: The splits that can be scored.
+      tokenizer: Of their texts.
+      max_seq_length: L of the features.
+    """
+
+    task: Task
+    examples: Mapping[str, Sequence]
+    features: Mapping[str, Features]
+    labelled: frozenset[str]
+    tokenizer: tokenization.FullTokenizer | None = None
+    max_seq_length: int = 0
+
+    @property
+    def scored_splits(self) -> list[str]:
+        """All with labels but "train"."""
+        return [s for s in self.examples if s != "train" and s in self.labelled]
+
+    @property
+    def num_rows(self) -> dict[str, int]:
+        """Split -> number of its examples."""
+        return {split: len(rows) for split, rows in self.examples.items()}
+
+    def about(self) -> dict:
+        """What exporting needs to know of the task; fit for JSON."""
+        has_pairs = any(
+            getattr(example, "text_b", None) is not None
+            for rows in self.examples.values()
+            for example in rows
+        )
+        return {
+            "task_name": self.task.name,
+            "has_pairs": has_pairs,
+        } | self.task.description()
+
+    def remarks(self) -> list[str]:
+        """What the files were taken for, and what is wrong with them."""
+        return [self.task.origin] * bool(self.task.origin) + [
+            f"{self.task.name}: {warning}"
+            for warning in self.task.warnings(self.examples, self.features)
+        ]
+
+
+def read_rows(
+    task: Task, tokenizer: tokenization.FullTokenizer, max_seq_length: int
+) -> TaskData:
+    """Reads all splits of a task.
+
+    Args:
+      task: With files.
+      tokenizer: Of their texts.
+      max_seq_length: L of the features.
+
+    Raises:
+      ValueError: If a file cannot be read or used.
+    """
+    splits = task.splits()
+    examples = {split: task.read_examples(split) for split in splits}
+    return TaskData(
+        task,
+        examples,
+        {
+            split: task.features(
+                rows, tokenizer, max_seq_length, split == "train"
+            )
+            for split, rows in examples.items()
+        },
+        frozenset(filter(task.has_labels, splits)),
+        tokenizer,
+        max_seq_length,
+    )
+
+
+def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
+    """The sets of all folds: each leaves another part out of training.
+
+    With one label for each row, every part has the same share of each label.
+
+    Args:
+      data: With the split "train", a row of features for each example.
+      num_folds: Number of parts.
+      seed: Of the order.
+
+    Returns:
+      For each part the set in which it is "dev".
+
+    Raises:
+      ConfigError: If a label, or the set, has fewer rows than there are parts.
+    """
+    from sklearn import model_selection
+
+    examples = data.examples["train"]
+    labels: Sequence = [0] * len(examples)
+    cut: typing.Any = model_selection.KFold
+    if data.task.description().get("kind") == "classification":
+        labels = [example.label for example in examples]
+        cut = model_selection.StratifiedKFold
+    rarest, count = min(
+        ((label, labels.count(label)) for label in sorted(set(labels))),
+        key=lambda pair: pair[1],
+    )
+    if count < num_folds:
+        what = f"rows of the label {rarest!r}" if rarest != 0 else "rows"
+        raise errors.ConfigError(
+            "FinetuningDataConfig.folds must not exceed the rows of the "
+            f"rarest label in training. Received: folds={num_folds}, but only "
+            f"{count} {what}"
+        )
+    folds = cut(num_folds, shuffle=True, random_state=seed)
+    return [
+        _of_fold(data, {"train": rows, "dev": heldout})
+        for rows, heldout in folds.split(np.zeros(len(labels)), labels)
+    ]
+
+
+def _of_fold(data: TaskData, rows_of: Mapping[str, np.ndarray]) -> TaskData:
+    """The set of one fold: some splits are rows <int>[M] of "train"."""
+    whole = data.features["train"]
+    others = [name for name in data.examples if name not in rows_of]
+    return dataclasses.replace(
+        data,
+        examples={
+            name: [data.examples["train"][row] for row in rows]
+            for name, rows in rows_of.items()
+        }
+        | {name: data.examples[name] for name in others},
+        features={
+            name: {feature: values[rows] for feature, values in whole.items()}
+            for name, rows in rows_of.items()
+        }
+        | {name: data.features[name] for name in others},
+        labelled=data.labelled | set(rows_of),
+    )
