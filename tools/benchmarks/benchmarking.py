@@ -1,20 +1,31 @@
-"""What the benchmarks share: fair turns, a look at the machine, a report."""
+"""What benchmarks share: flags, fair turns, a look at the machine, a report."""
 
+import argparse
 import json
 import os
 import resource
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from electra_tf import files
+from electra_tf import configs, files
+from electra_tf.command_line import arguments
 
-# Beyond these a machine is noisy: time of other processes, stolen time,
-# relative spread of the ratios.
-_NOISE_LIMITS = {"others": 0.05, "steal": 0.02, "spread": 0.10}
+# ELECTRA-Small's, with the vocabulary of the released uncased models.
+SMALL = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
+# Beyond these a machine is noisy.
+_NOISE_LIMITS = {
+    "others": (0.05, "other processes took {:.0%} of the machine"),
+    "steal": (0.02, "the host took {:.0%} of the machine"),
+    "spread": (0.10, "half of the ratios are spread over {:.0%}"),
+}
 
 # Section and figure -> whether it must be at least or at most, and what.
 Targets = Mapping[tuple[str, str], tuple[str, float]]
+# What a section measures; "noise" among it is shares of the machine that others
+# took, and the relative spread of the ratios.
+Figures = dict[str, Any]
 
 
 class Machine:
@@ -49,6 +60,13 @@ class Machine:
         others = max(0.0, busy - stolen - own) / total
         return {"others": others, "steal": stolen / total}
 
+    def noise(self, *ratios: Sequence[float]) -> dict[str, float]:
+        """The shares, and the widest relative spread of some ratios."""
+        quartiles = map(_quartiles, ratios)
+        return self.shares() | {
+            "spread": max((c - a) / b for a, b, c in quartiles)
+        }
+
 
 def interleave(
     contestants: Sequence[Callable[[int], float]],
@@ -77,24 +95,28 @@ def interleave(
     return found
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles."""
+def ratios(seconds: Sequence[float], of: Sequence[float]) -> list[float]:
+    """How many times those of another contestant, round by round."""
+    return [a / b for a, b in zip(seconds, of, strict=True)]
+
+
+def _quartiles(values: Sequence[float]) -> list[float]:
     if len(values) < 2:
-        return dict.fromkeys(("median", "lower", "upper"), values[0])
-    lower, median, upper = statistics.quantiles(values, method="inclusive")
-    return {"median": median, "lower": lower, "upper": upper}
+        return [values[0]] * 3
+    return statistics.quantiles(values, method="inclusive")
+
+
+def spread(name: str, values: Sequence[float]) -> Figures:
+    """The median of a figure's values, and their quartiles beside it."""
+    lower, median, upper = _quartiles(values)
+    return {name: median, f"{name}_quartiles": [lower, upper]}
 
 
 def warnings(noise: dict[str, float]) -> list[str]:
     """What makes the figures less than reliable."""
-    texts = {
-        "others": "other processes took {:.0%} of the machine",
-        "steal": "the host took {:.0%} of the machine",
-        "spread": "half of the ratios are spread over {:.0%}",
-    }
     return [
-        texts[name].format(noise[name])
-        for name, limit in _NOISE_LIMITS.items()
+        text.format(noise[name])
+        for name, (limit, text) in _NOISE_LIMITS.items()
         if noise.get(name, 0.0) > limit
     ]
 
@@ -112,7 +134,7 @@ def judge(result: dict, targets: Targets) -> dict[str, bool]:
     }
 
 
-def table(result: dict, sections: Sequence[str], targets: Targets) -> str:
+def table(result: dict, sections: Iterable[str], targets: Targets) -> str:
     """The figures for people."""
     lines = []
     for section in sections:
@@ -121,15 +143,49 @@ def table(result: dict, sections: Sequence[str], targets: Targets) -> str:
                 continue
             values = value if isinstance(value, list) else [value]
             text = ", ".join(f"{v:.4g}" for v in values)
-            target = targets.get((section, name))
             mark = ""
-            if target:
+            if (section, name) in targets:
+                relation, bound = targets[section, name]
                 met = result["targets"][f"{section}.{name}"]
-                mark = f"  {target[0]} {target[1]:g} " + (
-                    "met" if met else "MISSED"
-                )
+                mark = f"  {relation} {bound:g} {'met' if met else 'MISSED'}"
             lines.append(f"{section:14}{name:36}{text:>20}{mark}")
     return "\n".join(lines)
+
+
+def make_parser(
+    prog: str,
+    description: str | None,
+    numbers: Mapping[str, tuple[float, str]],
+    sections: Iterable[str] = (),
+) -> arguments.ArgumentParser:
+    """A parser with the flags of all benchmarks.
+
+    Args:
+      prog: Name of the benchmark.
+      description: What it measures.
+      numbers: Flag -> default and what it is; of a whole number, at least 1.
+      sections: All there are; empty where no flag chooses among them.
+    """
+    parser = arguments.ArgumentParser(prog=prog, description=description)
+    add = parser.add_argument
+    add("--output", default="", help="JSON file")
+    if sections:
+        add(
+            "--sections",
+            default=",".join(sections),
+            help="what to measure, separated by commas (default: %(default)s)",
+        )
+    for name, (default, text) in numbers.items():
+        add(
+            name,
+            type=float
+            if isinstance(default, float)
+            else arguments.positive_int,
+            default=default,
+            help=f"{text} (default: %(default)s)",
+        )
+    add("--tiny", action="store_true", help="a model for trying this out")
+    return parser
 
 
 def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
@@ -140,8 +196,7 @@ def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
     """
     known = list(known)
     chosen = text.split(",")
-    unknown = set(chosen) - set(known)
-    if unknown:
+    if unknown := set(chosen) - set(known):
         raise ValueError(
             f"--sections must be among {', '.join(known)}. "
             f"Received: {', '.join(sorted(unknown))}"
@@ -149,27 +204,50 @@ def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
     return chosen
 
 
-def report(
-    result: dict,
-    noise: dict[str, float],
-    sections: Sequence[str],
+def measure(
+    args: argparse.Namespace,
+    sections: Mapping[str, Callable[..., Figures]],
     targets: Targets,
-    output: str,
+    *more: Any,
+) -> None:
+    """Measures sections, one after another, and reports what they found.
+
+    Args:
+      args: The flags, which every section takes.
+      sections: Name -> what measures it.
+      targets: What the figures should be.
+      *more: What every section takes besides.
+    """
+    result = {name: section(args, *more) for name, section in sections.items()}
+    noise: dict[str, float] = {}
+    for figures in result.values():
+        for kind, share in figures.get("noise", {}).items():
+            noise[kind] = max(noise.get(kind, 0.0), share)
+    report(args, result, noise, sections, targets)
+
+
+def report(
+    args: argparse.Namespace,
+    result: dict[str, Any],
+    noise: dict[str, float],
+    sections: Iterable[str],
+    targets: Targets,
 ) -> None:
     """Judges figures and writes them: JSON, and a table to stderr.
 
     Args:
-      result: Section -> figures, and what else goes into the JSON.
+      args: Flags; the JSON goes to `output`, if empty to stdout.
+      result: Section -> figures.
       noise: See `warnings`.
       sections: Those of the table, in order.
       targets: What the figures should be.
-      output: The JSON file; empty for stdout.
     """
+    result = {"flags": vars(args), "cpus": os.cpu_count()} | result
     result["warnings"] = warnings(noise)
     result["targets"] = judge(result, targets)
     text = json.dumps(result, indent=1) + "\n"
-    if output:
-        files.write_atomically(output, text)
+    if args.output:
+        files.write_atomically(args.output, text)
     else:
         print(text, end="")
     print(table(result, sections, targets), file=sys.stderr)

@@ -4,6 +4,7 @@ import math
 import os
 import time
 
+import benchmarking
 import keras
 import numpy as np
 import reference_graph
@@ -12,20 +13,21 @@ import tensorflow as tf
 from electra_tf import configs, pretraining
 from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches as batches_lib
+from electra_tf.pretraining_data import records
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization
 
 # Of the public vocabulary of the released uncased models.
 _SPECIAL_IDS = (101, 102, 103)
 _NUM_EXAMPLES = 2000
+# ELECTRA-Small's.
+OPTIMIZER = configs.OptimizerConfig(learning_rate=5e-4)
 
 
 def make_config(is_tiny: bool, max_seq_length: int) -> configs.ElectraConfig:
     """ELECTRA-Small, or a small model for the memory section and for tests."""
-    if is_tiny:
-        encoder = configs.EncoderConfig(200, 16, 2, 2, 32, 8)
-    else:
-        encoder = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
+    tiny = configs.EncoderConfig(200, 16, 2, 2, 32, 8)
+    encoder = tiny if is_tiny else benchmarking.SMALL
     return configs.ElectraConfig(encoder, max_seq_length)
 
 
@@ -50,25 +52,72 @@ def write_examples(folder: str, config: configs.ElectraConfig) -> str:
             for _ in range(_NUM_EXAMPLES // 4):
                 is_short = rng.random() < 0.05
                 tokens = rng.integers(4, length) if is_short else length
-                words = rng.integers(
-                    max(ids) + 1, vocab_size, tokens - 2
-                ).tolist()
+                words = rng.integers(max(ids) + 1, vocab_size, tokens - 2)
                 padding = [0] * (length - tokens)
-                values = {
-                    "input_ids": [ids.cls, *words, ids.sep, *padding],
-                    "input_mask": [1] * tokens + padding,
-                    "segment_ids": [0] * length,
-                }
-                example = tf.train.Example()
-                for name, numbers in values.items():
-                    feature = example.features.feature[name]
-                    feature.int64_list.value.extend(numbers)
-                writer.write(example.SerializeToString())
+                numbers = [ids.cls, *words.tolist(), ids.sep, *padding]
+                writer.write(
+                    records.serialize_features(
+                        b"".join(map(records.varint, numbers)),
+                        bytes([1] * tokens + padding),
+                        bytes(length),
+                    )
+                )
     return os.path.join(folder, "*.tfrecord")
 
 
-class Product:
-    """The product's training, ready to be timed.
+class Training:
+    """A training, ready to be timed.
+
+    Args:
+      strategy: Of the replicas.
+      model: What is trained, made in the strategy's scope.
+      loss_function: See `engine.LossFunction`.
+      optimizer: Rates.
+      run: Seed and how a step is cut.
+      batch_size: Examples of a step.
+      dataset: See `engine.MakeDataset`.
+
+    Attributes:
+      engine: An engine.Engine.
+      num_traces: How often Python has run the step's code.
+      cpu_seconds: Of a step, one figure for each call.
+    """
+
+    def __init__(
+        self,
+        strategy,
+        model,
+        loss_function,
+        optimizer,
+        run,
+        batch_size,
+        dataset,
+    ):
+        self.num_traces = 0
+        self.cpu_seconds: list[float] = []
+
+        def counting(*args):
+            self.num_traces += 1
+            return loss_function(*args)
+
+        with strategy.scope():
+            adam = optimization.AdamWeightDecay(optimizer, run.num_train_steps)
+            adam.build(model.trainable_variables)
+            self.engine = engine_lib.Engine(
+                strategy, model, counting, adam, run, batch_size, dataset
+            )
+
+    def __call__(self, num_steps: int) -> float:
+        """Runs some steps; returns their seconds by the clock."""
+        start, cpu_start = time.perf_counter(), time.process_time()
+        self.engine.train(tf.constant(num_steps))
+        cpu_seconds = time.process_time() - cpu_start
+        self.cpu_seconds.append(cpu_seconds / num_steps)
+        return time.perf_counter() - start
+
+
+class Product(Training):
+    """The product's pre-training.
 
     Args:
       config: The model.
@@ -80,8 +129,7 @@ class Product:
       is_parallel: Whether each core has a part of the batch.
 
     Attributes:
-      engine: An engine.Engine.
-      num_traces: How often Python has run the step's code.
+      data: The examples.
     """
 
     def __init__(
@@ -94,7 +142,6 @@ class Product:
         cached=False,
         is_parallel=False,
     ):
-        self.num_traces = 0
         strategy = strategy or tf.distribute.get_strategy()
         of_a_replica = batch_size // strategy.num_replicas_in_sync
         at_once = min(micro_batch_size or of_a_replica, of_a_replica)
@@ -107,54 +154,38 @@ class Product:
             ),
         )
         keras.utils.set_random_seed(run.seed)
-        data = batches_lib.PretrainingData(pattern, config, run.seed)
+        self.data = batches_lib.PretrainingData(pattern, config, run.seed)
 
         def dataset(*shape):
-            batches = data.dataset(*shape)
+            batches = self.data.dataset(*shape)
             return batches.take(1).cache().repeat() if cached else batches
 
         with strategy.scope():
             model = ablations.make_model(config, special_ids(config))
-            optimizer = optimization.AdamWeightDecay(
-                make_optimizer_config(), run.num_train_steps
-            )
-            optimizer.build(model.trainable_variables)
-            loss_function = pretraining.make_loss_function(model)
-
-            def counting(*args):
-                self.num_traces += 1
-                return loss_function(*args)
-
-            self.engine = engine_lib.Engine(
-                strategy, model, counting, optimizer, run, batch_size, dataset
-            )
-        self.data = data
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds."""
-        start = time.perf_counter()
-        self.engine.train(tf.constant(num_steps))
-        return time.perf_counter() - start
-
-
-def make_optimizer_config() -> configs.OptimizerConfig:
-    """ELECTRA-Small's."""
-    return configs.OptimizerConfig(learning_rate=5e-4)
+        super().__init__(
+            strategy,
+            model,
+            pretraining.make_loss_function(model),
+            OPTIMIZER,
+            run,
+            batch_size,
+            dataset,
+        )
 
 
 class Reference:
     """The reference graph on the same records, from the same weights."""
 
     def __init__(self, product: Product, config, batch_size: int):
-        weights = {
-            v.path: v.numpy() for v in product.engine.model.trainable_variables
-        }
         self._graph = reference_graph.ReferenceGraph(
             config,
-            make_optimizer_config(),
+            OPTIMIZER,
             product.engine.run.num_train_steps,
             special_ids(config),
-            weights,
+            {
+                v.path: v.numpy()
+                for v in product.engine.model.trainable_variables
+            },
         )
 
         def without_noise(features):

@@ -20,6 +20,7 @@ time.
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import random
@@ -155,13 +156,13 @@ def write_corpus(folder: str, lines: Iterator[str], num_bytes: int) -> str:
 # Building.
 
 
-def measure_building(args, cache: str) -> dict[str, Any]:
+def measure_building(args) -> benchmarking.Figures:
     """The building section."""
     paths, vocab_file = prepare(args)
     lines = varied_lines(paths)
     folders = {
         size: write_corpus(
-            os.path.join(cache, f"{size:g}-mb"), lines, int(size * 1e6)
+            os.path.join(args.cache_dir, f"{size:g}-mb"), lines, int(size * 1e6)
         )
         for size in (args.small_mb, args.large_mb)
     }
@@ -170,7 +171,9 @@ def measure_building(args, cache: str) -> dict[str, Any]:
     return result
 
 
-def measure_scaling(args, folders: dict, vocab_file: str) -> dict[str, Any]:
+def measure_scaling(
+    args, folders: dict, vocab_file: str
+) -> benchmarking.Figures:
     """Whole runs of the tool: memory, and two processes against one."""
     _, small_memory = run_build(folders[args.small_mb], vocab_file, 1)
     large = folders[args.large_mb]
@@ -188,7 +191,7 @@ def measure_scaling(args, folders: dict, vocab_file: str) -> dict[str, Any]:
     one, two = benchmarking.interleave(
         (contestant(1), contestant(2)), 1, args.num_runs
     )
-    ratios = [a / b for a, b in zip(one, two, strict=True)]
+    ratios = benchmarking.ratios(one, two)
     return {
         "two_processes_times_one": statistics.median(ratios),
         "two_processes_times_one_of_each_run": ratios,
@@ -239,7 +242,7 @@ def run_build(
         return float(found[1]), usage.ru_maxrss * unit / 1e6
 
 
-def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
+def measure_speed(args, folder: str, vocab_file: str) -> benchmarking.Figures:
     """One process of each kind, taking turns in this one.
 
     A round of ours is some files from text to output files, one of the
@@ -260,53 +263,43 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
         blanks_separate_docs=True,
         seed=0,
         num_out_files=8,
-        do_lower_case=settings["do_lower_case"],
-        strip_accents=settings["strip_accents"],
+        **settings,
     )
-    num_tokens = [0]
+    tokens = tuple(vocabulary.load_vocab(vocab_file))
+    num_tokens = 0
 
     def count(done: Sequence[int]) -> None:
-        num_tokens[0] += done[2]
+        nonlocal num_tokens
+        num_tokens += done[2]
 
     worker = crew.Worker(
-        build,
-        vocabulary.Vocabulary(
-            tuple(vocabulary.load_vocab(vocab_file)),
-            build.do_lower_case,
-            build.strip_accents,
-        ),
-        False,
-        count,
+        build, vocabulary.Vocabulary(tokens, **settings), False, count
     )
     reference = reference_builder.ReferenceTokenizer(vocab_file, **settings)
-    groups = parts_lib.make_parts(corpus.list_files(folder))
-    next_group = 0
+    all_parts = parts_lib.make_parts(corpus.list_files(folder))
+    parts_by_turns = itertools.cycle(all_parts)
     cpu: dict[str, list[float]] = {"ours": [], "reference": []}
 
     with tempfile.TemporaryDirectory() as output:
 
         def product(num_files: int) -> float:
-            nonlocal next_group
-            num_tokens[0] = 0
+            nonlocal num_tokens
+            num_tokens = 0
             start, cpu_start = time.perf_counter(), time.process_time()
-            parts: list[parts_lib.Part] = []
-            while len(parts) < num_files:
-                group = groups[next_group % len(groups)]
-                path = os.path.join(output, f"part-{len(parts)}")
-                parts.append(group._replace(path=path))
-                worker.build(parts[-1])
-                next_group += 1
+            paths = [
+                os.path.join(output, f"part-{i}") for i in range(num_files)
+            ]
+            for path in paths:
+                worker.build(next(parts_by_turns)._replace(path=path))
             shards = [os.path.join(output, f"shard-{i}") for i in range(8)]
-            worker.merge(([part.path for part in parts], shards, 0))
+            worker.merge((paths, shards, 0))
             seconds = time.perf_counter() - start
-            cpu["ours"].append(
-                (time.process_time() - cpu_start) / num_tokens[0]
-            )
-            return seconds / num_tokens[0] * num_files
+            cpu["ours"].append((time.process_time() - cpu_start) / num_tokens)
+            return seconds / num_tokens * num_files
 
         # The same text for every round: its algorithm remembers nothing.
         sample = os.path.join(output, "sample.txt")
-        with open(groups[0].files[0].path, encoding="utf-8") as reader:
+        with open(all_parts[0].files[0].path, encoding="utf-8") as reader:
             text = reader.read(int(args.reference_mb * 1e6))
         pathlib.Path(sample).write_text(text, encoding="utf-8")
 
@@ -326,27 +319,21 @@ def measure_speed(args, folder: str, vocab_file: str) -> dict[str, Any]:
             ours, original = benchmarking.interleave(
                 (product, theirs), args.num_parts, args.num_rounds
             )
-    ratios = benchmarking.spread(
-        [b / a for a, b in zip(ours, original, strict=True)]
-    )
-    noise = machine.shares()
-    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
-    return {
-        "times_reference": ratios["median"],
-        "times_reference_quartiles": [ratios["lower"], ratios["upper"]],
+    ratios = benchmarking.ratios(original, ours)
+    return benchmarking.spread("times_reference", ratios) | {
         # Hardly changed by other work on the machine.
         "times_reference_cpu": statistics.median(cpu["reference"])
         / statistics.median(cpu["ours"]),
         "tokens_per_second": 1 / statistics.median(ours),
         "reference_tokens_per_second": 1 / statistics.median(original),
-        "noise": noise,
+        "noise": machine.noise(ratios),
     }
 
 
 # Reading.
 
 
-def measure_reading(args, _: str) -> dict[str, Any]:
+def measure_reading(args) -> benchmarking.Figures:
     """The input pipeline alone and training, taking turns."""
     import contestants
     import tensorflow as tf
@@ -382,25 +369,18 @@ def measure_reading(args, _: str) -> dict[str, Any]:
         ours, steps = benchmarking.interleave(
             (reading, training), 2, args.num_rounds
         )
-    ratios = benchmarking.spread(
-        [b / a for a, b in zip(ours, steps, strict=True)]
-    )
-    noise = machine.shares()
-    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
-    return {
-        "times_training": ratios["median"],
-        "times_training_quartiles": [ratios["lower"], ratios["upper"]],
+    ratios = benchmarking.ratios(steps, ours)
+    return benchmarking.spread("times_training", ratios) | {
         "examples_per_second": args.batch_size / statistics.median(ours),
         "trained_examples_per_second": (
             args.batch_size / statistics.median(steps)
         ),
-        "noise": noise,
+        "noise": machine.noise(ratios),
     }
 
 
-# All sections. A section takes the flags and a folder, and returns figures;
-# "noise" among them is shares of the machine that others took.
-SECTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+# All sections. A section takes the flags, and returns figures.
+SECTIONS: dict[str, Callable[[Any], benchmarking.Figures]] = {
     "building": measure_building,
     "reading": measure_reading,
 }
@@ -408,17 +388,22 @@ SECTIONS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = arguments.ArgumentParser(
-        prog="benchmark_data", description=__doc__
+    parser = benchmarking.make_parser(
+        "benchmark_data",
+        __doc__,
+        {
+            "--small-mb": (10.0, "megabytes of text of the small corpus"),
+            "--large-mb": (200.0, "megabytes of text of the large corpus"),
+            "--reference-mb": (0.5, "megabytes that the reference builds"),
+            "--num-runs": (2, "whole runs with each number of processes"),
+            "--num-rounds": (7, "rounds against the reference"),
+            "--num-parts": (2, "parts of 4 MiB in a round of ours"),
+            "--batch-size": (16, "examples in a batch that is read"),
+            "--batches-per-step": (50, "batches read for each step trained"),
+        },
+        SECTIONS,
     )
-    whole = arguments.positive_int
     add = parser.add_argument
-    add("--output", default="", help="JSON file")
-    add(
-        "--sections",
-        default=",".join(SECTIONS),
-        help="what to measure, separated by commas (default: %(default)s)",
-    )
     add("--corpus-dir", default="", help="text to vary (default: docstrings)")
     add("--vocab-file", default="", help="vocabulary (default: made from it)")
     add(
@@ -426,43 +411,19 @@ def make_parser() -> arguments.ArgumentParser:
         default=os.path.join(tempfile.gettempdir(), "electra_tf_benchmark"),
         help="where texts are kept (default: %(default)s)",
     )
-    for name, kind, default, text in (
-        ("small-mb", float, 10.0, "megabytes of text of the small corpus"),
-        ("large-mb", float, 200.0, "megabytes of text of the large corpus"),
-        ("reference-mb", float, 0.5, "megabytes that the reference builds"),
-        ("num-runs", whole, 2, "whole runs with each number of processes"),
-        ("num-rounds", whole, 7, "rounds against the reference"),
-        ("num-parts", whole, 2, "parts of 4 MiB in a round of ours"),
-        ("batch-size", whole, 16, "examples in a batch that is read"),
-        ("batches-per-step", whole, 50, "batches read for each step trained"),
-    ):
-        add(
-            f"--{name}",
-            type=kind,
-            default=default,
-            help=f"{text} (default: %(default)s)",
-        )
-    add("--tiny", action="store_true", help="train a tiny model, for tests")
     return parser
 
 
 def _benchmark(args: argparse.Namespace) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    result: dict[str, Any] = {"flags": vars(args), "cpus": os.cpu_count()}
-    machine = benchmarking.Machine()
-    for name, measure in SECTIONS.items():
-        if name in args.sections:
-            result[name] = measure(args, args.cache_dir)
-    noise = machine.shares()
-    for name in args.sections:
-        noise |= result[name].get("noise", {})
-    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
+    sections = {name: SECTIONS[name] for name in args.sections}
+    benchmarking.measure(args, sections, TARGETS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)
 
 

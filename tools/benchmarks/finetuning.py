@@ -28,7 +28,6 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 import typing
 from collections.abc import Callable, Sequence
 
@@ -38,15 +37,25 @@ from electra_tf import configs
 from electra_tf.command_line import arguments
 from electra_tf.finetuning import configs as finetuning_configs
 
+if typing.TYPE_CHECKING:
+    import contestants
+
+    from electra_tf.text import tokenization
+
 _RATIO = (">=", 2.5)
 # Differences of means that chance alone exceeds once in twenty times.
 _NOISE = ("<=", 2.0)
 _WAYS = ("bucketed", "padded")
-_SMALL = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
 _TINY = configs.EncoderConfig(30522, 16, 1, 2, 32, 8)
 
 
-class Training:
+def make_training(
+    encoder_config: configs.EncoderConfig,
+    task,
+    features,
+    batch_size: int,
+    bucketed: bool,
+) -> "contestants.Training":
     """The training of one task, ready to be timed.
 
     Args:
@@ -55,93 +64,66 @@ class Training:
       features: Of its training set.
       batch_size: Rows of a step.
       bucketed: See `batches.train_dataset`.
-      seed: Of the weights and of the order of the rows.
     """
+    import contestants
+    import tensorflow as tf
 
-    def __init__(
-        self, encoder_config, task, features, batch_size, bucketed, seed=0
-    ):
-        import tensorflow as tf
+    from electra_tf.finetuning import batches
+    from electra_tf.model.finetuning_model import FinetuningModel
+    from electra_tf.training import replicas
 
-        from electra_tf.finetuning import batches
-        from electra_tf.model.finetuning_model import FinetuningModel
-        from electra_tf.training import engine, optimization, replicas
-
-        run = configs.RunConfig(
-            model_dir="unused", num_train_steps=1_000_000, seed=seed
-        )
-        replicas.set_policy(run)
-        model = FinetuningModel(
-            encoder_config, [task.make_head(encoder_config)]
-        )
-        optimizer = optimization.AdamWeightDecay(
-            configs.OptimizerConfig(learning_rate=3e-4), run.num_train_steps
-        )
-        optimizer.build(model.trainable_variables)
-        self.num_traces = 0
-
-        def counting(*args):
-            self.num_traces += 1
-            return model.training_loss(*args)
-
-        self._engine = engine.Engine(
-            tf.distribute.get_strategy(),
-            model,
-            counting,
-            optimizer,
-            run,
-            batch_size,
-            functools.partial(
-                batches.train_dataset, features, run.seed, bucketed=bucketed
-            ),
-        )
-        self.cpu_seconds = 0.0
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds by the clock."""
-        import tensorflow as tf
-
-        start, cpu_start = time.perf_counter(), time.process_time()
-        self._engine.train(tf.constant(num_steps))
-        self.cpu_seconds += time.process_time() - cpu_start
-        return time.perf_counter() - start
+    run = configs.RunConfig(
+        model_dir="unused", num_train_steps=1_000_000, seed=0
+    )
+    replicas.set_policy(run)
+    model = FinetuningModel(encoder_config, [task.make_head(encoder_config)])
+    return contestants.Training(
+        tf.distribute.get_strategy(),
+        model,
+        model.training_loss,
+        configs.OptimizerConfig(learning_rate=3e-4),
+        run,
+        batch_size,
+        functools.partial(
+            batches.train_dataset, features, run.seed, bucketed=bucketed
+        ),
+    )
 
 
-def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
+def measure_speed(args, task_name: str) -> benchmarking.Figures:
     """The section of one task."""
     from electra_tf.finetuning.tasks import by_name
-    from electra_tf.text import tokenization
 
     encoder_config, tokenizer = _encoder_and_tokenizer(args)
     task = by_name.get_task(task_name, args.data_dir)
-    examples = task.read_examples("train")
-    assert isinstance(tokenizer, tokenization.FullTokenizer)
-    features = task.features(examples, tokenizer, args.max_seq_length, True)
+    features = task.features(
+        task.read_examples("train"), tokenizer, args.max_seq_length, True
+    )
     contestants = [
-        Training(
+        make_training(
             encoder_config, task, features, args.batch_size, way == "bucketed"
         )
         for way in _WAYS
     ]
     for contestant in contestants:
         contestant(args.num_warm_up_steps)
-        contestant.cpu_seconds = 0.0
     traces = [contestant.num_traces for contestant in contestants]
     machine = benchmarking.Machine()
     rounds = benchmarking.interleave(
         contestants, args.num_steps, args.num_rounds
     )
-    bucketed, padded = (statistics.fmean(seconds) for seconds in rounds)
-    by_round = benchmarking.spread(
-        [b / a for a, b in zip(*rounds, strict=True)]
+    bucketed, padded = map(statistics.fmean, rounds)
+    bucketed_cpu, padded_cpu = (
+        statistics.fmean(contestant.cpu_seconds[-args.num_rounds :])
+        for contestant in contestants
     )
-    cpu = [contestant.cpu_seconds for contestant in contestants]
+    by_round = benchmarking.spread("ratio", benchmarking.ratios(*rounds[::-1]))
     lengths = features["input_mask"].sum(axis=-1)
     return {
         "ratio": padded / bucketed,
         # Hardly changed by other work on the machine.
-        "cpu_ratio": cpu[1] / cpu[0],
-        "ratio_quartiles_of_rounds": [by_round["lower"], by_round["upper"]],
+        "cpu_ratio": padded_cpu / bucketed_cpu,
+        "ratio_quartiles_of_rounds": by_round["ratio_quartiles"],
         "examples_per_second": args.batch_size / bucketed,
         "padded_examples_per_second": args.batch_size / padded,
         "mean_length": float(lengths.mean()),
@@ -154,7 +136,9 @@ def measure_speed(args, task_name: str) -> dict[str, typing.Any]:
     }
 
 
-def _encoder_and_tokenizer(args) -> tuple[configs.EncoderConfig, typing.Any]:
+def _encoder_and_tokenizer(
+    args,
+) -> tuple[configs.EncoderConfig, "tokenization.FullTokenizer"]:
     """Of --init-checkpoint, or ELECTRA-Small's sizes and --vocab-file."""
     from electra_tf.finetuning import starting_point
     from electra_tf.text import tokenization, vocabulary
@@ -172,7 +156,7 @@ def _encoder_and_tokenizer(args) -> tuple[configs.EncoderConfig, typing.Any]:
             tuple(vocabulary.load_vocab(args.vocab_file)), True, True
         )
     )
-    sizes = _TINY if args.tiny else _SMALL
+    sizes = _TINY if args.tiny else benchmarking.SMALL
     return (
         dataclasses.replace(
             sizes,
@@ -211,7 +195,7 @@ def make_config(
     )
 
 
-def measure_scores(args) -> dict[str, typing.Any]:
+def measure_scores(args) -> benchmarking.Figures:
     """The scores section: both ways from one checkpoint, seed by seed."""
     from electra_tf.finetuning import finetune
 
@@ -263,40 +247,36 @@ def in_standard_errors(first: Sequence[float], second: Sequence[float]):
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = arguments.ArgumentParser(
-        prog="benchmark_finetuning", description=__doc__
+    parser = benchmarking.make_parser(
+        "benchmark_finetuning",
+        __doc__,
+        {
+            "--batch-size": (32, "examples of a step"),
+            "--max-seq-length": (128, "tokens that are padded to"),
+            "--num-steps": (4, "steps of each way in each round"),
+            "--num-rounds": (8, "rounds"),
+            "--num-warm-up-steps": (3, "steps before anything is timed"),
+            "--num-trials": (3, "seeds of the scores section, at least 2"),
+            "--num-train-epochs": (3.0, "epochs of the scores section"),
+            "--learning-rate": (3e-4, "peak rate of the scores section"),
+        },
     )
-    whole = arguments.positive_int
     add = parser.add_argument
-    add("--output", default="", help="JSON file")
     add("--data-dir", required=True, help="folder of the tasks' folders")
     add("--tasks", default="mrpc,sst", help="to time (default: %(default)s)")
     add("--vocab-file", default="", help="vocabulary, without a checkpoint")
     add("--init-checkpoint", default="", help="a pre-trained model")
     add("--scores-task", default="", help="to score both ways on")
-    for name, kind, default, text in (
-        ("batch-size", whole, 32, "examples of a step"),
-        ("max-seq-length", whole, 128, "tokens that are padded to"),
-        ("num-steps", whole, 4, "steps of each way in each round"),
-        ("num-rounds", whole, 8, "rounds"),
-        ("num-warm-up-steps", whole, 3, "steps before anything is timed"),
-        ("num-trials", whole, 3, "seeds of the scores section, at least 2"),
-        ("num-train-epochs", float, 3.0, "epochs of the scores section"),
-        ("learning-rate", float, 3e-4, "peak rate of the scores section"),
-        ("num-intra-op-threads", int, 0, "as RunConfig has it"),
-    ):
-        add(
-            f"--{name}",
-            type=kind,
-            default=default,
-            help=f"{text} (default: %(default)s)",
-        )
-    add("--tiny", action="store_true", help="a model for trying this out")
+    add(
+        "--num-intra-op-threads",
+        type=int,
+        default=0,
+        help="as RunConfig has it (default: %(default)s)",
+    )
     return parser
 
 
 def _benchmark(args: argparse.Namespace) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     args.tasks = [name for name in args.tasks.split(",") if name]
     if args.scores_task and not args.init_checkpoint:
         raise ValueError(
@@ -314,28 +294,20 @@ def _benchmark(args: argparse.Namespace) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(
             args.num_intra_op_threads
         )
-    result: dict[str, typing.Any] = {
-        "flags": vars(args),
-        "cpus": os.cpu_count(),
+    sections: dict[str, Callable[..., benchmarking.Figures]] = {
+        name: functools.partial(measure_speed, task_name=name)
+        for name in args.tasks
     }
-    targets: dict[tuple[str, str], tuple[str, float]] = {}
-    sections: dict[str, Callable[[], dict[str, typing.Any]]] = {}
-    for task_name in args.tasks:
-        sections[task_name] = functools.partial(measure_speed, args, task_name)
-        targets[task_name, "ratio"] = _RATIO
+    targets = {(name, "ratio"): _RATIO for name in args.tasks}
     if args.scores_task:
-        sections["scores"] = functools.partial(measure_scores, args)
+        sections["scores"] = measure_scores
         targets["scores", "difference_in_standard_errors"] = _NOISE
-    noise: dict[str, float] = {}
-    for name, measure in sections.items():
-        result[name] = measure()
-        for kind, share in result[name].get("noise", {}).items():
-            noise[kind] = max(noise.get(kind, 0.0), share)
-    benchmarking.report(result, noise, tuple(sections), targets, args.output)
+    benchmarking.measure(args, sections, targets)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)
 
 

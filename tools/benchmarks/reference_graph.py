@@ -38,7 +38,7 @@ class ReferenceGraph:
         config: configs.ElectraConfig,
         optimizer: configs.OptimizerConfig,
         num_train_steps: int,
-        special_ids: tuple[int, int, int],
+        special_ids: masking.SpecialIds,
         weights: Mapping[str, np.ndarray],
     ):
         if not config.electra_objective or config.uniform_generator:
@@ -120,23 +120,17 @@ class ReferenceGraph:
         """
         config = self.config
         inputs = masking.Inputs(
-            *(
-                features[name]
-                for name in ("input_ids", "input_mask", "segment_ids")
-            )
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
         )
         if noise is None:
             noise = self._draw_noise(tf.shape(inputs.input_ids)[0])
-        masked = self._mask(inputs, noise)
-        generator = config.generator
-        if not config.untied_generator:
-            generator = config.encoder
-        sequence = self._encoder(
-            masked,
-            generator,
-            "generator" if config.untied_generator else "electra",
-            is_training,
-        )
+        masked = masking.mask_tokens(inputs, noise, config, self.special_ids)
+        generator, scope = config.encoder, "electra"
+        if config.untied_generator:
+            generator, scope = config.generator, "generator"
+        sequence = self._encoder(masked, generator, scope, is_training)
         logits = self._generator_logits(sequence, masked, generator)
         one_hot_ids = tf.one_hot(
             masked.masked_lm_ids, config.encoder.vocab_size
@@ -147,7 +141,8 @@ class ReferenceGraph:
 
         # The original draws a one-hot vector for each token.
         gumbel = -tf.math.log(
-            -tf.math.log(noise[2] + masking.GUMBEL_FLOOR) + masking.GUMBEL_FLOOR
+            -tf.math.log(noise.sample + masking.GUMBEL_FLOOR)
+            + masking.GUMBEL_FLOOR
         )
         logits = tf.stop_gradient(logits) / config.temperature
         sampled = tf.one_hot(
@@ -179,31 +174,12 @@ class ReferenceGraph:
             + config.disc_weight * discriminator_loss
         )
 
-    def _draw_noise(self, batch_size):
-        slots = self.config.max_predictions_per_seq
-        vocab_size = self.config.encoder.vocab_size
-        return (
-            tf.random.uniform([batch_size, slots]),
-            tf.random.uniform([batch_size, slots]),
-            tf.random.uniform([batch_size, slots, vocab_size]),
-        )
-
-    def _mask(self, inputs, noise) -> masking.Inputs:
-        config = self.config
-        candidate = masking.is_candidate(
-            inputs.input_ids, inputs.input_mask, self.special_ids
-        )
-        return masking.mask(
-            inputs,
-            masking.draw_positions(candidate, noise[0]),
-            noise[1],
-            masking.number_of_predictions(
-                inputs.input_mask,
-                config.mask_prob,
-                config.max_predictions_per_seq,
-            ),
-            self.special_ids[2],
-            config.masked_token_prob,
+    def _draw_noise(self, batch_size) -> masking.Noise:
+        slots = [batch_size, self.config.max_predictions_per_seq]
+        return masking.Noise(
+            tf.random.uniform(slots),
+            tf.random.uniform(slots),
+            tf.random.uniform([*slots, self.config.encoder.vocab_size]),
         )
 
     def _encoder(self, inputs, config, scope, is_training) -> tf.Tensor:

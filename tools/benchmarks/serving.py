@@ -40,6 +40,7 @@ import typing
 from collections.abc import Callable, Sequence
 
 import benchmarking
+import numpy as np
 
 from electra_tf.command_line import arguments
 
@@ -107,10 +108,8 @@ def write_model(folder: str, is_tiny: bool) -> str:
     from electra_tf.model.finetuning_model import FinetuningModel
     from electra_tf.text.vocabulary import Vocabulary
 
-    if is_tiny:
-        config = configs.EncoderConfig(300, 32, 1, 2, 64, 32, 128)
-    else:
-        config = configs.EncoderConfig(30522, 256, 12, 4, 1024, 128)
+    tiny = configs.EncoderConfig(300, 32, 1, 2, 64, 32, 128)
+    config = tiny if is_tiny else benchmarking.SMALL
     keras.utils.set_random_seed(0)
     head = heads.TaskHead("classification", "random", ("no", "yes"), 2)
     model = FinetuningModel(config, [heads.make_head(head, config)])
@@ -168,7 +167,7 @@ def _input_names(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
 # Padding.
 
 
-def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
+def measure_padding(args, exported: Exported) -> benchmarking.Figures:
     """The padding section: two SavedModels of the same weights."""
     from electra_tf.inference import predictor
 
@@ -177,9 +176,9 @@ def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
         models = [
             predictor.ExportedModel(path) for path in (exported.folder, folder)
         ]
-        result: dict[str, typing.Any] = {"padded_length": args.padded_length}
+        result: benchmarking.Figures = {"padded_length": args.padded_length}
         machine = benchmarking.Machine()
-        spreads = []
+        ratios: list[list[float]] = []
         for num_texts in NUM_TEXTS:
             contestants = [
                 Requests(model, exported.rows, num_texts) for model in models
@@ -189,25 +188,20 @@ def measure_padding(args, exported: Exported) -> dict[str, typing.Any]:
             ours, padded = benchmarking.interleave(
                 contestants, args.num_timed_requests, args.num_rounds
             )
-            ratios = benchmarking.spread(
-                [b / a for a, b in zip(ours, padded, strict=True)]
-            )
-            quartiles = [ratios["lower"], ratios["upper"]]
-            spreads.append((quartiles[1] - quartiles[0]) / ratios["median"])
+            ratios.append(benchmarking.ratios(padded, ours))
             ours_cpu, padded_cpu = (
                 statistics.median(call.cpu_seconds) for call in contestants
             )
-            result |= {
-                f"times_padded_{num_texts}": ratios["median"],
-                f"times_padded_{num_texts}_quartiles": quartiles,
+            name = f"times_padded_{num_texts}"
+            result |= benchmarking.spread(name, ratios[-1]) | {
                 # Hardly changed by other work on the machine.
-                f"times_padded_{num_texts}_cpu": padded_cpu / ours_cpu,
+                f"{name}_cpu": padded_cpu / ours_cpu,
                 f"per_second_{num_texts}": 1 / statistics.median(ours),
                 f"padded_per_second_{num_texts}": (
                     1 / statistics.median(padded)
                 ),
             }
-    return result | {"noise": machine.shares() | {"spread": max(spreads)}}
+    return result | {"noise": machine.noise(*ratios)}
 
 
 class Requests:
@@ -451,12 +445,12 @@ def closed_loop(
     return latencies, seconds
 
 
-def measure_loopback(args, exported: Exported) -> dict[str, typing.Any]:
+def measure_loopback(args, exported: Exported) -> benchmarking.Figures:
     """The loopback section: both protocols, by turns, at each concurrency."""
     names = _input_names(exported.rows)
-    result: dict[str, typing.Any] = {}
+    result: benchmarking.Figures = {}
+    machine = benchmarking.Machine()
     with Server(exported.folder) as server:
-        machine = benchmarking.Machine()
         for concurrency in CONCURRENCIES:
             for protocol, connect in (
                 ("grpc", grpc_client),
@@ -468,23 +462,18 @@ def measure_loopback(args, exported: Exported) -> dict[str, typing.Any]:
                     clients, exported.rows, args.num_requests
                 )
                 key = f"{protocol}_{concurrency}"
-                result[f"{key}_p50_ms"] = 1e3 * percentile(latencies, 50)
-                result[f"{key}_p99_ms"] = 1e3 * percentile(latencies, 99)
+                p50, p99 = np.percentile(latencies, (50, 99)).tolist()
+                result[f"{key}_p50_ms"] = 1e3 * p50
+                result[f"{key}_p99_ms"] = 1e3 * p99
                 result[f"{key}_per_second"] = args.num_requests / seconds
-        result["noise"] = machine.shares()
-    return result
+    # The server's seconds count as this program's once it has ended.
+    return result | {"noise": machine.shares()}
 
 
-def percentile(values: Sequence[float], percent: int) -> float:
-    """Between the values, as numpy has it."""
-    if len(values) < 2:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
-def measure_warm_up(args, exported: Exported) -> dict[str, typing.Any]:
+def measure_warm_up(args, exported: Exported) -> benchmarking.Figures:
     """The warm_up section: fresh servers, one after another."""
     names = _input_names(exported.rows)
+    machine = benchmarking.Machine()
     ratios, firsts = [], []
     for _ in range(args.num_servers):
         with Server(exported.folder) as server:
@@ -499,22 +488,22 @@ def measure_warm_up(args, exported: Exported) -> dict[str, typing.Any]:
         "first_times_median": statistics.median(ratios),
         "first_times_median_of_each_server": ratios,
         "first_ms": [1e3 * seconds for seconds in firsts],
+        "noise": machine.shares(),
     }
 
 
 # On the device.
 
 
-def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
+def measure_on_device(args, exported: Exported) -> benchmarking.Figures:
     """The on_device section."""
-    import numpy as np
     import tensorflow as tf
 
+    from electra_tf.inference import predictor
     from electra_tf.serving import on_device
 
-    signature = tf.saved_model.load(_newest(exported.folder)).signatures[
-        "tokens"
-    ]
+    version = predictor.find_version(exported.folder)
+    signature = tf.saved_model.load(version).signatures["tokens"]
     with tempfile.TemporaryDirectory() as folder:
         paths = on_device.export(exported.checkpoint, folder)
         sizes = [os.path.getsize(path) for path in paths]
@@ -528,7 +517,7 @@ def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
         ]
         (name,) = {"scores", "value", "probabilities"} & set(expected[0])
         of_saved_model = [x[name].numpy() for x in expected]
-        result: dict[str, typing.Any] = {"rows": len(features)}
+        result: benchmarking.Figures = {"rows": len(features)}
         for kind, model, size in zip(
             ("float32", "int8"), models, sizes, strict=True
         ):
@@ -562,27 +551,16 @@ def measure_on_device(args, exported: Exported) -> dict[str, typing.Any]:
         float32, int8 = benchmarking.interleave(
             contestants, args.num_timed_requests, args.num_rounds
         )
-    ratios = benchmarking.spread(
-        [a / b for a, b in zip(float32, int8, strict=True)]
-    )
-    result |= {
+    ratios = benchmarking.ratios(float32, int8)
+    return result | {
         "float32_ms": 1e3 * statistics.median(float32),
         "int8_ms": 1e3 * statistics.median(int8),
-        "int8_times_float32": ratios["median"],
-        "int8_times_float32_quartiles": [ratios["lower"], ratios["upper"]],
+        **benchmarking.spread("int8_times_float32", ratios),
         "tokens_of_a_row": statistics.mean(
             float(x["input_mask"].sum()) for x in features
         ),
+        "noise": machine.noise(ratios),
     }
-    noise = machine.shares()
-    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
-    return result | {"noise": noise}
-
-
-def _newest(folder: str) -> str:
-    from electra_tf.inference import predictor
-
-    return predictor.find_version(folder)
 
 
 def _labels(values):
@@ -592,9 +570,8 @@ def _labels(values):
     return values.round(1)
 
 
-# All sections. A section takes the flags and the model, and returns figures;
-# "noise" among them is shares of the machine that others took.
-SECTIONS: dict[str, Callable[[typing.Any, Exported], dict[str, typing.Any]]] = {
+# All sections. A section takes the flags and the model, and returns figures.
+SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
     "padding": measure_padding,
     "loopback": measure_loopback,
     "warm_up": measure_warm_up,
@@ -604,58 +581,37 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], dict[str, typing.Any]]] = {
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = arguments.ArgumentParser(
-        prog="benchmark_serving", description=__doc__
+    parser = benchmarking.make_parser(
+        "benchmark_serving",
+        __doc__,
+        {
+            "--num-words": (10, "words of a made-up text"),
+            "--padded-length": (128, "tokens of the other side of padding"),
+            "--num-rounds": (10, "rounds"),
+            "--num-timed-requests": (10, "requests of each side in a round"),
+            "--num-warm-up-requests": (30, "requests before anything is timed"),
+            "--num-requests": (300, "requests at each concurrency"),
+            "--num-servers": (3, "servers of the warm_up section"),
+        },
+        SECTIONS,
     )
-    add = parser.add_argument
-    add("--output", default="", help="JSON file")
-    add(
-        "--sections",
-        default=",".join(SECTIONS),
-        help="what to measure, separated by commas (default: %(default)s)",
-    )
-    add(
+    parser.add_argument(
         "--model-dir",
         default="",
         help="a fine-tuned classifier or regressor (default: random weights)",
     )
-    add("--texts", default="", help="file of texts (default: made up)")
-    for name, default, text in (
-        ("num-words", 10, "words of a made-up text"),
-        ("padded-length", 128, "tokens of the other side of padding"),
-        ("num-rounds", 10, "rounds"),
-        ("num-timed-requests", 10, "requests of each side in a round"),
-        ("num-warm-up-requests", 30, "requests before anything is timed"),
-        ("num-requests", 300, "requests at each concurrency"),
-        ("num-servers", 3, "servers of the warm_up section"),
-    ):
-        add(
-            f"--{name}",
-            type=arguments.positive_int,
-            default=default,
-            help=f"{text} (default: %(default)s)",
-        )
-    add("--tiny", action="store_true", help="a model for trying this out")
+    parser.add_argument(
+        "--texts", default="", help="file of texts (default: made up)"
+    )
     return parser
 
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    result: dict[str, typing.Any] = {
-        "flags": vars(args),
-        "cpus": os.cpu_count(),
-    }
-    machine = benchmarking.Machine()
+    sections = {name: SECTIONS[name] for name in args.sections}
     with tempfile.TemporaryDirectory() as folder:
-        exported = prepare(args, folder)
-        for name, measure in SECTIONS.items():
-            if name in args.sections:
-                result[name] = measure(args, exported)
-    noise = machine.shares()
-    for name in args.sections:
-        noise |= result[name].get("noise", {})
-    benchmarking.report(result, noise, tuple(SECTIONS), TARGETS, args.output)
+        benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,6 +28,7 @@ A machine with other work on it is said so: believe its ratios, not its rates.
 """
 
 import argparse
+import collections
 import contextlib
 import io
 import os
@@ -36,7 +37,7 @@ import sys
 import tempfile
 import time
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import benchmarking
 import training_workers
@@ -73,77 +74,58 @@ def measure_speed(
     config,
     product: "contestants.Product",
     reference: training_workers.Worker,
-) -> dict:
+) -> benchmarking.Figures:
     """The speed section."""
     from electra_tf.model import flops
     from electra_tf.training import matmul_rate
 
     machine = benchmarking.Machine()
-    ours_cpu_seconds: list[float] = []
-    theirs_cpu_seconds: list[float] = []
-    rates: dict[str, list[float]] = {}
-
-    def of_product(num_steps: int) -> float:
-        start = time.process_time()
-        seconds = product(num_steps)
-        ours_cpu_seconds.append((time.process_time() - start) / num_steps)
-        return seconds
-
-    def of_reference(num_steps: int) -> float:
-        seconds = reference(num_steps)
-        theirs_cpu_seconds.append(reference.cpu_seconds / num_steps)
-        return seconds
+    rates: dict[str, list[float]] = collections.defaultdict(list)
 
     def measure_rates() -> None:
         for shape, rate in reference.measure_matmul_rates().items():
-            rates.setdefault(shape, []).append(rate)
+            rates[shape].append(rate)
 
     ours, theirs = benchmarking.interleave(
-        (of_product, of_reference),
-        args.num_steps,
-        args.num_rounds,
-        measure_rates,
+        (product, reference), args.num_steps, args.num_rounds, measure_rates
     )
-    ours_cpu = statistics.median(ours_cpu_seconds)
-    theirs_cpu = statistics.median(theirs_cpu_seconds)
+    # Of all cores together: hardly changed by other work on the machine.
+    ours_cpu, theirs_cpu = (
+        statistics.median(contestant.cpu_seconds[-args.num_rounds :])
+        for contestant in (product, reference)
+    )
     medians = {
         shape: statistics.median(found) for shape, found in rates.items()
     }
-    squares = [
-        training_workers.shape_name(shape) for shape in matmul_rate.CPU_SQUARES
-    ]
+    square = max(
+        map(training_workers.shape_name, matmul_rate.CPU_SQUARES),
+        key=lambda shape: medians[shape],
+    )
     per_example = flops.of_training_example(config)
     achieved = [args.batch_size * per_example / s for s in ours]
-    ratios = benchmarking.spread(
-        [b / a for a, b in zip(ours, theirs, strict=True)]
-    )
+    ratios = benchmarking.ratios(theirs, ours)
     # Its seconds count as this program's once it has ended.
     reference.close()
-    noise = machine.shares()
-    noise["spread"] = (ratios["upper"] - ratios["lower"]) / ratios["median"]
+    noise = machine.noise(ratios)
     # Time of products is compared with those just before and after.
-    around = rates[max(squares, key=lambda s: medians[s])]
-    mfu = benchmarking.spread(
-        [a / statistics.mean(around[i : i + 2]) for i, a in enumerate(achieved)]
-    )
+    mfu = [
+        a / statistics.mean(rates[square][i : i + 2])
+        for i, a in enumerate(achieved)
+    ]
+    seconds, their_seconds = map(statistics.median, (ours, theirs))
     return {
-        "ratio": ratios["median"],
-        "ratio_quartiles": [ratios["lower"], ratios["upper"]],
-        "mfu": mfu["median"],
-        "mfu_quartiles": [mfu["lower"], mfu["upper"]],
-        "examples_per_second": args.batch_size / statistics.median(ours),
-        "reference_examples_per_second": (
-            args.batch_size / statistics.median(theirs)
-        ),
-        "seconds_per_step": statistics.median(ours),
-        "reference_seconds_per_step": statistics.median(theirs),
-        # Of all cores together: hardly changed by other work on the machine.
+        **benchmarking.spread("ratio", ratios),
+        **benchmarking.spread("mfu", mfu),
+        "examples_per_second": args.batch_size / seconds,
+        "reference_examples_per_second": args.batch_size / their_seconds,
+        "seconds_per_step": seconds,
+        "reference_seconds_per_step": their_seconds,
         "cpu_seconds_per_step": ours_cpu,
         "reference_cpu_seconds_per_step": theirs_cpu,
         "cpu_ratio": theirs_cpu / ours_cpu,
         "gflop_per_second": statistics.median(achieved) / 1e9,
         "gflop_per_example": per_example / 1e9,
-        "matmul_gflop_per_second": max(medians[s] for s in squares) / 1e9,
+        "matmul_gflop_per_second": medians[square] / 1e9,
         "matmul_gflop_per_second_by_shape": {
             shape: rate / 1e9 for shape, rate in medians.items()
         },
@@ -240,53 +222,49 @@ def _seconds_of_a_look(num_looks: int = 40) -> float:
 
     from electra_tf import configs
     from electra_tf.model import losses
-    from electra_tf.training import engine as engine_lib
-    from electra_tf.training import loop, optimization
+    from electra_tf.training import loop
+
+    def dataset(batch_size, first_step, shard):
+        del first_step, shard
+        features = {"x": tf.zeros([batch_size])}
+        return tf.data.Dataset.from_tensors(features).repeat()
 
     def run_steps(steps_per_loop: int) -> float:
+        model = keras.Model(name="one_weight")
+        weight = model.add_weight(name="w", shape=(), initializer="zeros")
+        model.built = True
+
+        def loss_function(features, dropout_seed, all_reduce_sum):
+            del features, dropout_seed
+            total = all_reduce_sum(tf.constant(1.0))
+            # About as many metrics as pre-training has.
+            sums = {
+                f"metric_{i}": losses.Sums(weight.value, total)
+                for i in range(10)
+            }
+            return tf.square(weight.value - 1.0) / total, sums
+
         with tempfile.TemporaryDirectory() as folder:
             run = configs.RunConfig(
                 folder,
                 num_train_steps=2 * num_looks,
                 steps_per_loop=steps_per_loop,
             )
-            model = keras.Model(name="one_weight")
-            weight = model.add_weight(name="w", shape=(), initializer="zeros")
-            model.built = True
-            optimizer = optimization.AdamWeightDecay(
-                contestants.make_optimizer_config(), run.num_train_steps
-            )
-            optimizer.build(model.trainable_variables)
-
-            def loss_function(features, dropout_seed, all_reduce_sum):
-                del features, dropout_seed
-                total = all_reduce_sum(tf.constant(1.0))
-                # About as many metrics as pre-training has.
-                sums = {
-                    f"metric_{i}": losses.Sums(weight.value, total)
-                    for i in range(10)
-                }
-                return tf.square(weight.value - 1.0) / total, sums
-
-            def dataset(batch_size, first_step, shard):
-                del first_step, shard
-                return tf.data.Dataset.from_tensors(
-                    {"x": tf.zeros([batch_size])}
-                ).repeat()
-
-            engine = engine_lib.Engine(
+            training = contestants.Training(
                 tf.distribute.get_strategy(),
                 model,
                 loss_function,
-                optimizer,
+                contestants.OPTIMIZER,
                 run,
                 1,
                 dataset,
             )
-            engine.train(tf.constant(2))
+            training(2)
             start = time.perf_counter()
             with contextlib.redirect_stderr(io.StringIO()):
-                loop.train(engine, run.num_train_steps, "", ("total_loss",))
+                loop.train(
+                    training.engine, run.num_train_steps, "", ("total_loss",)
+                )
             return time.perf_counter() - start
 
     often, seldom = run_steps(1), run_steps(2 * num_looks)
@@ -334,12 +312,8 @@ def measure_replicas(args, role: str, pattern: str) -> dict:
     finally:
         one.close()
         two.close()
-    overheads = benchmarking.spread(
-        [b / a - 1.0 for a, b in zip(alone, together, strict=True)]
-    )
-    return {
-        "overhead": overheads["median"],
-        "overhead_quartiles": [overheads["lower"], overheads["upper"]],
+    overheads = [ratio - 1.0 for ratio in benchmarking.ratios(together, alone)]
+    return benchmarking.spread("overhead", overheads) | {
         "one_device_seconds_per_step": statistics.median(alone),
         "seconds_per_step": statistics.median(together),
     }
@@ -355,18 +329,19 @@ def measure(args) -> tuple[dict, dict[str, float]]:
     import tensorflow as tf
 
     config = contestants.make_config(args.tiny, args.max_seq_length)
-    result: dict[str, typing.Any] = {
-        "flags": vars(args),
-        "cpus": os.cpu_count(),
-    }
+    result: dict[str, benchmarking.Figures] = {}
+
+    def run(name: str, section: Callable, *more) -> None:
+        if name in args.sections:
+            _say(name)
+            result[name] = section(args, *more)
+
     machine = benchmarking.Machine()
     with tempfile.TemporaryDirectory() as folder:
         pattern = contestants.write_examples(folder, config)
         # Workers first: this process holds no memory and no threads yet.
-        for section in ("mirrored", "processes"):
-            if section in args.sections:
-                _say(section)
-                result[section] = measure_replicas(args, section, pattern)
+        for role in ("mirrored", "processes"):
+            run(role, measure_replicas, role, pattern)
         if not set(args.sections) - {"mirrored", "processes"}:
             return result, machine.shares()
         reference = None
@@ -385,80 +360,52 @@ def measure(args) -> tuple[dict, dict[str, float]]:
         )
         product(args.num_warm_up_steps)
         seconds_per_step = product(args.num_steps) / args.num_steps
-        if "recompilation" in args.sections:
-            _say("recompilation")
-            result["recompilation"] = measure_recompilation(args, product)
-        if reference is not None:
-            _say("speed")
-            result["speed"] = measure_speed(args, config, product, reference)
+        run("recompilation", measure_recompilation, product)
+        run("speed", measure_speed, config, product, reference)
+        if "speed" in result:
             seconds_per_step = result["speed"]["seconds_per_step"]
-        if "input" in args.sections:
-            _say("input")
-            result["input"] = measure_input(
-                args, config, pattern, seconds_per_step
-            )
-        if "around" in args.sections:
-            _say("around")
-            result["around"] = measure_around(args, product, seconds_per_step)
-        if "memory" in args.sections:
-            _say("memory")
-            result["memory"] = measure_memory(args)
+        run("input", measure_input, config, pattern, seconds_per_step)
+        run("around", measure_around, product, seconds_per_step)
+        run("memory", measure_memory)
     noise = machine.shares() | result.get("speed", {}).get("noise", {})
     return result, noise
 
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this tool."""
-    parser = arguments.ArgumentParser(
-        prog="benchmark_training", description=__doc__
+    parser = benchmarking.make_parser(
+        "benchmark_training",
+        __doc__,
+        {
+            "--batch-size": (128, "examples of a step"),
+            "--max-seq-length": (128, "tokens of an example"),
+            "--num-steps": (1, "steps of each contestant in each round"),
+            "--num-rounds": (6, "rounds"),
+            "--num-warm-up-steps": (2, "steps before anything is timed"),
+            "--num-input-steps": (10, "steps of the input section"),
+            "--num-memory-steps": (500, "steps of the memory section"),
+            "--save-checkpoints-steps": (1000, "as RunConfig has it"),
+            "--steps-per-loop": (100, "as RunConfig has it"),
+        },
+        SECTIONS,
     )
-    whole = arguments.positive_int
-    parser.add_argument("--output", default="", help="JSON file")
-    parser.add_argument(
-        "--sections",
-        default=",".join(SECTIONS),
-        help="what to measure, separated by commas (default: %(default)s)",
-    )
-    for name, default, text in (
-        ("batch-size", 128, "examples of a step"),
-        ("max-seq-length", 128, "tokens of an example"),
-        ("num-steps", 1, "steps of each contestant in each round"),
-        ("num-rounds", 6, "rounds"),
-        ("num-warm-up-steps", 2, "steps before anything is timed"),
-        ("num-input-steps", 10, "steps of the input section"),
-        ("num-memory-steps", 500, "steps of the memory section"),
-        ("save-checkpoints-steps", 1000, "as RunConfig has it"),
-        ("steps-per-loop", 100, "as RunConfig has it"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            type=whole,
-            default=default,
-            help=f"{text} (default: %(default)s)",
-        )
     parser.add_argument(
         "--micro-batch-size",
-        type=whole,
+        type=arguments.positive_int,
         default=0,
         help="examples that the product works on at once (default: all)",
-    )
-    parser.add_argument(
-        "--tiny", action="store_true", help="a model for trying this out"
     )
     return parser
 
 
 def _benchmark(args: argparse.Namespace) -> None:
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = os.environ.get(
-        "TF_CPP_MIN_LOG_LEVEL", "3"
-    )
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    result, noise = measure(args)
-    benchmarking.report(result, noise, SECTIONS, TARGETS, args.output)
+    benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures; returns the exit code."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)
 
 

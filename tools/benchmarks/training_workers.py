@@ -29,7 +29,7 @@ class Worker:
       environment: What its environment has beside ours.
 
     Attributes:
-      cpu_seconds: Of all its threads, in the steps of the last answer.
+      cpu_seconds: Of a step, all its threads; one figure for each answer.
     """
 
     def __init__(self, args, role: str, pattern: str, environment=None):
@@ -47,7 +47,7 @@ class Worker:
             text=True,
             env=os.environ | (environment or {}),
         )
-        self.cpu_seconds = 0.0
+        self.cpu_seconds: list[float] = []
 
     def ask(self, request: int | str) -> None:
         """Asks for a number of steps, or for what the role has besides."""
@@ -65,7 +65,7 @@ class Worker:
     def seconds(self) -> float:
         """The answer to a number of steps."""
         answer = self._answer()
-        self.cpu_seconds = answer["cpu_seconds"]
+        self.cpu_seconds.append(answer["cpu_seconds_per_step"])
         return answer["seconds"]
 
     def __call__(self, num_steps: int) -> float:
@@ -115,9 +115,9 @@ def work(args: argparse.Namespace) -> None:
     "processes", one of two processes; "reference", which also answers
     `_MATMUL_RATES`.
     """
-    measure: typing.Callable[[], dict[str, float]] | None = None
+    measure_rates: typing.Callable[[], dict[str, float]] | None = None
     if args.role == "reference":
-        contestant, measure = _reference_and_rates(args)
+        contestant, measure_rates = _reference_and_rates(args)
     else:
         contestant = _replicas(args)
     for line in sys.stdin:
@@ -125,13 +125,14 @@ def work(args: argparse.Namespace) -> None:
         if request == "0":
             break
         if request == _MATMUL_RATES:
-            assert measure is not None
-            print(json.dumps(measure()), flush=True)
-            continue
-        start = time.process_time()
-        seconds = contestant(int(request))
-        cpu_seconds = time.process_time() - start
-        answer = {"seconds": seconds, "cpu_seconds": cpu_seconds}
+            assert measure_rates is not None
+            answer = measure_rates()
+        else:
+            num_steps = int(request)
+            start = time.process_time()
+            answer = {"seconds": contestant(num_steps)}
+            cpu_seconds = time.process_time() - start
+            answer["cpu_seconds_per_step"] = cpu_seconds / num_steps
         print(json.dumps(answer), flush=True)
 
 

@@ -58,7 +58,7 @@ def test_sections_are_judged_and_shown(tmp_path, monkeypatch, capsys):
         "memory_growth": 1.0,
         "noise": {"others": 0.5},
     }
-    monkeypatch.setitem(data.SECTIONS, "building", lambda args, cache: figures)
+    monkeypatch.setitem(data.SECTIONS, "building", lambda args: figures)
     output = tmp_path / "result.json"
     flags = [f"--output={output}", "--sections=building"]
     assert data.main(flags) == 0

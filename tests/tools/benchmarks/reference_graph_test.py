@@ -23,7 +23,7 @@ def build(**changes):
     model = ablations.make_model(config, SPECIAL)
     weights = {v.path: v.numpy() for v in model.variables}
     reference = reference_graph.ReferenceGraph(
-        config, OPTIMIZER, 10, tuple(SPECIAL), weights
+        config, OPTIMIZER, 10, SPECIAL, weights
     )
     return model, reference
 

@@ -42,13 +42,6 @@ def test_a_clients_error_ends_the_measurement():
         serving.closed_loop([client] * 3, [["a"]], 100)
 
 
-def test_percentiles():
-    values = [float(i) for i in range(101)]
-    assert serving.percentile(values, 50) == 50.0
-    assert serving.percentile(values, 99) == pytest.approx(99.0)
-    assert serving.percentile([3.0], 99) == 3.0
-
-
 def test_texts(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("one\ttwo\n\nthree\tfour\n")

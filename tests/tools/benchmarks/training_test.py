@@ -37,12 +37,11 @@ def test_interleaving():
 
 
 def test_spread():
-    assert benchmarking.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {
-        "median": 3.0,
-        "lower": 2.0,
-        "upper": 4.0,
+    assert benchmarking.spread("ratio", [5.0, 1.0, 3.0, 2.0, 4.0]) == {
+        "ratio": 3.0,
+        "ratio_quartiles": [2.0, 4.0],
     }
-    assert benchmarking.spread([2.0])["upper"] == 2.0
+    assert benchmarking.spread("ratio", [2.0])["ratio_quartiles"][1] == 2.0
 
 
 def test_targets():
