@@ -19,74 +19,8 @@ to 4. --num-unused sets another number.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(prog="build_vocab", description=__doc__)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--corpus-dir",
-        help="Folder of files, subfolders included, of any kind that "
-        "tools/build_pretraining_dataset.py reads.",
-    )
-    source.add_argument(
-        "--input",
-        dest="input_files",
-        nargs="+",
-        metavar="FILE",
-        help="Such files.",
-    )
-    parser.add_argument(
-        "--vocab-file", required=True, help="The vocabulary to write."
-    )
-    parser.add_argument(
-        "--vocab-size",
-        type=arguments.positive_int,
-        default=30522,
-        help="Number of entries (default 30522, BERT's).",
-    )
-    parser.add_argument(
-        "--lower-case",
-        dest="do_lower_case",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="Lower-case the text (default yes).",
-    )
-    parser.add_argument(
-        "--strip-accents",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="Strip accents if lower-casing (default yes).",
-    )
-    parser.add_argument(
-        "--min-frequency",
-        type=arguments.positive_int,
-        default=2,
-        help="Pieces that occur less often are not learned (default 2).",
-    )
-    parser.add_argument(
-        "--character-coverage",
-        type=_coverage,
-        default=0.9995,
-        help="Share of the text's characters that must have an entry (default "
-        "0.9995); a word with one of the rarest others becomes [UNK].",
-    )
-    parser.add_argument(
-        "--num-unused",
-        type=_num_unused,
-        help="Number of [unused] entries (default: see above).",
-    )
-    parser.add_argument(
-        "--text-field",
-        default="text",
-        help="Field of .jsonl and column of .parquet that holds a document "
-        "(default text).",
-    )
-    return parser
 
 
 def _coverage(text: str) -> float:
@@ -116,8 +50,68 @@ def build_vocab(args: argparse.Namespace) -> None:
     learned_vocabulary.build(**vars(args))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return arguments.run(build_vocab, make_parser(), argv)
+def main(argv=None) -> int:
+    """Parses the flags and learns; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="build_vocab", description=__doc__)
+    add = parser.add_argument
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--corpus-dir",
+        help="Folder of files, subfolders included, of any kind that "
+        "tools/build_pretraining_dataset.py reads.",
+    )
+    source.add_argument(
+        "--input",
+        dest="input_files",
+        nargs="+",
+        metavar="FILE",
+        help="Such files.",
+    )
+    add("--vocab-file", required=True, help="The vocabulary to write.")
+    add(
+        "--vocab-size",
+        type=arguments.positive_int,
+        default=30522,
+        help="Number of entries (default 30522, BERT's).",
+    )
+    add(
+        "--lower-case",
+        dest="do_lower_case",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Lower-case the text (default yes).",
+    )
+    add(
+        "--strip-accents",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Strip accents if lower-casing (default yes).",
+    )
+    add(
+        "--min-frequency",
+        type=arguments.positive_int,
+        default=2,
+        help="Pieces that occur less often are not learned (default 2).",
+    )
+    add(
+        "--character-coverage",
+        type=_coverage,
+        default=0.9995,
+        help="Share of the text's characters that must have an entry (default "
+        "0.9995); a word with one of the rarest others becomes [UNK].",
+    )
+    add(
+        "--num-unused",
+        type=_num_unused,
+        help="Number of [unused] entries (default: see above).",
+    )
+    add(
+        "--text-field",
+        default="text",
+        help="Field of .jsonl and column of .parquet that holds a document "
+        "(default text).",
+    )
+    return arguments.run(build_vocab, parser, argv)
 
 
 if __name__ == "__main__":

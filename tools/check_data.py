@@ -15,49 +15,15 @@ if there is nothing but warnings.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(prog="check_data", description=__doc__)
-    parser.add_argument(
-        "--data",
-        help="Glob of TFRecord files, globs separated by commas, or a folder "
-        "that the builder wrote (default: the run's train_files).",
-    )
-    parser.add_argument(
-        "--vocab-file",
-        help="Vocabulary, one token a line (default: the run's).",
-    )
-    parser.add_argument(
-        "--gin-file",
-        action="append",
-        default=[],
-        help="Configuration of the run that the data are for.",
-    )
-    parser.add_argument(
-        "--gin-param",
-        action="append",
-        default=[],
-        help="Binding that overrides the files.",
-    )
-    parser.add_argument(
-        "--num-samples",
-        type=arguments.positive_int,
-        default=3,
-        help="Examples to show (default 3).",
-    )
-    return parser
 
 
 def check_data(args: argparse.Namespace) -> None:
     """Prints the report.
 
     Args:
-      args: As `make_parser` makes them.
+      args: As `main` parses them.
 
     Raises:
       ValueError: If the data would break a run, or on a mistake in the flags.
@@ -90,8 +56,38 @@ def check_data(args: argparse.Namespace) -> None:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return arguments.run(check_data, make_parser(), argv)
+def main(argv=None) -> int:
+    """Parses the flags and checks; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="check_data", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--data",
+        help="Glob of TFRecord files, globs separated by commas, or a folder "
+        "that the builder wrote (default: the run's train_files).",
+    )
+    add(
+        "--vocab-file",
+        help="Vocabulary, one token a line (default: the run's).",
+    )
+    add(
+        "--gin-file",
+        action="append",
+        default=[],
+        help="Configuration of the run that the data are for.",
+    )
+    add(
+        "--gin-param",
+        action="append",
+        default=[],
+        help="Binding that overrides the files.",
+    )
+    add(
+        "--num-samples",
+        type=arguments.positive_int,
+        default=3,
+        help="Examples to show (default 3).",
+    )
+    return arguments.run(check_data, parser, argv)
 
 
 if __name__ == "__main__":

@@ -35,62 +35,50 @@ OUTPUT_FORMATS = (
 
 def main(argv=None) -> int:
     """Parses the flags and converts; returns the exit code."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return arguments.run(_convert, make_parser(), argv)
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The command's flags."""
     parser = arguments.ArgumentParser(
         prog="convert_checkpoint", description=__doc__
     )
-    parser.add_argument(
-        "--input", required=True, help="the checkpoint, of any format"
-    )
-    parser.add_argument(
-        "--output", required=True, help="a folder that is new or empty"
-    )
-    parser.add_argument(
-        "--output-format", required=True, choices=OUTPUT_FORMATS
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--input", required=True, help="the checkpoint, of any format")
+    add("--output", required=True, help="a folder that is new or empty")
+    add("--output-format", required=True, choices=OUTPUT_FORMATS)
+    add(
         "--vocab-file",
         help="the vocabulary, one token a line, where the input carries none",
     )
-    parser.add_argument(
+    add(
         "--do-lower-case",
         type=_boolean,
         metavar="true|false",
         help="whether text is lower-cased, where the input does not say",
     )
-    parser.add_argument(
+    add(
         "--strip-accents",
         type=_boolean,
         metavar="true|false",
         help="whether accents are dropped (default: with lower-casing)",
     )
-    parser.add_argument(
+    add(
         "--hparams",
         metavar="FILE",
         help="what the original's --hparams was, for a checkpoint of the "
         "original without a file hparams.json beside it: needed where "
         "attention heads are not 64 wide, as no tensor tells their number",
     )
-    parser.add_argument(
+    add(
         "--encoder-only",
         action="store_true",
         help="leave everything behind but the discriminator's encoder",
     )
-    parser.add_argument(
+    add(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="compare the output with the input (default)",
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="name every variable"
-    )
-    return parser
+    add("--verbose", action="store_true", help="name every variable")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return arguments.run(_convert, parser, argv)
 
 
 def _boolean(text: str) -> bool:

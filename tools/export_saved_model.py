@@ -25,37 +25,36 @@ def main(argv=None) -> int:
     parser = arguments.ArgumentParser(
         prog="export_saved_model", description=__doc__
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--model-dir",
         required=True,
         help="directory of a run, or a checkpoint of another format",
     )
-    parser.add_argument(
-        "--output", required=True, help="directory of the versions"
-    )
-    parser.add_argument(
+    add("--output", required=True, help="directory of the versions")
+    add(
         "--format",
         choices=("saved_model", "litert"),
         default="saved_model",
         help="litert: files for phones, on token ids (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--kind",
         choices=(kinds.AUTO, *kinds.KINDS),
         default=kinds.AUTO,
         help="what the model does (default: that of its head)",
     )
-    parser.add_argument(
+    add(
         "--pairs",
         action=argparse.BooleanOptionalAction,
         help="whether the input is two texts (default: as in training)",
     )
-    parser.add_argument(
+    add(
         "--max-seq-length",
         type=arguments.positive_int,
         help="tokens of the longest input (default: as in training)",
     )
-    parser.add_argument(
+    add(
         "--name",
         help="what the server calls the model (default: as --output is called)",
     )
@@ -67,29 +66,23 @@ def _export(args) -> None:
     from absl import logging
 
     logging.set_verbosity(logging.WARNING)
+    settings = {
+        "kind": args.kind,
+        "has_pairs": args.pairs,
+        "max_seq_length": args.max_seq_length,
+    }
     # Imports TensorFlow: late, so that --help is quick.
     if args.format == "litert":
         from electra_tf.serving import on_device
 
-        for path in on_device.export(
-            args.model_dir,
-            args.output,
-            kind=args.kind,
-            has_pairs=args.pairs,
-            max_seq_length=args.max_seq_length,
-        ):
+        for path in on_device.export(args.model_dir, args.output, **settings):
             megabytes = os.path.getsize(path) / 1e6
             print(f"exported {path} ({megabytes:.1f} MB)")
         return
     from electra_tf.serving import saved_model
 
     path = saved_model.export(
-        args.model_dir,
-        args.output,
-        kind=args.kind,
-        has_pairs=args.pairs,
-        max_seq_length=args.max_seq_length,
-        name=args.name,
+        args.model_dir, args.output, name=args.name, **settings
     )
     print(f"exported {path}")
 

@@ -20,30 +20,9 @@ the published figures contain them; --corrected counts them in full:
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
 from electra_tf.model import paper_costs
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
-    parser = arguments.ArgumentParser(
-        prog="flops_computation", description=__doc__
-    )
-    parser.add_argument(
-        "--infer-length",
-        type=arguments.positive_int,
-        default=128,
-        help="tokens of the example that inference is counted for "
-        "(default: %(default)s, as in the paper)",
-    )
-    parser.add_argument(
-        "--corrected",
-        action="store_true",
-        help="count the two terms in full that the original counts in part",
-    )
-    return parser
 
 
 def _print_table(args: argparse.Namespace) -> None:
@@ -51,9 +30,25 @@ def _print_table(args: argparse.Namespace) -> None:
     print(paper_costs.table(costs))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Prints the table; returns the exit code."""
-    return arguments.run(_print_table, make_parser(), argv)
+    parser = arguments.ArgumentParser(
+        prog="flops_computation", description=__doc__
+    )
+    add = parser.add_argument
+    add(
+        "--infer-length",
+        type=arguments.positive_int,
+        default=128,
+        help="tokens of the example that inference is counted for "
+        "(default: %(default)s, as in the paper)",
+    )
+    add(
+        "--corrected",
+        action="store_true",
+        help="count the two terms in full that the original counts in part",
+    )
+    return arguments.run(_print_table, parser, argv)
 
 
 if __name__ == "__main__":

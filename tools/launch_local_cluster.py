@@ -12,24 +12,24 @@ code is that of the launcher.
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
 from electra_tf.training import local_cluster
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Starts the workers; returns the exit code."""
     parser = arguments.ArgumentParser(
         prog="launch_local_cluster", description=__doc__
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--num-workers",
         type=arguments.positive_int,
         required=True,
         help="processes to start",
     )
-    parser.add_argument(
+    add(
         "command",
         nargs=argparse.REMAINDER,
         help="-- and the command of every worker",

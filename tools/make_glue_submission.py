@@ -19,10 +19,9 @@ def main(argv=None) -> int:
     parser = arguments.ArgumentParser(
         prog="make_glue_submission", description=__doc__
     )
-    parser.add_argument(
-        "model_dirs", nargs="+", help="directories of fine-tuning runs"
-    )
-    parser.add_argument("--output", required=True, help="the zip to write")
+    add = parser.add_argument
+    add("model_dirs", nargs="+", help="directories of fine-tuning runs")
+    add("--output", required=True, help="the zip to write")
     return arguments.run(_make, parser, argv)
 
 

@@ -18,42 +18,10 @@ docs/performance.md has from tools/benchmarks/training.py.
 import argparse
 import sys
 import typing
-from collections.abc import Sequence
 
 from electra_tf import configs
 from electra_tf.command_line import arguments
 from electra_tf.training import plan
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
-    parser = arguments.ArgumentParser(prog="plan_run", description=__doc__)
-    whole = arguments.positive_int
-    parser.add_argument(
-        "--gin-file", action="append", required=True, help="as for the run"
-    )
-    parser.add_argument(
-        "--gin-param", action="append", default=[], help="as for the run"
-    )
-    parser.add_argument(
-        "--hardware",
-        action="append",
-        choices=[*plan.HARDWARE, plan.THIS_CPU],
-        help="may be repeated (default: the whole table)",
-    )
-    parser.add_argument(
-        "--num-devices", type=whole, default=1, help="(default: %(default)s)"
-    )
-    parser.add_argument(
-        "--micro-batch-size",
-        type=int,
-        default=0,
-        help="examples at once on a device (default: as many as fit)",
-    )
-    parser.add_argument(
-        "--mfu", type=float, help="share of the peak, instead of the table's"
-    )
-    return parser
 
 
 def _plan(args: argparse.Namespace) -> None:
@@ -73,9 +41,28 @@ def _plan(args: argparse.Namespace) -> None:
     print(plan.table(config, rows, args.num_devices))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Prints the plan; returns the exit code."""
-    return arguments.run(_plan, make_parser(), argv)
+    parser = arguments.ArgumentParser(prog="plan_run", description=__doc__)
+    add = parser.add_argument
+    whole = arguments.positive_int
+    add("--gin-file", action="append", required=True, help="as for the run")
+    add("--gin-param", action="append", default=[], help="as for the run")
+    add(
+        "--hardware",
+        action="append",
+        choices=[*plan.HARDWARE, plan.THIS_CPU],
+        help="may be repeated (default: the whole table)",
+    )
+    add("--num-devices", type=whole, default=1, help="(default: %(default)s)")
+    add(
+        "--micro-batch-size",
+        type=int,
+        default=0,
+        help="examples at once on a device (default: as many as fit)",
+    )
+    add("--mfu", type=float, help="share of the peak, instead of the table's")
+    return arguments.run(_plan, parser, argv)
 
 
 if __name__ == "__main__":

@@ -15,34 +15,15 @@ network that you trust.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(prog="serve_data", description=__doc__)
-    parser.add_argument(
-        "--port",
-        type=arguments.positive_int,
-        default=5050,
-        help="Where runs reach this service (default 5050).",
-    )
-    parser.add_argument(
-        "--worker-address",
-        help="Name of this host and port by which runs reach its worker, such "
-        "as host:5051 (default: localhost and a free port, which is right if "
-        "the runs are on this host).",
-    )
-    return parser
 
 
 def serve_data(args: argparse.Namespace) -> None:
     """Serves until it is interrupted.
 
     Args:
-      args: As `make_parser` makes them.
+      args: As `main` parses them.
 
     Raises:
       ValueError: If a port is taken.
@@ -79,8 +60,23 @@ def serve_data(args: argparse.Namespace) -> None:
     del worker
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return arguments.run(serve_data, make_parser(), argv)
+def main(argv=None) -> int:
+    """Parses the flags and serves; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="serve_data", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--port",
+        type=arguments.positive_int,
+        default=5050,
+        help="Where runs reach this service (default 5050).",
+    )
+    add(
+        "--worker-address",
+        help="Name of this host and port by which runs reach its worker, such "
+        "as host:5051 (default: localhost and a free port, which is right if "
+        "the runs are on this host).",
+    )
+    return arguments.run(serve_data, parser, argv)
 
 
 if __name__ == "__main__":

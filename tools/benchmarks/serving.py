@@ -396,9 +396,7 @@ def rest_client(server: Server, names: Sequence[str]) -> Client:
 
 
 def closed_loop(
-    clients: Sequence[Client],
-    rows: Sequence[Sequence[str]],
-    num_requests: int,
+    clients: Sequence[Client], rows: Sequence[Sequence[str]], num_requests: int
 ) -> tuple[list[float], float]:
     """Lets every client ask, wait for the answer, and ask again.
 

@@ -216,10 +216,7 @@ def make_parser() -> arguments.ArgumentParser:
         help="Folder of the public sets.",
     )
     parser.add_argument(
-        "--output-dir",
-        type=pathlib.Path,
-        required=True,
-        help="Where to write.",
+        "--output-dir", type=pathlib.Path, required=True, help="Where to write."
     )
     return parser
 

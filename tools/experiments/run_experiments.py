@@ -213,8 +213,7 @@ def _write_results(
 ) -> None:
     """Writes what is known of all rows, budgets and seeds that are there."""
     options = dataclasses.replace(
-        options,
-        seeds=experiment_runs.seeds_on_disk(options) or options.seeds,
+        options, seeds=experiment_runs.seeds_on_disk(options) or options.seeds
     )
     found = experiment_runs.budgets_on_disk(options)
     variants = [

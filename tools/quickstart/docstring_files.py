@@ -65,12 +65,7 @@ class FileProse:
     num_over_file_cap: int = 0
 
 
-_DOCUMENTED = (
-    ast.Module,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def extract_docstrings(tree: ast.Module) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A docstring -> the English prose in it, one sentence a line."""
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -167,18 +168,13 @@ def clean_docstring(docstring: str) -> list[str]:
     licences go; the words that describe parameters and results stay.
     """
     lines = inspect.cleandoc(docstring).translate(_TYPOGRAPHY).split("\n")
-    lines = _drop_blocks(lines)
-    lines = _drop_headers(lines)
-    sentences: list[str] = []
-    for paragraph in _join_paragraphs(lines):
-        if _LEGAL.search(paragraph):
-            continue
-        sentences.extend(
-            sentence
-            for sentence in split_sentences(_strip_inline_markup(paragraph))
-            if is_prose(sentence)
-        )
-    return sentences
+    return [
+        sentence
+        for paragraph in _join_paragraphs(_drop_headers(_drop_blocks(lines)))
+        if not _LEGAL.search(paragraph)
+        for sentence in split_sentences(_strip_inline_markup(paragraph))
+        if is_prose(sentence)
+    ]
 
 
 def _indent(line: str) -> int:
@@ -194,89 +190,73 @@ def _drop_blocks(lines: Sequence[str]) -> list[str]:
     until_blank = False
     for line in lines:
         stripped = line.strip()
+        kept.append("")  # Unless it turns out to be prose.
         if fence:
             if stripped.startswith(fence):
                 fence = None
-            kept.append("")
             continue
         if match := _FENCE.match(line):
             opening = match.group(1)
             if opening not in stripped[len(opening) :]:
                 fence = opening
-            kept.append("")
             continue
         if not stripped:
             until_blank = False
-            kept.append("")
             continue
         if block_indent is not None:
             if _indent(line) > block_indent:
-                kept.append("")
                 continue
             block_indent = None
         if until_blank:
-            kept.append("")
             continue
         if match := _DIRECTIVE.match(line):
             name, text = match.group(1).lower(), match.group(2)
             if name in _PROSE_DIRECTIVES:
-                kept.extend(["", " " * _indent(line) + text])
+                kept.append(" " * _indent(line) + text)
             else:
                 block_indent = _indent(line)
-                kept.append("")
-            continue
-        if _EXPLICIT_MARKUP.match(line):  # Footnotes, targets, comments.
+        elif _EXPLICIT_MARKUP.match(line):  # Footnotes, targets, comments.
             block_indent = _indent(line)
-            kept.append("")
-            continue
-        if _PROMPT.match(line) or _COLUMN_RULER.match(line):
+        elif _PROMPT.match(line) or _COLUMN_RULER.match(line):
             until_blank = True
-            kept.append("")
-            continue
-        if stripped.endswith("::"):
+        elif stripped.endswith("::"):
             block_indent = _indent(line)
-            kept.append(line.rstrip()[:-1])
-            continue
-        is_row = _TABLE_ROW.search(line) and line.count("|") > 2
-        if is_row or _COLUMNS.search(stripped):
-            kept.append("")
-            continue
-        kept.append(line)
+            kept[-1] = line.rstrip()[:-1]
+        else:
+            is_row = _TABLE_ROW.search(line) and line.count("|") > 2
+            if not (is_row or _COLUMNS.search(stripped)):
+                kept[-1] = line
     return kept
 
 
 def _drop_headers(lines: Sequence[str]) -> list[str]:
     """Drops headings, whole reference sections and parameter headers."""
-    kept = []
+    kept: list[str] = []
     section, section_indent, underlined = "", 0, False
-    for number, line in enumerate(lines):
-        following = lines[number + 1] if number + 1 < len(lines) else ""
-        if not line.strip():
-            kept.append("")
-            continue
-        if _RULER.match(line):
-            kept.append("")
-            continue
-        if _UNDERLINE.match(following):
-            section, section_indent = line.strip().lower(), _indent(line)
-            underlined = True
-            kept.append("")
-            continue
+    for line, following in itertools.zip_longest(
+        lines, lines[1:], fillvalue=""
+    ):
+        is_heading = bool(_UNDERLINE.match(following))
         match = _SECTION.match(line)
-        if match and (match.group(2) or line.lstrip()[0] in "#*"):
-            section, section_indent = match.group(1).lower(), _indent(line)
-            underlined = False
+        if not line.strip() or _RULER.match(line):
             kept.append("")
-            continue
-        # "Reference:" is often followed by bullets at its own indent.
-        is_outside = _indent(line) <= section_indent and not underlined
-        if is_outside and not _BULLET.match(line):
-            section = ""
-        if section and _DROPPED_SECTIONS.match(section):
+        elif is_heading or (
+            match and (match.group(2) or line.lstrip()[0] in "#*")
+        ):
+            section = line.strip() if is_heading else match.group(1)
+            section, section_indent = section.lower(), _indent(line)
+            underlined = is_heading
             kept.append("")
-            continue
-        in_entries = bool(section and _ENTRY_SECTIONS.match(section))
-        kept.extend(_strip_entry(line, following, in_entries, underlined))
+        else:
+            # "Reference:" is often followed by bullets at its own indent.
+            is_outside = _indent(line) <= section_indent and not underlined
+            if is_outside and not _BULLET.match(line):
+                section = ""
+            if _DROPPED_SECTIONS.match(section):
+                kept.append("")
+                continue
+            in_entries = bool(_ENTRY_SECTIONS.match(section))
+            kept.extend(_strip_entry(line, following, in_entries, underlined))
     return kept
 
 

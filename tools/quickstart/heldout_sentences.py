@@ -80,10 +80,7 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
     vocab = pretraining.read_vocabulary(config)
     model = load_model(model_dir, config, vocab)
     data = batches.PretrainingData(
-        config.data.heldout_files,
-        config.model,
-        config.run.seed,
-        shuffle=False,
+        config.data.heldout_files, config.model, config.run.seed, shuffle=False
     )
     num_examples = min(num_examples, len(data))
 

@@ -107,16 +107,8 @@ def _draw_bars(build: Build, split: str) -> Chart:
     majority = build.pretrained["baseline"][split]["accuracy"]
     rows = (
         ("majority", [majority / 100], _NEUTRAL),
-        (
-            "from scratch",
-            accuracies(build.from_scratch, split),
-            _SECOND,
-        ),
-        (
-            "pre-trained",
-            accuracies(build.pretrained, split),
-            _ACCENT,
-        ),
+        ("from scratch", accuracies(build.from_scratch, split), _SECOND),
+        ("pre-trained", accuracies(build.pretrained, split), _ACCENT),
     )
     figure, axes = _new_figure(4.4, 1.9)
     told = []
