@@ -31,6 +31,7 @@ whatever --num_processes. Only the seconds in manifest.json differ.
 
 import argparse
 import collections
+import contextlib
 import gc
 import hashlib
 import json
@@ -75,11 +76,9 @@ def check_output_dir(output_dir: pathlib.Path) -> dict | None:
     foreign = [name for name in names if name not in OUTPUT_NAMES]
     manifest = None
     if not foreign:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             text = (output_dir / "manifest.json").read_text("utf-8")
             manifest = json.loads(text)
-        except (OSError, ValueError):
-            manifest = None
     if not isinstance(manifest, dict) or manifest.get("tool") != TOOL:
         found = (foreign or names)[0]
         raise errors.ConfigError(
@@ -111,20 +110,22 @@ def build_corpus(args: argparse.Namespace) -> dict:
     """
     start = time.monotonic()
     output_dir = pathlib.Path(args.output_dir).absolute()
+    roots, stdlib_root = docstring_files.installed_roots()
     if args.root:
-        roots, stdlib_root = [args.root], args.stdlib_root
-    else:
-        roots, stdlib_root = docstring_files.installed_roots()
-        stdlib_root = args.stdlib_root or stdlib_root
+        roots, stdlib_root = [args.root], ""
+    stdlib_root = args.stdlib_root or stdlib_root
     earlier = check_output_dir(output_dir)
     files = docstring_files.find_files(roots, stdlib_root, args.packages)
-    packages = sorted({file.package for file in files})
+    # Other flags do not decide the bytes of the corpus.
+    flags = vars(args).keys() - {"output_dir", "num_processes"}
     identity = {
         "tool": TOOL,
         "tool_hash": _hash_of_sources(),
         "python": platform.python_version(),
-        "flags": _identifying_flags(args),
-        "versions": docstring_files.package_versions(roots, packages),
+        "flags": {k: v for k, v in vars(args).items() if k in flags},
+        "versions": docstring_files.package_versions(
+            roots, {file.package for file in files}
+        ),
     }
     if earlier and all(earlier.get(k) == v for k, v in identity.items()):
         print(
@@ -137,11 +138,6 @@ def build_corpus(args: argparse.Namespace) -> dict:
     try:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
-    except OSError as error:
-        raise errors.ConfigError(
-            f"--output_dir cannot be written: {output_dir}: {error.strerror}."
-        ) from None
-    try:
         manifest = _build_into(temporary, files, args, identity)
         manifest["seconds"] = round(time.monotonic() - start, 1)
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
@@ -170,27 +166,25 @@ def _build_into(
         documents = docstring_documents.limit_size(
             documents, limit, args.seed, dropped
         )
-    train = [d for d in documents if d.split == "train"]
-    heldout = [d for d in documents if d.split != "train"]
-    for name, part in (("train", train), ("held-out", heldout)):
+    splits = {
+        "train": [d for d in documents if d.split == "train"],
+        "heldout": [d for d in documents if d.split != "train"],
+    }
+    for name, part in splits.items():
         if not part:
             raise errors.ConfigError(
                 f"No {name} prose found in {len(files)} files of "
                 f"{len(identity['versions'])} packages; name more --packages, "
                 "or change --max_megabytes or --heldout_fraction."
             )
-    for name, part, num_files in (
-        ("train", train, args.num_train_files),
-        ("heldout", heldout, args.num_heldout_files),
-    ):
-        path = directory / name
+    for name, part in splits.items():
+        num_files = getattr(args, f"num_{name}_files")
         docstring_documents.write_documents(
-            part, path, num_files, args.seed, args.document
+            part, directory / name, num_files, args.seed, args.document
         )
     sizes = {
-        "train": args.labelled_train_size,
-        "dev": args.labelled_dev_size,
-        "test": args.labelled_test_size,
+        split: getattr(args, f"labelled_{split}_size")
+        for split in docstring_documents.SPLITS
     }
     present = {document.package for document in documents}
     labels = [
@@ -198,9 +192,10 @@ def _build_into(
     ]
     rows = labelled_texts.build_labelled(documents, labels, sizes, args.seed)
     labelled_texts.write_labelled(rows, directory / "labelled")
+    totals = {name: _totals(part) for name, part in splits.items()}
     return {
         **identity,
-        "totals": _totals(train, heldout, files),
+        "totals": {"files": len(files)} | totals,
         "labelled": {
             split: dict(sorted(collections.Counter(x for _, x in part).items()))
             for split, part in rows.items()
@@ -239,61 +234,37 @@ def _read_documents(
     return documents
 
 
-def _totals(
-    train: Sequence[Document],
-    heldout: Sequence[Document],
-    files: Sequence[SourceFile],
-) -> dict:
-    totals: dict = {"files": len(files)}
-    for name, documents in (("train", train), ("heldout", heldout)):
-        totals[name] = {
-            "modules": len({document.module for document in documents}),
-            "documents": len(documents),
-            "sentences": sum(len(d.sentences) for d in documents),
-            "words": sum(document.num_words() for document in documents),
-            "characters": sum(d.num_characters() for d in documents),
-        }
-    return totals
+def _totals(documents: Sequence[Document]) -> dict:
+    return {
+        "modules": len({document.module for document in documents}),
+        "documents": len(documents),
+        "sentences": sum(len(document.sentences) for document in documents),
+        "words": sum(document.num_words() for document in documents),
+        "characters": sum(document.num_characters() for document in documents),
+    }
 
 
 def _package_totals(
     documents: Sequence[Document], files: Sequence[SourceFile]
 ) -> dict:
-    packages = {
-        name: {"files": count, "modules": 0, "documents": 0, "characters": 0}
-        for name, count in sorted(
-            collections.Counter(file.package for file in files).items()
-        )
-    }
-    modules = collections.defaultdict(set)
+    of_packages = collections.defaultdict(list)
     for document in documents:
-        row = packages[document.package]
-        modules[document.package].add(document.module)
-        row["modules"] = len(modules[document.package])
-        row["documents"] += 1
-        row["characters"] += document.num_characters()
+        of_packages[document.package].append(document)
+    num_files = collections.Counter(file.package for file in files)
+    packages = {}
+    for name, count in sorted(num_files.items()):
+        totals = _totals(of_packages[name])
+        del totals["sentences"], totals["words"]
+        packages[name] = {"files": count} | totals
     return packages
 
 
 def _hash_of_sources() -> str:
     """Of all that decides what is written."""
-    modules = (
-        docstring_files,
-        docstring_prose,
-        docstring_documents,
-        labelled_texts,
-    )
-    source = b"".join(
-        pathlib.Path(file).read_bytes()
-        for file in (__file__, *(str(module.__file__) for module in modules))
-    )
+    modules = docstring_files, docstring_prose, docstring_documents
+    sources = [__file__, *(m.__file__ for m in (*modules, labelled_texts))]
+    source = b"".join(pathlib.Path(str(path)).read_bytes() for path in sources)
     return hashlib.blake2b(source, digest_size=8).hexdigest()
-
-
-def _identifying_flags(args: argparse.Namespace) -> dict:
-    """Flags that decide the bytes of the corpus."""
-    others = ("output_dir", "num_processes")
-    return {k: v for k, v in vars(args).items() if k not in others}
 
 
 def _names(text: str) -> list[str]:
@@ -360,9 +331,10 @@ def make_parser() -> arguments.ArgumentParser:
 
 def _check_flags(args: argparse.Namespace) -> None:
     least = {"num_processes": 1, "num_train_files": 1, "num_heldout_files": 1}
-    sizes = [f"labelled_{split}_size" for split in ("train", "dev", "test")]
-    for name in ("max_megabytes", *sizes):
-        least[name] = 0
+    least["max_megabytes"] = 0
+    least |= {
+        f"labelled_{split}_size": 0 for split in docstring_documents.SPLITS
+    }
     for name, number in least.items():
         if (value := getattr(args, name)) < number:
             raise errors.ConfigError(

@@ -6,6 +6,7 @@ import hashlib
 import pathlib
 from collections.abc import Iterable, Sequence
 
+SPLITS = ("train", "dev", "test")
 MIN_DOCUMENT_WORDS = 8
 MAX_SENTENCE_REPEATS = 3
 MIN_SHARED_WORDS = 6
@@ -62,13 +63,11 @@ def drop_repeats(
     Train comes first, then dev, then test, so that what a later split shares
     with an earlier one is dropped from the later one.
     """
-    order = {"train": 0, "dev": 1, "test": 2}
-    ordered = sorted(documents, key=lambda document: order[document.split])
     kept = []
     seen_documents = set()
     num_seen: collections.Counter = collections.Counter()
     splits_seen: dict[str, str] = {}
-    for document in ordered:
+    for document in sorted(documents, key=lambda d: SPLITS.index(d.split)):
         if document.num_words() < MIN_DOCUMENT_WORDS:
             dropped["documents_too_short"] += 1
             continue

@@ -236,27 +236,26 @@ def _drop_headers(lines: Sequence[str]) -> list[str]:
     for line, following in itertools.zip_longest(
         lines, lines[1:], fillvalue=""
     ):
-        is_heading = bool(_UNDERLINE.match(following))
-        match = _SECTION.match(line)
+        kept.append("")  # Unless it turns out to be prose.
         if not line.strip() or _RULER.match(line):
-            kept.append("")
-        elif is_heading or (
-            match and (match.group(2) or line.lstrip()[0] in "#*")
-        ):
-            section = line.strip() if is_heading else match.group(1)
-            section, section_indent = section.lower(), _indent(line)
-            underlined = is_heading
-            kept.append("")
+            continue
+        match = _SECTION.match(line)
+        if _UNDERLINE.match(following):
+            section, section_indent = line.strip().lower(), _indent(line)
+            underlined = True
+        elif match and (match.group(2) or line.lstrip()[0] in "#*"):
+            section, section_indent = match.group(1).lower(), _indent(line)
+            underlined = False
         else:
             # "Reference:" is often followed by bullets at its own indent.
             is_outside = _indent(line) <= section_indent and not underlined
             if is_outside and not _BULLET.match(line):
                 section = ""
-            if _DROPPED_SECTIONS.match(section):
-                kept.append("")
-                continue
-            in_entries = bool(_ENTRY_SECTIONS.match(section))
-            kept.extend(_strip_entry(line, following, in_entries, underlined))
+            if not _DROPPED_SECTIONS.match(section):
+                in_entries = bool(_ENTRY_SECTIONS.match(section))
+                kept[-1:] = _strip_entry(
+                    line, following, in_entries, underlined
+                )
     return kept
 
 

@@ -6,6 +6,7 @@ what the losses and the AUC of a pre-training run are made of.
 Shapes: B batch, L length.
 """
 
+import functools
 import typing
 from collections.abc import Sequence
 
@@ -37,19 +38,9 @@ class Token(typing.NamedTuple):
     probability: float
 
 
-class HeldoutDetection(typing.NamedTuple):
-    """What `detect_heldout` finds.
-
-    Attributes:
-      examples: One list of tokens per example, padding left out.
-      num_parameters: Of the generator and the discriminator together.
-    """
-
-    examples: list[list[Token]]
-    num_parameters: int
-
-
-def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
+def detect_heldout(
+    model_dir: str, num_examples: int
+) -> tuple[list[list[Token]], int]:
     """Corrupts the first held-out examples and judges them.
 
     Masks and samples follow from the run's seed, so the result is the same
@@ -60,7 +51,8 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
       num_examples: Examples to judge; fewer where the held-out files end.
 
     Returns:
-      The verdicts.
+      One list of tokens per example, padding left out, and the number of
+      parameters of the generator and the discriminator together.
 
     Raises:
       ValueError: If the run is unfinished, has no discriminator or no held-out
@@ -98,13 +90,12 @@ def detect_heldout(model_dir: str, num_examples: int) -> HeldoutDetection:
 
     examples: list[list[Token]] = []
     for features in data.dataset(min(_BATCH_SIZE, num_examples)):
-        rows = zip(*(x.numpy() for x in judge(features)), strict=True)
-        examples.extend(_tokens(vocab.tokens, *row) for row in rows)
+        judged = (x.numpy() for x in judge(features))
+        examples += map(functools.partial(_tokens, vocab.tokens), *judged)
         if len(examples) >= num_examples:
             break
-    return HeldoutDetection(
-        examples[:num_examples],
-        sum(int(tf.size(v.value)) for v in model.trainable_variables),
+    return examples[:num_examples], sum(
+        int(tf.size(v.value)) for v in model.trainable_variables
     )
 
 

@@ -55,13 +55,12 @@ def mask_library_names(text: str) -> str:
     All names are masked in all texts, not only a text's own: otherwise the name
     of one library would rule that library out.
     """
-    if not _ANY_NAME.search(text):
-        return " ".join(text.replace('"', "").split())
-    text = _TF_IDF.sub("tfidf", text)
-    text = _MODULE_PATH.sub("", text)
-    text = _TF_COMPOUND.sub(MASK, text)
-    text = _LIBRARY_NAME.sub(MASK, text)
-    text = re.sub(rf"\b{MASK}(?:[\s/.-]+{MASK}\b)+", MASK, text)
+    if _ANY_NAME.search(text):
+        text = _TF_IDF.sub("tfidf", text)
+        text = _MODULE_PATH.sub("", text)
+        text = _TF_COMPOUND.sub(MASK, text)
+        text = _LIBRARY_NAME.sub(MASK, text)
+        text = re.sub(rf"\b{MASK}(?:[\s/.-]+{MASK}\b)+", MASK, text)
     return " ".join(text.replace('"', "").split())
 
 

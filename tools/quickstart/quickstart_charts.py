@@ -4,7 +4,7 @@ import html
 import io
 import re
 import statistics
-import typing
+from collections.abc import Sequence
 
 from quickstart_figures import Build, accuracies
 
@@ -22,20 +22,12 @@ _COLOURS = {
 _INK, _MUTED, _LINE, _ACCENT, _SECOND, _NEUTRAL, _SURFACE = _COLOURS
 
 
-class Chart(typing.NamedTuple):
-    """A chart and what it is.
+def draw_charts(build: Build) -> dict[str, str]:
+    """Draws "curves" of pre-training and "bars" of the classifiers' scores.
 
-    Attributes:
-      title: Goes above it.
-      svg: The drawing.
+    Returns:
+      Of each kind the charts below their titles, as HTML.
     """
-
-    title: str
-    svg: str
-
-
-def draw_charts(build: Build) -> dict[str, list[Chart]]:
-    """Draws "curves" of pre-training and "bars" of the classifiers' scores."""
     titles = {
         "masked_lm_loss": "Generator loss",
         "masked_lm_accuracy": "Generator accuracy",
@@ -49,16 +41,17 @@ def draw_charts(build: Build) -> dict[str, list[Chart]]:
     last = build.heldout | {"split": "heldout"}
     if "step" in last and last["step"] not in [r["step"] for r in heldout]:
         heldout.append(last)
-    return {
-        "curves": [
-            _draw_curve(name, title, train, heldout)
-            for name, title in titles.items()
-        ],
-        "bars": [_draw_bars(build, split) for split in ("test", "dev")],
-    }
+    curves = (
+        _draw_curve(name, title, train, heldout)
+        for name, title in titles.items()
+    )
+    bars = (_draw_bars(build, split) for split in ("test", "dev"))
+    return {"curves": "\n".join(curves), "bars": "\n".join(bars)}
 
 
-def _draw_curve(name, title, train, heldout) -> Chart:
+def _draw_curve(name, title, train, heldout) -> str:
+    from matplotlib import ticker
+
     figure, axes = _new_figure(3.3, 2.1)
     train = [r for r in train if name in r]
     heldout = [r for r in heldout if name in r]
@@ -89,8 +82,8 @@ def _draw_curve(name, title, train, heldout) -> Chart:
     )
     axes.set_xlabel("step")
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(_locator(5, integer=True))
-    axes.yaxis.set_major_locator(_locator(5))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.grid(axis="y", color=_LINE, linewidth=0.8)
     told = []
     for split, records in (("training", train), ("held-out", heldout)):
@@ -100,10 +93,10 @@ def _draw_curve(name, title, train, heldout) -> Chart:
                 f"{split} {first[name]:.3f} at step {first['step']}, "
                 f"{last[name]:.3f} at step {last['step']}"
             )
-    return Chart(title, _to_svg(figure, name, f"{title}: {'; '.join(told)}"))
+    return _to_html(figure, name, title, told)
 
 
-def _draw_bars(build: Build, split: str) -> Chart:
+def _draw_bars(build: Build, split: str) -> str:
     majority = build.pretrained["baseline"][split]["accuracy"]
     rows = (
         ("majority", [majority / 100], _NEUTRAL),
@@ -145,13 +138,7 @@ def _draw_bars(build: Build, split: str) -> Chart:
     axes.grid(axis="x", color=_LINE, linewidth=0.8)
     num_rows = build.pretrained["num_rows"][split]
     title = f"Accuracy on the {split} set, {num_rows:,} texts"
-    return Chart(title, _to_svg(figure, split, f"{title}: {'; '.join(told)}"))
-
-
-def _locator(num_bins: int, **kwargs):
-    from matplotlib import ticker
-
-    return ticker.MaxNLocator(num_bins, **kwargs)
+    return _to_html(figure, split, title, told)
 
 
 def _new_figure(width: float, height: float):
@@ -172,8 +159,8 @@ def _new_figure(width: float, height: float):
     return figure, axes
 
 
-def _to_svg(figure, name: str, description: str) -> str:
-    """The drawing, to be put into a page."""
+def _to_html(figure, name: str, title: str, told: Sequence[str]) -> str:
+    """The drawing below its title; `told` is what a screen reader says."""
     import matplotlib
 
     buffer = io.StringIO()
@@ -185,7 +172,10 @@ def _to_svg(figure, name: str, description: str) -> str:
             format="svg",
             metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
         )
-    return adapt_svg(buffer.getvalue(), name, description)
+    svg = adapt_svg(buffer.getvalue(), name, f"{title}: {'; '.join(told)}")
+    return (
+        f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>"
+    )
 
 
 def adapt_svg(svg: str, name: str, description: str) -> str:

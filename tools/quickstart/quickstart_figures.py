@@ -95,58 +95,56 @@ def read_build(build_dir: str) -> Build:
       ConfigError: If something is missing or damaged.
     """
 
-    def text(*parts):
-        return _read_text(build_dir, *parts)
-
-    def as_json(*parts):
-        return _parse_json(text(*parts), os.path.join(build_dir, *parts))
-
-    def json_lines(*parts):
+    def read(*parts, parse=json.loads):
         path = os.path.join(build_dir, *parts)
-        lines = [_parse_json(line, path) for line in text(*parts).splitlines()]
+        text = _read_text(build_dir, *parts)
+        try:
+            return parse(text)
+        except json.JSONDecodeError as error:
+            raise errors.ConfigError(f"Cannot read {path}: {error}") from None
+
+    def read_lines(*parts):
+        lines = read(
+            *parts, parse=lambda text: list(map(json.loads, text.splitlines()))
+        )
         if not lines:
+            path = os.path.join(build_dir, *parts)
             raise errors.ConfigError(f"Expected lines in {path}, found none")
         return lines
 
     evaluation = ("pretrain", model_directory.EVAL_RESULTS_FILE)
-    heldout = as_json(*evaluation)
-    missing = [name for name in METRICS if name not in heldout]
-    if missing:
+    heldout = read(*evaluation)
+    if missing := [name for name in METRICS if name not in heldout]:
         raise errors.ConfigError(
             f"Expected the metric {missing[0]} in "
             f"{os.path.join(build_dir, *evaluation)}: the "
             "report is about a model with a generator and a discriminator"
         )
-    results = {}
-    for name, is_from_scratch in (
-        ("finetune_pretrained", False),
-        ("finetune_from_scratch", True),
-    ):
-        results[name] = as_json(name, model_directory.RESULTS_FILE)
+    results = []
+    for name in ("finetune_pretrained", "finetune_from_scratch"):
+        parts = (name, model_directory.RESULTS_FILE)
+        results.append(read(*parts))
         _check_results(
-            results[name],
-            is_from_scratch,
-            os.path.join(build_dir, name, model_directory.RESULTS_FILE),
+            results[-1],
+            name == "finetune_from_scratch",
+            os.path.join(build_dir, *parts),
         )
-    predictions = (
-        "finetune_pretrained",
-        model_directory.trial_dir(
-            "", results["finetune_pretrained"]["best_on_dev"]
-        ),
-        "test_predictions.tsv",
-    )
+    pretrained, from_scratch = results
+    best = model_directory.trial_dir("", pretrained["best_on_dev"])
+    predictions = ("finetune_pretrained", best, "test_predictions.tsv")
     return Build(
         heldout=heldout,
-        log=json_lines("pretrain", model_directory.METRICS_FILE),
-        pretraining=as_json("pretrain", model_directory.CONFIG_FILE),
-        pretrained=results["finetune_pretrained"],
-        from_scratch=results["finetune_from_scratch"],
+        log=read_lines("pretrain", model_directory.METRICS_FILE),
+        pretraining=read("pretrain", model_directory.CONFIG_FILE),
+        pretrained=pretrained,
+        from_scratch=from_scratch,
         confusion=count_predictions(
-            text(*predictions), os.path.join(build_dir, *predictions)
+            _read_text(build_dir, *predictions),
+            os.path.join(build_dir, *predictions),
         ),
         seconds={stage: _read_seconds(build_dir, stage) for stage in STAGES},
         runs={
-            name: json_lines(name, model_directory.RUNS_FILE)[-1]
+            name: read_lines(name, model_directory.RUNS_FILE)[-1]
             for name in RUNS
         },
     )
@@ -167,13 +165,6 @@ def _read_text(build_dir: str, *parts: str) -> str:
             f"of it that writes this file: {step}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
-
-
-def _parse_json(text: str, path: str) -> dict:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
         raise errors.ConfigError(f"Cannot read {path}: {error}") from None
 
 
@@ -231,24 +222,25 @@ def accuracies(results: dict, split: str) -> list[float]:
 
 def summarize(build: Build) -> dict:
     """What summary.json holds; accuracies are fractions."""
-    pretrained = accuracies(build.pretrained, "test")
-    from_scratch = accuracies(build.from_scratch, "test")
+    runs = {"pretrained": build.pretrained, "from_scratch": build.from_scratch}
+    per_seed = {name: accuracies(run, "test") for name, run in runs.items()}
+    majority = build.pretrained["baseline"]["test"]["accuracy"] / 100.0
     return {
         "heldout": {name: build.heldout[name] for name in METRICS},
         "classifier": {
-            "accuracy_pretrained": statistics.fmean(pretrained),
-            "accuracy_from_scratch": statistics.fmean(from_scratch),
-            "accuracy_majority": (
-                build.pretrained["baseline"]["test"]["accuracy"] / 100.0
-            ),
-            "accuracy_pretrained_per_seed": pretrained,
-            "accuracy_from_scratch_per_seed": from_scratch,
-            "dev_accuracy_pretrained_per_seed": accuracies(
-                build.pretrained, "dev"
-            ),
-            "dev_accuracy_from_scratch_per_seed": accuracies(
-                build.from_scratch, "dev"
-            ),
+            **{
+                f"accuracy_{name}": statistics.fmean(values)
+                for name, values in per_seed.items()
+            },
+            "accuracy_majority": majority,
+            **{
+                f"accuracy_{name}_per_seed": values
+                for name, values in per_seed.items()
+            },
+            **{
+                f"dev_accuracy_{name}_per_seed": accuracies(run, "dev")
+                for name, run in runs.items()
+            },
         },
         "seconds": dict(build.seconds),
     }

@@ -7,11 +7,10 @@ import pathlib
 import shlex
 import statistics
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import quickstart_figures
 import shown_sentences
-from quickstart_charts import Chart
 from quickstart_figures import Build
 
 if typing.TYPE_CHECKING:
@@ -25,7 +24,7 @@ def render(
     build: Build,
     examples: Sequence[Sequence["Token"]],
     num_parameters: int,
-    charts: dict[str, list[Chart]],
+    charts: dict[str, str],
 ) -> str:
     """The whole page.
 
@@ -47,8 +46,12 @@ def render(
         _seconds_section(build.seconds),
         _runs_section(build.runs),
     )
-    style = pathlib.Path(__file__).with_suffix(".css").read_text("utf-8")
-    return _PAGE.replace("{style}", style.rstrip()).replace(
+    # Its policy lets a browser load nothing: the page is whole by itself.
+    page, style = (
+        pathlib.Path(__file__).with_suffix(suffix).read_text("utf-8")
+        for suffix in (".html", ".css")
+    )
+    return page.replace("{style}", style.rstrip()).replace(
         "{body}", "\n".join(sections)
     )
 
@@ -164,15 +167,7 @@ false alarms. Over {len(examples)} held-out examples it gives
 </section>"""
 
 
-def _figures(charts: Iterable[Chart]) -> str:
-    return "\n".join(
-        f"<figure><figcaption>{html.escape(chart.title)}</figcaption>"
-        f"{chart.svg}</figure>"
-        for chart in charts
-    )
-
-
-def _curves_section(build: Build, curves: Sequence[Chart]) -> str:
+def _curves_section(build: Build, curves: str) -> str:
     heldout = build.pretraining["data"]
     num_examples = heldout["num_eval_steps"] * heldout["eval_batch_size"]
     return f"""<section>
@@ -184,11 +179,11 @@ examples of docstrings that the model never trained on, without dropout.</p>
 <li><i class="key heldout"></i>held-out</li>
 <li><i class="key baseline"></i>calling every token original</li>
 </ul>
-<div class="grid three">{_figures(curves)}</div>
+<div class="grid three">{curves}</div>
 </section>"""
 
 
-def _classifier_section(build: Build, bars: Sequence[Chart]) -> str:
+def _classifier_section(build: Build, bars: str) -> str:
     results = build.pretrained
     best = results["best_on_dev"]
     trial = next(t for t in results["trials"] if t["trial"] == best)
@@ -219,7 +214,7 @@ def _classifier_section(build: Build, bars: Sequence[Chart]) -> str:
 <p>Bars are means over the seeds, whiskers the standard deviation, dots the
 seeds. Both networks have the same size, labelled texts and number of steps;
 only their first weights differ.</p>
-<div class="grid two">{_figures(bars)}</div>
+<div class="grid two">{bars}</div>
 {note}
 <h3>What is taken for what</h3>
 <p>Test set, pre-trained, trial {best}, the best on the dev set:
@@ -330,27 +325,3 @@ def _quote(arg: str) -> str:
     if "'" in arg and not set(arg) & set('"$`\\!'):
         return f'"{arg}"'
     return shlex.quote(arg)
-
-
-# The policy lets a browser load nothing at all: the page is whole by itself.
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>ELECTRA quickstart report</title>
-<link rel="icon" href="data:,">
-<style>
-{style}
-</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""

@@ -50,14 +50,12 @@ def _write_report(args) -> None:
     # Imports TensorFlow: late, so that what is missing shows at once.
     import heldout_sentences
 
-    detected = heldout_sentences.detect_heldout(
+    examples, num_parameters = heldout_sentences.detect_heldout(
         os.path.join(args.build_dir, "pretrain"), _NUM_EXAMPLES
     )
     charts = quickstart_charts.draw_charts(build)
     build.seconds["report"] = round(time.monotonic() - started_at, 2)
-    page = report_page.render(
-        build, detected.examples, detected.num_parameters, charts
-    )
+    page = report_page.render(build, examples, num_parameters, charts)
     summary_path = os.path.join(args.build_dir, SUMMARY_FILE)
     files.write_atomically(
         summary_path,

@@ -68,20 +68,18 @@ def model_dir(config):
 
 def test_every_real_token_is_judged_the_same_every_time(model_dir):
     detected = heldout_sentences.detect_heldout(model_dir, 10)
-    originals = [[t.original for t in tokens] for tokens in detected.examples]
+    examples, _ = detected
+    originals = [[t.original for t in tokens] for tokens in examples]
     assert originals == [
         ["[CLS]", first, "e", "f", "g", "[SEP]"] for first in "abc"
     ]
-    tokens = [token for example in detected.examples for token in example]
+    tokens = [token for example in examples for token in example]
     for token in tokens:
         assert token.is_replaced == (token.original != token.shown)
         assert 0.0 < token.probability < 1.0
     assert 1 <= sum(token.is_replaced for token in tokens) <= 6
     assert heldout_sentences.detect_heldout(model_dir, 10) == detected
-    assert (
-        heldout_sentences.detect_heldout(model_dir, 1).examples
-        == (detected.examples[:1])
-    )
+    assert heldout_sentences.detect_heldout(model_dir, 1)[0] == examples[:1]
 
 
 def test_configuration_is_read_back(model_dir, config):
