@@ -15,7 +15,7 @@ mean) and perplexity, exp(-per_token). --sort prints the best first.
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from electra_tf.command_line import arguments, progress, text_lines
 from electra_tf.command_line.text_lines import Line
@@ -82,24 +82,24 @@ def _score(args: argparse.Namespace) -> None:
     for note in scorer.notes:
         print(f"score: {note}", file=sys.stderr)
 
-    def score(lines: Iterable[Line], at_once: int) -> Iterator[list]:
-        for batch in text_lines.in_batches(lines, at_once):
-            yield scorer.score(
-                [text_lines.decode(line.content) for line in batch],
-                args.tokens,
-                args.truncate,
-                [line.place for line in batch],
-            )
+    def score(batch: list[Line]) -> list[ScoredText]:
+        return scorer.score(
+            [text_lines.decode(line.content) for line in batch],
+            args.tokens,
+            args.truncate,
+            [line.place for line in batch],
+        )
 
     at_once = max(_TEXTS_AT_ONCE, args.batch_size)
+    batches: Iterable[list[ScoredText]]
     if args.sort:
         all_lines = list(lines)
-        batches = iter(
-            [_sorted(score(all_lines, at_once), total=len(all_lines))]
-        )
+        batches = map(score, text_lines.in_batches(all_lines, at_once))
+        batches = [_sorted(batches, total=len(all_lines))]
     else:
-        is_typed = text_lines.is_typed(args.text, args.file)
-        batches = score(lines, 1 if is_typed else at_once)
+        if text_lines.is_typed(args.text, args.file):
+            at_once = 1
+        batches = map(score, text_lines.in_batches(lines, at_once))
     num_scored = num_cut = 0
     for batch in batches:
         for scored in batch:

@@ -111,14 +111,13 @@ class Detector:
             tokens[number].ids[start : start + room]
             for number, start in windows
         ]
-        judged: list[list[float]] = [[0.0] * len(x.ids) for x in tokens]
+        judged = [[0.0] * len(x.ids) for x in tokens]
         most_context = [[-1] * len(x.ids) for x in tokens]
         for (number, start), probabilities in zip(
             windows, self._judge_rows(rows), strict=True
         ):
-            size = len(probabilities)
             for i, probability in enumerate(probabilities):
-                context = min(i, size - 1 - i)
+                context = min(i, len(probabilities) - 1 - i)
                 if context > most_context[number][start + i]:
                     most_context[number][start + i] = context
                     judged[number][start + i] = probability
@@ -144,16 +143,15 @@ class Detector:
 
     def _judge_rows(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
         """Verdicts on rows of token ids without [CLS] and [SEP]."""
-        judged: list[list[float]] = [[]] * len(rows)
-        for batch in text_rows.in_batches(self._tokenizer, rows, _BATCH_SIZE):
-            probabilities = self._discriminator.probabilities(
-                batch.input_ids,
-                batch.input_mask,
-                np.zeros_like(batch.input_ids),
-            ).numpy()
-            for row, i in enumerate(batch.numbers):
-                judged[i] = probabilities[row, 1 : 1 + len(rows[i])].tolist()
-        return judged
+
+        def network(input_ids, input_mask):
+            return self._discriminator.probabilities(
+                input_ids, input_mask, np.zeros_like(input_ids)
+            )
+
+        return text_rows.ask_of_tokens(
+            network, self._tokenizer, rows, _BATCH_SIZE
+        )
 
 
 def window_starts(num_tokens: int, room: int) -> list[int]:

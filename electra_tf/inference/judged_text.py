@@ -82,12 +82,7 @@ def as_json(judged: JudgedText) -> str:
         {
             "text": judged.text,
             "tokens": [
-                {
-                    "token": token.token,
-                    "begin": token.begin,
-                    "end": token.end,
-                    "probability": round(token.probability, 6),
-                }
+                token._asdict() | {"probability": round(token.probability, 6)}
                 for token in judged.tokens
             ],
         },
@@ -115,7 +110,16 @@ def as_lines(judged: JudgedText, width: int, in_colour: bool) -> list[str]:
     Returns:
       Lines, wrapped at the width (the text itself is left to the terminal).
     """
-    lines = [_coloured_text(judged, in_colour)]
+    lines = [
+        "".join(
+            _colour(
+                text_lines.printable(judged.text[begin:end]),
+                probability,
+                in_colour and is_token,
+            )
+            for is_token, begin, end, probability in pieces(judged)
+        )
+    ]
     above, below, used = "", "", 0
     for token in judged.tokens:
         shown = text_lines.printable(token.token)
@@ -134,14 +138,6 @@ def as_lines(judged: JudgedText, width: int, in_colour: bool) -> list[str]:
     if used:
         lines += [above.rstrip(), below.rstrip()]
     return lines
-
-
-def _coloured_text(judged: JudgedText, in_colour: bool) -> str:
-    parts = []
-    for is_token, begin, end, probability in pieces(judged):
-        part = text_lines.printable(judged.text[begin:end])
-        parts.append(_colour(part, probability, in_colour and is_token))
-    return "".join(parts)
 
 
 def _colour(text: str, probability: float, in_colour: bool) -> str:

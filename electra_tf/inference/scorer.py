@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -264,14 +263,12 @@ class Scorer:
         self._vocab = self._tokenizer.vocab
         self.notes = [_DESCRIPTIONS[self.method], *notes]
         self._batch_size = batch_size
-        config: configs.EncoderConfig
+        model: Energies | MaskedLanguageModel
         if self.method == ONE_PASS:
-            self._energies = Energies(checkpoint, path)
-            config = self._energies.config
+            model = self._energies = Energies(checkpoint, path)
         else:
-            self._masked_lm = MaskedLanguageModel(checkpoint, path)
-            config = self._masked_lm.config
-        self.most_tokens = text_rows.longest_row(checkpoint, config) - 2
+            model = self._masked_lm = MaskedLanguageModel(checkpoint, path)
+        self.most_tokens = text_rows.longest_row(checkpoint, model.config) - 2
 
     def score(
         self,
@@ -310,7 +307,12 @@ class Scorer:
                 )
         rows = [of_text.ids for of_text in tokenized]
         if self.method == ONE_PASS:
-            scores = self._score_in_one_pass(rows)
+            scores = text_rows.ask_of_tokens(
+                self._energies.log_probs,
+                self._tokenizer,
+                rows,
+                self._batch_size,
+            )
         else:
             scores = self._score_masked(rows)
         for place, of_tokens in zip(places, scores, strict=True):
@@ -322,7 +324,16 @@ class Scorer:
         return [
             ScoredText(
                 text,
-                self._scored_tokens(of_text, of_tokens),
+                [
+                    ScoredToken(self._vocab[i], score, begin, end)
+                    for i, score, begin, end in zip(
+                        of_text.ids,
+                        of_tokens,
+                        of_text.begins,
+                        of_text.ends,
+                        strict=True,
+                    )
+                ],
                 of_text.num_left_out,
             )
             for text, of_text, of_tokens in zip(
@@ -330,53 +341,24 @@ class Scorer:
             )
         ]
 
-    def _scored_tokens(
-        self, of_text: text_rows.TokenizedText, scores: list[float]
-    ) -> list[ScoredToken]:
-        tokens = [
-            ScoredToken(self._vocab[i], score)
-            for i, score in zip(of_text.ids, scores, strict=True)
-        ]
-        if not of_text.begins:
-            return tokens
-        return [
-            token._replace(begin=begin, end=end)
-            for token, begin, end in zip(
-                tokens, of_text.begins, of_text.ends, strict=True
-            )
-        ]
-
-    def _score_in_one_pass(self, rows: list[list[int]]) -> list[list[float]]:
-        """The score of every token of rows without [CLS] and [SEP]."""
-        scores: list[list[float]] = [[] for _ in rows]
-        for batch in text_rows.in_batches(
-            self._tokenizer, rows, self._batch_size
-        ):
-            log_probs = self._energies.log_probs(
-                batch.input_ids, batch.input_mask
-            ).numpy()
-            for row, i in enumerate(batch.numbers):
-                scores[i] = log_probs[row, 1 : 1 + len(rows[i])].tolist()
-        return scores
-
     def _score_masked(self, rows: list[list[int]]) -> list[list[float]]:
-        """The same, masking each token in turn."""
+        """The score of every token of rows, masking each token in turn."""
         scores = [[math.nan] * len(row) for row in rows]
         asked = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
-        for batch in text_rows.in_batches(
+        for numbers, input_ids, input_mask in text_rows.in_batches(
             self._tokenizer, [rows[i] for i, _ in asked], self._batch_size
         ):
-            tokens = [asked[number] for number in batch.numbers]
+            tokens = [asked[number] for number in numbers]
             # [CLS] is before the text.
             positions = np.array([1 + j for _, j in tokens], np.int32)
             chosen = (np.arange(len(tokens)), positions)
-            token_ids = batch.input_ids[chosen]
-            batch.input_ids[chosen] = self._tokenizer.mask_token_id
+            token_ids = input_ids[chosen]
+            input_ids[chosen] = self._tokenizer.mask_token_id
             log_probs = self._masked_lm.log_probs(
-                batch.input_ids, batch.input_mask, positions, token_ids
-            ).numpy()
+                input_ids, input_mask, positions, token_ids
+            )
             for (i, j), log_prob in zip(
-                tokens, log_probs.tolist(), strict=True
+                tokens, log_probs.numpy().tolist(), strict=True
             ):
                 scores[i][j] = log_prob
         return scores

@@ -6,7 +6,7 @@ Shapes: W rows, L length.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,29 +27,15 @@ class TokenizedText(NamedTuple):
 
     Attributes:
       ids: Of the tokens.
-      begins: The first character of each; empty if it was not asked for.
-      ends: The character after the last one of each; empty likewise.
+      begins: The first character of each; None if it was not asked for.
+      ends: The character after the last one of each; None likewise.
       num_left_out: Tokens behind these that the text has, too.
     """
 
     ids: list[int]
-    begins: list[int]
-    ends: list[int]
+    begins: list
+    ends: list
     num_left_out: int = 0
-
-
-class Batch(NamedTuple):
-    """Rows that go through a network at once.
-
-    Attributes:
-      numbers: Which rows they are.
-      input_ids: <int32>[W, L], each row as [CLS] ids [SEP] and padding.
-      input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
-    """
-
-    numbers: list[int]
-    input_ids: np.ndarray
-    input_mask: np.ndarray
 
 
 def read_checkpoint(path: str, vocab_file: str | None) -> Checkpoint:
@@ -147,12 +133,13 @@ def tokenize(
             else (tokenizer.tokenize(strings),)
         )
         num_tokens = columns[0].row_lengths().numpy().tolist()
-        kept = [(x if most is None else x[:, :most]).to_list() for x in columns]
-        if not with_offsets:
-            kept += [[[]] * len(group)] * 2
+        ids, *offsets = (x[:, :most].to_list() for x in columns)
+        begins, ends = offsets or [[[None] * len(row) for row in ids]] * 2
         tokenized += [
-            TokenizedText(ids, begins, ends, number - len(ids))
-            for ids, begins, ends, number in zip(*kept, num_tokens, strict=True)
+            TokenizedText(row, begin, end, number - len(row))
+            for row, begin, end, number in zip(
+                ids, begins, ends, num_tokens, strict=True
+            )
         ]
     return tokenized
 
@@ -175,7 +162,7 @@ def in_batches(
     tokenizer: tokenization.FullTokenizer,
     rows: Sequence[Sequence[int]],
     batch_size: int,
-) -> Iterator[Batch]:
+) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Packs rows, those of one length together, so that little is padding.
 
     Args:
@@ -184,7 +171,9 @@ def in_batches(
       batch_size: Rows in a batch.
 
     Yields:
-      Batches with every row once, the shortest first.
+      For each batch which rows are in it, their `input_ids` <int32>[W, L], each
+      as [CLS] ids [SEP] and padding, and `input_mask` <int32>[W, L], 1 on
+      tokens, 0 on padding. Every row comes once, the shortest first.
     """
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     for first in range(0, len(rows), batch_size):
@@ -200,4 +189,28 @@ def in_batches(
                 tokenizer.sep_token_id,
             ]
             input_mask[row, :size] = 1
-        yield Batch(numbers, input_ids, input_mask)
+        yield numbers, input_ids, input_mask
+
+
+def ask_of_tokens(
+    network: Callable[[np.ndarray, np.ndarray], tf.Tensor],
+    tokenizer: tokenization.FullTokenizer,
+    rows: Sequence[Sequence[int]],
+    batch_size: int,
+) -> list[list[float]]:
+    """What a network says of every token of some rows.
+
+    Args:
+      network: From `input_ids` and `input_mask` to <float32>[W, L].
+      tokenizer: See `in_batches`, as are the next two.
+      rows: Token ids without special ones.
+      batch_size: Rows in a batch.
+
+    Returns:
+      A number for each token id.
+    """
+    found: list[list[float]] = [[]] * len(rows)
+    for numbers, *batch in in_batches(tokenizer, rows, batch_size):
+        for i, values in zip(numbers, network(*batch).numpy(), strict=True):
+            found[i] = values[1 : 1 + len(rows[i])].tolist()
+    return found
