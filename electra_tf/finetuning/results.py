@@ -113,23 +113,30 @@ def _flat(found: dict) -> dict:
     return found
 
 
-def _summary(records: Iterable[dict], task: str) -> dict:
-    """Split -> <metric>_mean and so on."""
+def _by_split(found: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
+    """Split -> metric -> scores of all that have one, in order."""
     values: dict = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
-    for record in records:
-        for split, scores in record["tasks"][task].items():
+    for of_splits in found:
+        for split, scores in of_splits.items():
             for metric, score in scores.items():
                 if score is not None:
                     values[split][metric].append(score)
+    return values
+
+
+def _summary(records: Iterable[dict], task: str) -> dict:
+    """Split -> <metric>_mean and so on."""
     return {
         split: {
             f"{metric}_{kind}": value
             for metric, scores in of_split.items()
             for kind, value in _statistics(scores).items()
         }
-        for split, of_split in values.items()
+        for split, of_split in _by_split(
+            record["tasks"][task] for record in records
+        ).items()
     }
 
 
@@ -146,19 +153,18 @@ def _statistics(scores: list[float]) -> dict[str, float | None]:
 
 def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
     """Scores of a model that reads no text, means over the folds."""
-    values: dict = collections.defaultdict(
-        lambda: collections.defaultdict(list)
-    )
     of_parts = [
         next(data for data in part if data.task.name == name) for part in parts
     ]
-    for data in of_parts:
-        for split in data.scored_splits:
-            scores = data.task.baseline_scores(
+    values = _by_split(
+        {
+            split: data.task.baseline_scores(
                 data.examples["train"], data.examples[split]
             )
-            for metric, score in scores.items():
-                values[split][metric].append(float(score))
+            for split in data.scored_splits
+        }
+        for data in of_parts
+    )
     means = {
         split: {
             metric: statistics.fmean(scores)
@@ -221,25 +227,21 @@ def _format_task(results: dict, name: str, of_task: dict) -> list[str]:
     ]
     blank = [""] * (1 + len(settings))
     groups = results.get("settings", [])
-    if groups:
-        for group in groups:
-            label = ", ".join(_setting(group))
-            rows.append(
-                [f"mean of {label}", *blank]
-                + [_of_summary(scores_of(group), c, "mean") for c in columns]
-            )
-    kinds = ["mean", "stdev", "median"] if len(trials) > 1 else []
-    for kind in kinds:
+    summaries = [
+        (f"mean of {_setting(group)}", scores_of(group), "_mean")
+        for group in groups
+    ]
+    for kind in ("mean", "stdev", "median") if len(trials) > 1 else ():
         label = f"{kind} of the best on dev" if groups else kind
-        rows.append(
-            [label, *blank] + [_of_summary(of_task, c, kind) for c in columns]
-        )
+        summaries.append((label, of_task, f"_{kind}"))
     baseline = of_task["baseline"]
     if baseline["name"]:
-        rows.append(
-            [baseline["name"], *blank]
-            + [_number(baseline.get(s, {}).get(m)) for s, m in columns]
-        )
+        summaries.append((baseline["name"], baseline, ""))
+    rows += [
+        [label, *blank]
+        + [_number(found.get(s, {}).get(m + kind)) for s, m in columns]
+        for label, found, kind in summaries
+    ]
     title = f"{name}: {of_task['num_rows']['train']} training rows"
     if "num_folds" in of_task:
         title += f" in {of_task['num_folds']} folds, each of them scored once"
@@ -254,16 +256,9 @@ def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
     return [main_metric, *others][:_MOST_METRICS]
 
 
-def _setting(group: dict) -> list[str]:
-    return [
-        f"rate {group['learning_rate']:g}",
-        f"{group['num_train_epochs']:g} epochs",
-    ]
-
-
-def _of_summary(summary: dict, column: tuple[str, str], kind: str) -> str:
-    split, metric = column
-    return _number(summary.get(split, {}).get(f"{metric}_{kind}"))
+def _setting(group: dict) -> str:
+    rate, epochs = group["learning_rate"], group["num_train_epochs"]
+    return f"rate {rate:g}, {epochs:g} epochs"
 
 
 def _number(value: float | None) -> str:
@@ -303,7 +298,7 @@ def _remarks(results: dict) -> list[str]:
     if "settings" in results:
         lines.append(
             "best setting on dev: "
-            + ", ".join(_setting(results["settings"][0]))
+            + _setting(results["settings"][0])
             + "; its scores there are optimistic, too"
         )
     by_number = {trial.get("replaces"): trial["trial"] for trial in trials}

@@ -195,14 +195,10 @@ class Cola(_GlueClassification):
     }
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        del examples, tokenizer, max_seq_length
+        labels, predictions = outputs["label_ids"], outputs["predictions"]
         return {
-            "mcc": metrics.matthews_correlation(
-                outputs["label_ids"], outputs["predictions"]
-            ),
-            "accuracy": metrics.accuracy(
-                outputs["label_ids"], outputs["predictions"]
-            ),
+            "mcc": metrics.matthews_correlation(labels, predictions),
+            "accuracy": metrics.accuracy(labels, predictions),
             "loss": metrics.mean(outputs["loss"]),
         }
 

@@ -495,7 +495,6 @@ class QuestionAnsweringTask(Task):
         return "no answer" if self.v2 else ""
 
     def baseline_scores(self, train_examples, examples):
-        del train_examples
         if not self.v2:
             return {}
         answers = {self.example_id(e): e.answers for e in examples}

@@ -306,7 +306,6 @@ class TaggingTask(Task):
         """See `Task.features`; adds `<task>_labels` <int32>[N, L],
         `<task>_labels_mask` <float32>[N, L] and `<task>_labeled_positions`
         <int32>[N, L], in the order of words, to `<task>_eid`."""
-        del is_training
         ids_of_label = {label: i for i, label in enumerate(self.labels)}
         words = [word for example in examples for word in example.words]
         tokens = iter(self.word_tokens(words, tokenizer))
@@ -430,7 +429,6 @@ class TaggingTask(Task):
         without `as_original` the scorer is seqeval, whose F1 is otherwise there
         beside it.
         """
-        del examples, tokenizer, max_seq_length
         num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
         total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
         # The original's scorer adds each loss twice.
@@ -507,7 +505,6 @@ class TaggingTask(Task):
         have the prediction "-". The score is that of the sentence's least sure
         word.
         """
-        del tokenizer, max_seq_length
         header = ["label", "prediction", "least_score", "text"]
 
         def rows():

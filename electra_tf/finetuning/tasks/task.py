@@ -176,7 +176,6 @@ class Task(abc.ABC):
           Keyed like `scores`, without the loss; nothing where there is no such
           model.
         """
-        del train_examples, examples
         return {}
 
     def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
@@ -185,7 +184,6 @@ class Task(abc.ABC):
         Args:
           outputs: See `scores`.
         """
-        del outputs
         return False
 
     def prediction_table(
@@ -222,7 +220,6 @@ class Task(abc.ABC):
           The name of the file in the benchmark's archive, such as "MNLI-m.tsv",
           its header and its rows; None for other tasks and splits.
         """
-        del split, examples, outputs
         return None
 
     def submission_json(
@@ -243,7 +240,6 @@ class Task(abc.ABC):
         Returns:
           Name of a file, without its ending -> its content, for JSON.
         """
-        del examples, outputs, tokenizer, max_seq_length
         return {}
 
     def warnings(
@@ -260,7 +256,6 @@ class Task(abc.ABC):
         Returns:
           Lines such as "train: 23 of 1190 examples lost their answer".
         """
-        del examples, features
         return []
 
     def description(self) -> dict:

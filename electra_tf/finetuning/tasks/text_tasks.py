@@ -48,7 +48,6 @@ class TextTask(Task):
     """A task with texts, or pairs of texts, and something to say of each."""
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
-        del is_training
         features = features_lib.text_features(
             [example.text_a for example in examples],
             [example.text_b for example in examples],
@@ -73,16 +72,32 @@ class TextTask(Task):
     ) -> Iterator[tuple[str, list[str]]]:
         """The prediction of each row, as in a file, and its scores."""
 
-    def _train_labels(self) -> list[str]:
-        """The labels of the training set; none if it has no files."""
-        if "train" not in self.splits():
-            return []
-        return [example.label for example in self.read_examples("train")]
+    def baseline_prediction(self, train_examples: Sequence[TextExample]):
+        """What a head that reads no text would say of every row, or None."""
+        del train_examples
+
+    def baseline_scores(self, train_examples, examples):
+        always = self.baseline_prediction(train_examples)
+        if always is None:
+            return {}
+        ((name, values),) = self.label_features(examples).items()
+        scores = self.scores(
+            {
+                name.removeprefix(f"{self.name}_"): values,
+                "predictions": np.full_like(values, always),
+                "loss": np.zeros(0),
+            }
+        )
+        del scores["loss"]
+        return scores
+
+    def _train_examples(self) -> list[TextExample]:
+        """The training set; nothing if it has no files."""
+        return self.read_examples("train") if "train" in self.splits() else []
 
     def prediction_table(
         self, examples, outputs, tokenizer=None, max_seq_length=0
     ):
-        del tokenizer, max_seq_length
         has_pairs = any(example.text_b is not None for example in examples)
         texts = ["text_a", "text_b"] if has_pairs else ["text"]
         header = ["label", "prediction", *self.score_names(), *texts]
@@ -102,7 +117,6 @@ class TextTask(Task):
         return header, rows()
 
     def warnings(self, examples=None, features=None):
-        del examples
         found = []
         for split, of_split in (features or {}).items():
             length = of_split["input_ids"].shape[-1]
@@ -115,77 +129,74 @@ class TextTask(Task):
         return found
 
 
-class ClassificationTask(TextTask):
+class _LabelsTask(TextTask):
     """A task whose labels come from a list.
 
     Attributes:
       labels: The list; a label's id is its index.
     """
 
+    kind: str
+    head: type[heads.PooledHead]
+
     def __init__(self, name: str, labels: Sequence[str]):
         super().__init__(name)
         self.labels = list(labels)
 
-    @property
-    def baseline_name(self):
-        labels = self._train_labels()
-        return f"majority class {metrics.commonest(labels)!r}" if labels else ""
+    def _id(self, label: str, example: TextExample, expected: str) -> int:
+        try:
+            return self.labels.index(label)
+        except ValueError:
+            path, row = example.source
+            raise ValueError(
+                f"Expected {expected} {listing(self.labels)}. "
+                f"Received: {label!r} in {path!r}, row {row}."
+            ) from None
 
-    def baseline_scores(self, train_examples, examples):
-        always = metrics.commonest(example.label for example in train_examples)
-        labels = np.array([self.labels.index(e.label) for e in examples])
-        scores = self.scores(
-            {
-                "label_ids": labels,
-                "predictions": np.full_like(labels, self.labels.index(always)),
-                "loss": np.zeros(0),
-            }
-        )
-        del scores["loss"]
-        return scores
+    def make_head(self, config):
+        return self.head(self.name, config.hidden_size, len(self.labels))
 
     def is_degenerate(self, outputs):
-        return len(np.unique(outputs["predictions"])) == 1
+        return len(np.unique(outputs["predictions"], axis=0)) == 1
 
     def description(self):
-        return {"kind": "classification", "labels": self.labels}
+        return {"kind": self.kind, "labels": self.labels}
 
     def score_names(self):
         return list(self.labels)
+
+
+class ClassificationTask(_LabelsTask):
+    """A task with one label for each row; `labels` are all that there are."""
+
+    kind = "classification"
+    head = heads.ClassificationHead
+
+    def label_features(self, examples):
+        ids = [self._id(e.label, e, "one of the labels") for e in examples]
+        return {f"{self.name}_label_ids": np.array(ids, np.int32)}
+
+    @property
+    def baseline_name(self):
+        labels = [example.label for example in self._train_examples()]
+        return f"majority class {metrics.commonest(labels)!r}" if labels else ""
+
+    def baseline_prediction(self, train_examples):
+        labels = (example.label for example in train_examples)
+        return self.labels.index(metrics.commonest(labels))
+
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        labels, predictions = outputs["label_ids"], outputs["predictions"]
+        return {
+            "accuracy": metrics.accuracy(labels, predictions),
+            "macro_f1": metrics.f1(labels, predictions, "macro"),
+            "loss": metrics.mean(outputs["loss"]),
+        }
 
     def scores_of_rows(self, outputs):
         scores = tf.nn.softmax(outputs["logits"]).numpy()
         for prediction, row in zip(outputs["predictions"], scores, strict=True):
             yield self.labels[prediction], [f"{score:.6f}" for score in row]
-
-    def label_features(self, examples):
-        ids = {label: i for i, label in enumerate(self.labels)}
-        for example in examples:
-            if example.label not in ids:
-                path, row = example.source
-                raise ValueError(
-                    f"Expected one of the labels {listing(self.labels)}. "
-                    f"Received: {example.label!r} in {path!r}, row {row}."
-                )
-        label_ids = [ids[example.label] for example in examples]
-        return {f"{self.name}_label_ids": np.array(label_ids, np.int32)}
-
-    def make_head(self, config):
-        return heads.ClassificationHead(
-            self.name, config.hidden_size, len(self.labels)
-        )
-
-    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        del examples, tokenizer, max_seq_length
-        return {
-            "accuracy": metrics.accuracy(
-                outputs["label_ids"], outputs["predictions"]
-            ),
-            "macro_f1": metrics.f1(
-                outputs["label_ids"], outputs["predictions"], "macro"
-            ),
-            "loss": metrics.mean(outputs["loss"]),
-        }
 
 
 class RegressionTask(TextTask):
@@ -240,7 +251,6 @@ class RegressionTask(TextTask):
         return heads.RegressionHead(self.name, config.hidden_size)
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
-        del examples, tokenizer, max_seq_length
         targets, predictions = outputs["targets"], outputs["predictions"]
         return {
             "pearson": metrics.pearson(targets, predictions),
@@ -251,23 +261,12 @@ class RegressionTask(TextTask):
 
     @property
     def baseline_name(self):
-        labels = self._train_labels()
-        mean = metrics.mean(np.array([number(label) for label in labels]))
-        return f"mean {mean:.3f}" if labels else ""
+        labels = [number(e.label) for e in self._train_examples()]
+        return f"mean {metrics.mean(np.array(labels)):.3f}" if labels else ""
 
-    def baseline_scores(self, train_examples, examples):
-        feature = f"{self.name}_targets"
-        targets = self.label_features(examples)[feature]
-        mean = metrics.mean(self.label_features(train_examples)[feature])
-        scores = self.scores(
-            {
-                "targets": targets,
-                "predictions": np.full_like(targets, mean),
-                "loss": np.zeros(0),
-            }
-        )
-        del scores["loss"]
-        return scores
+    def baseline_prediction(self, train_examples):
+        (targets,) = self.label_features(train_examples).values()
+        return metrics.mean(targets)
 
     def is_degenerate(self, outputs):
         spread = float(np.std(outputs["predictions"]))
@@ -295,45 +294,26 @@ class RegressionTask(TextTask):
             yield f"{value:.6f}", []
 
 
-class MultiLabelTask(TextTask):
-    """A task whose rows have any of the labels of a list, or none.
+class MultiLabelTask(_LabelsTask):
+    """A task whose rows have any of the `labels`, or none."""
 
-    Attributes:
-      labels: The list; a label's id is its index.
-    """
-
+    kind = "multi_label_classification"
+    head = heads.MultiLabelHead
     main_metric = "micro_f1"
-
-    def __init__(self, name: str, labels: Sequence[str]):
-        super().__init__(name)
-        self.labels = list(labels)
 
     def label_features(self, examples):
         """`<task>_label_ids` <int32>[N, C], 1 where a row has the label."""
-        ids = {label: i for i, label in enumerate(self.labels)}
-        wanted = np.zeros((len(examples), len(ids)), np.int32)
+        wanted = np.zeros((len(examples), len(self.labels)), np.int32)
         for row, example in zip(wanted, examples, strict=True):
             for label in example.labels:
-                if label not in ids:
-                    path, number = example.source
-                    raise ValueError(
-                        f"Expected labels among {listing(self.labels)}. "
-                        f"Received: {label!r} in {path!r}, row {number}."
-                    )
-                row[ids[label]] = 1
+                row[self._id(label, example, "labels among")] = 1
         return {f"{self.name}_label_ids": wanted}
-
-    def make_head(self, config):
-        return heads.MultiLabelHead(
-            self.name, config.hidden_size, len(self.labels)
-        )
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """F1 of all decisions and of each label, and whole rows that are right.
 
         A label is predicted where its probability exceeds 0.5.
         """
-        del examples, tokenizer, max_seq_length
         labels, predictions = outputs["label_ids"], outputs["predictions"]
         exact = (labels == predictions).all(axis=-1)
         return {
@@ -350,28 +330,9 @@ class MultiLabelTask(TextTask):
         found = ", ".join(_commonest_set(self.read_examples("train")))
         return f"commonest labels {found!r}" if found else "no label"
 
-    def baseline_scores(self, train_examples, examples):
-        wanted = self.label_features(examples)[f"{self.name}_label_ids"]
+    def baseline_prediction(self, train_examples):
         commonest = _commonest_set(train_examples)
-        always = [int(label in commonest) for label in self.labels]
-        scores = self.scores(
-            {
-                "label_ids": wanted,
-                "predictions": np.broadcast_to(always, wanted.shape),
-                "loss": np.zeros(0),
-            }
-        )
-        del scores["loss"]
-        return scores
-
-    def is_degenerate(self, outputs):
-        return len(np.unique(outputs["predictions"], axis=0)) == 1
-
-    def description(self):
-        return {"kind": "multi_label_classification", "labels": self.labels}
-
-    def score_names(self):
-        return list(self.labels)
+        return [int(label in commonest) for label in self.labels]
 
     def scores_of_rows(self, outputs):
         probabilities = scipy.special.expit(outputs["logits"])
