@@ -17,12 +17,9 @@ ARCHIVE = "glue_submission.zip"
 SUBMISSION_DIR = "submission"
 
 # All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
-FILES = tuple(
-    f"{name}.tsv"
-    for name in (
-        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm"),
-        *("QNLI", "RTE", "WNLI", "AX"),
-    )
+FILES = (
+    *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
+    *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv"),
 )
 HEADER = "index\tprediction"
 
@@ -103,13 +100,8 @@ def find_files(model_dir: str) -> dict[str, str]:
     folder = os.path.join(
         model_directory.trial_dir(model_dir, best), SUBMISSION_DIR
     )
-    if not os.path.isdir(folder):
-        return {}
-    return {
-        name: os.path.join(folder, name)
-        for name in FILES
-        if os.path.isfile(os.path.join(folder, name))
-    }
+    paths = {name: os.path.join(folder, name) for name in FILES}
+    return {name: path for name, path in paths.items() if os.path.isfile(path)}
 
 
 def write_submission(model_dir: str) -> None:
@@ -171,10 +163,8 @@ def write_archive(
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
-    return (
-        [name for name in FILES if name in found],
-        [name for name in FILES if name not in found],
-    )
+    missing = [name for name in FILES if name not in found]
+    return [name for name in FILES if name in found], missing
 
 
 def _checked(path: str) -> str:

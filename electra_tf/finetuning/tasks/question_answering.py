@@ -7,6 +7,7 @@ Shapes: N windows, L length, K beams.
 """
 
 import bisect
+import collections
 import dataclasses
 import os
 import pathlib
@@ -142,40 +143,34 @@ class QuestionAnsweringTask(Task):
                     for answer in qa.get("answers", ())
                 ),
             )
-            if not is_training:
-                examples.append(example)
-                continue
-            if self.v2 and qa["is_impossible"]:
-                examples.append(
-                    example._replace(
-                        orig_answer_text="",
-                        start_position=-1,
-                        end_position=-1,
-                        is_impossible=True,
-                    )
+            if is_training and self.v2 and qa["is_impossible"]:
+                example = example._replace(
+                    orig_answer_text="",
+                    start_position=-1,
+                    end_position=-1,
+                    is_impossible=True,
                 )
-                continue
-            if "detected_answers" in qa:
-                answer = qa["detected_answers"][0]
-                offset = answer["char_spans"][0][0]
-            else:
-                answer = qa["answers"][0]
-                offset = answer["answer_start"]
-            text = answer["text"]
-            last = offset + len(text) - 1
-            if not 0 <= offset < len(context) or last >= len(context):
-                continue
-            start, end = word_at(offset), word_at(last)
-            found = " ".join(doc_tokens[start : end + 1]).lower()
-            if " ".join(text.split()).lower() not in found:
-                continue
-            examples.append(
-                example._replace(
+            elif is_training:
+                if "detected_answers" in qa:
+                    answer = qa["detected_answers"][0]
+                    offset = answer["char_spans"][0][0]
+                else:
+                    answer = qa["answers"][0]
+                    offset = answer["answer_start"]
+                text = answer["text"]
+                last = offset + len(text) - 1
+                if not 0 <= offset < len(context) or last >= len(context):
+                    continue
+                start, end = word_at(offset), word_at(last)
+                found = " ".join(doc_tokens[start : end + 1]).lower()
+                if " ".join(text.split()).lower() not in found:
+                    continue
+                example = example._replace(
                     orig_answer_text=text,
                     start_position=start,
                     end_position=end,
                 )
-            )
+            examples.append(example)
 
     def windows(
         self,
@@ -206,27 +201,15 @@ class QuestionAnsweringTask(Task):
             [example.orig_answer_text or "" for example in examples],
             tokenizer,
         )
-        words = list(
-            dict.fromkeys(
-                word for example in examples for word in example.doc_tokens
-            )
-        )
-        word_ids = dict(
-            zip(
-                words,
-                features_lib.tokenize_all(words, tokenizer),
-                strict=True,
-            )
-        )
+        words = list(dict.fromkeys(w for e in examples for w in e.doc_tokens))
+        ids = features_lib.tokenize_all(words, tokenizer)
+        ids_of = dict(zip(words, ids, strict=True))
+        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         for example, question, answer in zip(
             examples, questions, answers, strict=True
         ):
             question = question[: config.max_query_length]
-            prefix = [
-                tokenizer.cls_token_id,
-                *question,
-                tokenizer.sep_token_id,
-            ]
+            prefix = [cls, *question, sep]
             room = max_seq_length - len(prefix) - 1
             if room < 1:
                 raise ValueError(
@@ -234,29 +217,23 @@ class QuestionAnsweringTask(Task):
                     f"behind a question of {len(question)} tokens. Received: "
                     f"max_seq_length={max_seq_length}."
                 )
-            token_to_orig: list[int] = []
-            tokens: list[int] = []
-            first_tokens = []
-            for index, word in enumerate(example.doc_tokens):
-                first_tokens.append(len(tokens))
-                tokens += word_ids[word]
-                token_to_orig += [index] * len(word_ids[word])
-            first_tokens.append(len(tokens))
+            of_words = [ids_of[word] for word in example.doc_tokens]
+            tokens = [token for of_word in of_words for token in of_word]
+            token_to_orig = [
+                index for index, of_word in enumerate(of_words) for _ in of_word
+            ]
             span = None
             if is_training and not example.is_impossible:
-                start_word, end_word = (
-                    example.start_position,
-                    example.end_position,
-                )
-                if start_word is None or end_word is None:
+                first, last = example.start_position, example.end_position
+                if first is None or last is None:
                     raise ValueError(
                         "Expected examples of the split 'train'. Received: "
                         f"one without an answer, {example.question_text!r}."
                     )
                 span = passages.tighten(
                     tokens,
-                    first_tokens[:-1][start_word],
-                    first_tokens[end_word + 1] - 1,
+                    bisect.bisect_left(token_to_orig, first),
+                    bisect.bisect_right(token_to_orig, last) - 1,
                     answer,
                 )
             parts = passages.parts(len(tokens), room, config.doc_stride)
@@ -276,11 +253,7 @@ class QuestionAnsweringTask(Task):
                 yield passages.Window(
                     eid=passages.MAX_WINDOWS * example.eid + index,
                     doc_span_index=index,
-                    input_ids=[
-                        *prefix,
-                        *tokens[start:end],
-                        tokenizer.sep_token_id,
-                    ],
+                    input_ids=[*prefix, *tokens[start:end], sep],
                     first_doc_token=len(prefix),
                     token_to_orig=token_to_orig[start:end],
                     is_max_context=(owners[start:end] == index).tolist(),
@@ -300,34 +273,31 @@ class QuestionAnsweringTask(Task):
             self.windows(examples, tokenizer, max_seq_length, is_training)
         )
 
-        def column(values):
-            return np.array(list(values), np.int32)
-
-        def pad(rows):
-            return features_lib.pad_rows(list(rows), max_seq_length)
-
-        features = {
-            "input_ids": pad(w.input_ids for w in windows),
-            "input_mask": pad([1] * len(w.input_ids) for w in windows),
-            "segment_ids": pad(
-                [0] * w.first_doc_token + [1] * (len(w.token_to_orig) + 1)
-                for w in windows
-            ),
-            f"{self.name}_eid": column(w.eid for w in windows),
-        }
+        own = {"eid": [w.eid for w in windows]}
         if is_training:
-            own = {
-                "start_positions": (w.start_position for w in windows),
-                "end_positions": (w.end_position for w in windows),
-                "is_impossible": (
+            own |= {
+                "start_positions": [w.start_position for w in windows],
+                "end_positions": [w.end_position for w in windows],
+                "is_impossible": [
                     is_impossible[w.eid // passages.MAX_WINDOWS]
                     for w in windows
-                ),
+                ],
             }
         else:
-            own = {"doc_span_index": (w.doc_span_index for w in windows)}
-        return features | {
-            f"{self.name}_{name}": column(values)
+            own["doc_span_index"] = [w.doc_span_index for w in windows]
+        rows = {
+            "input_ids": [w.input_ids for w in windows],
+            "input_mask": [[1] * len(w.input_ids) for w in windows],
+            "segment_ids": [
+                [0] * w.first_doc_token + [1] * (len(w.token_to_orig) + 1)
+                for w in windows
+            ],
+        }
+        return {
+            name: features_lib.pad_rows(values, max_seq_length)
+            for name, values in rows.items()
+        } | {
+            f"{self.name}_{name}": np.array(values, np.int32)
             for name, values in own.items()
         }
 
@@ -379,9 +349,9 @@ class QuestionAnsweringTask(Task):
         self, outputs, examples, tokenizer, max_seq_length
     ) -> Predictions:
         config = self.config
-        windows_of: dict[int, list[tuple[int, passages.Window]]] = {
-            example.eid: [] for example in examples
-        }
+        windows_of: dict[int, list[tuple[int, passages.Window]]] = (
+            collections.defaultdict(list)
+        )
         for row, window in enumerate(
             self.windows(examples, tokenizer, max_seq_length)
         ):

@@ -3,6 +3,7 @@
 Shapes: N sentences, L length.
 """
 
+import itertools
 import os
 import pathlib
 import typing
@@ -229,12 +230,10 @@ class TaggingTask(Task):
         CoNLL-2003 calls its dev file valid.txt.
         """
         files: dict[str, str] = {}
-        for split in SPLITS:
-            stems = (split, "valid") if split == "dev" else (split,)
-            for stem in stems:
-                path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
-                if split == "train" or tf.io.gfile.exists(path):
-                    files.setdefault(split, path)
+        for stem in ("train", "dev", "valid", "test"):
+            path = os.fspath(pathlib.Path(data_dir) / f"{stem}.txt")
+            if stem == "train" or tf.io.gfile.exists(path):
+                files.setdefault("dev" if stem == "valid" else stem, path)
         return cls(name, files, **kwargs)
 
     def splits(self):
@@ -434,40 +433,29 @@ class TaggingTask(Task):
         # The original's scorer adds each loss twice.
         times = 2 if self.as_original else 1
         loss = times * total_loss / max(1, int(num_words.sum()))
-        rows = [
-            (row_labels[:n], row_predictions[:n])
-            for row_labels, row_predictions, n in zip(
-                outputs["labels"],
-                outputs["predictions"],
-                num_words,
-                strict=True,
-            )
-        ]
-        if self.is_token_level:
-            flat = [np.concatenate(x) for x in zip(*rows, strict=True)]
-            return {"accuracy": metrics.accuracy(*flat), "loss": loss}
-        by_seqeval = metrics.span_scores(
-            *(
-                [[self.labels[i] for i in ids] for ids in of_rows]
-                for of_rows in zip(*rows, strict=True)
-            )
+        true, predicted = (
+            [
+                [self.labels[i] for i in ids[:n]]
+                for ids, n in zip(outputs[name], num_words, strict=True)
+            ]
+            for name in ("labels", "predictions")
         )
+        if self.is_token_level:
+            flat = (list(itertools.chain(*tags)) for tags in (true, predicted))
+            return {"accuracy": metrics.accuracy(*flat), "loss": loss}
+        by_seqeval = metrics.span_scores(true, predicted)
         if not self.as_original:
             return by_seqeval | {"loss": loss}
-        num_correct = num_predicted = num_true = 0
-        for row_labels, row_predictions in rows:
-            true = set(self._spans_of_ids(row_labels))
-            predicted = set(self._spans_of_ids(row_predictions))
-            num_correct += len(true & predicted)
-            num_predicted += len(predicted)
-            num_true += len(true)
+        true_spans, predicted_spans = (
+            {(row, s) for row, t in enumerate(tags) for s in spans_of_tags(t)}
+            for tags in (true, predicted)
+        )
         found = metrics.precision_recall_f1(
-            num_correct, num_predicted, num_true
+            len(true_spans & predicted_spans),
+            len(predicted_spans),
+            len(true_spans),
         )
         return found | {"seqeval_f1": by_seqeval["f1"], "loss": loss}
-
-    def _spans_of_ids(self, ids) -> list[Span]:
-        return spans_of_tags([self.labels[i] for i in ids])
 
     @property
     def baseline_name(self):
@@ -480,12 +468,8 @@ class TaggingTask(Task):
     def baseline_scores(self, train_examples, examples):
         if self.is_token_level:
             always = _commonest(train_examples)
-            is_right = [
-                label == always
-                for example in examples
-                for label in example.labels
-            ]
-            return {"accuracy": 100.0 * metrics.mean(np.array(is_right))}
+            labels = np.array([tag for e in examples for tag in e.labels])
+            return {"accuracy": metrics.accuracy(labels, always)}
         # Without a span nothing is found.
         nothing = metrics.precision_recall_f1(0, 0, 1)
         if self.as_original:
