@@ -22,15 +22,6 @@ import build_results_data
 
 from electra_tf.command_line import arguments
 
-# Their name -> ours.
-_TASKS = {
-    "CoLA": "cola",
-    "MRPC": "mrpc",
-    "RTE": "rte",
-    "SST-2": "sst",
-    "STS-B": "sts",
-}
-
 
 def build(
     data_dir: pathlib.Path,
@@ -51,7 +42,7 @@ def build(
             f"{docstrings_dir}, without train/*.txt."
         )
     # Here first, so that a missing set leaves no half of a corpus.
-    for theirs, ours in _TASKS.items():
+    for theirs, ours in build_results_data.GLUE.items():
         folder = output_dir / "finetuning_data" / ours
         folder.mkdir(parents=True, exist_ok=True)
         for split in ("train", "dev"):
@@ -69,26 +60,17 @@ def build(
         shutil.copyfile(path, corpus / "docstrings" / path.name)
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(
-        prog="build_experiment_data", description=__doc__
+def main() -> int:
+    """Parses the flags and builds; returns the exit code."""
+    parser = build_results_data.make_parser("build_experiment_data", __doc__)
+    parser.add_argument(
+        "--docstrings-dir",
+        type=pathlib.Path,
+        required=True,
+        help="What tools/quickstart/build_docstring_corpus.py wrote.",
     )
-    for name, text in (
-        ("--data-dir", "Folder of the public sets."),
-        (
-            "--docstrings-dir",
-            "What tools/quickstart/build_docstring_corpus.py wrote.",
-        ),
-        ("--output-dir", "Where to write."),
-    ):
-        parser.add_argument(name, type=pathlib.Path, required=True, help=text)
-    return parser
-
-
-def _build(args) -> None:
-    build(args.data_dir, args.docstrings_dir, args.output_dir)
+    return arguments.run(lambda args: build(**vars(args)), parser)
 
 
 if __name__ == "__main__":
-    sys.exit(arguments.run(_build, make_parser()))
+    sys.exit(main())

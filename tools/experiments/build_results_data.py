@@ -23,6 +23,7 @@ as do a passage and its questions. All rows of a set are one document.
 """
 
 import csv
+import itertools
 import json
 import pathlib
 import random
@@ -33,16 +34,18 @@ from collections.abc import Iterator
 
 from electra_tf.command_line import arguments
 
+# Tasks of GLUE: their name -> ours.
+GLUE = {
+    "CoLA": "cola",
+    "MRPC": "mrpc",
+    "RTE": "rte",
+    "SST-2": "sst",
+    "STS-B": "sts",
+}
 # What is scored as it is: their name -> ours.
 _LABELLED = {
     f"glue/{theirs}/{split}.tsv": f"{ours}/{split}.tsv"
-    for theirs, ours in (
-        ("CoLA", "cola"),
-        ("MRPC", "mrpc"),
-        ("RTE", "rte"),
-        ("SST-2", "sst"),
-        ("STS-B", "sts"),
-    )
+    for theirs, ours in GLUE.items()
     for split in ("train", "dev")
 } | {
     "conll2003/train.txt": "ner/train.txt",
@@ -109,20 +112,10 @@ def longest_phrases(path: pathlib.Path) -> Iterator[str]:
 
 
 def conll_sentences(path: pathlib.Path) -> Iterator[str]:
-    words: list[str] = []
     with open(path, encoding="utf-8") as f:
-        for line in f:
-            if line.strip():
-                words.append(line.split()[0])
-            elif words:
-                yield " ".join(words)
-                words = []
-    if words:
-        yield " ".join(words)
-
-
-def is_dev_article(number: int) -> bool:
-    return number % _DEV_ARTICLE == 0
+        for is_blank, lines in itertools.groupby(f, key=str.isspace):
+            if not is_blank:
+                yield " ".join(line.split()[0] for line in lines)
 
 
 def passages_and_questions(articles: list[dict]) -> Iterator[str]:
@@ -167,14 +160,12 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
       ValueError: If a file is missing or not of its format.
     """
     glue, korean = data_dir / "glue", data_dir / "korean"
+    wiki = data_dir / "wikitext-2"
     squad = data_dir / "squad" / "xquad.en.json"
-    corpus = output_dir / "english" / "corpus"
-    with open(squad, encoding="utf-8") as f:
-        content = json.load(f)
+    content = json.loads(squad.read_text("utf-8"))
     articles: dict[str, list[dict]] = {"train": [], "dev": []}
     for number, article in enumerate(content["data"]):
-        split = "dev" if is_dev_article(number) else "train"
-        articles[split].append(article)
+        articles["train" if number % _DEV_ARTICLE else "dev"].append(article)
     for split, part in articles.items():
         path = output_dir / "finetuning_data" / "squadv1" / f"{split}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,45 +176,43 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(data_dir / theirs, path)
     for name, lines in {
-        "wikitext_valid": wikitext(data_dir / "wikitext-2" / "valid.txt"),
-        "wikitext_test": wikitext(data_dir / "wikitext-2" / "test.txt"),
-        "cola": texts_of(glue / "CoLA" / "train.tsv", [3], has_header=False),
-        "mrpc": texts_of(glue / "MRPC" / "train.tsv", [3, 4]),
-        "rte": texts_of(glue / "RTE" / "train.tsv", [1, 2]),
-        "sst": longest_phrases(glue / "SST-2" / "train.tsv"),
-        "sts": texts_of(glue / "STS-B" / "train.tsv", [7, 8]),
-        "ner": conll_sentences(data_dir / "conll2003" / "train.txt"),
-        "xquad": passages_and_questions(articles["train"]),
+        "english/corpus/wikitext_valid": wikitext(wiki / "valid.txt"),
+        "english/corpus/wikitext_test": wikitext(wiki / "test.txt"),
+        "english/corpus/cola": texts_of(
+            glue / "CoLA" / "train.tsv", [3], has_header=False
+        ),
+        "english/corpus/mrpc": texts_of(glue / "MRPC" / "train.tsv", [3, 4]),
+        "english/corpus/rte": texts_of(glue / "RTE" / "train.tsv", [1, 2]),
+        "english/corpus/sst": longest_phrases(glue / "SST-2" / "train.tsv"),
+        "english/corpus/sts": texts_of(glue / "STS-B" / "train.tsv", [7, 8]),
+        "english/corpus/ner": conll_sentences(
+            data_dir / "conll2003" / "train.txt"
+        ),
+        "english/corpus/xquad": passages_and_questions(articles["train"]),
+        "korean/corpus/hate_speech": hate_speech_texts(
+            korean / "hate-speech.train.tsv"
+        ),
+        "korean/corpus/korsts": texts_of(korean / "korsts.train.tsv", [5, 6]),
     }.items():
-        write_lines(corpus / f"{name}.txt", lines)
-    corpus = output_dir / "korean" / "corpus"
-    for name, lines in {
-        "hate_speech": hate_speech_texts(korean / "hate-speech.train.tsv"),
-        "korsts": texts_of(korean / "korsts.train.tsv", [5, 6]),
-    }.items():
-        write_lines(corpus / f"{name}.txt", lines)
+        write_lines(output_dir / f"{name}.txt", lines)
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(
-        prog="build_results_data", description=__doc__
-    )
-    parser.add_argument(
-        "--data-dir",
-        type=pathlib.Path,
-        required=True,
-        help="Folder of the public sets.",
-    )
-    parser.add_argument(
-        "--output-dir", type=pathlib.Path, required=True, help="Where to write."
-    )
+def make_parser(prog: str, description: str | None) -> arguments.ArgumentParser:
+    """A parser with the flags of all builders."""
+    parser = arguments.ArgumentParser(prog=prog, description=description)
+    for name, text in (
+        ("--data-dir", "Folder of the public sets."),
+        ("--output-dir", "Where to write."),
+    ):
+        parser.add_argument(name, type=pathlib.Path, required=True, help=text)
     return parser
 
 
+def main() -> int:
+    """Parses the flags and builds; returns the exit code."""
+    parser = make_parser("build_results_data", __doc__)
+    return arguments.run(lambda args: build(**vars(args)), parser)
+
+
 if __name__ == "__main__":
-    sys.exit(
-        arguments.run(
-            lambda args: build(args.data_dir, args.output_dir), make_parser()
-        )
-    )
+    sys.exit(main())

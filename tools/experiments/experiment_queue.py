@@ -3,6 +3,7 @@
 Several queues may work on the same runs.
 """
 
+import collections
 import dataclasses
 import fcntl
 import os
@@ -51,7 +52,9 @@ class Queue:
         self.stop_requests = 0
         self._line = progress.LiveLine(_SECONDS_BETWEEN_LINES)
         # Kind -> weight and seconds of each finished run.
-        self._finished: dict[str, list[tuple[float, float]]] = {}
+        self._finished: dict[str, list[tuple[float, float]]] = (
+            collections.defaultdict(list)
+        )
         self.waiting: list[Run] = []
         for run in runs:
             if run.is_finished():
@@ -159,18 +162,14 @@ class Queue:
             )
             if process.returncode == 0:
                 self._note_time(run)
-                continue
-            if self.was_stopped:
-                continue
-            failure = Failure(run, _last_line(run.log_file, process.returncode))
-            self.failures.append(failure)
-            self._line.note(f"failed: {run.title}: {failure.reason}")
+            elif not self.was_stopped:
+                reason = _last_line(run.log_file, process.returncode)
+                self.failures.append(Failure(run, reason))
+                self._line.note(f"failed: {run.title}: {reason}")
 
     def _note_time(self, run: Run) -> None:
-        seconds = run.cost().get("seconds")
-        if seconds:
-            found = self._finished.setdefault(run.kind, [])
-            found.append((run.weight, seconds))
+        if seconds := run.cost().get("seconds"):
+            self._finished[run.kind].append((run.weight, seconds))
 
     def _progress(self) -> str:
         left = len(self.waiting) + len(self.running)
@@ -178,10 +177,9 @@ class Queue:
         if self.failures:
             parts.append(f"{len(self.failures)} failed")
         for run in self.running:
-            steps = ""
-            if run.num_train_steps:
-                steps = f" {run.step()}/{run.num_train_steps}"
-            parts.append(run.title + steps)
+            steps = run.num_train_steps
+            share = f" {run.step()}/{steps}" if steps else ""
+            parts.append(run.title + share)
         return " | ".join([*parts, f"ETA {self._eta()}"])
 
     def _eta(self) -> str:

@@ -11,6 +11,7 @@ A variant that several suites, or rows, have in common is in the folder of the
 first of them, and trained once.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -19,7 +20,7 @@ import os
 import pathlib
 import sys
 
-from experiment_suites import SUITES, TASKS, Row
+from experiment_suites import SUITES, Row
 
 from electra_tf import configs, errors, model_directory
 from electra_tf import files as files_lib
@@ -75,6 +76,11 @@ class Stage:
     config: configs.PretrainingConfig
     flops_per_step: float
 
+    @property
+    def flops(self) -> float:
+        """Of all steps."""
+        return self.flops_per_step * self.config.run.num_train_steps
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
@@ -99,10 +105,8 @@ class Variant:
 
     @property
     def flops(self) -> float:
-        """Of all stages, all steps."""
-        return sum(
-            s.flops_per_step * s.config.run.num_train_steps for s in self.stages
-        )
+        """Of all stages."""
+        return sum(stage.flops for stage in self.stages)
 
     def seed_dir(self, seed: int) -> str:
         return os.path.join(self.folder, f"seed_{seed}")
@@ -170,14 +174,13 @@ class Run:
         model_directory.refuse_other_run(self.config)
         if name != model_directory.EVAL_RESULTS_FILE:
             return True
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)["step"] == self.num_train_steps
+        results = json.loads(pathlib.Path(path).read_text("utf-8"))
+        return results["step"] == self.num_train_steps
 
     def cost(self) -> dict[str, float]:
         """Seconds and CPU seconds of the run so far, if any are known."""
         try:
-            with open(self.cost_file, encoding="utf-8") as file:
-                return json.load(file)
+            return json.loads(pathlib.Path(self.cost_file).read_text("utf-8"))
         except (OSError, json.JSONDecodeError):
             return {}
 
@@ -303,10 +306,13 @@ def _stages(
     row: Row, budget: float | None, options: Options
 ) -> tuple[Stage, ...]:
     """The pre-training of a row, all stages of as many steps."""
-    names = [(row.first_stage, "first_stage")] if row.first_stage else []
-    names.append((row.gin_file, "pretraining"))
-    loaded = []
-    for gin_file, name in names:
+    stages = []
+    for name, gin_file in (
+        ("first_stage", row.first_stage),
+        ("pretraining", row.gin_file),
+    ):
+        if not gin_file:
+            continue
         files = [gin_path(f"experiments/{gin_file}.gin")]
         files += [options.size_gin_file] if options.size_gin_file else []
         config = gin_files_lib.load(
@@ -315,29 +321,20 @@ def _stages(
         per_step = flops.of_pretraining_step(
             config.model, config.data.train_batch_size
         )
-        loaded.append((name, tuple(files), config, per_step))
-    total = sum(per_step for *_, per_step in loaded)
-    return tuple(
-        _stage(
-            *one,
-            options.gin_params,
-            None if budget is None else max(1, round(budget / total)),
+        stages.append(
+            Stage(name, tuple(files), options.gin_params, config, per_step)
         )
-        for one in loaded
-    )
+    num_train_steps = None
+    if budget is not None:
+        total = sum(stage.flops_per_step for stage in stages)
+        num_train_steps = max(1, round(budget / total))
+    return tuple(_with_steps(stage, num_train_steps) for stage in stages)
 
 
-def _stage(
-    name: str,
-    files: tuple[str, ...],
-    config: configs.PretrainingConfig,
-    per_step: float,
-    gin_params: tuple[str, ...],
-    num_train_steps: int | None,
-) -> Stage:
-    """A stage with all bindings of its own."""
-    run, optimizer = config.run, config.optimizer
-    params: list[str] = []
+def _with_steps(stage: Stage, num_train_steps: int | None) -> Stage:
+    """A stage with all bindings of its own; None for the steps of its files."""
+    run, optimizer = stage.config.run, stage.config.optimizer
+    params = list(stage.gin_params)
     if num_train_steps is not None:
         params.append(f"RunConfig.num_train_steps={num_train_steps}")
         if optimizer.num_warmup_steps:
@@ -349,13 +346,13 @@ def _stage(
             params.append(f"OptimizerConfig.num_warmup_steps={own}")
             share = min(share, 1.0)
             params.append(f"OptimizerConfig.warmup_proportion={share:.6g}")
-    steps = num_train_steps or run.num_train_steps
-    if not run.eval_steps and config.data.heldout_files:
-        eval_steps = math.ceil(steps / _NUM_EVALS)
-        params.append(f"RunConfig.eval_steps={eval_steps}")
-    all_params = (*gin_params, *params)
-    config = gin_files_lib.load(configs.PretrainingConfig, files, all_params)
-    return Stage(name, files, all_params, config, per_step)
+    if not run.eval_steps and stage.config.data.heldout_files:
+        steps = num_train_steps or run.num_train_steps
+        params.append(f"RunConfig.eval_steps={math.ceil(steps / _NUM_EVALS)}")
+    config = gin_files_lib.load(
+        configs.PretrainingConfig, stage.gin_files, params
+    )
+    return dataclasses.replace(stage, gin_params=tuple(params), config=config)
 
 
 def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
@@ -363,63 +360,75 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
     name = f"{variant.row.name} {budget_name(variant.budget)} seed {seed}"
     runs: list[Run] = []
     for number, stage in enumerate(variant.stages):
-        model_dir = variant.stage_dir(seed, number)
-        config = dataclasses.replace(
-            stage.config,
-            run=dataclasses.replace(
-                stage.config.run, seed=seed, model_dir=model_dir
-            ),
-        )
-        params = [*stage.gin_params, f"RunConfig.seed={seed}"]
-        needs: tuple[str, ...] = ()
-        if number:
-            # Both networks start from the stage before.
-            needs = (variant.stage_dir(seed, number - 1),)
-            config = dataclasses.replace(
-                config,
-                init_checkpoint=needs[0],
-                init_generator_checkpoint=needs[0],
-            )
-            for field in ("init_checkpoint", "init_generator_checkpoint"):
-                params.append(f"PretrainingConfig.{field}={_text(needs[0])}")
+        start = {}
+        if runs:  # Both networks start from the stage before.
+            networks = ("init_checkpoint", "init_generator_checkpoint")
+            start = dict.fromkeys(networks, runs[-1].model_dir)
         runs.append(
-            Run(
+            _run(
                 f"{name} {stage.name}",
-                _command("pretraining", stage.gin_files, params, model_dir),
-                config,
-                needs,
+                (stage.gin_files, stage.gin_params, stage.config),
+                seed,
+                variant.stage_dir(seed, number),
+                start,
                 "pretraining",
-                stage.flops_per_step * stage.config.run.num_train_steps,
+                stage.flops,
             )
         )
     for task in options.tasks:
-        runs.append(_finetuning(name, task, variant, seed, options))
+        runs.append(
+            _run(
+                f"{name} {task}",
+                _finetuning_config(task, options),
+                seed,
+                os.path.join(variant.seed_dir(seed), task),
+                {"init_checkpoint": variant.stage_dir(seed)},
+                task,
+                1.0,
+            )
+        )
     return runs
 
 
-def _finetuning(
-    name: str, task: str, variant: Variant, seed: int, options: Options
+def _run(
+    title: str,
+    configuration: tuple,
+    seed: int,
+    model_dir: str,
+    start: dict[str, str],
+    kind: str,
+    weight: float,
 ) -> Run:
-    pretrained = variant.stage_dir(seed)
-    model_dir = os.path.join(variant.seed_dir(seed), task)
-    files, shared, config = _finetuning_config(task, options)
-    params = [
-        *shared,
-        f"RunConfig.seed={seed}",
-        f"FinetuningConfig.init_checkpoint={_text(pretrained)}",
-    ]
+    """One command.
+
+    Args:
+      title: See `Run`.
+      configuration: gin files, bindings, and what they load to.
+      seed: Of the run.
+      model_dir: Of the run.
+      start: Field of the configuration -> the model directory to start from.
+      kind: See `Run`.
+      weight: See `Run`.
+    """
+    files, params, config = configuration
     config = dataclasses.replace(
         config,
-        init_checkpoint=pretrained,
         run=dataclasses.replace(config.run, seed=seed, model_dir=model_dir),
+        **start,
     )
+    params = [*params, f"RunConfig.seed={seed}"]
+    for field, path in start.items():
+        # In double quotes, which a shell command needs less.
+        path = json.dumps(path)
+        params.append(f"{type(config).__name__}.{field}={path}")
+    what = type(config).__name__.removesuffix("Config").lower()
     return Run(
-        f"{name} {task}",
-        _command("finetuning", files, params, model_dir),
+        title,
+        _command(what, files, params, model_dir),
         config,
-        (pretrained,),
-        task,
-        1.0,
+        tuple(set(start.values())),
+        kind,
+        weight,
     )
 
 
@@ -439,11 +448,6 @@ def _finetuning_config(task: str, options: Options):
     return tuple(files), params, config
 
 
-def _text(value: str) -> str:
-    """As gin reads it; in double quotes, which a shell command needs less."""
-    return json.dumps(value)
-
-
 def _command(
     what: str, files: tuple[str, ...], params: list[str], model_dir: str
 ) -> tuple[str, ...]:
@@ -458,17 +462,11 @@ def _command(
 
 def budgets_on_disk(options: Options) -> list[float | None]:
     """Budgets of all runs that are there; None for the gin files' steps."""
+    folders = pathlib.Path(options.output_dir).glob("*/*/*")
     found: list[float | None] = []
-    for name in {
-        p.name for p in pathlib.Path(options.output_dir).glob("*/*/*")
-    }:
-        if name == OWN_STEPS:
-            found.append(None)
-        else:
-            try:
-                found.append(float(name))
-            except ValueError:
-                continue
+    for name in {folder.name for folder in folders}:
+        with contextlib.suppress(ValueError):
+            found.append(None if name == OWN_STEPS else float(name))
     return found
 
 
@@ -477,16 +475,3 @@ def seeds_on_disk(options: Options) -> tuple[int, ...]:
     folders = pathlib.Path(options.output_dir).glob("*/*/*/seed_*")
     names = {folder.name.removeprefix("seed_") for folder in folders}
     return tuple(sorted(int(name) for name in names if name.isdigit()))
-
-
-def check_tasks(tasks: tuple[str, ...]) -> None:
-    """Refuses names that are not in `TASKS`.
-
-    Raises:
-      ValueError: For the first of them.
-    """
-    for task in tasks:
-        if task not in TASKS:
-            raise ValueError(
-                f"Expected tasks among {', '.join(TASKS)}. Received: {task}"
-            )

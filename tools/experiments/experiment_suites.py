@@ -59,14 +59,9 @@ class Suite:
         )
 
 
-def _row(
-    folder: str, name: str, title: str, paper: float | None = None, **kwargs
-) -> Row:
-    return Row(name, f"{folder}/{name}", title, paper, **kwargs)
-
-
-def _objective(name: str, title: str, paper: float | None = None) -> Row:
-    return _row("objectives", name, title, paper)
+def _rows(folder: str, *rows: tuple) -> tuple[Row, ...]:
+    """Rows of a folder, from their names, titles and the paper's numbers."""
+    return tuple(Row(row[0], f"{folder}/{row[0]}", *row[1:]) for row in rows)
 
 
 _ELECTRA = "arXiv:2003.10555"
@@ -76,87 +71,89 @@ SUITES: dict[str, Suite] = {
         "Objectives",
         f"Table 5 of {_ELECTRA}",
         "electra",
-        (
-            _objective("electra", "ELECTRA", 85.0),
-            _objective("all_tokens_mlm", "All-Tokens MLM", 84.3),
-            _objective("replace_mlm", "Replace MLM", 82.4),
-            _objective("electra_15", "ELECTRA 15 %", 82.4),
-            _objective("bert", "BERT", 82.2),
-            _objective("bert_released_masking", "BERT, released masking"),
+        _rows(
+            "objectives",
+            ("electra", "ELECTRA", 85.0),
+            ("all_tokens_mlm", "All-Tokens MLM", 84.3),
+            ("replace_mlm", "Replace MLM", 82.4),
+            ("electra_15", "ELECTRA 15 %", 82.4),
+            ("bert", "BERT", 82.2),
+            ("bert_released_masking", "BERT, released masking"),
         ),
     ),
     "weight_sharing": Suite(
         "Weight sharing",
         f"section 3.2 of {_ELECTRA}, after 500k steps",
         "token_embeddings",
-        (
-            _row("weight_sharing", "none", "nothing shared", 83.6),
-            _row("weight_sharing", "token_embeddings", "embeddings", 84.3),
-            _row("weight_sharing", "all_weights", "all weights", 84.4),
+        _rows(
+            "weight_sharing",
+            ("none", "nothing shared", 83.6),
+            ("token_embeddings", "embeddings", 84.3),
+            ("all_weights", "all weights", 84.4),
         ),
     ),
     "generator_size": Suite(
         "Size of the generator",
         f"Figure 3, left, of {_ELECTRA}",
         "one_quarter",
-        (
-            _row("generator_size", "uniform", "uniform"),
-            _row("generator_size", "unigram", "unigram"),
-            _row("generator_size", "one_eighth", "1/8"),
-            _row("generator_size", "one_quarter", "1/4"),
-            _row("generator_size", "one_half", "1/2"),
-            _row("generator_size", "three_quarters", "3/4"),
-            _row("generator_size", "one", "1"),
+        _rows(
+            "generator_size",
+            ("uniform", "uniform"),
+            ("unigram", "unigram"),
+            ("one_eighth", "1/8"),
+            ("one_quarter", "1/4"),
+            ("one_half", "1/2"),
+            ("three_quarters", "3/4"),
+            ("one", "1"),
         ),
     ),
     "training_algorithms": Suite(
         "Training algorithms",
         f"Figure 3, right, and Appendix F of {_ELECTRA}",
         "joint",
-        (
-            _row("training_algorithms", "joint", "joint"),
-            _row("training_algorithms", "adversarial", "adversarial"),
-            _row(
-                "training_algorithms",
+        _rows(
+            "training_algorithms",
+            ("joint", "joint"),
+            ("adversarial", "adversarial"),
+            (
                 "two_stage",
                 "two stages",
-                first_stage="training_algorithms/two_stage_generator",
+                None,
+                "training_algorithms/two_stage_generator",
             ),
-            _objective("bert", "BERT"),
-        ),
+        )
+        + _rows("objectives", ("bert", "BERT")),
     ),
     "newer_ideas": Suite(
         "Newer ideas",
         "the papers that the gin files name",
         "electra",
-        (
-            _objective("electra", "ELECTRA"),
-            _row(
-                "newer_ideas",
-                "disentangled_embeddings",
-                "disentangled embeddings",
-            ),
-            _row("newer_ideas", "distinct_positions", "distinct positions"),
-            _row("newer_ideas", "mask_prob_20", "20 % masked"),
-            _row("newer_ideas", "mask_prob_40", "40 % masked"),
-            _row("newer_ideas", "whole_words", "whole words"),
-            _row("newer_ideas", "temperature_decay", "falling temperature"),
+        _rows("objectives", ("electra", "ELECTRA"))
+        + _rows(
+            "newer_ideas",
+            ("disentangled_embeddings", "disentangled embeddings"),
+            ("distinct_positions", "distinct positions"),
+            ("mask_prob_20", "20 % masked"),
+            ("mask_prob_40", "40 % masked"),
+            ("whole_words", "whole words"),
+            ("temperature_decay", "falling temperature"),
         ),
     ),
     "models": Suite(
         "Models",
         f"Tables 1, 2 and 6 of {_ELECTRA}, and arXiv:2012.08561",
         "small",
-        (
-            _row("models", "small", "ELECTRA-Small", 79.9),
-            _row("models", "bert_small", "BERT-Small", 75.1),
-            _row("models", "base", "ELECTRA-Base", 85.1),
-            _row("models", "electric", "Electric", 84.1),
-            _row("models", "large_400k", "ELECTRA-400K", 89.0),
-            _row("models", "large_1_75m", "ELECTRA-1.75M", 89.5),
+        _rows(
+            "models",
+            ("small", "ELECTRA-Small", 79.9),
+            ("bert_small", "BERT-Small", 75.1),
+            ("base", "ELECTRA-Base", 85.1),
+            ("electric", "Electric", 84.1),
+            ("large_400k", "ELECTRA-400K", 89.0),
+            ("large_1_75m", "ELECTRA-1.75M", 89.5),
             # Their numbers in the README of the release are of the test set.
-            _row("models", "small_plus_plus", "ELECTRA-Small++"),
-            _row("models", "base_plus_plus", "ELECTRA-Base++"),
+            ("small_plus_plus", "ELECTRA-Small++"),
+            ("base_plus_plus", "ELECTRA-Base++"),
         ),
     ),
 }

@@ -7,6 +7,7 @@ of them, 2.5 standard deviations to each side. Differences from the suite's
 reference are taken seed by seed.
 """
 
+import dataclasses
 import itertools
 import json
 import math
@@ -45,21 +46,19 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
       metrics in the course of training); then "ordering", see `_ordering`.
       What is not known is None or left out.
     """
+    title, source, reference, _ = dataclasses.astuple(SUITES[suite])
     rows = [_row(variant, options) for variant in variants]
     rows = [row for row in rows if row["seeds"]]
-    reference = SUITES[suite].reference
-    by_budget = {
+    references = {
         row["budget_flops"]: row for row in rows if row["row"] == reference
     }
     for row in rows:
-        if row["budget_flops"] in by_budget:
-            row["minus_reference"] = _difference(
-                row, by_budget[row["budget_flops"]]
-            )
+        if other := references.get(row["budget_flops"]):
+            row["minus_reference"] = _difference(row, other)
     return {
         "suite": suite,
-        "title": SUITES[suite].title,
-        "source": SUITES[suite].source,
+        "title": title,
+        "source": source,
         "reference": reference,
         "tasks": list(options.tasks),
         "rows": rows,
@@ -86,35 +85,30 @@ def _row(variant: Variant, options: Options) -> dict:
         "paper": variant.row.paper,
         "seeds": seeds,
         "tasks": {
-            task: statistics_of(
-                [s["tasks"][task] for s in seeds.values() if task in s["tasks"]]
-            )
+            task: statistics_of(_of_seeds(seeds, "tasks", task))
             for task in options.tasks
         },
         "score": statistics_of(list(_scores(seeds).values())),
         "heldout": {
             name: statistics_of(values)
             for name in HELDOUT
-            if (
-                values := [
-                    s["heldout"][name]
-                    for s in seeds.values()
-                    if name in s["heldout"]
-                ]
-            )
+            if (values := _of_seeds(seeds, "heldout", name))
         },
         "curve": _mean_curve(variant, options),
     }
 
 
+def _of_seeds(seeds: Mapping[str, dict], kind: str, name: str) -> list[float]:
+    """A figure of each seed that has it."""
+    return [s[kind][name] for s in seeds.values() if name in s[kind]]
+
+
 def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
     """What is finished of one seed; None where nothing is."""
     found: dict = {"tasks": {}, "score": None, "heldout": {}}
-    cpu_seconds = []
-    for run in experiment_runs.runs_of(variant, seed, options):
-        if not _is_finished(run):
-            continue
-        cpu_seconds.append(run.cost().get("cpu_seconds"))
+    runs = experiment_runs.runs_of(variant, seed, options)
+    finished = list(filter(_is_finished, runs))
+    for run in finished:
         if run.kind in TASKS:
             found["tasks"][run.kind] = _task_score(run.model_dir, run.kind)
         else:  # The last stage is what counts.
@@ -123,11 +117,10 @@ def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
             )
     if options.tasks and len(found["tasks"]) == len(options.tasks):
         found["score"] = statistics.fmean(found["tasks"].values())
-    if not cpu_seconds:
-        return None
-    known = [seconds for seconds in cpu_seconds if seconds is not None]
+    costs = [run.cost() for run in finished]
+    known = [cost["cpu_seconds"] for cost in costs if "cpu_seconds" in cost]
     found["cpu_seconds"] = sum(known) if known else None
-    return found
+    return found if finished else None
 
 
 def _is_finished(run: experiment_runs.Run) -> bool:
@@ -156,11 +149,8 @@ def _read_json(model_dir: str, name: str) -> dict:
 
 def _scores(seeds: Mapping[str, dict]) -> dict[str, float]:
     """Seed -> score, of those that have one."""
-    return {
-        seed: found["score"]
-        for seed, found in seeds.items()
-        if found["score"] is not None
-    }
+    scores = {seed: found["score"] for seed, found in seeds.items()}
+    return {seed: score for seed, score in scores.items() if score is not None}
 
 
 def statistics_of(values: Sequence[float]) -> dict | None:
@@ -206,10 +196,7 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
         for step, metrics in read_heldout(variant.stage_dir(seed)).items():
             points.setdefault(step, []).append(metrics)
     *before, last = variant.stages
-    spent = sum(
-        stage.flops_per_step * stage.config.run.num_train_steps
-        for stage in before
-    )
+    spent = sum(stage.flops for stage in before)
     return [
         {"step": step, "flops": spent + step * last.flops_per_step}
         | {
@@ -229,8 +216,7 @@ def read_heldout(model_dir: str) -> dict[int, dict]:
         for record in model_directory.read_metrics(path)
         if record["split"] == "heldout"
     }
-    last = _read_json(model_dir, model_directory.EVAL_RESULTS_FILE)
-    if last:
+    if last := _read_json(model_dir, model_directory.EVAL_RESULTS_FILE):
         found[last["step"]] = last
     return found
 
@@ -261,25 +247,27 @@ def _ordering(rows: Sequence[dict]) -> list[dict]:
         ]
         if not pairs:
             continue
-        alike = clearly_alike = clearly_other = 0
-        for better, worse in pairs:
-            alike += better["score"]["mean"] > worse["score"]["mean"]
-            difference = _difference(better, worse)
-            if difference and difference["low"] is not None:
-                clearly_alike += difference["low"] > 0
-                clearly_other += difference["high"] < 0
+        differences = [_difference(*pair) or {} for pair in pairs]
+        intervals = [d for d in differences if d.get("low") is not None]
         found.append(
             {
                 "budget_flops": budget,
                 "paper": _names(both, lambda row: row["paper"]),
-                "ours": _names(both, lambda row: row["score"]["mean"]),
+                "ours": _names(both, _mean_score),
                 "num_pairs": len(pairs),
-                "num_alike": alike,
-                "num_clearly_alike": clearly_alike,
-                "num_clearly_other": clearly_other,
+                "num_alike": sum(
+                    _mean_score(better) > _mean_score(worse)
+                    for better, worse in pairs
+                ),
+                "num_clearly_alike": sum(d["low"] > 0 for d in intervals),
+                "num_clearly_other": sum(d["high"] < 0 for d in intervals),
             }
         )
     return found
+
+
+def _mean_score(row: dict) -> float:
+    return row["score"]["mean"]
 
 
 def _names(rows: Sequence[dict], key) -> list[str]:

@@ -16,6 +16,8 @@ from electra_tf import model_directory
 from electra_tf.command_line import arguments
 
 _STARTS = ("from_scratch", "pretrained", "pretrained_decay")
+_HEADER = ["task", "split", "rows", "metric", "baseline"]
+_HEADER += ["from scratch", "pre-trained", "difference", "with decay"]
 _NAMES = {
     "mcc": "Matthews' correlation",
     "spearman": "Spearman's correlation",
@@ -51,40 +53,25 @@ def read_runs(runs_dir: pathlib.Path) -> dict[str, dict[str, dict]]:
 
 def rows(runs: dict[str, dict[str, dict]]) -> list[list[str]]:
     """One row for each task and split, the header first."""
-    table = [
-        [
-            "task",
-            "split",
-            "rows",
-            "metric",
-            "baseline",
-            "from scratch",
-            "pre-trained",
-            "difference",
-            "with decay",
-        ]
-    ]
+    table = [_HEADER]
     for task, of_task in runs.items():
         pretrained = of_task["pretrained"]
         metric = pretrained["main_metric"]
         for split in pretrained["num_rows"]:
             if f"{metric}_mean" not in pretrained.get(split, {}):
                 continue  # "train", or without labels.
-            means, spreads = zip(
-                *(
-                    _mean_and_spread(of_task[start][split], metric)
-                    for start in _STARTS
-                ),
-                strict=True,
-            )
-            baseline = pretrained["baseline"].get(split, {}).get(metric)
-            difference = f"{means[1] - means[0]:+.1f}"
-            if abs(means[1] - means[0]) > spreads[0] + spreads[1]:
+            scores = [
+                (found[f"{metric}_mean"], found[f"{metric}_stdev"] or 0.0)
+                for found in (of_task[start][split] for start in _STARTS)
+            ]
+            (before, spread_before), (after, spread_after), _ = scores
+            difference = f"{after - before:+.1f}"
+            if abs(after - before) > spread_before + spread_after:
                 difference = f"**{difference}**"
             scratch, ours, decayed = (
-                f"{mean:.1f} +- {spread:.1f}"
-                for mean, spread in zip(means, spreads, strict=True)
+                f"{mean:.1f} +- {spread:.1f}" for mean, spread in scores
             )
+            baseline = pretrained["baseline"].get(split, {}).get(metric)
             table.append(
                 [
                     task,
@@ -101,25 +88,23 @@ def rows(runs: dict[str, dict[str, dict]]) -> list[list[str]]:
     return table
 
 
-def _mean_and_spread(scores: dict, metric: str) -> tuple[float, float]:
-    return scores[f"{metric}_mean"], scores[f"{metric}_stdev"] or 0.0
-
-
 def markdown(table: list[list[str]]) -> str:
     """The rows as a Markdown table, columns aligned."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines = [
-        "| "
-        + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True))
-        + " |"
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    header, *rows = [
+        [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         for row in table
     ]
-    rule = "| " + " | ".join("-" * width for width in widths) + " |"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    rule = ["-" * width for width in widths]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
+def _print_table(args: argparse.Namespace) -> None:
+    print(markdown(rows(read_runs(args.runs_dir))))
+
+
+def main() -> int:
+    """Prints the table; returns the exit code."""
     parser = arguments.ArgumentParser(prog="results_table", description=__doc__)
     parser.add_argument(
         "--runs-dir",
@@ -127,12 +112,8 @@ def make_parser() -> arguments.ArgumentParser:
         default=pathlib.Path("build/results/runs"),
         help="Folder of the tasks' folders (default: %(default)s).",
     )
-    return parser
-
-
-def _print_table(args: argparse.Namespace) -> None:
-    print(markdown(rows(read_runs(args.runs_dir))))
+    return arguments.run(_print_table, parser)
 
 
 if __name__ == "__main__":
-    sys.exit(arguments.run(_print_table, make_parser()))
+    sys.exit(main())

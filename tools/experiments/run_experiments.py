@@ -135,7 +135,11 @@ def _budgets(text: str) -> tuple[float, ...]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    experiment_runs.check_tasks(args.tasks)
+    for task in args.tasks:
+        if task not in TASKS:
+            raise ValueError(
+                f"Expected tasks among {', '.join(TASKS)}. Received: {task}"
+            )
     finetuning_gin_file = args.finetuning_gin_file
     if finetuning_gin_file is None:
         finetuning_gin_file = (

@@ -12,31 +12,9 @@ import json
 import os
 import random
 import sys
-from collections.abc import Sequence
 
 from electra_tf import files
 from electra_tf.command_line import arguments
-
-
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(prog="split_squad", description=__doc__)
-    parser.add_argument("--input", required=True, help="The file.")
-    parser.add_argument(
-        "--output-dir",
-        required=True,
-        help="Folder for train.json and dev.json, which must not be there.",
-    )
-    parser.add_argument(
-        "--dev-fraction",
-        type=float,
-        default=0.2,
-        help="Share of the articles that dev gets (default 0.2).",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="Of the choice (default 0)."
-    )
-    return parser
 
 
 def read_articles(path: str) -> tuple[dict, list[dict]]:
@@ -88,7 +66,7 @@ def split_squad(args: argparse.Namespace) -> None:
     """Writes the two files and says what is in them.
 
     Args:
-      args: As `make_parser` makes them.
+      args: As `main` parses them.
 
     Raises:
       ValueError: If the input cannot be used, or an output is there.
@@ -123,9 +101,24 @@ def split_squad(args: argparse.Namespace) -> None:
         print(f"{path}: {len(chosen)} articles, {num_questions} questions")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    return arguments.run(split_squad, make_parser(), argv)
+def main(argv=None) -> int:
+    """Parses the flags and splits; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="split_squad", description=__doc__)
+    add = parser.add_argument
+    add("--input", required=True, help="The file.")
+    add(
+        "--output-dir",
+        required=True,
+        help="Folder for train.json and dev.json, which must not be there.",
+    )
+    add(
+        "--dev-fraction",
+        type=float,
+        default=0.2,
+        help="Share of the articles that dev gets (default 0.2).",
+    )
+    add("--seed", type=int, default=0, help="Of the choice (default 0).")
+    return arguments.run(split_squad, parser, argv)
 
 
 if __name__ == "__main__":
