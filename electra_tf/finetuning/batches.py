@@ -6,12 +6,13 @@ to the maximum. They are loaded while the one before them is worked on.
 Shapes: N rows, B batch, L length.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.features import Features, num_rows
+from electra_tf.finetuning.features import Features
 from electra_tf.training import replicas
 
 # Lengths are rounded up to a multiple of this. A step is traced once for all of
@@ -98,8 +99,7 @@ def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
 
     with_rows = {_ROWS: order} | features
     counter = tf.data.Dataset.range(-(-len(order) // batch_size))
-    names_of_all = [_ROWS, *names]
-    return _loaded(counter, load, with_rows, names_of_all, None).map(apart)
+    return _loaded(counter, load, with_rows, [_ROWS, *names], None).map(apart)
 
 
 def _loaded(
@@ -138,25 +138,20 @@ def _loaded(
     ).prefetch(tf.data.AUTOTUNE)
 
 
+@dataclasses.dataclass
 class _Plan:
-    """Which rows make up which batch."""
+    """Which rows make up which batch; `train_dataset` has the words."""
 
-    def __init__(
-        self,
-        features: Features,
-        seed: int,
-        batch_size: int,
-        bucketed: bool,
-        length_step: int,
-    ):
-        self.bucketed = bucketed
-        self.length_step = length_step
-        self.num_rows = num_rows(features)
-        self.seed = seed
-        self.batch_size = batch_size
-        self.batches_per_epoch = -(-self.num_rows // batch_size)
-        self.lengths = features["input_mask"].sum(axis=-1)
-        self.max_length = features["input_mask"].shape[-1]
+    features: Features
+    seed: int
+    batch_size: int
+    bucketed: bool
+    length_step: int
+
+    def __post_init__(self):
+        self.num_rows, self.max_length = self.features["input_mask"].shape
+        self.lengths = self.features["input_mask"].sum(axis=-1)
+        self.batches_per_epoch = -(-self.num_rows // self.batch_size)
         self._epoch = -1
         self._rows = np.zeros(0, np.int64)
 
@@ -169,6 +164,7 @@ class _Plan:
         return self._rows[within]
 
     def length(self, rows: np.ndarray) -> int:
+        """L of a batch with these rows."""
         if not self.bucketed:
             return self.max_length
         length = _round_up(self.lengths[rows].max(), self.length_step)

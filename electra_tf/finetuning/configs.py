@@ -1,6 +1,7 @@
 """What a fine-tuning run must decide; no TensorFlow, as in `configs`."""
 
 import dataclasses
+import functools
 import math
 
 import gin
@@ -93,61 +94,30 @@ class FinetuningDataConfig:
             "eval_batch_size",
             "num_train_epochs",
         )
-        validation.require(self, bool(self.task_name), "task_name", "given")
         validation.require_one_of(self, task_type=("auto", *TASK_TYPES))
-        validation.require(
-            self,
-            len(self.text_columns) <= 2,
-            "text_columns",
-            "one or two names",
-        )
-        validation.require(
-            self,
-            self.folds == 0 or self.folds >= 2,
-            "folds",
-            "0, or 2 or more",
-        )
+        must = functools.partial(validation.require, self)
+        must(bool(self.task_name), "task_name", "given")
+        must(len(self.text_columns) <= 2, "text_columns", "one or two names")
+        must(self.folds == 0 or self.folds >= 2, "folds", "0, or 2 or more")
         if self.task_names:
-            self._check_tasks_by_name()
-            return
-        if not self.train_file:
+            different = len(set(self.task_names)) == len(self.task_names)
+            must(bool(self.data_dir), "data_dir", "given with task_names")
+            must(different, "task_names", "different from each other")
+            for name in ("train_file", "dev_file", "test_file"):
+                rule = "empty with task_names, whose files are in data_dir"
+                must(not getattr(self, name), name, rule)
+            must(not self.folds, "folds", "0 without a train_file")
+        elif not self.train_file:
             raise errors.ConfigError(
                 "FinetuningDataConfig must name either a train_file or "
                 "task_names and their data_dir. Received: train_file='', "
                 "task_names=()"
             )
-        if self.folds:
-            validation.require(
-                self,
-                not self.dev_file,
-                "dev_file",
-                "empty with folds, which are scored instead",
-            )
+        elif self.folds:
+            rule = "empty with folds, which are scored instead"
+            must(not self.dev_file, "dev_file", rule)
         else:
-            validation.require(
-                self, bool(self.dev_file), "dev_file", "given, or folds"
-            )
-
-    def _check_tasks_by_name(self) -> None:
-        validation.require(
-            self, bool(self.data_dir), "data_dir", "given with task_names"
-        )
-        validation.require(
-            self,
-            len(set(self.task_names)) == len(self.task_names),
-            "task_names",
-            "different from each other",
-        )
-        for name in ("train_file", "dev_file", "test_file"):
-            validation.require(
-                self,
-                not getattr(self, name),
-                name,
-                "empty with task_names, whose files are in data_dir",
-            )
-        validation.require(
-            self, not self.folds, "folds", "0 without a train_file"
-        )
+            must(bool(self.dev_file), "dev_file", "given, or folds")
 
     def num_train_steps(self, num_examples: int) -> int:
         """Steps for the wanted epochs: at least one, otherwise the original's.
@@ -213,8 +183,8 @@ class FinetuningConfig:
         validation.require_positive(self, "num_trials")
         validation.require_one_of(self, recipe=RECIPES)
         validation.require_fraction(self, "dropout")
-        validation.require(
-            self,
+        must = functools.partial(validation.require, self)
+        must(
             not self.keep_head
             or not (self.from_scratch or len(self.data.task_names) > 1),
             "keep_head",
@@ -222,17 +192,12 @@ class FinetuningConfig:
         )
         for name in ("learning_rates", "num_train_epochs_options"):
             values = getattr(self, name)
-            validation.require(
-                self,
-                all(value > 0 for value in values)
-                and len(set(values)) == len(values),
-                name,
-                "different positive numbers",
-            )
+            is_good = min(values, default=1) > 0
+            is_good &= len(set(values)) == len(values)
+            must(is_good, name, "different positive numbers")
         validation.require_not_negative(self, "reseed_degenerate")
         known = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
-        validation.require(
-            self,
+        must(
             known >= set(self.expected_encoder or ()),
             "expected_encoder",
             "made of fields of EncoderConfig",

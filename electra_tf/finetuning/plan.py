@@ -107,14 +107,14 @@ class RunPlan:
             self.data, num_train_epochs=trial.num_train_epochs
         )
         return TrialPlan(
-            trial,
-            self.start,
-            tasks,
-            train_features,
-            dataclasses.replace(
+            trial=trial,
+            start=self.start,
+            tasks=tasks,
+            train_features=train_features,
+            optimizer=dataclasses.replace(
                 self.optimizer, learning_rate=trial.learning_rate
             ),
-            dataclasses.replace(
+            run=dataclasses.replace(
                 self.run,
                 model_dir=model_directory.trial_dir(
                     self.run.model_dir, trial.number
@@ -124,9 +124,11 @@ class RunPlan:
                     features.num_rows(train_features)
                 ),
             ),
-            data.train_batch_size,
-            data.eval_batch_size,
-            data.bucketed and self.run.distribution_strategy != "tpu",
+            train_batch_size=data.train_batch_size,
+            eval_batch_size=data.eval_batch_size,
+            bucketed=(
+                data.bucketed and self.run.distribution_strategy != "tpu"
+            ),
         )
 
 

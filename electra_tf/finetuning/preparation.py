@@ -43,12 +43,12 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         bool(config.learning_rates),
     )
     return plan.RunPlan(
-        start,
-        folds,
-        config.data,
-        optimizer,
-        config.run,
-        plan.make_trials(config, optimizer.learning_rate),
-        config.reseed_degenerate,
-        notes + remarks,
+        start=start,
+        folds=folds,
+        data=config.data,
+        optimizer=optimizer,
+        run=config.run,
+        trials=plan.make_trials(config, optimizer.learning_rate),
+        reseed_degenerate=config.reseed_degenerate,
+        notes=notes + remarks,
     )

@@ -235,7 +235,7 @@ class _Comparer:
         too_long = []
         for example in examples:
             tokens = task.word_tokens(example.words, tokenizer)
-            row, _, _ = task.pack(tokens, tokenizer, length)
+            row, _ = task.pack(tokens, tokenizer, length)
             if len(row) > length:
                 too_long.append(example.eid)
         return too_long

@@ -270,14 +270,12 @@ class TaggingTask(Task):
                 f"Expected one of the splits {', '.join(sorted(self.files))}. "
                 f"Received: {split!r}."
             )
+        path = self.files[split]
         return [
             TaggingExample(
-                eid,
-                sentence.words,
-                self.labels_of_tags(sentence, self.files[split]),
-                sentence.has_tags,
+                eid, s.words, self.labels_of_tags(s, path), s.has_tags
             )
-            for eid, sentence in enumerate(self.sentences(split))
+            for eid, s in enumerate(self.sentences(split))
         ]
 
     def sentences(self, split: str) -> list[Sentence]:
@@ -311,7 +309,7 @@ class TaggingTask(Task):
         rows, labels, positions = [], [], []
         for example in examples:
             words_tokens = [next(tokens) for _ in example.words]
-            row, first_tokens, num_used = self.pack(
+            row, first_tokens = self.pack(
                 words_tokens, tokenizer, max_seq_length
             )
             ids = [ids_of_label[label] for label in example.labels]
@@ -320,7 +318,7 @@ class TaggingTask(Task):
                     label
                     for label, of_word in zip(ids, words_tokens, strict=True)
                     if of_word
-                ][:num_used]
+                ][: len(first_tokens)]
             # One word's tokens may exceed the row: the original stops there.
             if len(row) > max_seq_length:
                 row = [*row[: max_seq_length - 1], tokenizer.sep_token_id]
@@ -382,7 +380,7 @@ class TaggingTask(Task):
         words_tokens: Sequence[Sequence[int]],
         tokenizer: tokenization.FullTokenizer,
         max_seq_length: int,
-    ) -> tuple[list[int], list[int], int]:
+    ) -> tuple[list[int], list[int]]:
         """Packs a sentence as `[CLS] words [SEP]`.
 
         Args:
@@ -392,8 +390,7 @@ class TaggingTask(Task):
             than this after one long word; the original fails there.
 
         Returns:
-          Token ids, the positions of the words' first tokens, and the number of
-          words that these are.
+          Token ids, and the positions of the words' first tokens.
         """
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
         num_words = len(words_tokens) + 2  # With [CLS] and [SEP].
@@ -414,7 +411,7 @@ class TaggingTask(Task):
                 positions.append(len(row))
             row += tokens
         row.append(tokenizer.sep_token_id)
-        return row, positions, len(positions)
+        return row, positions
 
     def make_head(self, config):
         return heads.TaggingHead(

@@ -72,9 +72,9 @@ def test_the_early_cut_and_the_late_one(tokenizer):
     words = [[5], [6], [7]]
     original = tagging.TaggingTask("t", {}, labels=["O"])
     # 5 words with [CLS] and [SEP] + 2 tokens + 1 exceed 7.
-    assert original.pack(words, tokenizer, 7) == ([2, 5, 3], [1], 1)
+    assert original.pack(words, tokenizer, 7) == ([2, 5, 3], [1])
     better = tagging.TaggingTask("t", {}, labels=["O"], as_original=False)
-    assert better.pack(words, tokenizer, 5) == ([2, 5, 6, 7, 3], [1, 2, 3], 3)
+    assert better.pack(words, tokenizer, 5) == ([2, 5, 6, 7, 3], [1, 2, 3])
 
 
 def test_a_word_without_tokens(tokenizer):
