@@ -59,7 +59,7 @@ def _detect(args: argparse.Namespace) -> None:
 
     found = detector.Detector(args.checkpoint, args.vocab_file)
     for note in found.notes:
-        print(f"detect: {note}", file=sys.stderr)
+        arguments.say("detect", note)
     is_typed = text_lines.is_typed(args.text, args.file)
     in_colour = judged_text.uses_colour(
         args.color, sys.stdout.isatty(), os.environ
@@ -72,11 +72,8 @@ def _detect(args: argparse.Namespace) -> None:
             if args.json:
                 print(judged_text.as_json(judged))
             else:
-                print(
-                    *judged_text.as_lines(judged, width, in_colour),
-                    "",
-                    sep="\n",
-                )
+                shown = judged_text.as_lines(judged, width, in_colour)
+                print(*shown, "", sep="\n")
             if args.html:
                 kept.append(judged)
         sys.stdout.flush()
@@ -84,7 +81,7 @@ def _detect(args: argparse.Namespace) -> None:
         files.write_atomically(
             args.html, judged_text.render(kept, args.checkpoint)
         )
-        print(f"detect: wrote {args.html}", file=sys.stderr)
+        arguments.say("detect", f"wrote {args.html}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -80,7 +80,7 @@ def _score(args: argparse.Namespace) -> None:
         args.checkpoint, args.vocab_file, args.method, args.batch_size
     )
     for note in scorer.notes:
-        print(f"score: {note}", file=sys.stderr)
+        arguments.say("score", note)
 
     def score(batch: list[Line]) -> list[ScoredText]:
         return scorer.score(
@@ -108,10 +108,10 @@ def _score(args: argparse.Namespace) -> None:
         num_scored += len(batch)
         num_cut += sum(scored.num_left_out > 0 for scored in batch)
     if num_cut:
-        print(
-            f"score: cut {num_cut} of {num_scored} texts after "
-            f"{scorer.most_tokens} tokens",
-            file=sys.stderr,
+        arguments.say(
+            "score",
+            f"cut {num_cut} of {num_scored} texts after {scorer.most_tokens} "
+            "tokens",
         )
 
 

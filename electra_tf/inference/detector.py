@@ -80,12 +80,13 @@ class Detector:
     """
 
     def __init__(self, path: str, vocab_file: str | None = None):
-        checkpoint = text_rows.read_checkpoint(path, vocab_file)
+        checkpoint, self._tokenizer, self.notes = text_rows.read_checkpoint(
+            path, vocab_file
+        )
         self._discriminator = load_discriminator(checkpoint, path)
         self.max_seq_length = text_rows.longest_row(
             checkpoint, self._discriminator.encoder.config
         )
-        self._tokenizer, self.notes = text_rows.make_tokenizer(checkpoint, path)
 
     def judge(self, texts: Sequence[str]) -> list[JudgedText]:
         """Judges every token of some texts.

@@ -9,6 +9,7 @@ Shapes: B batch, T tokens (or words, or answers), C labels.
 
 import json
 import os
+import pathlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from electra_tf.inference import exchange
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
 
+_SAVED_MODEL_FILE = "saved_model.pb"
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
@@ -180,19 +182,9 @@ def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
 
 def newest_version(folder: str) -> int | None:
     """The number of the newest SavedModel in a folder; None without any."""
-    names = os.listdir(folder) if os.path.isdir(folder) else ()
-    return max(
-        (
-            int(name)
-            for name in names
-            if name.isdigit() and _is_saved_model(os.path.join(folder, name))
-        ),
-        default=None,
-    )
-
-
-def _is_saved_model(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, "saved_model.pb"))
+    found = pathlib.Path(folder).glob(f"*/{_SAVED_MODEL_FILE}")
+    names = [path.parent.name for path in found]
+    return max((int(name) for name in names if name.isdigit()), default=None)
 
 
 def find_version(path: str) -> str:
@@ -201,7 +193,7 @@ def find_version(path: str) -> str:
     Raises:
       ValueError: If there is none.
     """
-    if _is_saved_model(path):
+    if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE)):
         return path
     version = newest_version(path)
     if version is None:

@@ -257,9 +257,10 @@ class Scorer:
             raise ValueError(
                 f"Expected a method of {', '.join(METHODS)}. Received: {method}"
             )
-        checkpoint = text_rows.read_checkpoint(path, vocab_file)
+        checkpoint, self._tokenizer, notes = text_rows.read_checkpoint(
+            path, vocab_file
+        )
         self.method = choose_method(checkpoint, path, method)
-        self._tokenizer, notes = text_rows.make_tokenizer(checkpoint, path)
         self._vocab = self._tokenizer.vocab
         self.notes = [_DESCRIPTIONS[self.method], *notes]
         self._batch_size = batch_size

@@ -38,56 +38,39 @@ class TokenizedText(NamedTuple):
     num_left_out: int = 0
 
 
-def read_checkpoint(path: str, vocab_file: str | None) -> Checkpoint:
+def read_checkpoint(
+    path: str, vocab_file: str | None
+) -> tuple[Checkpoint, tokenization.FullTokenizer, list[str]]:
     """Reads a checkpoint of any format, with a vocabulary of the user's.
 
     Args:
       path: See `reading.recognise`.
-      vocab_file: None for the vocabulary beside the checkpoint, if any.
+      vocab_file: None for the vocabulary beside the checkpoint.
 
     Returns:
-      The checkpoint.
+      The checkpoint, its tokenizer, and what people should know of the two.
 
     Raises:
-      CheckpointError: If one of them cannot be read, or they do not fit.
+      CheckpointError: If one of them cannot be read, they do not fit, or there
+        is no vocabulary.
     """
     checkpoint = reading.read_checkpoint(path)
-    if vocab_file is None:
-        return checkpoint
-    found = vocabulary.read(vocab_file)
-    if found is None:
-        raise CheckpointError(
-            f"Expected a vocabulary file. Received: {vocab_file}, which does "
-            "not exist"
-        )
-    checkpoint = dataclasses.replace(checkpoint, vocabulary=found)
-    checkpoint.check_vocabulary(path)
-    return checkpoint
-
-
-def make_tokenizer(
-    checkpoint: Checkpoint, source: str
-) -> tuple[tokenization.FullTokenizer, list[str]]:
-    """The tokenizer of a checkpoint, and what is to be said of the two.
-
-    Args:
-      checkpoint: Of `read_checkpoint`.
-      source: Its path, for the error message.
-
-    Returns:
-      The tokenizer, and notes for people.
-
-    Raises:
-      CheckpointError: If the checkpoint has no vocabulary.
-    """
     found = checkpoint.vocabulary
+    if vocab_file is not None:
+        found = vocabulary.read(vocab_file)
+        if found is None:
+            raise CheckpointError(
+                f"Expected a vocabulary file. Received: {vocab_file}, which "
+                "does not exist"
+            )
+        dataclasses.replace(checkpoint, vocabulary=found).check_vocabulary(path)
     if found is None:
         raise CheckpointError(
-            f"Expected a vocabulary beside {source}, found none: name it "
-            "with --vocab-file"
+            f"Expected a vocabulary beside {path}, found none: name it with "
+            "--vocab-file"
         )
     notes = [*checkpoint.notes, *found.case_notes()]
-    return tokenization.FullTokenizer(found), notes
+    return checkpoint, tokenization.FullTokenizer(found), notes
 
 
 def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
@@ -113,7 +96,7 @@ def tokenize(
     """Tokenizes texts.
 
     Args:
-      tokenizer: Of `make_tokenizer`.
+      tokenizer: Of `read_checkpoint`.
       texts: Of any length, in characters that UTF-8 can have.
       most: Tokens of a text to keep; None for all.
       with_offsets: Whether to say where the tokens are.
@@ -178,18 +161,16 @@ def in_batches(
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     for first in range(0, len(rows), batch_size):
         numbers = order[first : first + batch_size]
-        shape = (len(numbers), 2 + max(len(rows[i]) for i in numbers))
-        input_ids = np.full(shape, tokenizer.pad_token_id, np.int32)
-        input_mask = np.zeros(shape, np.int32)
-        for row, i in enumerate(numbers):
-            size = 2 + len(rows[i])
-            input_ids[row, :size] = [
-                tokenizer.cls_token_id,
-                *rows[i],
-                tokenizer.sep_token_id,
-            ]
-            input_mask[row, :size] = 1
-        yield numbers, input_ids, input_mask
+        ids = tf.ragged.constant(
+            [rows[i] for i in numbers], tf.int32, ragged_rank=1
+        )
+        # Nothing is cut.
+        packed = tokenizer.pack_inputs([ids], 3 + len(rows[numbers[-1]]))
+        yield (
+            numbers,
+            packed["input_ids"].numpy(),
+            packed["input_mask"].numpy(),
+        )
 
 
 def ask_of_tokens(

@@ -172,9 +172,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         first = tf.gather(
             tf.cast(passage.row_starts(), tf.int32), windows.question
         )
-        index = tf.ragged.range(first + windows.start, first + windows.end)
-        part = index.with_flat_values(
-            tf.gather(passage.flat_values, index.flat_values)
+        part = inputs.ranges(
+            passage.flat_values, first + windows.start, first + windows.end
         )
         return self.tokenizer.pack_inputs(
             [tf.gather(query, windows.question), part],

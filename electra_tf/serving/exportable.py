@@ -36,7 +36,6 @@ class Source:
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
       max_seq_length: Longer inputs are cut.
-      max_positions: Tokens of the longest input that the encoder can read.
       task_name: Scope of the head; "" without one.
       labels: Names of the classes, in the order of the logits.
       has_pairs: Whether the input is two texts.
@@ -46,7 +45,6 @@ class Source:
       question_answering: Options of that head.
       lower_cases_words: Whether a tagger's words are tokenized as the original
         does, which lower-cases whatever the vocabulary.
-      label_separator: Between several labels of one text.
       metadata: What goes into metadata.json beside the model.
       packed_stack: The transformer layers' weights, where
         `packed_stack.pack` took them out of `keras_variables`.
@@ -59,7 +57,6 @@ class Source:
     tokenizer: tokenization.FullTokenizer
     vocab_file: str
     max_seq_length: int
-    max_positions: int
     task_name: str = ""
     labels: tuple[str, ...] = ()
     has_pairs: bool = False
@@ -67,7 +64,6 @@ class Source:
     scale: float = 1.0
     question_answering: QuestionAnsweringConfig | None = None
     lower_cases_words: bool = False
-    label_separator: str = "|"
     metadata: dict = dataclasses.field(default_factory=dict)
     packed_stack: tf.Module | None = None
 
@@ -150,7 +146,6 @@ def load(
         tokenizer=tokenizer,
         vocab_file=vocab_file,
         max_seq_length=max_seq_length,
-        max_positions=longest,
         **about,
     )
     metadata = _metadata(found, checkpoint, model_dir)

@@ -7,7 +7,6 @@ which are a word of their own: "U.N.-led" is one word, "Paris." is two.
 Shapes: B batch, L length.
 """
 
-import typing
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -83,6 +82,12 @@ def pack_texts(
     return {name: values[:, :num_used] for name, values in packed.items()}
 
 
+def ranges(values: tf.Tensor, begins, ends) -> tf.RaggedTensor:
+    """Of some values [N], for each range from begin to before end its own."""
+    index = tf.ragged.range(begins, ends)
+    return index.with_flat_values(tf.gather(values, index.flat_values))
+
+
 def pad(features: Mapping[str, tf.Tensor], length: tf.Tensor | int) -> Tensors:
     """Zeros behind each row of <int32>[B, L], up to a least length."""
     padded = {}
@@ -152,21 +157,9 @@ def in_parts(
     return call_in_parts
 
 
-class Words(typing.NamedTuple):
-    """The words of some texts.
-
-    Attributes:
-      words: <string>[B, (words)].
-      starts: <int32>[B, (words)], each word's first character.
-      ends: <int32>[B, (words)], the character behind its last one.
-    """
-
-    words: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-
-
-def words_of(text: tf.Tensor) -> Words:
+def words_of(
+    text: tf.Tensor,
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Splits texts into words, as a tagger reads them.
 
     Args:
@@ -174,7 +167,8 @@ def words_of(text: tf.Tensor) -> Words:
         characters.
 
     Returns:
-      The words.
+      The words <string>[B, (words)], the offset of each word's first character
+      and that behind its last one, both <int32>[B, (words)].
     """
     characters = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
     codes, row_lengths = characters.flat_values, characters.row_lengths()
@@ -208,16 +202,10 @@ def words_of(text: tf.Tensor) -> Words:
     num_core = tf.math.unsorted_segment_sum(core, chunk, num_chunks)
     core_of_others = tf.gather(tf.cumsum(num_core, exclusive=True), chunk)
     core_before = tf.cumsum(core, exclusive=True) - core_of_others
-    # 0 for punctuation before a chunk's core, 1 inside, 2 behind it.
-    zone = tf.where(
-        is_core,
-        1,
-        tf.where(
-            tf.equal(core_before, 0),
-            0,
-            tf.where(tf.equal(core_before, tf.gather(num_core, chunk)), 2, 1),
-        ),
-    )
+    has_begun = core_before + core > 0
+    has_ended = tf.equal(core_before, tf.gather(num_core, chunk))
+    # 0 before a chunk's core, 1 inside, 2 behind it.
+    zone = tf.cast(has_begun, tf.int32) + tf.cast(has_ended, tf.int32)
     starts_word = ~is_space & (starts_chunk | (zone != before(zone, -1)))
     ends_word = ~is_space & behind(is_space | starts_word | first_in_row, True)
 
@@ -237,4 +225,4 @@ def words_of(text: tf.Tensor) -> Words:
     words = starts.with_flat_values(
         tf.strings.unicode_encode(in_words, "UTF-8")
     )
-    return Words(words, starts, ends)
+    return words, starts, ends

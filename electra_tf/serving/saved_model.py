@@ -7,6 +7,7 @@ this package.
 
 import json
 import os
+import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -85,7 +86,8 @@ def _save(
     temporary = os.path.join(output_dir, f"tmp-{os.getpid()}")
     try:
         tf.saved_model.save(model, temporary, signatures=model.signatures())
-        _set_method_names(temporary, model.method_names)
+        if model.method_names:
+            _set_method_names(temporary, model.method_names)
         server_files.check(temporary)
         extra = os.path.join(temporary, predictor.EXTRA_DIR)
         os.makedirs(extra, exist_ok=True)
@@ -152,12 +154,9 @@ def _set_method_names(path: str, method_names: Mapping[str, str]) -> None:
 
     TensorFlow 2 writes every signature as one for Predict.
     """
-    if not method_names:
-        return
-    proto_path = os.path.join(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
     saved = server_files.read_proto(path)
     for meta_graph in saved.meta_graphs:
         for name, method_name in method_names.items():
             meta_graph.signature_def[name].method_name = method_name
-    with open(proto_path, "wb") as f:
-        f.write(saved.SerializeToString(deterministic=True))
+    file = pathlib.Path(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    file.write_bytes(saved.SerializeToString(deterministic=True))

@@ -109,7 +109,7 @@ class ServedModel(tf.Module, abc.ABC):
     def _check_tokens(self, features: Tensors) -> list:
         """Refuses what ops would refuse in riddles, or broadcast."""
         input_ids, *others = features.values()
-        longest = self._source.max_positions
+        longest = self._source.encoder.config.max_position_embeddings
         greatest = (self.tokenizer.vocab_size - 1, 1, 1)
         return [
             *(inputs.check_same_size(input_ids, values) for values in others),

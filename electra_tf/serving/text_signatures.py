@@ -9,6 +9,9 @@ from electra_tf.serving import inputs
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
 
+# Between several labels of one text.
+_LABEL_SEPARATOR = "|"
+
 
 class _TextModel(signatures_lib.ServedModel):
     """A model of one text, or of two."""
@@ -103,7 +106,7 @@ class MultiLabelClassifier(Classifier):
         chosen = tf.ragged.boolean_mask(names, is_chosen)
         return {
             "label": tf.strings.reduce_join(
-                chosen, axis=-1, separator=self._source.label_separator
+                chosen, axis=-1, separator=_LABEL_SEPARATOR
             ),
             "scores": scores,
         }

@@ -154,16 +154,16 @@ class Tagger(signatures_lib.ServedModel):
         most_words = self._source.max_seq_length - 2
 
         def serving_default(text):
-            found = inputs.Words(
-                *(x[:, :most_words] for x in inputs.words_of(text))
+            words, starts, ends = (
+                x[:, :most_words] for x in inputs.words_of(text)
             )
-            labels, scores = tag_words(found.words)
+            labels, scores = tag_words(words)
             return {
-                "words": found.words.to_tensor(""),
+                "words": words.to_tensor(""),
                 "labels": labels,
                 "scores": scores,
-                "starts": found.starts.to_tensor(NO_OFFSET),
-                "ends": found.ends.to_tensor(NO_OFFSET),
+                "starts": starts.to_tensor(NO_OFFSET),
+                "ends": ends.to_tensor(NO_OFFSET),
             }
 
         def words(words):
@@ -204,18 +204,10 @@ class Tagger(signatures_lib.ServedModel):
         fits = ends <= room
         # As training cuts: behind the last word of which every token fits.
         num_kept = tf.reduce_sum(tf.where(fits, num_tokens, 0), axis=1)
-        of_rows = tf.RaggedTensor.from_row_splits(
-            tokens.values,
-            tf.gather(tokens.row_splits, words.row_splits),
-            validate=False,
+        first = tf.cast(
+            tf.gather(tokens.row_splits, words.row_starts()), tf.int32
         )
-        position = tf.ragged.range(of_rows.row_lengths())
-        is_kept = position.flat_values < tf.repeat(
-            tf.cast(num_kept, tf.int64), of_rows.row_lengths()
-        )
-        kept = tf.ragged.boolean_mask(
-            of_rows, of_rows.with_flat_values(is_kept)
-        )
+        kept = inputs.ranges(tokens.values, first, first + num_kept)
         features: Tensors = self.tokenizer.pack_inputs([kept], room + 2)
         # Segment 1, unlike a text's, as in training.
         features["segment_ids"] = features["input_mask"]

@@ -240,15 +240,13 @@ def test_tags_raw_text_with_offsets(tagger):
     ],
 )
 def test_words_of_raw_text(text, expected):
-    found = inputs.words_of(strings([text, "x"]))
-    assert [w.decode() for w in found.words[0].numpy()] == expected
+    words, starts, ends = inputs.words_of(strings([text, "x"]))
+    assert [w.decode() for w in words[0].numpy()] == expected
     assert [
         text[start:end]
-        for start, end in zip(
-            found.starts[0].numpy(), found.ends[0].numpy(), strict=True
-        )
+        for start, end in zip(starts[0].numpy(), ends[0].numpy(), strict=True)
     ] == expected
-    assert found.words[1].numpy().tolist() == [b"x"]
+    assert words[1].numpy().tolist() == [b"x"]
 
 
 def test_detects_replaced_tokens(detector):
