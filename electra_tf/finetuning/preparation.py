@@ -22,8 +22,11 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
+    wanted = ("train",) if config.data.folds else ("train", "dev")
     data = [
-        task_data.read_rows(task, start.tokenizer, config.data.max_seq_length)
+        task_data.read_rows(
+            task, start.tokenizer, config.data.max_seq_length, wanted
+        )
         for task in tasks
     ]
     folds = [data]

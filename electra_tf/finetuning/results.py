@@ -270,13 +270,9 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            [row[0].ljust(widths[0])]
-            + [
-                value.rjust(width)
-                for value, width in zip(row[1:], widths[1:], strict=True)
-            ]
+            [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
         ).rstrip()
-        for row in rows
+        for first, *others in rows
     ]
 
 

@@ -63,7 +63,10 @@ class TaskData:
 
 
 def read_rows(
-    task: Task, tokenizer: tokenization.FullTokenizer, max_seq_length: int
+    task: Task,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    wanted: Sequence[str],
 ) -> TaskData:
     """Reads all splits of a task.
 
@@ -71,11 +74,15 @@ def read_rows(
       task: With files.
       tokenizer: Of their texts.
       max_seq_length: L of the features.
+      wanted: Splits that must be there.
 
     Raises:
-      ValueError: If a file cannot be read or used.
+      ValueError: If a file is missing, or cannot be read or used.
     """
     splits = task.splits()
+    for split in wanted:
+        if split not in splits:
+            _refuse_missing(task, split)
     examples = {split: task.read_examples(split) for split in splits}
     return TaskData(
         task,
@@ -89,6 +96,27 @@ def read_rows(
         frozenset(filter(task.has_labels, splits)),
         tokenizer,
         max_seq_length,
+    )
+
+
+def _refuse_missing(task: Task, split: str) -> None:
+    """Says which file of a task is missing, and where it was looked for.
+
+    Raises:
+      ValueError: Always.
+    """
+    try:
+        task.read_examples(split)
+    except ValueError as error:
+        if not task.folders:
+            raise
+        raise errors.ConfigError(
+            f"Expected the files of the task {task.name!r} in {task.folders}. "
+            f"{error}"
+        ) from None
+    raise errors.ConfigError(
+        f"Expected the split {split!r} of the task {task.name!r}. Received: "
+        f"{', '.join(task.splits()) or 'none'}"
     )
 
 

@@ -655,6 +655,24 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     assert "strip_accents must be False" in str(caught.value)
 
 
+def test_refuses_a_missing_file_of_tagged_words(pretrained, tmp_path):
+    (tmp_path / "train.txt").write_text("wa O\nwb B-X\n\n")
+    path = str(tmp_path / "dev.txt")
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        data={
+            "train_file": str(tmp_path / "train.txt"),
+            "dev_file": path,
+            "test_file": "",
+        },
+    )
+    assert refusal(config) == (
+        f"Expected a file of examples. Received: {path!r}, which does not "
+        "exist."
+    )
+
+
 def test_refuses_texts_longer_than_the_positions(pretrained, tmp_path):
     config = make_config(
         pretrained, tmp_path / "model", data={"max_seq_length": 13}

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning.configs import FinetuningDataConfig
 from electra_tf.finetuning.tasks import (
@@ -181,14 +180,14 @@ def make_tasks(
     Raises:
       ValueError: If a name is unknown, or a file missing or damaged.
     """
-    if data.task_names:
-        return [
-            _with_files(
-                get_task(name, data.data_dir, data.double_unordered, qa_config),
-                data.data_dir,
-            )
-            for name in data.task_names
-        ]
+    tasks = []
+    for name in data.task_names:
+        folders = map(str, possible_folders(name, data.data_dir))
+        task = get_task(name, data.data_dir, data.double_unordered, qa_config)
+        task.folders = f"{', '.join(folders)} or {data.data_dir}"
+        tasks.append(task)
+    if tasks:
+        return tasks
     files = {
         "train": data.train_file,
         "dev": data.dev_file,
@@ -206,30 +205,3 @@ def make_tasks(
             data.skip_empty_texts,
         )
     ]
-
-
-def _with_files(task: Task, data_dir: str) -> Task:
-    """The task, if it has what training and scoring need.
-
-    Raises:
-      ValueError: If not; says which file is missing, and where it was looked
-        for.
-    """
-    splits = task.splits()
-    for split in ("train", "dev"):
-        if split in splits:
-            continue
-        try:
-            task.read_examples(split)
-        except ValueError as error:
-            folders = map(str, possible_folders(task.name, data_dir))
-            raise errors.ConfigError(
-                f"Expected the files of the task {task.name!r} in "
-                f"{', '.join(folders)} or {data_dir}. "
-                f"{error}"
-            ) from None
-        raise errors.ConfigError(
-            f"Expected the split {split!r} of the task {task.name!r}. "
-            f"Received: {', '.join(splits) or 'none'}"
-        )
-    return task

@@ -84,6 +84,8 @@ class Task(abc.ABC):
     main_metric: str = "accuracy"
     # What was read and what it was taken for, a line for the log.
     origin: str = ""
+    # Where the files of a task by name were looked for, in words.
+    folders: str = ""
 
     def __init__(self, name: str):
         self.name = name
