@@ -10,6 +10,7 @@ import typing
 import gin
 
 from electra_tf import errors, validation
+from electra_tf.validation import Fraction, NotNegative, Positive
 
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.
@@ -50,17 +51,17 @@ class EncoderConfig:
         'gelu', as in Hugging Face's models.
     """
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    embedding_size: int | None = None
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    initializer_range: float = 0.02
+    vocab_size: Positive[int]
+    hidden_size: Positive[int]
+    num_hidden_layers: Positive[int]
+    num_attention_heads: Positive[int]
+    intermediate_size: Positive[int]
+    embedding_size: Positive[int | None] = None
+    max_position_embeddings: Positive[int] = 512
+    type_vocab_size: Positive[int] = 2
+    hidden_dropout_prob: Fraction[float] = 0.1
+    attention_probs_dropout_prob: Fraction[float] = 0.1
+    initializer_range: Positive[float] = 0.02
     hidden_act: str = "gelu"
 
     def __post_init__(self):
@@ -68,21 +69,6 @@ class EncoderConfig:
         validation.require_one_of(self, hidden_act=HIDDEN_ACTS)
         if self.embedding_size is None:
             object.__setattr__(self, "embedding_size", self.hidden_size)
-        validation.require_positive(
-            self,
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "embedding_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-            "initializer_range",
-        )
-        validation.require_fraction(
-            self, "hidden_dropout_prob", "attention_probs_dropout_prob"
-        )
         validation.require_together(
             self,
             self.hidden_size % self.num_attention_heads == 0,
@@ -161,7 +147,7 @@ class ElectraConfig:
     """
 
     encoder: EncoderConfig
-    max_seq_length: int
+    max_seq_length: Positive[int]
     mask_prob: float = 0.15
     electra_objective: bool = True
     discriminator_objective: str = "replaced_token_detection"
@@ -169,8 +155,8 @@ class ElectraConfig:
     electric_objective: bool = False
     gen_weight: float = 1.0
     disc_weight: float = 50.0
-    generator_layers: float = 1.0
-    generator_hidden_size: float = 0.25
+    generator_layers: Positive[float] = 1.0
+    generator_hidden_size: Positive[float] = 0.25
     untied_generator: bool = True
     untied_generator_embeddings: bool = False
     disentangled_embeddings: bool = False
@@ -179,22 +165,14 @@ class ElectraConfig:
     generator_training: str = "maximum_likelihood"
     two_tower_generator: bool = False
     disallow_correct: bool = False
-    temperature: float = 1.0
-    final_temperature: float | None = None
+    temperature: Positive[float] = 1.0
+    final_temperature: Positive[float | None] = None
     masked_token_prob: float = 0.85
     distinct_positions: bool = False
     whole_word_masking: bool = False
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_positive(
-            self,
-            "max_seq_length",
-            "generator_layers",
-            "generator_hidden_size",
-            "temperature",
-            "final_temperature",
-        )
         validation.require(
             self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1"
         )
@@ -403,33 +381,28 @@ class OptimizerConfig:
       clip_norm: Largest global norm of the gradients.
     """
 
-    learning_rate: float | None
+    learning_rate: Positive[float | None]
     optimizer: str = "adam"
-    num_warmup_steps: int = 0
+    num_warmup_steps: NotNegative[int] = 0
     warmup_proportion: float | None = None
     lr_decay_power: float = 1.0
     layerwise_lr_decay: float | None = 0.0
     layerwise_top_layer_scaled: bool = True
     weight_decay_rate: float = 0.01
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-6
-    clip_norm: float = 1.0
+    beta_1: Fraction[float] = 0.9
+    beta_2: Fraction[float] = 0.999
+    epsilon: Positive[float] = 1e-6
+    clip_norm: Positive[float] = 1.0
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_positive(
-            self, "learning_rate", "epsilon", "clip_norm"
-        )
         validation.require_one_of(self, optimizer=("adam", "lamb"))
-        validation.require_fraction(self, "beta_1", "beta_2")
         validation.require(
             self,
             0 <= (self.warmup_proportion or 0) <= 1,
             "warmup_proportion",
             "between 0 and 1",
         )
-        validation.require_not_negative(self, "num_warmup_steps")
 
     def warmup_steps(self, num_train_steps: int) -> float:
         """Length of the warm-up; the original does not round it."""
@@ -466,17 +439,14 @@ class PretrainingDataConfig:
     train_files: str
     vocab_file: str
     heldout_files: str = ""
-    train_batch_size: int = 128
-    eval_batch_size: int = 128
-    num_eval_steps: int = 100
+    train_batch_size: Positive[int] = 128
+    eval_batch_size: Positive[int] = 128
+    num_eval_steps: Positive[int] = 100
     biases_from_data: bool = False
     data_service_address: str = ""
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_positive(
-            self, "train_batch_size", "eval_batch_size", "num_eval_steps"
-        )
         validation.require(
             self, bool(self.train_files), "train_files", "a glob"
         )
@@ -541,45 +511,29 @@ class RunConfig:
 
     model_dir: str
     num_train_steps: int = 0
-    stop_at_step: int = 0
-    save_checkpoints_steps: int = 1000
-    steps_per_loop: int = 20
-    eval_steps: int = 0
-    keep_checkpoint_max: int = 5
+    stop_at_step: NotNegative[int] = 0
+    save_checkpoints_steps: Positive[int] = 1000
+    steps_per_loop: Positive[int] = 20
+    eval_steps: NotNegative[int] = 0
+    keep_checkpoint_max: Positive[int] = 5
     keep_best_metric: str = "total_loss"
     async_checkpoints: bool = True
-    seed: int = 42
+    seed: NotNegative[int] = 42
     distribution_strategy: str = "one_device"
-    num_gpus: int = 0
+    num_gpus: NotNegative[int] = 0
     tpu: str = ""
     cluster_resolver: str = "tf_config"
     kubernetes_selector: str = "job-name=electra-tf"
-    micro_batch_size: int = 0
-    num_parallel_parts: int = 1
+    micro_batch_size: NotNegative[int] = 0
+    num_parallel_parts: Positive[int] = 1
     dtype_policy: str = "float32"
     gradient_reduction_dtype: str = "float32"
     jit_compile: bool = False
-    num_intra_op_threads: int = 0
+    num_intra_op_threads: NotNegative[int] = 0
 
     def __post_init__(self):
         validation.check_types(self)
         validation.require(self, bool(self.model_dir), "model_dir", "a path")
-        validation.require_positive(
-            self,
-            "save_checkpoints_steps",
-            "steps_per_loop",
-            "keep_checkpoint_max",
-            "num_parallel_parts",
-        )
-        validation.require_not_negative(
-            self,
-            "stop_at_step",
-            "micro_batch_size",
-            "eval_steps",
-            "num_gpus",
-            "seed",
-            "num_intra_op_threads",
-        )
         validation.require_one_of(
             self,
             distribution_strategy=(
@@ -676,12 +630,12 @@ class QuestionAnsweringConfig:
         counts as answered with "", in SQuAD 2.0.
     """
 
-    max_query_length: int = 64
-    doc_stride: int = 128
-    max_answer_length: int = 30
-    n_best_size: int = 20
+    max_query_length: Positive[int] = 64
+    doc_stride: Positive[int] = 128
+    max_answer_length: Positive[int] = 30
+    n_best_size: Positive[int] = 20
     joint_prediction: bool = True
-    beam_size: int = 20
+    beam_size: Positive[int] = 20
     answerable_classifier: bool = True
     answerable_uses_start_logits: bool = True
     answerable_weight: float = 0.5
@@ -689,11 +643,3 @@ class QuestionAnsweringConfig:
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_positive(
-            self,
-            "max_query_length",
-            "doc_stride",
-            "max_answer_length",
-            "n_best_size",
-            "beam_size",
-        )

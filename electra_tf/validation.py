@@ -16,7 +16,10 @@ _LARGEST = sys.float_info.max
 
 
 def check_types(config) -> None:
-    """gin accepts '128' for an int, so types are checked here."""
+    """gin accepts '128' for an int, so types are checked here.
+
+    With them the rules that stand in a type, such as `Positive[int]`.
+    """
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -44,6 +47,10 @@ def check_types(config) -> None:
                 f"{type(config).__name__}.{field.name} must be {expected}. "
                 f"Received: {value!r}"
             )
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for name, hint in hints.items():
+        for rule in getattr(hint, "__metadata__", ()):
+            rule(config, name)
 
 
 def _check_tuple(config, name: str, kind: type) -> None:
@@ -127,3 +134,10 @@ def require_together(config, condition: bool, rule: str, names: str) -> None:
             for name in names.split()
         )
         raise errors.ConfigError(f"{rule}. Received: {received}")
+
+
+_T = typing.TypeVar("_T")
+# Types of fields that say what their values must be.
+Positive = typing.Annotated[_T, require_positive]
+Fraction = typing.Annotated[_T, require_fraction]
+NotNegative = typing.Annotated[_T, require_not_negative]
