@@ -12,6 +12,7 @@ Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
 """
 
 import dataclasses
+import typing
 
 from electra_tf import configs
 
@@ -65,6 +66,22 @@ class Transformer:
     sparse_embed_lookup: bool = False
     is_decoder: bool = False
     corrected: bool = False
+
+    @classmethod
+    def of(
+        cls, encoder: configs.EncoderConfig, max_seq_length: int, **options
+    ) -> "Transformer":
+        """The sizes of an encoder, on examples of a length."""
+        return cls(
+            hidden_size=encoder.hidden_size,
+            num_hidden_layers=encoder.num_hidden_layers,
+            max_seq_length=max_seq_length,
+            vocab_size=encoder.vocab_size,
+            embedding_size=encoder.embedding_size,
+            intermediate_size=encoder.intermediate_size,
+            num_attention_heads=encoder.num_attention_heads,
+            **options,
+        )
 
     @property
     def embedding_width(self) -> int:
@@ -229,6 +246,53 @@ def electra_train_flops(
     ) + discriminator.train_flops(batch_size, train_steps, discriminator=True)
 
 
+class Network(typing.NamedTuple):
+    """One network of a pre-training, and what it says of an example.
+
+    Attributes:
+      encoder: Its sizes.
+      num_softmaxes: Tokens that get a softmax over the vocabulary.
+      num_verdicts: Tokens that get a binary verdict.
+      num_numbers: Tokens that get one number more: the expected reward of a
+        sample, or the chance that a token is copied.
+      num_towers: Encoders side by side.
+    """
+
+    encoder: configs.EncoderConfig
+    num_softmaxes: int = 0
+    num_verdicts: int = 0
+    num_numbers: int = 0
+    num_towers: int = 1
+
+
+def generator_network(config: configs.ElectraConfig) -> Network | None:
+    """What predicts masked tokens; None where that is no network."""
+    if not config.has_generator_network:
+        return None
+    # Without a discriminator it is the only network.
+    is_own = config.has_discriminator and config.untied_generator
+    encoder = config.generator if is_own else config.encoder
+    scored = config.max_predictions_per_seq
+    if config.two_tower_generator:
+        return Network(encoder, config.max_seq_length, num_towers=2)
+    is_rewarded = config.generator_training == "adversarial"
+    return Network(encoder, scored, num_numbers=scored if is_rewarded else 0)
+
+
+def discriminator_network(config: configs.ElectraConfig) -> Network | None:
+    """What reads corrupted text; None without a discriminator."""
+    encoder, length = config.encoder, config.max_seq_length
+    if not config.has_discriminator:
+        return None
+    if config.has_binary_discriminator:
+        return Network(encoder, num_verdicts=length)
+    if config.discriminator_objective == "replace_mlm":
+        return Network(encoder, config.max_predictions_per_seq)
+    return Network(
+        encoder, length, num_numbers=length if config.copy_mechanism else 0
+    )
+
+
 def of_pretraining_step(
     config: configs.ElectraConfig, batch_size: int
 ) -> float:
@@ -248,68 +312,34 @@ def of_pretraining_step(
     Returns:
       Operations.
     """
-    generator = _generator_flops(config)
+    length = config.max_seq_length
+    generator = _flops(generator_network(config), length)
     if config.generator_training != "frozen":
         generator *= FORWARD_PASSES_OF_A_STEP
-    discriminator = FORWARD_PASSES_OF_A_STEP * _discriminator_flops(config)
+    discriminator = FORWARD_PASSES_OF_A_STEP * _flops(
+        discriminator_network(config), length
+    )
     return batch_size * (generator + discriminator)
 
 
-def _transformer(
-    encoder: configs.EncoderConfig, config: configs.ElectraConfig
-) -> Transformer:
-    length = config.max_seq_length
-    return Transformer(
-        hidden_size=encoder.hidden_size,
-        num_hidden_layers=encoder.num_hidden_layers,
-        max_seq_length=length,
-        vocab_size=encoder.vocab_size,
-        embedding_size=encoder.embedding_size,
-        intermediate_size=encoder.intermediate_size,
-        num_attention_heads=encoder.num_attention_heads,
-        output_fraction=config.max_predictions_per_seq / length,
+def _flops(network: Network | None, length: int) -> float:
+    """Forward pass of one example, as `Transformer` counts."""
+    if network is None:
+        return 0.0
+    model = Transformer.of(
+        network.encoder,
+        length,
+        output_fraction=network.num_softmaxes / length,
         sparse_embed_lookup=True,
     )
-
-
-def generator_config(config: configs.ElectraConfig) -> configs.EncoderConfig:
-    """The network that predicts masked tokens, which may be the only one."""
-    if config.has_discriminator and config.untied_generator:
-        return config.generator
-    return config.encoder
-
-
-def _generator_flops(config: configs.ElectraConfig) -> float:
-    """Forward pass of what predicts masked tokens, one example."""
-    if not config.has_generator_network:
-        return 0.0
-    model = _transformer(generator_config(config), config)
-    if config.two_tower_generator:
-        every_token = dataclasses.replace(model, output_fraction=1.0)
-        return 2 * model.encoder_flops() + every_token.embedding_flops_output(
-            input_size=2 * model.hidden_size
-        )
-    flops = model.encoder_flops() + model.embedding_flops_output()
-    if config.generator_training == "adversarial":
-        # The expected reward of each sample.
-        flops += config.max_predictions_per_seq * _dense(model.hidden_size, 1)
-    return flops
-
-
-def _discriminator_flops(config: configs.ElectraConfig) -> float:
-    """Forward pass of the network that reads corrupted text, one example."""
-    if not config.has_discriminator:
-        return 0.0
-    model = _transformer(config.encoder, config)
-    if config.has_binary_discriminator:
-        return model.infer_flops()
-    if config.discriminator_objective == "replace_mlm":
-        return model.encoder_flops() + model.embedding_flops_output()
-    every_token = dataclasses.replace(model, output_fraction=1.0)
-    flops = model.encoder_flops() + every_token.embedding_flops_output()
-    if config.copy_mechanism:
-        flops += config.max_seq_length * _dense(model.hidden_size, 1)
-    return flops
+    flops = network.num_towers * model.encoder_flops()
+    if network.num_verdicts:
+        flops += model.binary_classification_flops()
+    return (
+        flops
+        + model.embedding_flops_output(network.num_towers * model.hidden_size)
+        + network.num_numbers * _dense(model.hidden_size, 1)
+    )
 
 
 def of_training_example(config: configs.ElectraConfig) -> int:
@@ -326,45 +356,32 @@ def of_training_example(config: configs.ElectraConfig) -> int:
       Operations, one for each multiplication and each addition.
     """
     if config.generator_training == "frozen":
-        generator = _generator_products(config)
+        length = config.max_seq_length
+        generator = _products(generator_network(config), length)
         return 3 * (of_forward_pass(config) - generator) + generator
     return 3 * of_forward_pass(config)
 
 
 def of_forward_pass(config: configs.ElectraConfig) -> int:
     """Matrix products of one example, forward through both networks."""
-    return _generator_products(config) + _discriminator_products(config)
+    length = config.max_seq_length
+    return _products(generator_network(config), length) + _products(
+        discriminator_network(config), length
+    )
 
 
-def _discriminator_products(config: configs.ElectraConfig) -> int:
-    if not config.has_discriminator:
+def _products(network: Network | None, length: int) -> int:
+    """Matrix products of one example, forward."""
+    if network is None:
         return 0
-    encoder, length = config.encoder, config.max_seq_length
+    encoder, towers = network.encoder, network.num_towers
     hidden = encoder.hidden_size
-    total = _encoder(encoder, length)
-    if config.has_binary_discriminator:
-        return total + length * 2 * hidden * (hidden + 1)
-    if config.discriminator_objective == "replace_mlm":
-        scored = config.max_predictions_per_seq
-        return total + scored * _masked_lm_head(encoder, hidden)
-    if config.copy_mechanism:
-        total += length * 2 * hidden
-    return total + length * _masked_lm_head(encoder, hidden)
-
-
-def _generator_products(config: configs.ElectraConfig) -> int:
-    if not config.has_generator_network:
-        return 0
-    generator = generator_config(config)
-    if config.two_tower_generator:
-        towers, scored = 2, config.max_seq_length
-    else:
-        towers, scored = 1, config.max_predictions_per_seq
-    head = _masked_lm_head(generator, towers * generator.hidden_size)
-    total = towers * _encoder(generator, config.max_seq_length) + scored * head
-    if config.generator_training == "adversarial":
-        total += scored * 2 * generator.hidden_size
-    return total
+    return (
+        towers * _encoder(encoder, length)
+        + network.num_softmaxes * _masked_lm_head(encoder, towers * hidden)
+        + network.num_verdicts * 2 * hidden * (hidden + 1)
+        + network.num_numbers * 2 * hidden
+    )
 
 
 def _masked_lm_head(config: configs.EncoderConfig, input_size: int) -> int:

@@ -8,43 +8,31 @@ def num_parameters(config: configs.ElectraConfig) -> int:
     """Weights of both networks and their heads, by arithmetic."""
     encoder = config.encoder
     total = _embedding_parameters(encoder) + _encoder_parameters(encoder)
-    total += _discriminator_head_parameters(config)
+    total += _head_parameters(flops.discriminator_network(config))
     if config.disentangled_embeddings:
         total += encoder.vocab_size * (encoder.embedding_size or 0)
-    if not config.has_generator_network:
-        return total
-    generator = flops.generator_config(config)
-    towers = 2 if config.two_tower_generator else 1
-    if generator is not encoder:
-        total += towers * _encoder_parameters(generator)
+    generator = flops.generator_network(config)
+    if generator is not None and generator.encoder is not encoder:
+        of_tower = _encoder_parameters(generator.encoder)
         if config.untied_generator_embeddings:
-            total += towers * _embedding_parameters(generator)
-    if config.generator_training == "adversarial":
-        total += generator.hidden_size + 1  # Expects the reward.
-    return total + _masked_lm_head_parameters(
-        generator, towers * generator.hidden_size
-    )
+            of_tower += _embedding_parameters(generator.encoder)
+        total += generator.num_towers * of_tower
+    return total + _head_parameters(generator)
 
 
-def _discriminator_head_parameters(config: configs.ElectraConfig) -> int:
-    hidden = config.encoder.hidden_size
-    if not config.has_discriminator:
+def _head_parameters(network: flops.Network | None) -> int:
+    if network is None:
         return 0
-    if config.has_binary_discriminator:
-        return hidden * hidden + hidden + hidden + 1
-    head = _masked_lm_head_parameters(config.encoder, hidden)
-    is_copying = (
-        config.discriminator_objective == "all_tokens_mlm"
-        and config.copy_mechanism
-    )
-    return head + (hidden + 1 if is_copying else 0)
-
-
-def _masked_lm_head_parameters(
-    config: configs.EncoderConfig, input_size: int
-) -> int:
-    width = config.embedding_size or config.hidden_size
-    return input_size * width + width + 2 * width + config.vocab_size
+    encoder, total = network.encoder, 0
+    hidden, width = encoder.hidden_size, encoder.embedding_size or 0
+    if network.num_verdicts:
+        total += hidden * hidden + hidden + hidden + 1
+    if network.num_softmaxes:
+        total += network.num_towers * hidden * width + width
+        total += 2 * width + encoder.vocab_size
+    if network.num_numbers:
+        total += hidden + 1
+    return total
 
 
 def _embedding_parameters(config: configs.EncoderConfig) -> int:
@@ -85,9 +73,8 @@ def activation_bytes(
     total = 0.0
     if config.has_discriminator:
         total += of_encoder(config.encoder)
-    if config.has_generator_network:
-        towers = 2 if config.two_tower_generator else 1
-        total += towers * of_encoder(flops.generator_config(config))
-        scored = length if towers == 2 else config.max_predictions_per_seq
-        total += 3 * 4 * scored * config.encoder.vocab_size
+    generator = flops.generator_network(config)
+    if generator is not None:
+        total += generator.num_towers * of_encoder(generator.encoder)
+        total += 3 * 4 * generator.num_softmaxes * config.encoder.vocab_size
     return examples * total

@@ -28,51 +28,34 @@ class Cost:
     infer_length: int
 
 
-def _masked_lm(
+def _transformer(
     batch_size: int,
     train_steps: float,
     hidden_size: int,
     num_hidden_layers: int,
+    generator_hidden_size: int | None = None,
     **sizes,
 ) -> Callable[[int, bool], Cost]:
-    """BERT and its kind."""
+    """BERT and its kind; ELECTRA, where there is a generator.
+
+    That one has as many layers, and tied embeddings.
+    """
 
     def cost(infer_length: int, corrected: bool) -> Cost:
         model = Transformer(
             hidden_size, num_hidden_layers, corrected=corrected, **sizes
         )
         short = dataclasses.replace(model, max_seq_length=infer_length)
-        return Cost(
-            model.train_flops(batch_size, train_steps),
-            short.infer_flops(),
-            infer_length,
-        )
-
-    return cost
-
-
-def _electra(
-    batch_size: int,
-    train_steps: float,
-    hidden_size: int,
-    num_hidden_layers: int,
-    generator_hidden_size: int,
-    **sizes,
-) -> Callable[[int, bool], Cost]:
-    """ELECTRA with a generator of as many layers and tied embeddings."""
-
-    def cost(infer_length: int, corrected: bool) -> Cost:
-        model = Transformer(
-            hidden_size, num_hidden_layers, corrected=corrected, **sizes
-        )
-        short = dataclasses.replace(model, max_seq_length=infer_length)
-        train_flops = electra_train_flops(
-            model,
-            generator_hidden_size,
-            num_hidden_layers,
-            batch_size,
-            train_steps,
-        )
+        if generator_hidden_size is None:
+            train_flops = model.train_flops(batch_size, train_steps)
+        else:
+            train_flops = electra_train_flops(
+                model,
+                generator_hidden_size,
+                num_hidden_layers,
+                batch_size,
+                train_steps,
+            )
         return Cost(train_flops, short.infer_flops(), infer_length)
 
     return cost
@@ -132,27 +115,27 @@ def _xlnet(infer_length: int, corrected: bool) -> Cost:
 # Name in the original -> cost of inference at a length, corrected or not.
 MODELS: dict[str, Callable[[int, bool], Cost]] = {
     "elmo": _elmo,
-    "gpt": _masked_lm(
+    "gpt": _transformer(
         128, 960800, 768, 12, vocab_size=40000, output_fraction=1.0
     ),
-    "bert_small": _masked_lm(
+    "bert_small": _transformer(
         128, 1.45e6, 256, 12, embedding_size=128, max_seq_length=128
     ),
-    "bert_base": _masked_lm(256, 1e6, 768, 12),
-    "bert_large": _masked_lm(256, 1e6, 1024, 24),
+    "bert_base": _transformer(256, 1e6, 768, 12),
+    "bert_large": _transformer(256, 1e6, 1024, 24),
     "xlnet": _xlnet,
     # Treated as BERT: what sets these apart hardly changes the count.
-    "roberta": _masked_lm(8000, 500000, 1024, 24, vocab_size=50265),
-    "albert": _masked_lm(
+    "roberta": _transformer(8000, 500000, 1024, 24, vocab_size=50265),
+    "albert": _transformer(
         4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
     ),
     "t5_11b": _t5_11b,
-    "electra_small": _electra(
+    "electra_small": _transformer(
         128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
     ),
-    "electra_base": _electra(256, 766000, 768, 12, 256),
-    "electra_400k": _electra(2048, 400000, 1024, 24, 256),
-    "electra_1.75M": _electra(2048, 1.75e6, 1024, 24, 256),
+    "electra_base": _transformer(256, 766000, 768, 12, 256),
+    "electra_400k": _transformer(2048, 400000, 1024, 24, 256),
+    "electra_1.75M": _transformer(2048, 1.75e6, 1024, 24, 256),
 }
 
 

@@ -143,22 +143,13 @@ def devices(
 
 def _paper_flops(config: configs.PretrainingConfig) -> float | None:
     """The whole run as the paper counts it."""
-    model, encoder = config.model, config.model.encoder
+    model = config.model
     is_plain = model.electra_objective and model.untied_generator
     if not is_plain or not model.has_generator_network:
         return None
     generator = model.generator
-    discriminator = flops.Transformer(
-        encoder.hidden_size,
-        encoder.num_hidden_layers,
-        max_seq_length=model.max_seq_length,
-        vocab_size=encoder.vocab_size,
-        embedding_size=encoder.embedding_size,
-        intermediate_size=encoder.intermediate_size,
-        num_attention_heads=encoder.num_attention_heads,
-    )
     return flops.electra_train_flops(
-        discriminator,
+        flops.Transformer.of(model.encoder, model.max_seq_length),
         generator.hidden_size,
         generator.num_hidden_layers,
         config.data.train_batch_size,
