@@ -12,7 +12,7 @@ import re
 import sys
 import time
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from electra_tf import configs, errors, files
 from electra_tf.files import write_atomically
@@ -387,11 +387,9 @@ class CutSize(typing.NamedTuple):
 
 def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
     """The record in the terms of this version, and what was cut."""
-    record = _read_json(model_dir)
-    cut: list[CutSize] = []
-    if _candidates(record):
-        cut = cut_sizes(record, _shapes_of_last_checkpoint(model_dir))
-    record = with_fitting_shares(record, cut)
+    record, cut = with_trained_sizes(
+        _read_json(model_dir), lambda: _shapes_of_last_checkpoint(model_dir)
+    )
     optimizer = record.get("optimizer")
     if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
         record = record | {"format": RECORD_FORMAT}
@@ -400,41 +398,34 @@ def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
     return record, cut
 
 
-def cut_sizes(
-    record: dict, shapes: Mapping[str, Sequence[int]]
-) -> list[CutSize]:
-    """In which sizes a trained generator is not what its record says.
+def with_trained_sizes(
+    record: dict, read_shapes: Callable[[], Mapping[str, Sequence[int]]]
+) -> tuple[dict, list[CutSize]]:
+    """The record that gives a generator the sizes that were trained.
 
     Args:
-      record: Of a pre-training run.
-      shapes: Name of each variable -> its shape.
+      record: Of a run.
+      read_shapes: Returns name of each variable -> its shape; called where an
+        earlier version would have cut a size.
 
     Returns:
-      What an earlier version cut; nothing in the records of other runs.
+      The record, and what an earlier version cut: nothing in most.
     """
     candidates = _candidates(record)
-    if not candidates:
-        return []
     layers = {
         int(match[1]): shape[0]
-        for name, shape in shapes.items()
+        for name, shape in (read_shapes() if candidates else {}).items()
         if (match := _GENERATOR_LAYER.fullmatch(name))
     }
     if not layers:
-        return []
+        return record, []
     trained = {
         "generator_hidden_size": layers[0],
         "generator_layers": len(layers),
     }
-    return [size for size in candidates if trained[size.name] == size.size]
-
-
-def with_fitting_shares(record: dict, cut: Sequence[CutSize]) -> dict:
-    """The record that gives the sizes that were trained."""
-    if not cut:
-        return record
+    cut = [size for size in candidates if trained[size.name] == size.size]
     fitting = {size.name: size.fitting_share for size in cut}
-    return record | {"model": record["model"] | fitting}
+    return record | {"model": record["model"] | fitting}, cut
 
 
 def _candidates(record: dict) -> list[CutSize]:

@@ -379,25 +379,21 @@ TOWERS = {
 def test_the_tensors_say_what_was_cut(tmp_path, shapes, sizes):
     config = pretraining_config(tmp_path, model=CUT)
     record = model_directory.as_dict(config)
-    cut = model_directory.cut_sizes(record, shapes)
+    fitting, cut = model_directory.with_trained_sizes(record, lambda: shapes)
     assert [(c.size, c.rounded, c.fitting_share) for c in cut] == sizes
-    fitting = model_directory.with_fitting_shares(record, cut)["model"]
     for size in cut:
-        assert fitting[size.name] == size.fitting_share
+        assert fitting["model"][size.name] == size.fitting_share
         assert record["model"][size.name] == size.share == CUT[size.name]
 
 
 def test_what_is_whole_is_never_cut(trained):
-    record = model_directory.as_dict(trained)
-    assert model_directory.cut_sizes(record, ONE_LAYER) == []
-    assert (
-        model_directory.cut_sizes({"class": "FinetuningConfig"}, ONE_LAYER)
-        == []
-    )
-    assert (
-        model_directory.cut_sizes({"class": "PretrainingConfig"}, ONE_LAYER)
-        == []
-    )
+    for record in (
+        model_directory.as_dict(trained),
+        {"class": "FinetuningConfig"},
+        {"class": "PretrainingConfig"},
+    ):
+        found = model_directory.with_trained_sizes(record, lambda: ONE_LAYER)
+        assert found == (record, [])
 
 
 def test_refuses_to_train_in_a_converted_directory(trained):

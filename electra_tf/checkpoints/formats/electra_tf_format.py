@@ -60,10 +60,9 @@ def read(path: str) -> Checkpoint:
     record = read_json(os.path.join(model_dir, model_directory.CONFIG_FILE))
     prefix = _prefix(path, model_dir, record)
     tensors, optimizer, step = _read_variables(prefix)
-    cut = model_directory.cut_sizes(
-        record, {name: tensor.shape for name, tensor in tensors.items()}
+    record, cut = model_directory.with_trained_sizes(
+        record, lambda: {name: t.shape for name, t in tensors.items()}
     )
-    record = model_directory.with_fitting_shares(record, cut)
     notes = tuple(str(size) for size in cut)
     if disentangled.DELTA in tensors:
         tensors = disentangled.fold(tensors)
