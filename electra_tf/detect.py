@@ -53,20 +53,19 @@ def make_parser() -> arguments.ArgumentParser:
 
 
 def _detect(args: argparse.Namespace) -> None:
-    lines = text_lines.read_lines(args.text, args.file)
+    batches = text_lines.read_batches(args.text, args.file, _BATCH_SIZE)
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import detector
 
     found = detector.Detector(args.checkpoint, args.vocab_file)
     for note in found.notes:
         arguments.say("detect", note)
-    is_typed = text_lines.is_typed(args.text, args.file)
     in_colour = judged_text.uses_colour(
         args.color, sys.stdout.isatty(), os.environ
     )
     width = shutil.get_terminal_size().columns
     kept: list[judged_text.JudgedText] = []
-    for batch in text_lines.in_batches(lines, 1 if is_typed else _BATCH_SIZE):
+    for batch in batches:
         texts = [text_lines.decode(line.content) for line in batch]
         for judged in found.judge(texts):
             if args.json:

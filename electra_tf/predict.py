@@ -55,7 +55,7 @@ def make_parser() -> arguments.ArgumentParser:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    lines = text_lines.read_lines(args.text, args.file)
+    batches = text_lines.read_batches(args.text, args.file, args.batch_size)
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import predictor
 
@@ -66,9 +66,7 @@ def _predict(args: argparse.Namespace) -> None:
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )
-    is_typed = text_lines.is_typed(args.text, args.file)
-    batch_size = 1 if is_typed else args.batch_size
-    for batch in text_lines.in_batches(lines, batch_size):
+    for batch in batches:
         rows = [
             exchange.parse_line(line, model.input_names, is_json)
             for line in batch

@@ -12,6 +12,8 @@ python -m electra_tf.run_finetuning --data-dir data --model-name mine \\
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
+from collections.abc import Callable
+
 from absl import flags
 
 # Registers QuestionAnsweringConfig for gin.
@@ -30,89 +32,76 @@ DEFAULTS = (
     "RunConfig.keep_checkpoint_max = 1",
 )
 
+
+def _define_task_type(name: str, default: None, text: str) -> None:
+    kinds = ["auto", *finetuning_configs.TASK_TYPES]
+    flags.DEFINE_enum(name, default, kinds, text)
+
+
+# Parameters that are different in every run, each with a flag of its name; the
+# rest is gin's.
+_FLAGS: dict[Callable, dict[str, str]] = {
+    flags.DEFINE_string: {
+        "FinetuningConfig.init_checkpoint": (
+            "Pre-trained model: a model directory, or a checkpoint of any "
+            "format that tools/convert_checkpoint.py reads."
+        ),
+        "FinetuningDataConfig.train_file": (
+            "Labelled rows, .tsv, .csv or .jsonl: one text column or two, and "
+            "a label column."
+        ),
+        "FinetuningDataConfig.dev_file": (
+            "Like --train_file: the rows to score."
+        ),
+        "FinetuningDataConfig.test_file": (
+            "Like --train_file, labels optional; scored at the end."
+        ),
+        "FinetuningDataConfig.text_columns": (
+            "One or two columns of the files, separated by a comma, where they "
+            "do not have the usual names."
+        ),
+        "FinetuningDataConfig.label_column": "Likewise, one column.",
+        "FinetuningDataConfig.task_names": (
+            "Tasks by name, such as rte, instead of files; several, separated "
+            "by commas, are trained jointly."
+        ),
+        "FinetuningDataConfig.data_dir": "Where the files of --task_names are.",
+        "FinetuningDataConfig.vocab_file": (
+            "Vocabulary, where it is not beside --init_checkpoint."
+        ),
+    },
+    flags.DEFINE_integer: {
+        "FinetuningDataConfig.folds": (
+            "Cross-validation over --train_file, instead of --dev_file: as "
+            "many models, each scored on the rows that it has not seen."
+        ),
+        "FinetuningDataConfig.max_seq_length": "Longer texts are cut.",
+        "FinetuningConfig.num_trials": "Models with different seeds.",
+        "FinetuningConfig.reseed_degenerate": (
+            "How often a model that says the same of every row is trained "
+            "again with another seed."
+        ),
+    },
+    _define_task_type: {
+        "FinetuningDataConfig.task_type": (
+            "What the labels of the files are; auto finds it out."
+        ),
+    },
+    flags.DEFINE_float: {
+        "FinetuningDataConfig.num_train_epochs": (
+            "Passes over the training rows."
+        ),
+        "OptimizerConfig.learning_rate": (
+            "Peak learning rate; the default follows the model's size."
+        ),
+    },
+}
 # Flag -> the parameter that it overrides.
 BINDINGS = {
-    "init_checkpoint": "FinetuningConfig.init_checkpoint",
-    "train_file": "FinetuningDataConfig.train_file",
-    "dev_file": "FinetuningDataConfig.dev_file",
-    "test_file": "FinetuningDataConfig.test_file",
-    "folds": "FinetuningDataConfig.folds",
-    "task_type": "FinetuningDataConfig.task_type",
-    "text_columns": "FinetuningDataConfig.text_columns",
-    "label_column": "FinetuningDataConfig.label_column",
-    "task_names": "FinetuningDataConfig.task_names",
-    "data_dir": "FinetuningDataConfig.data_dir",
-    "vocab_file": "FinetuningDataConfig.vocab_file",
-    "max_seq_length": "FinetuningDataConfig.max_seq_length",
-    "num_train_epochs": "FinetuningDataConfig.num_train_epochs",
-    "learning_rate": "OptimizerConfig.learning_rate",
-    "num_trials": "FinetuningConfig.num_trials",
-    "reseed_degenerate": "FinetuningConfig.reseed_degenerate",
+    parameter.split(".")[1]: parameter
+    for texts in _FLAGS.values()
+    for parameter in texts
 }
-
-
-def _define_flags() -> None:
-    """Flags for what is different in every run; the rest is gin's."""
-    for name, text in (
-        (
-            "init_checkpoint",
-            "Pre-trained model: a model directory, or a checkpoint of any "
-            "format that tools/convert_checkpoint.py reads.",
-        ),
-        (
-            "train_file",
-            "Labelled rows, .tsv, .csv or .jsonl: one text column or two, and "
-            "a label column.",
-        ),
-        ("dev_file", "Like --train_file: the rows to score."),
-        ("test_file", "Like --train_file, labels optional; scored at the end."),
-        (
-            "text_columns",
-            "One or two columns of the files, separated by a comma, where "
-            "they do not have the usual names.",
-        ),
-        ("label_column", "Likewise, one column."),
-        (
-            "task_names",
-            "Tasks by name, such as rte, instead of files; several, separated "
-            "by commas, are trained jointly.",
-        ),
-        ("data_dir", "Where the files of --task_names are."),
-        (
-            "vocab_file",
-            "Vocabulary, where it is not beside --init_checkpoint.",
-        ),
-    ):
-        flags.DEFINE_string(name, None, text)
-    flags.DEFINE_enum(
-        "task_type",
-        None,
-        ["auto", *finetuning_configs.TASK_TYPES],
-        "What the labels of the files are; auto finds it out.",
-    )
-    for name, text in (
-        (
-            "folds",
-            "Cross-validation over --train_file, instead of --dev_file: as "
-            "many models, each scored on the rows that it has not seen.",
-        ),
-        ("max_seq_length", "Longer texts are cut."),
-        ("num_trials", "Models with different seeds."),
-        (
-            "reseed_degenerate",
-            "How often a model that says the same of every row is trained "
-            "again with another seed.",
-        ),
-    ):
-        flags.DEFINE_integer(name, None, text)
-    for name, text in (
-        ("num_train_epochs", "Passes over the training rows."),
-        (
-            "learning_rate",
-            "Peak learning rate; the default follows the model's size.",
-        ),
-    ):
-        flags.DEFINE_float(name, None, text)
 
 
 def _run(config, before_training) -> None:
@@ -131,7 +120,9 @@ def _run(config, before_training) -> None:
 
 
 if __name__ == "__main__":
-    _define_flags()
+    for define, texts in _FLAGS.items():
+        for parameter, text in texts.items():
+            define(parameter.split(".")[1], None, text)
     flags.adopt_module_key_flags(launch)
     launch.launch(
         "run_finetuning",

@@ -72,7 +72,9 @@ def make_parser() -> arguments.ArgumentParser:
 
 
 def _score(args: argparse.Namespace) -> None:
-    lines = text_lines.read_lines(args.text, args.file)
+    batches = text_lines.read_batches(
+        args.text, args.file, max(_TEXTS_AT_ONCE, args.batch_size)
+    )
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import scorer as scorer_lib
 
@@ -90,18 +92,13 @@ def _score(args: argparse.Namespace) -> None:
             [line.place for line in batch],
         )
 
-    at_once = max(_TEXTS_AT_ONCE, args.batch_size)
-    batches: Iterable[list[ScoredText]]
+    answers: Iterable[list[ScoredText]] = map(score, batches)
     if args.sort:
-        all_lines = list(lines)
-        batches = map(score, text_lines.in_batches(all_lines, at_once))
-        batches = [_sorted(batches, total=len(all_lines))]
-    else:
-        if text_lines.is_typed(args.text, args.file):
-            at_once = 1
-        batches = map(score, text_lines.in_batches(lines, at_once))
+        all_batches = list(batches)
+        total = sum(map(len, all_batches))
+        answers = [_sorted(map(score, all_batches), total)]
     num_scored = num_cut = 0
-    for batch in batches:
+    for batch in answers:
         for scored in batch:
             print(scored_text.as_json(scored, args.tokens, args.truncate))
         sys.stdout.flush()

@@ -83,7 +83,8 @@ def launch(
     def main(argv):
         logging.set_verbosity(logging.WARNING)
         try:
-            _refuse_arguments(argv)
+            if len(argv) > 1:
+                raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
             config, before_training = _configure(
                 configurable,
                 [
@@ -94,10 +95,12 @@ def launch(
             )
             _set_environment(config.run)
             run(config, before_training)
-        except (ValueError, OSError) as error:
-            return _fail(command, error)
-        except RuntimeError as error:
-            return _fail_or_stop(command, error)
+        except errors.Stopped as stopped:
+            print(stopped, file=sys.stderr)
+            return arguments.EXIT_STOPPED
+        except (ValueError, OSError, errors.TrainingError) as error:
+            arguments.say(command, "error: " + " ".join(str(error).split()))
+            return 1
         except KeyboardInterrupt:
             print(f"\n{command}: interrupted", file=sys.stderr)
             return 130
@@ -124,11 +127,6 @@ def _set_environment(run: configs.RunConfig) -> None:
         os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     uses_cpu = not run.num_gpus and run.distribution_strategy != "tpu"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
-
-
-def _refuse_arguments(argv) -> None:
-    if len(argv) > 1:
-        raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
 
 
 def _base(
@@ -214,18 +212,3 @@ def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
         model_directory.write(config, gin_files.operative_config(), given)
 
     return config, before_training
-
-
-def _fail(command: str, error: Exception) -> int:
-    line = " ".join(str(error).split())
-    print(f"{command}: error: {line}", file=sys.stderr)
-    return 1
-
-
-def _fail_or_stop(command: str, error: RuntimeError) -> int:
-    if isinstance(error, errors.Stopped):
-        print(error, file=sys.stderr)
-        return arguments.EXIT_STOPPED
-    if isinstance(error, errors.TrainingError):
-        return _fail(command, error)
-    raise error

@@ -413,48 +413,6 @@ def expected_encoder(hparams: Mapping) -> dict[str, object]:
     return {name: getattr(encoder, name) for name in sorted(names)}
 
 
-def electra_config(settings: Mapping) -> configs.ElectraConfig:
-    """The pre-training model that the original builds from its settings.
-
-    Settings of the run (batch size, paths, TPU) have no place in it and are
-    passed over.
-
-    Args:
-      settings: Of the original's pre-training; the original's defaults stand
-        in for what is not given.
-
-    Returns:
-      The model's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
-    """
-    return configs.ElectraConfig(
-        encoder=encoder_config(settings),
-        **_fields("ElectraConfig", with_one_objective(settings), PRETRAINING),
-    )
-
-
-def optimizer_config(
-    settings: Mapping, hparams: Mapping[str, Hparam] = PRETRAINING
-) -> configs.OptimizerConfig:
-    """The optimizer that the original builds from its settings.
-
-    Args:
-      settings: Of the original; its defaults stand in for what is not given.
-      hparams: `PRETRAINING` or `FINETUNING`.
-
-    Returns:
-      The optimizer's configuration.
-
-    Raises:
-      configs.ConfigError: If a value does not fit.
-    """
-    return configs.OptimizerConfig(
-        **_fields("OptimizerConfig", settings, hparams)
-    )
-
-
 def with_one_objective(settings: Mapping) -> dict:
     """The original computes Electric, whatever the other setting says.
 
@@ -474,17 +432,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """ ". Did you mean ...?" where a known name is like the one received."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f". Did you mean {close[0]}?" if close else ""
-
-
-def _fields(owner: str, settings: Mapping, hparams: Mapping[str, Hparam]):
-    """Field of a class -> value."""
-    return {
-        hparam.parameter.removeprefix(f"{owner}."): settings.get(
-            name, hparam.default
-        )
-        for name, hparam in hparams.items()
-        if hparam.parameter.startswith(f"{owner}.")
-    }
 
 
 def _sizes_of(model_size: object) -> dict[str, int]:

@@ -40,7 +40,9 @@ def add_arguments(parser: arguments.ArgumentParser) -> None:
     )
 
 
-def read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
+def read_batches(
+    texts: Sequence[str], path: str | None, batch_size: int
+) -> Iterator[list[Line]]:
     """The texts that a command was given.
 
     A file is read as its lines are asked for, so it may be endless. A blank
@@ -49,13 +51,23 @@ def read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
     Args:
       texts: Of the command line.
       path: Of --file.
+      batch_size: Lines in a batch; a person who types has each by itself, as
+        they wait for its answer.
 
     Returns:
-      The lines, in order.
+      The lines in order, in batches, none of them empty.
 
     Raises:
       ValueError: If both are given, or the file cannot be read.
     """
+    lines = _read_lines(texts, path)
+    if not texts and path in (None, _STDIN) and sys.stdin.isatty():
+        print("one text a line; Ctrl-D on an empty line ends", file=sys.stderr)
+        batch_size = 1
+    return iter(lambda: list(itertools.islice(lines, batch_size)), [])
+
+
+def _read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
     if texts and path is not None:
         raise ValueError(
             f"Expected texts or --file, not both. Received: {len(texts)} "
@@ -68,10 +80,6 @@ def read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
             for number, text in enumerate(texts, start=1)
         )
     if path in (None, _STDIN):
-        if is_typed(texts, path):
-            print(
-                "one text a line; Ctrl-D on an empty line ends", file=sys.stderr
-            )
         return _lines_of(sys.stdin.buffer, "standard input")
     assert path is not None
     if not os.path.exists(path):
@@ -97,26 +105,6 @@ def _lines_of(reader: Iterable[bytes], name: str) -> Iterator[Line]:
             line = line.removeprefix(b"\xef\xbb\xbf")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         yield Line(f"{name}, line {number}", line)
-
-
-def is_typed(texts: Sequence[str], path: str | None) -> bool:
-    """Whether a person types the texts, and waits for each answer."""
-    return not texts and path in (None, _STDIN) and sys.stdin.isatty()
-
-
-def in_batches(lines: Iterable[Line], batch_size: int) -> Iterator[list[Line]]:
-    """Groups lines.
-
-    Args:
-      lines: Of `read_lines`.
-      batch_size: Lines in a batch.
-
-    Returns:
-      The batches, none of them empty.
-    """
-    lines = iter(lines)
-    while batch := list(itertools.islice(lines, batch_size)):
-        yield batch
 
 
 def decode(content: bytes) -> str:

@@ -13,7 +13,7 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
-from tests import helpers
+from tests import helpers, original_configs
 from tests.checkpoints import models
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"
@@ -70,7 +70,7 @@ def test_a_saver_of_tensorflow_1_restores_it(written):
 def test_hparams_build_the_same_model(tmp_path, untied):
     checkpoint = models.pretrained(untied)
     original.write(checkpoint, str(tmp_path))
-    config = original_settings.electra_config(
+    config = original_configs.electra_config(
         helpers.read_json(tmp_path / "hparams.json")
         | {"max_seq_length": helpers.LENGTH}
     )
@@ -85,7 +85,7 @@ def test_towers_travel_with_hparams_that_build_them(tmp_path, untied):
     original.write(checkpoint, str(tmp_path))
     models.assert_same_tensors(checkpoint, original.read(str(tmp_path)))
     hparams = helpers.read_json(tmp_path / "hparams.json")
-    config = original_settings.electra_config(
+    config = original_configs.electra_config(
         hparams | {"max_seq_length": helpers.LENGTH}
     )
     assert config.electric_objective

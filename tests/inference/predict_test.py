@@ -220,14 +220,13 @@ def test_a_model_of_something_else(tmp_path):
 
 def test_where_texts_come_from(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="not both. Received: 1 text"):
-        text_lines.read_lines(["a"], "b")
+        text_lines.read_batches(["a"], "b", 2)
     with pytest.raises(ValueError, match="a folder"):
-        text_lines.read_lines([], str(tmp_path))
+        text_lines.read_batches([], str(tmp_path), 2)
     with pytest.raises(ValueError, match="which does not exist"):
-        text_lines.read_lines([], str(tmp_path / "none"))
-    lines = text_lines.read_lines(["a", "b", "c"], None)
-    assert [len(b) for b in text_lines.in_batches(lines, 2)] == [2, 1]
-    assert list(text_lines.in_batches([], 2)) == []
+        text_lines.read_batches([], str(tmp_path / "none"), 2)
+    batches = text_lines.read_batches(["a", "b", "c"], None, 2)
+    assert [len(batch) for batch in batches] == [2, 1]
 
 
 @pytest.mark.parametrize(

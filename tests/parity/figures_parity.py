@@ -28,6 +28,7 @@ from electra_tf.model import (
 )
 from electra_tf.model import flops as flops_lib
 from electra_tf.training import optimization
+from tests import original_configs
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -259,7 +260,7 @@ def _check_initial_weights(golden_dir, file, group, golden) -> Iterator[Check]:
     statistics = golden[group]
     overrides = golden["model_hparam_overrides"]
     if group.startswith("pretraining_"):
-        config = original_settings.electra_config(
+        config = original_configs.electra_config(
             {
                 "model_size": group.removeprefix("pretraining_"),
                 "model_hparam_overrides": overrides,

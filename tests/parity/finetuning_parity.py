@@ -33,6 +33,7 @@ from electra_tf.finetuning.tasks import by_name, tagging, text_tasks
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import encoder, finetuning_model
 from electra_tf.training import optimization
+from tests import original_configs
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -509,7 +510,7 @@ class _Folder:
         """
         self._load(0)
         variables = self.model.trainable_variables
-        config = original_settings.optimizer_config(
+        config = original_configs.optimizer_config(
             self.settings, original_settings.FINETUNING
         )
         scales = {

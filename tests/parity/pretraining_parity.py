@@ -31,6 +31,7 @@ from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.model import ablations, electra, losses, masking
 from electra_tf.training import optimization
+from tests import original_configs
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -326,7 +327,7 @@ class _Folder:
         self.sensitivity = self.golden["rounding_sensitivity"]
         with np.load(folder / "batches.npz") as batches:
             self.batches = {name: batches[name] for name in batches.files}
-        self.config = original_settings.electra_config(self.settings)
+        self.config = original_configs.electra_config(self.settings)
         ids = self.golden["special_ids"]
         self.model = replaying_model(
             self.config,
@@ -361,14 +362,14 @@ class _Folder:
     def _check_settings(self) -> Iterator[Check]:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
-        from_arguments = original_settings.electra_config(arguments)
+        from_arguments = original_configs.electra_config(arguments)
         differences = model_directory.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
         yield self._check(
             "settings: from hparams.json", len(differences), 0, "hparams.json"
         )
-        optimizer = original_settings.optimizer_config(self.settings)
+        optimizer = original_configs.optimizer_config(self.settings)
         encoder = self.config.encoder
         # What is compared with its value after the original's own defaults.
         values = {
@@ -619,7 +620,7 @@ class _Folder:
         self._load(0)
         variables = self.model.trainable_variables
         optimizer = optimization.AdamWeightDecay(
-            original_settings.optimizer_config(self.settings),
+            original_configs.optimizer_config(self.settings),
             self.settings["num_train_steps"],
             clip_norm_of_unmerged_rows=unmerged,
         )

@@ -19,7 +19,7 @@ from electra_tf.finetuning.tasks import by_name
 from electra_tf.model import finetuning_model, masking
 from electra_tf.text import vocabulary
 from electra_tf.training import optimization
-from tests import helpers
+from tests import helpers, original_configs
 from tests.parity import comparison, pretraining_parity
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -76,7 +76,7 @@ class _RealCheckpoint:
         arguments = self.info["pretraining_hparams"]
         tokens = vocabulary.load_vocab(self.vocab_file)
         model = pretraining_parity.replaying_model(
-            original_settings.electra_config(arguments),
+            original_configs.electra_config(arguments),
             masking.SpecialIds(
                 *(tokens.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
             ),
@@ -103,7 +103,7 @@ class _RealCheckpoint:
         )
         tensors = original.read_original_checkpoint(prefix)
         optimizer = optimization.AdamWeightDecay(
-            original_settings.optimizer_config(arguments),
+            original_configs.optimizer_config(arguments),
             arguments["num_train_steps"],
         )
         optimizer.build(variables)

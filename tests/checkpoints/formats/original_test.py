@@ -8,6 +8,7 @@ import tensorflow as tf
 from electra_tf import errors
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
+from tests import original_configs
 
 
 class Tiny(keras.layers.Layer):
@@ -161,7 +162,7 @@ def test_activations_are_those_of_get_activation(theirs, ours):
 
 
 def test_settings_of_pretraining():
-    config = original_settings.electra_config(
+    config = original_configs.electra_config(
         {
             "max_seq_length": 64,
             "electra_objective": False,
@@ -172,14 +173,14 @@ def test_settings_of_pretraining():
     )
     assert config.max_seq_length == 64
     assert config.two_tower_generator
-    assert original_settings.electra_config({}).disc_weight == 50.0
+    assert original_configs.electra_config({}).disc_weight == 50.0
 
 
 def test_settings_of_the_optimizer():
-    config = original_settings.optimizer_config({"num_warmup_steps": 7})
+    config = original_configs.optimizer_config({"num_warmup_steps": 7})
     assert config.learning_rate == 5e-4
     assert config.num_warmup_steps == 7
-    config = original_settings.optimizer_config(
+    config = original_configs.optimizer_config(
         {"layerwise_lr_decay": -1.0}, original_settings.FINETUNING
     )
     assert config.learning_rate == 1e-4
