@@ -122,16 +122,12 @@ class Embeddings(Layer):
       config: Sizes.
       is_disentangled: The owner's words are those that it shares, which do not
         learn from it, plus a difference (arXiv:2111.09543, section 3.2).
-      name: Scope of the variables.
     """
 
     def __init__(
-        self,
-        config: configs.EncoderConfig,
-        is_disentangled: bool = False,
-        name="embeddings",
+        self, config: configs.EncoderConfig, is_disentangled: bool = False
     ):
-        super().__init__(name=name)
+        super().__init__(name="embeddings")
         self.config = config
         self.is_disentangled = is_disentangled
         self.layer_norm = LayerNorm(typing.cast(int, config.embedding_size))

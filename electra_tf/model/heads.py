@@ -118,7 +118,7 @@ class PooledHead(Head):
     Args:
       task_name: See `Head`.
       hidden_size: See `Head`.
-      num_labels: Width of the dense layer.
+      num_labels: Width of the dense layer; 1 for a number.
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
         the original.
@@ -128,7 +128,7 @@ class PooledHead(Head):
         self,
         task_name: str,
         hidden_size: int,
-        num_labels: int,
+        num_labels: int = 1,
         hidden_activation: str | None = None,
     ):
         super().__init__(task_name, hidden_size)
@@ -159,7 +159,7 @@ class PooledHead(Head):
         """The dense layer's output <float32>[B, outputs]."""
         x = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
         if self.hidden is not None:
-            x = kernels.gelu(self.hidden(x))
+            x = kernels.activation(self.hidden(x))
             x = self.hidden_dropout(x, dropout_seed)
         return tf.cast(self.dense(x), tf.float32)
 
@@ -227,22 +227,9 @@ class RegressionHead(PooledHead):
 
     `predictions` <float32>[B]; the labels are `targets` <float32>[B], and the
     loss is the squared error.
-
-    Args:
-      task_name: See `Head`.
-      hidden_size: See `Head`.
-      hidden_activation: See `PooledHead`.
     """
 
     labels = ("targets",)
-
-    def __init__(
-        self,
-        task_name: str,
-        hidden_size: int,
-        hidden_activation: str | None = None,
-    ):
-        super().__init__(task_name, hidden_size, 1, hidden_activation)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         return {
@@ -457,7 +444,7 @@ class QuestionAnsweringHead(Head):
         from_start = tf.einsum("bkd,dh->bkh", start_vectors, kernel[:width])
         from_end = tf.einsum("bld,dh->blh", hidden, kernel[width:]) + bias
         both = from_start[:, :, tf.newaxis] + from_end[:, tf.newaxis]
-        return _logit(self.end, kernels.gelu(both))
+        return _logit(self.end, kernels.activation(both))
 
     def _answerable_logit(self, hidden, start_logits) -> tf.Tensor:
         """The logit <float32>[B] of there being no answer."""
@@ -468,7 +455,7 @@ class QuestionAnsweringHead(Head):
             start_probs = tf.cast(tf.nn.softmax(start_logits), hidden.dtype)
             expected_start = tf.einsum("bl,bld->bd", start_probs, hidden)
             x = tf.concat([x, expected_start], axis=-1)
-            x = kernels.gelu(self.answerable_hidden(x))
+            x = kernels.activation(self.answerable_hidden(x))
         return _logit(self.answerable, x)
 
     def loss(self, outputs, features):
@@ -560,14 +547,18 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
     """
     name, width = head.task_name, config.hidden_size
     num_outputs = typing.cast(int, head.num_outputs)
-    if head.kind == "classification":
-        return ClassificationHead(
-            name, width, num_outputs, head.hidden_activation
+    pooled: dict[str, type[PooledHead]] = {
+        "classification": ClassificationHead,
+        "multi_label_classification": MultiLabelHead,
+        "regression": RegressionHead,
+    }
+    if head.kind in pooled:
+        return pooled[head.kind](
+            name,
+            width,
+            1 if head.kind == "regression" else num_outputs,
+            head.hidden_activation,
         )
-    if head.kind == "multi_label_classification":
-        return MultiLabelHead(name, width, num_outputs, head.hidden_activation)
-    if head.kind == "regression":
-        return RegressionHead(name, width, head.hidden_activation)
     if head.kind == "tagging":
         return TaggingHead(name, width, num_outputs)
     if head.kind == "question_answering":

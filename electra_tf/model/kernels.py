@@ -155,10 +155,14 @@ def activation(
 ) -> tf.Tensor:
     """The activation of a name, as in the original's `get_activation`.
 
+    GELU is x * Phi(x).
+
     Args:
       x: <float>[...].
       is_training: Compile what takes more than one operation.
-      hidden_act: One of `configs.HIDDEN_ACTS`.
+      hidden_act: One of `configs.HIDDEN_ACTS`: "gelu" for Phi by the error
+        function, "gelu_new" for its tanh approximation (arXiv:1606.08415,
+        section 2).
 
     Returns:
       <float>[...].
@@ -166,23 +170,6 @@ def activation(
     simple = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
     if hidden_act in simple:
         return simple[hidden_act](x)
-    return gelu(x, is_training, hidden_act)
-
-
-def gelu(
-    x: tf.Tensor, is_training: bool = False, hidden_act: str = "gelu"
-) -> tf.Tensor:
-    """x * Phi(x).
-
-    Args:
-      x: <float>[...].
-      is_training: Compile this.
-      hidden_act: "gelu" for Phi by the error function, "gelu_new" for its tanh
-        approximation (arXiv:1606.08415, section 2).
-
-    Returns:
-      <float>[...].
-    """
     forward, backward = {
         "gelu": (_gelu, _gelu_gradient),
         "gelu_new": (_gelu_new, _gelu_new_gradient),

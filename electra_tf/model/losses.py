@@ -263,18 +263,16 @@ def discriminator_sums(
     }
 
 
-def _auc_thresholds() -> np.ndarray:
-    """The 200 thresholds of tf.metrics.auc: -1e-7, 1/199, ..., 1 + 1e-7."""
-    inner = np.arange(1, NUM_AUC_THRESHOLDS - 1) / (NUM_AUC_THRESHOLDS - 1.0)
-    return np.concatenate([[-1e-7], inner, [1 + 1e-7]]).astype(np.float32)
-
-
 def _auc_histograms(labels: tf.Tensor, probs: tf.Tensor) -> Sums:
     """Counts of probabilities by the number of thresholds that they exceed."""
     probs = tf.reshape(probs, [-1])
     labels = tf.reshape(labels, [-1])
-    thresholds = tf.constant(_auc_thresholds())
-    exceeded = tf.searchsorted(thresholds, probs, side="left")
+    inner = np.arange(1, NUM_AUC_THRESHOLDS - 1) / (NUM_AUC_THRESHOLDS - 1.0)
+    # Those of tf.metrics.auc: -1e-7, 1/199, ..., 1 + 1e-7.
+    thresholds = np.concatenate([[-1e-7], inner, [1 + 1e-7]])
+    exceeded = tf.searchsorted(
+        tf.constant(thresholds, tf.float32), probs, side="left"
+    )
     num_bins = NUM_AUC_THRESHOLDS + 1
 
     def histogram(selected):

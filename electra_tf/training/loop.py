@@ -1,6 +1,7 @@
 """Steps, looks at them, checkpoints, evaluations: a run from first to last."""
 
 import contextlib
+import dataclasses
 import math
 import os
 import signal
@@ -50,11 +51,13 @@ def train(
     if run.distribution_strategy != "tpu":
         _hush_compiler()
     checkpoints = saving.Checkpoints(engine)
+    is_chief = replicas.is_chief(engine.strategy)
+    line = progress.Progress(description, num_train_steps, "step", is_chief)
     loop = _Loop(
         engine,
         checkpoints,
         num_train_steps,
-        description,
+        line,
         live_metrics,
         evaluate,
         watch,
@@ -70,7 +73,7 @@ def train(
                 strategy=engine.strategy,
                 train_actions=[loop.look],
                 steps_per_loop=loop.steps_to_next_look,
-                summary_dir=summary_dir if loop.is_chief else None,
+                summary_dir=summary_dir if is_chief else None,
             )
             loop.start()
             try:
@@ -78,33 +81,24 @@ def train(
                 checkpoints.save()
             finally:
                 checkpoints.finish()
-                loop.progress.close()
+                line.close()
 
 
+@dataclasses.dataclass
 class _Loop:
     """What happens between two stretches of steps; `train` has the words."""
 
-    def __init__(
-        self,
-        engine,
-        checkpoints,
-        num_train_steps,
-        description,
-        live_metrics,
-        evaluate,
-        watch,
-    ):
-        self.engine = engine
-        self.checkpoints = checkpoints
-        self.num_train_steps = num_train_steps
-        self.live_metrics = live_metrics
-        self.evaluate = evaluate
-        self.watch = watch or (lambda step, metrics: {})
-        self.is_chief = replicas.is_chief(engine.strategy)
+    engine: engine_lib.Engine
+    checkpoints: saving.Checkpoints
+    num_train_steps: int
+    line: progress.Progress
+    live_metrics: tuple[str, ...]
+    evaluate: Callable | None
+    watch: Callable | None
+
+    def __post_init__(self):
+        self.is_chief = replicas.is_chief(self.engine.strategy)
         self.stop_requests = StopRequests()
-        self.progress = progress.Progress(
-            description, num_train_steps, "step", is_shown=self.is_chief
-        )
         self._said: set[str] = set()
 
     def start(self) -> None:
@@ -117,7 +111,7 @@ class _Loop:
         self.matmul_rate = 0.0
         if self.engine.flops_per_example:
             self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
-        self.progress.start(step)
+        self.line.start(step)
         self._last = (step, time.monotonic())
 
     def steps_to_next_look(self, step: int) -> int:
@@ -161,10 +155,10 @@ class _Loop:
             name: metrics[name] for name in self.live_metrics if name in metrics
         }
         shown["examples/s"] = metrics["examples_per_second"]
-        self.progress.update(step, progress.format_metrics(shown))
+        self.line.update(step, progress.format_metrics(shown))
         self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
-            self._evaluate(step)
+            self._look_at_evaluation(step, self.evaluate())
         stop = engine.any_worker(self.stop_requests.signal_name is not None)
         is_last = step == self.num_train_steps
         if stop or is_last or step % run.save_checkpoints_steps == 0:
@@ -178,10 +172,9 @@ class _Loop:
             )
         self._last = (step, time.monotonic())
 
-    def _evaluate(self, step: int) -> None:
-        """Evaluates, and keeps what is better than all before."""
+    def _look_at_evaluation(self, step: int, evaluated: dict) -> None:
+        """Logs it, and keeps what is better than all before."""
         run = self.engine.run
-        evaluated = self.evaluate()
         if not self.is_chief:
             return
         best = run.keep_best_metric
@@ -189,7 +182,7 @@ class _Loop:
             self.checkpoints.save_best(evaluated)
         self._write(step, "heldout", evaluated)
         write_summaries(run.model_dir, "eval", step, evaluated)
-        self.progress.note(
+        self.line.note(
             f"held-out at step {step}: " + progress.format_metrics(evaluated)
         )
 
@@ -198,10 +191,11 @@ class _Loop:
         if not self.is_chief:
             return
         self.log.write(step, split, metrics)
-        for name, advice in self.watch(step, metrics).items():
+        advices = self.watch(step, metrics) if self.watch else {}
+        for name, advice in advices.items():
             if name not in self._said:
                 self._said.add(name)
-                self.progress.note(f"step {step}: {advice}")
+                self.line.note(f"step {step}: {advice}")
 
 
 def write_summaries(

@@ -68,7 +68,7 @@ def activation(hidden_act):
     ("function", "plain", "shapes"),
     [
         (
-            functools.partial(kernels.gelu, is_training=True),
+            functools.partial(kernels.activation, is_training=True),
             plain_gelu,
             [(5, 7)],
         ),
@@ -127,7 +127,7 @@ def test_activations_of_minus_one_zero_and_two(hidden_act, expected):
 def test_only_graphs_that_train_are_compiled():
     def calls(is_training):
         concrete = tf.function(
-            lambda x: kernels.gelu(x, is_training)
+            lambda x: kernels.activation(x, is_training)
         ).get_concrete_function(tf.TensorSpec([2, 2]))
         types = [op.type for op in concrete.graph.get_operations()]
         return [name for name in types if "Call" in name]
