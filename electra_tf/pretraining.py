@@ -15,7 +15,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically
-from electra_tf.model import ablations, electra, flops, masking
+from electra_tf.model import ablations, flops, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -56,40 +56,42 @@ def pretrain(
       Stopped: After a request to stop.
       TrainingError: If the loss is not finite.
     """
-    run = config.run
-    # First: workers can only meet before anything else has run.
+    run, data = config.run, config.data
+    vocab = read_vocabulary(config)
+    # Before any operation: workers can only meet at the start.
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(run)
-    vocab = read_vocabulary(config)
     train_data = batches.PretrainingData(
-        config.data.train_files,
+        data.train_files,
         config.model,
         run.seed,
-        service=config.data.data_service_address,
+        service=data.data_service_address,
     )
     heldout_data, num_eval_steps = _heldout_data(config)
+    special_ids = masking.SpecialIds.of(vocab)
+    continues_a_word = masking.continues_a_word(vocab.tokens)
     with strategy.scope():
         model = ablations.make_model(
-            config.model,
-            special_ids(vocab),
-            masking.continues_a_word(vocab.tokens),
+            config.model, special_ids, continues_a_word
         )
-        if config.data.biases_from_data:
+        if data.biases_from_data:
             model.set_output_biases(train_data.token_frequencies())
         if config.model.unigram_generator:
             model.set_unigram_generator(train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
-        optimizer.build(model.trainable_variables)
         engine = engine_lib.Engine(
             strategy,
             model,
-            make_loss_function(model, optimizer, run.num_train_steps),
+            functools.partial(
+                model.loss_and_sums,
+                share_of_training=optimizer.share_of_training,
+            ),
             optimizer,
             run,
-            config.data.train_batch_size,
+            data.train_batch_size,
             train_data.dataset,
             flops.of_training_example(config.model),
         )
@@ -102,7 +104,7 @@ def pretrain(
 
     def evaluate():
         return engine.evaluate_on(
-            heldout_data.dataset, config.data.eval_batch_size, num_eval_steps
+            heldout_data.dataset, data.eval_batch_size, num_eval_steps
         )
 
     last_step = min(
@@ -155,13 +157,6 @@ def read_vocabulary(
     return vocabulary.Vocabulary(tuple(tokens))
 
 
-def special_ids(vocab: vocabulary.Vocabulary) -> masking.SpecialIds:
-    """The ids that masking must know."""
-    return masking.SpecialIds(
-        vocab.cls_token_id, vocab.sep_token_id, vocab.mask_token_id
-    )
-
-
 def _heldout_data(config):
     """Held-out data and the number of evaluation steps, or (None, 0)."""
     if not config.data.heldout_files:
@@ -185,39 +180,6 @@ def _heldout_data(config):
     return data, steps
 
 
-def make_loss_function(
-    model: electra.PretrainingModel,
-    optimizer: optimization.AdamWeightDecay | None = None,
-    num_train_steps: int = 0,
-):
-    """The engine's view of the model.
-
-    Args:
-      model: To be trained.
-      optimizer: Knows the step, for what changes in the course of a run.
-      num_train_steps: Length of that course.
-    """
-    changes = model.config.final_temperature is not None and optimizer
-
-    def loss_function(features, dropout_seed, all_reduce_sum):
-        features = dict(features)
-        noise = features.pop("noise")
-        share_of_training: tf.Tensor | float = 0.0
-        if changes:
-            step = tf.cast(optimizer.iterations.value, tf.float32)
-            share_of_training = tf.minimum(step / num_train_steps, 1.0)
-        outputs = model(
-            features,
-            noise=noise,
-            dropout_seed=dropout_seed,
-            all_reduce_sum=all_reduce_sum,
-            share_of_training=share_of_training,
-        )
-        return outputs["total_loss"], model.metric_sums(outputs)
-
-    return loss_function
-
-
 def _describe(config, model, train_data) -> None:
     """Says what is trained on what."""
     num_parameters = sum(
@@ -239,13 +201,6 @@ def _describe(config, model, train_data) -> None:
             f"warm-up of {warmup_steps:g} steps is as long as the training of "
             f"{steps}, or longer: the full rate is never reached"
         )
-
-
-def format_results(metrics: dict[str, float]) -> str:
-    """The held-out metrics as a table."""
-    return "\n".join(
-        f"  {name:28} {value:.4f}" for name, value in metrics.items()
-    )
 
 
 def advice(

@@ -23,7 +23,8 @@ def _run(config, before_training) -> None:
         return
     if metrics:
         print("held-out:")
-        print(pretraining.format_results(metrics))
+        for name, value in metrics.items():
+            print(f"  {name:28} {value:.4f}")
     print(f"pre-trained model: {config.run.model_dir}")
 
 

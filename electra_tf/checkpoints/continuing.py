@@ -41,7 +41,7 @@ def start_from_init_checkpoint(
     if config.init_checkpoint:
         _start_all(config, vocab, model, optimizer, global_step)
     if config.init_generator_checkpoint:
-        _start_generator(config, model)
+        _start_generator(config.init_generator_checkpoint, model)
 
 
 def _say(lines: Sequence[str]) -> None:
@@ -49,11 +49,8 @@ def _say(lines: Sequence[str]) -> None:
         print("\n".join(lines))
 
 
-def _start_generator(
-    config: configs.PretrainingConfig, model: electra.PretrainingModel
-) -> None:
+def _start_generator(path: str, model: electra.PretrainingModel) -> None:
     """Gives the generator the weights of a masked language model."""
-    path = config.init_generator_checkpoint
     checkpoint = reading.read_checkpoint(path)
     tensors = {
         re.sub("^electra/", "generator/", name): tensor
@@ -70,7 +67,7 @@ def _start_generator(
         found = [
             f"{name}={ours} (there {theirs})"
             for name, ours, theirs in sizes.differences(
-                config.model.generator, checkpoint.discriminator
+                model.config.generator, checkpoint.discriminator
             )
         ]
         if found:
@@ -103,6 +100,18 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
             f"The model must have the sizes of init_checkpoint {path}. "
             f"Received: {', '.join(different)}"
         )
+    step = checkpoint.global_step
+    if config.keep_global_step and step is None:
+        raise errors.ConfigError(
+            "PretrainingConfig.keep_global_step needs a checkpoint that says "
+            f"its step. Received: {path}, which does not"
+        )
+    if config.keep_global_step and step >= config.run.num_train_steps:
+        raise errors.ConfigError(
+            f"RunConfig.num_train_steps must exceed the step of {path}, {step},"
+            " with keep_global_step. Received: "
+            f"num_train_steps={config.run.num_train_steps}"
+        )
     if config.model.disentangled_embeddings:
         checkpoint = dataclasses.replace(
             checkpoint, tensors=disentangled.unfold(checkpoint.tensors)
@@ -119,60 +128,41 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {what:8} {len(names)}{listed}")
     if config.keep_global_step:
-        lines.append(_keep_step(config, checkpoint, optimizer, global_step))
+        global_step.assign(step)
+        num_found = optimizer.go_on(step, checkpoint.optimizer)
+        num_slots = len(optimizer.slots())
+        lines.append(
+            f"  step     {step}, {num_found} of {num_slots} optimizer slots"
+        )
     else:
-        trained = checkpoint.global_step
         lines.append(
             "  step     0"
-            + (f" (the checkpoint's: {trained})" if trained else "")
+            + (f" (the checkpoint's: {step})" if step else "")
             + ", the learning rate warms up again"
         )
-    note = [f"  note     {remark}" for remark in checkpoint.notes]
-    note += _compare_vocabulary(config, vocab, checkpoint)
+    _say([*lines, *_notes(config, vocab.tokens, checkpoint)])
+
+
+def _notes(config, tokens, checkpoint) -> list[str]:
+    """Remarks of the checkpoint, and where a token or activation is another."""
+    notes = list(checkpoint.notes)
+    theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
+    other = [
+        i
+        for i, (a, b) in enumerate(zip(tokens, theirs, strict=False))
+        if a != b
+    ]
+    if other:
+        first = other[0]
+        notes.append(
+            f"{len(other)} tokens of {config.data.vocab_file} are others "
+            f"there, such as {tokens[first]!r} for {theirs[first]!r} with the "
+            f"id {first}"
+        )
     ours = config.model.encoder.hidden_act
     if checkpoint.activations and checkpoint.activations != (ours,):
-        note.append(
-            f"  note     EncoderConfig.hidden_act={ours} (there "
+        notes.append(
+            f"EncoderConfig.hidden_act={ours} (there "
             f"{'/'.join(checkpoint.activations)})"
         )
-    _say([*lines, *note])
-
-
-def _keep_step(config, checkpoint, optimizer, global_step) -> str:
-    """Sets the step, and the optimizer's slots as far as there are any."""
-    step = checkpoint.global_step
-    if step is None:
-        raise errors.ConfigError(
-            "PretrainingConfig.keep_global_step needs a checkpoint that says "
-            f"its step. Received: {config.init_checkpoint}, which does not"
-        )
-    if step >= config.run.num_train_steps:
-        raise errors.ConfigError(
-            "RunConfig.num_train_steps must exceed the step of "
-            f"{config.init_checkpoint}, {step}, with keep_global_step. "
-            f"Received: num_train_steps={config.run.num_train_steps}"
-        )
-    global_step.assign(step)
-    optimizer.iterations.assign(step)
-    slots = optimizer.slots()
-    found = [name for name in slots if name in checkpoint.optimizer]
-    for name in found:
-        slots[name].assign(checkpoint.optimizer[name])
-    return f"  step     {step}, {len(found)} of {len(slots)} optimizer slots"
-
-
-def _compare_vocabulary(config, vocab, checkpoint) -> list[str]:
-    """A remark where a token has another id there."""
-    if checkpoint.vocabulary is None:
-        return []
-    tokens = vocab.tokens
-    pairs = zip(tokens, checkpoint.vocabulary.tokens, strict=False)
-    other = [i for i, (ours, theirs) in enumerate(pairs) if ours != theirs]
-    if not other:
-        return []
-    first = other[0]
-    return [
-        f"  note     {len(other)} tokens of {config.data.vocab_file} are "
-        f"others there, such as {tokens[first]!r} for "
-        f"{checkpoint.vocabulary.tokens[first]!r} with the id {first}"
-    ]
+    return [f"  note     {note}" for note in notes]

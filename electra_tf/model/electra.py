@@ -13,6 +13,7 @@ V vocabulary.
 
 import math
 import typing
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -309,6 +310,37 @@ class PretrainingModel(keras.Model):
             + self.config.disc_weight * disc_output.loss
         )
         return outputs
+
+    def loss_and_sums(
+        self,
+        features,
+        dropout_seed,
+        all_reduce_sum,
+        share_of_training: Callable[[], tf.Tensor | float] = lambda: 0.0,
+    ) -> tuple[tf.Tensor, dict[str, losses.Sums]]:
+        """What the engine trains and evaluates by.
+
+        Args:
+          features: See `call`; with "noise", a masking.Noise.
+          dropout_seed: See `call`.
+          all_reduce_sum: See `call`.
+          share_of_training: Asked for that of `call`, where anything changes in
+            the course of a run.
+
+        Returns:
+          "total_loss" of `call`, and `metric_sums`.
+        """
+        features = dict(features)
+        noise = features.pop("noise")
+        changes = self.config.final_temperature is not None
+        outputs = self(
+            features,
+            noise=noise,
+            dropout_seed=dropout_seed,
+            all_reduce_sum=all_reduce_sum,
+            share_of_training=share_of_training() if changes else 0.0,
+        )
+        return outputs["total_loss"], self.metric_sums(outputs)
 
     def mask_inputs(
         self, inputs: masking.Inputs, noise: masking.Noise

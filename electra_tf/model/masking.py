@@ -65,6 +65,11 @@ class SpecialIds(typing.NamedTuple):
     sep: int
     mask: int
 
+    @classmethod
+    def of(cls, vocab) -> "SpecialIds":
+        """Those of a `text.vocabulary.Vocabulary`."""
+        return cls(vocab.cls_token_id, vocab.sep_token_id, vocab.mask_token_id)
+
 
 def is_candidate(
     input_ids: tf.Tensor, input_mask: tf.Tensor, special_ids: tuple[int, ...]

@@ -26,17 +26,16 @@ LossFunction = Callable[..., tuple[tf.Tensor, dict[str, losses.Sums]]]
 MakeDataset = Callable[[int, int, replicas.Shard], tf.data.Dataset]
 
 
-class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
+class Engine(orbit.AbstractTrainer):
     """Trains and evaluates one model.
 
-    Build it, and the model and optimizer before it, in the strategy's scope.
+    Make it, and the model and optimizer before it, in the strategy's scope.
 
     Args:
       strategy: Where the replicas are.
       model: Its variables are trained.
       loss_function: See `LossFunction`.
-      optimizer: Built with the model's trainable variables; None to evaluate
-        only.
+      optimizer: Built here, if it is not, for the model's trainable variables.
       run: Seeds, steps, directory.
       batch_size: Examples of a step, over all replicas.
       train_dataset: See `MakeDataset`.
@@ -58,6 +57,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         train_dataset: MakeDataset,
         flops_per_example: int = 0,
     ):
+        optimizer.build(model.trainable_variables)
         self.strategy = strategy
         self.model = model
         self.loss_function = loss_function
@@ -66,7 +66,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         self.batch_size = batch_size
         self.train_dataset = train_dataset
         self.flops_per_example = flops_per_example
-        share = replicas.share_of_batch(batch_size, strategy)
+        share = self._share_of(batch_size)
         self.micro_batch_size = _micro_batch_size(run, share)
         self.num_micro_batches = share // self.micro_batch_size
         self.global_step = orbit.utils.create_global_step()
@@ -100,7 +100,7 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
           ConfigError: If the batch cannot be shared out evenly.
         """
         num_replicas = self.strategy.num_replicas_in_sync
-        share = replicas.share_of_batch(batch_size, self.strategy)
+        share = self._share_of(batch_size)
 
         def of_worker(context):
             local = num_replicas // context.num_input_pipelines
@@ -110,6 +110,16 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
             return make_dataset(share, first_step, shard)
 
         return self.strategy.distribute_datasets_from_function(of_worker)
+
+    def _share_of(self, batch_size: int) -> int:
+        """Examples that each replica has of a batch."""
+        num_replicas = self.strategy.num_replicas_in_sync
+        if batch_size % num_replicas:
+            raise errors.ConfigError(
+                "The batch size must be a multiple of the number of replicas. "
+                f"Received: batch_size={batch_size}, replicas={num_replicas}"
+            )
+        return batch_size // num_replicas
 
     def train(self, num_steps: tf.Tensor) -> dict[str, float]:
         """Runs some steps from the global step on.
@@ -167,11 +177,6 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         return tf.nest.map_structure(
             lambda x: self.strategy.experimental_local_results(x)[0],
             per_replica,
-        )
-
-    def _sum_replicas(self, per_replica):
-        return self.strategy.reduce(
-            tf.distribute.ReduceOp.SUM, per_replica, axis=None
         )
 
     def _replica_step(self, features, step, scale):
@@ -383,17 +388,14 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
         step = int(self.global_step.numpy())
         mean = self._sum_over_replicas(float(step))
         mean /= self.strategy.num_replicas_in_sync
-        if self._differs_anywhere(step, mean):
+        # A worker that alone found the mean must not go on by itself.
+        if self.any_worker(step != mean):
             raise errors.ConfigError(
                 "Expected the same checkpoints for all workers, but this one "
                 f"starts from step {step} and the mean is {mean:g}: "
                 f"RunConfig.model_dir={self.run.model_dir} must be on a file "
                 "system that all workers share"
             )
-
-    def _differs_anywhere(self, step: int, mean: float) -> bool:
-        # A worker that alone found the mean must not go on by itself.
-        return self._sum_over_replicas(float(step != mean)) > 0
 
     def _sum_over_replicas(self, value: float) -> float:
         """Sums a number of this worker over the replicas of all workers."""
@@ -403,11 +405,11 @@ class Engine(orbit.AbstractTrainer, orbit.AbstractEvaluator):
 
     @tf.function
     def _sum_over_workers(self, value):
-        return self._sum_replicas(self.strategy.run(tf.identity, args=(value,)))
-
-    def evaluate(self, num_steps):
-        """Not used: evaluations name their dataset, see `evaluate_on`."""
-        raise NotImplementedError
+        return self.strategy.reduce(
+            tf.distribute.ReduceOp.SUM,
+            self.strategy.run(tf.identity, args=(value,)),
+            axis=None,
+        )
 
     def evaluate_on(
         self, make_dataset: MakeDataset, batch_size: int, num_steps: int

@@ -1,9 +1,10 @@
 """The original's optimizer: Adam without bias correction, decoupled decay."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
@@ -46,19 +47,18 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         """The rate <float32>[] at a step count <int>[]."""
         step = tf.cast(step, tf.float32)
-        done = tf.minimum(step / self.num_train_steps, 1.0)
+        done = self.share_of_training(step)
         rate = self.learning_rate * (1.0 - done) ** self.lr_decay_power
         if self.num_warmup_steps:
             rate *= tf.minimum(1.0, step / self.num_warmup_steps)
         return rate
 
+    def share_of_training(self, step) -> tf.Tensor:
+        """Of the schedule's steps, how many are done: <float32>[], up to 1."""
+        return tf.minimum(tf.cast(step, tf.float32) / self.num_train_steps, 1.0)
+
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-            "lr_decay_power": self.lr_decay_power,
-        }
+        return dict(vars(self))
 
 
 def layerwise_scale(
@@ -182,15 +182,14 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         clip_norm_of_unmerged_rows: bool = False,
     ):
         assert config.learning_rate is not None  # Chosen by the size before.
-        super().__init__(
-            learning_rate=WarmupPolynomialDecay(
-                config.learning_rate,
-                num_train_steps,
-                config.warmup_steps(num_train_steps),
-                config.lr_decay_power,
-            ),
-            name="adam_weight_decay",
+        schedule = WarmupPolynomialDecay(
+            config.learning_rate,
+            num_train_steps,
+            config.warmup_steps(num_train_steps),
+            config.lr_decay_power,
         )
+        super().__init__(learning_rate=schedule, name="adam_weight_decay")
+        self.schedule = schedule
         self.config = config
         self.scales = scales or {}
         self.clip_norm_of_unmerged_rows = clip_norm_of_unmerged_rows
@@ -210,6 +209,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
         self._variable_paths = [variable.path for variable in variables]
 
+    def share_of_training(self) -> tf.Tensor:
+        """See `WarmupPolynomialDecay.share_of_training`; of this step."""
+        return self.schedule.share_of_training(self.iterations.value)
+
     def slots(self) -> dict[str, keras.Variable]:
         """Slot name, as in the original's checkpoints -> slot."""
         slots = {}
@@ -219,6 +222,22 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             slots[f"{path}/adam_m"] = m
             slots[f"{path}/adam_v"] = v
         return slots
+
+    def go_on(self, step: int, slots: Mapping[str, np.ndarray]) -> int:
+        """Goes on from another run's step.
+
+        Args:
+          step: Updates taken.
+          slots: Name -> values; what is not there keeps its own.
+
+        Returns:
+          How many slots were there.
+        """
+        self.iterations.assign(step)
+        found = {n: slot for n, slot in self.slots().items() if n in slots}
+        for name, slot in found.items():
+            slot.assign(slots[name])
+        return len(found)
 
     def apply_summed(
         self, gradients: Sequence, variables: Sequence[keras.Variable]

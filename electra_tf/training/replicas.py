@@ -160,21 +160,6 @@ def set_policy(run: configs.RunConfig) -> None:
     keras.utils.set_random_seed(run.seed)
 
 
-def share_of_batch(batch_size: int, strategy: tf.distribute.Strategy) -> int:
-    """Examples that each replica has of a batch.
-
-    Raises:
-      ConfigError: If they cannot be shared out evenly.
-    """
-    num_replicas = strategy.num_replicas_in_sync
-    if batch_size % num_replicas:
-        raise errors.ConfigError(
-            "The batch size must be a multiple of the number of replicas. "
-            f"Received: batch_size={batch_size}, replicas={num_replicas}"
-        )
-    return batch_size // num_replicas
-
-
 def make_all_reduce_sum(context: tf.distribute.ReplicaContext):
     """Sums tensors over the replicas; does nothing where there is one."""
 

@@ -25,7 +25,7 @@ from electra_tf.checkpoints.formats import (
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, starting_point
-from electra_tf.model import ablations
+from electra_tf.model import ablations, masking
 from electra_tf.serving import saved_model
 from electra_tf.training import optimization
 from tests import helpers
@@ -69,7 +69,7 @@ def start(config):
     """What a run starts with: its model, optimizer and step."""
     keras.utils.set_random_seed(1)
     vocab = pretraining.read_vocabulary(config)
-    model = ablations.make_model(config.model, pretraining.special_ids(vocab))
+    model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
     optimizer = optimization.AdamWeightDecay(
         config.optimizer, config.run.num_train_steps
     )

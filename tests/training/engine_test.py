@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import configs, errors, model_directory
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
@@ -64,7 +64,6 @@ def one_weight_engine(
         optimizer = optimization.AdamWeightDecay(
             configs.OptimizerConfig(0.1, num_warmup_steps=0), 100
         )
-        optimizer.build(model.trainable_variables)
         return engine_lib.Engine(
             strategy,
             model,
@@ -296,11 +295,10 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
             configs.OptimizerConfig(1e-2, num_warmup_steps=2),
             run.num_train_steps,
         )
-        optimizer.build(model.trainable_variables)
         return engine_lib.Engine(
             strategy,
             model,
-            pretraining.make_loss_function(model),
+            model.loss_and_sums,
             optimizer,
             run,
             batch_size,

@@ -10,7 +10,7 @@ import numpy as np
 import reference_graph
 import tensorflow as tf
 
-from electra_tf import configs, pretraining
+from electra_tf import configs
 from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches as batches_lib
 from electra_tf.pretraining_data import records
@@ -102,7 +102,6 @@ class Training:
 
         with strategy.scope():
             adam = optimization.AdamWeightDecay(optimizer, run.num_train_steps)
-            adam.build(model.trainable_variables)
             self.engine = engine_lib.Engine(
                 strategy, model, counting, adam, run, batch_size, dataset
             )
@@ -165,7 +164,7 @@ class Product(Training):
         super().__init__(
             strategy,
             model,
-            pretraining.make_loss_function(model),
+            model.loss_and_sums,
             OPTIMIZER,
             run,
             batch_size,

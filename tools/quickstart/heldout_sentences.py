@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, pretraining
-from electra_tf.model import ablations, electra
+from electra_tf.model import ablations, electra, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import replicas, saving
@@ -134,6 +134,6 @@ def load_model(
             "python -m electra_tf.run_pretraining first"
         )
     replicas.set_policy(config.run)
-    model = ablations.make_model(config.model, pretraining.special_ids(vocab))
+    model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
     saving.restore_variables(model.variables, checkpoint, "the model")
     return model

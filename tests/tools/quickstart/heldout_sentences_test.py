@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory, pretraining
-from electra_tf.model import ablations
+from electra_tf.model import ablations, masking
 from electra_tf.training import replicas, saving
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -58,7 +58,7 @@ def model_dir(config):
     replicas.set_policy(config.run)
     model = ablations.make_model(
         config.model,
-        pretraining.special_ids(pretraining.read_vocabulary(config)),
+        masking.SpecialIds.of(pretraining.read_vocabulary(config)),
     )
     tf.train.CheckpointManager(
         saving.checkpointed_variables(model), config.run.model_dir, 1
