@@ -86,7 +86,7 @@ def pretrain(
             strategy,
             model,
             functools.partial(
-                model.loss_and_sums,
+                model.training_loss,
                 share_of_training=optimizer.share_of_training,
             ),
             optimizer,

@@ -311,14 +311,14 @@ class PretrainingModel(keras.Model):
         )
         return outputs
 
-    def loss_and_sums(
+    def training_loss(
         self,
         features,
         dropout_seed,
         all_reduce_sum,
         share_of_training: Callable[[], tf.Tensor | float] = lambda: 0.0,
     ) -> tuple[tf.Tensor, dict[str, losses.Sums]]:
-        """What the engine trains and evaluates by.
+        """The engine's view of the model, see `engine.LossFunction`.
 
         Args:
           features: See `call`; with "noise", a masking.Noise.

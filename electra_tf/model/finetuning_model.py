@@ -92,7 +92,6 @@ class FinetuningModel(keras.Model):
         self,
         features,
         dropout_seed=None,
-        all_reduce_sum=losses.identity,
         teacher_forcing=False,
         return_layers=False,
     ):
@@ -104,8 +103,6 @@ class FinetuningModel(keras.Model):
             several tasks or padding rows, `task_id` <int32>[B], which is the
             number of tasks in a padding row.
           dropout_seed: <int32>[2], or None for no dropout.
-          all_reduce_sum: Not needed: the loss is a sum over the batch, so the
-            replicas' losses add up.
           teacher_forcing: True in training: question answering predicts the
             end of an answer from its true start.
           return_layers: Add the encoder's inner outputs to
@@ -118,7 +115,6 @@ class FinetuningModel(keras.Model):
           "per_example_loss" <float32>[B], 0 in padding rows, and "total_loss"
           <float32>[], their sum as in the original (not their mean).
         """
-        del all_reduce_sum
         encoder_outputs = self.electra(
             features["input_ids"],
             features["input_mask"],
@@ -160,11 +156,10 @@ class FinetuningModel(keras.Model):
 
     def training_loss(self, features, dropout_seed, all_reduce_sum):
         """The engine's view of the model, see `engine.LossFunction`."""
+        # Not needed: the loss is a sum over the batch, so the replicas' add up.
+        del all_reduce_sum
         outputs = self(
-            features,
-            dropout_seed=dropout_seed,
-            all_reduce_sum=all_reduce_sum,
-            teacher_forcing=True,
+            features, dropout_seed=dropout_seed, teacher_forcing=True
         )
         return outputs["total_loss"], self.metric_sums(outputs)
 

@@ -298,7 +298,7 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
         return engine_lib.Engine(
             strategy,
             model,
-            model.loss_and_sums,
+            model.training_loss,
             optimizer,
             run,
             batch_size,

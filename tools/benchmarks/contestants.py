@@ -164,7 +164,7 @@ class Product(Training):
         super().__init__(
             strategy,
             model,
-            model.loss_and_sums,
+            model.training_loss,
             OPTIMIZER,
             run,
             batch_size,
