@@ -49,10 +49,11 @@ class LiveLine:
             self._write("\n")
 
     def _draw(self) -> None:
+        if self._text == self._written:
+            return
         if self._is_terminal:
-            if self._text != self._written:
-                self._write(f"\r\x1b[K{_cut_to_terminal(self._text)}")
-        elif self._text != self._written:
+            self._write(f"\r\x1b[K{_cut_to_terminal(self._text)}")
+        else:
             self._write(self._text + "\n")
         self._written = self._text
 

@@ -1,5 +1,6 @@
 """A command -> several processes of it, the workers of a cluster."""
 
+import contextlib
 import json
 import os
 import signal
@@ -18,14 +19,11 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 def free_ports(count: int) -> list[int]:
     """Ports of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for s in sockets:
             s.bind(("localhost", 0))
         return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
 
 
 def tf_config(ports: list[int], index: int) -> str:

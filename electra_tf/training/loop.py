@@ -66,7 +66,12 @@ def train(
     with _lost_workers(run.model_dir):
         checkpoints.restore()
         engine.check_same_step()
-        with loop.stop_requests, _QuietOrbit():
+        with (
+            loop.stop_requests,
+            # Orbit's lines would break the live line.
+            open(os.devnull, "w", encoding="utf-8") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+        ):
             controller = orbit.Controller(
                 global_step=engine.global_step,
                 trainer=engine,
@@ -252,19 +257,6 @@ class StopRequests:
             "(again to leave at once)",
             file=sys.stderr,
         )
-
-
-class _QuietOrbit:
-    """Keeps the lines that Orbit prints from the live line."""
-
-    def __enter__(self):
-        self._stdout = sys.stdout
-        self._null = open(os.devnull, "w")  # noqa: SIM115
-        sys.stdout = self._null
-
-    def __exit__(self, *_):
-        sys.stdout = self._stdout
-        self._null.close()
 
 
 def _hush_compiler() -> None:
