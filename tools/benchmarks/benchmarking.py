@@ -6,6 +6,7 @@ import os
 import resource
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ _NOISE_LIMITS = {
     "steal": (0.02, "the host took {:.0%} of the machine"),
     "spread": (0.10, "half of the ratios are spread over {:.0%}"),
 }
+
+_EPILOG = """
+JSON goes to --output or stdout, a table to stderr. What is compared takes turns
+(A B B A ...), so that a machine whose speed drifts changes both alike, and
+ratios are taken within a round.
+"""
 
 # Section and figure -> whether it must be at least or at most, and what.
 Targets = Mapping[tuple[str, str], tuple[str, float]]
@@ -66,6 +73,29 @@ class Machine:
         return self.shares() | {
             "spread": max((c - a) / b for a, b, c in quartiles)
         }
+
+
+class Contestant:
+    """Something that is timed.
+
+    Args:
+      run: Takes a number of steps and does them.
+
+    Attributes:
+      cpu_seconds: Of a step, one figure for each call.
+    """
+
+    def __init__(self, run: Callable[[int], object]):
+        self._run = run
+        self.cpu_seconds: list[float] = []
+
+    def __call__(self, num_steps: int) -> float:
+        """Does some steps; returns their seconds by the clock."""
+        start, cpu_start = time.perf_counter(), time.process_time()
+        self._run(num_steps)
+        cpu_seconds = time.process_time() - cpu_start
+        self.cpu_seconds.append(cpu_seconds / num_steps)
+        return time.perf_counter() - start
 
 
 def interleave(
@@ -166,7 +196,9 @@ def make_parser(
       numbers: Flag -> default and what it is; of a whole number, at least 1.
       sections: All there are; empty where no flag chooses among them.
     """
-    parser = arguments.ArgumentParser(prog=prog, description=description)
+    parser = arguments.ArgumentParser(
+        prog=prog, description=description, epilog=_EPILOG
+    )
     add = parser.add_argument
     add("--output", default="", help="JSON file")
     if sections:

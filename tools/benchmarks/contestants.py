@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 
 import benchmarking
 import keras
@@ -65,8 +64,8 @@ def write_examples(folder: str, config: configs.ElectraConfig) -> str:
     return os.path.join(folder, "*.tfrecord")
 
 
-class Training:
-    """A training, ready to be timed.
+class Training(benchmarking.Contestant):
+    """A training.
 
     Args:
       strategy: Of the replicas.
@@ -80,7 +79,6 @@ class Training:
     Attributes:
       engine: An engine.Engine.
       num_traces: How often Python has run the step's code.
-      cpu_seconds: Of a step, one figure for each call.
     """
 
     def __init__(
@@ -93,8 +91,8 @@ class Training:
         batch_size,
         dataset,
     ):
+        super().__init__(lambda n: self.engine.train(tf.constant(n)))
         self.num_traces = 0
-        self.cpu_seconds: list[float] = []
 
         def counting(*args):
             self.num_traces += 1
@@ -105,14 +103,6 @@ class Training:
             self.engine = engine_lib.Engine(
                 strategy, model, counting, adam, run, batch_size, dataset
             )
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds by the clock."""
-        start, cpu_start = time.perf_counter(), time.process_time()
-        self.engine.train(tf.constant(num_steps))
-        cpu_seconds = time.process_time() - cpu_start
-        self.cpu_seconds.append(cpu_seconds / num_steps)
-        return time.perf_counter() - start
 
 
 class Product(Training):
@@ -172,30 +162,22 @@ class Product(Training):
         )
 
 
-class Reference:
+class Reference(benchmarking.Contestant):
     """The reference graph on the same records, from the same weights."""
 
     def __init__(self, product: Product, config, batch_size: int):
-        self._graph = reference_graph.ReferenceGraph(
+        model, run = product.engine.model, product.engine.run
+        graph = reference_graph.ReferenceGraph(
             config,
             OPTIMIZER,
-            product.engine.run.num_train_steps,
+            run.num_train_steps,
             special_ids(config),
-            {
-                v.path: v.numpy()
-                for v in product.engine.model.trainable_variables
-            },
+            {v.path: v.numpy() for v in model.trainable_variables},
         )
 
         def without_noise(features):
             return {k: v for k, v in features.items() if k != "noise"}
 
-        self._iterator = iter(
-            product.data.dataset(batch_size).map(without_noise)
-        )
-
-    def __call__(self, num_steps: int) -> float:
-        """Runs some steps; returns their seconds."""
-        start = time.perf_counter()
-        self._graph.train(self._iterator, tf.constant(num_steps)).numpy()
-        return time.perf_counter() - start
+        data = product.data.dataset(batch_size).map(without_noise)
+        batches = iter(data)
+        super().__init__(lambda n: graph.train(batches, tf.constant(n)).numpy())

@@ -2,9 +2,7 @@
 
     python tools/benchmarks/data.py --output=benchmark_data.json
 
-JSON goes to --output or stdout, a table to stderr. What is compared is
-interleaved (A B B A ...), so that a machine whose speed drifts changes both
-alike, and ratios are taken within a round. Sections:
+Sections:
 
 * building: tokens/s from text to TFRecords, against the original's algorithm
   in plain Python (tests/pretraining_data/reference_builder.py), one process
@@ -359,8 +357,7 @@ def measure_reading(args) -> benchmarking.Figures:
             start = time.perf_counter()
             for _ in range(num_steps * args.batches_per_step):
                 mask(next(batches))
-            seconds = time.perf_counter() - start
-            return seconds / args.batches_per_step
+            return (time.perf_counter() - start) / args.batches_per_step
 
         # What a long run soon has behind it.
         for contestant in (reading, training):

@@ -2,11 +2,10 @@
 
     python tools/benchmarks/finetuning.py --data-dir=glue --output=result.json
 
-JSON goes to --output or stdout, a table to stderr. Both ways train the same
+Both ways train the same
 model on the same rows with the product's own step: bucketed by length and
 padded to the bucket, as FinetuningDataConfig.bucketed has it, and any rows
-padded to --max-seq-length. They take turns (A B B A ...), so that a machine
-whose speed drifts changes both alike. Sections:
+padded to --max-seq-length. Sections:
 
 * one for each of --tasks: examples/s of both, and their ratio by the clock and
   by CPU time, over all rounds together: the lengths of a round are a matter of

@@ -2,9 +2,7 @@
 
     python tools/benchmarks/serving.py --output=benchmark_serving.json
 
-JSON goes to --output or stdout, a table to stderr. What is compared takes turns
-(A B B A ...), so that a machine whose speed drifts changes both alike, and
-ratios are taken within a round. Sections:
+Sections:
 
 * padding: requests/s for short texts, padded to the longest of the request as
   exported models do, against the same model padded to --padded-length; with one
@@ -24,6 +22,7 @@ default made up, of --num-words words. Clients share the cores with the server.
 """
 
 import argparse
+import contextlib
 import http.client
 import itertools
 import json
@@ -37,7 +36,7 @@ import tempfile
 import threading
 import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import benchmarking
 import numpy as np
@@ -80,6 +79,11 @@ class Exported(typing.NamedTuple):
     folder: str
     checkpoint: str
     rows: list[list[str]]
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What a classifier or regressor calls its inputs."""
+        return ("text", "text_pair")[: len(self.rows[0])]
 
 
 # The model and the texts.
@@ -159,11 +163,6 @@ def read_rows(args) -> list[list[str]]:
     ]
 
 
-def _input_names(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """What a classifier or regressor calls its inputs."""
-    return ("text", "text_pair")[: len(rows[0])]
-
-
 # Padding.
 
 
@@ -181,7 +180,7 @@ def measure_padding(args, exported: Exported) -> benchmarking.Figures:
         ratios: list[list[float]] = []
         for num_texts in NUM_TEXTS:
             contestants = [
-                Requests(model, exported.rows, num_texts) for model in models
+                requests(model, exported, num_texts) for model in models
             ]
             for call in contestants:
                 call(args.num_warm_up_requests)
@@ -204,39 +203,31 @@ def measure_padding(args, exported: Exported) -> benchmarking.Figures:
     return result | {"noise": machine.noise(*ratios)}
 
 
-class Requests:
-    """Asks a model for some texts at once, others every time.
+def requests(
+    model, exported: Exported, num_texts: int
+) -> benchmarking.Contestant:
+    """Asks a model for some texts at once, others every time."""
+    import tensorflow as tf
 
-    Attributes:
-      cpu_seconds: Of a request, one figure for each call.
-    """
+    rows = exported.rows
+    inputs = itertools.cycle(
+        [
+            {
+                name: tf.constant(
+                    [rows[(i + k) % len(rows)][n] for k in range(num_texts)]
+                )
+                for n, name in enumerate(exported.input_names)
+            }
+            for i in range(len(rows))
+        ]
+    )
 
-    def __init__(self, model, rows: Sequence[Sequence[str]], num_texts: int):
-        import tensorflow as tf
-
-        self._signature = model.signature
-        self.cpu_seconds: list[float] = []
-        names = _input_names(rows)
-        self._requests = itertools.cycle(
-            [
-                {
-                    name: tf.constant(
-                        [rows[(i + k) % len(rows)][n] for k in range(num_texts)]
-                    )
-                    for n, name in enumerate(names)
-                }
-                for i in range(len(rows))
-            ]
-        )
-
-    def __call__(self, num_requests: int) -> float:
-        start, cpu_start = time.perf_counter(), time.process_time()
+    def ask(num_requests: int) -> None:
         for _ in range(num_requests):
-            outputs = self._signature(**next(self._requests))
+            outputs = model.signature(**next(inputs))
             next(iter(outputs.values())).numpy()
-        cpu_seconds = time.process_time() - cpu_start
-        self.cpu_seconds.append(cpu_seconds / num_requests)
-        return time.perf_counter() - start
+
+    return benchmarking.Contestant(ask)
 
 
 def save_padded(args, exported: Exported, path: str) -> None:
@@ -261,7 +252,7 @@ def save_padded(args, exported: Exported, path: str) -> None:
             padded,
             input_signature=[
                 tf.TensorSpec([None], tf.string, name)
-                for name in _input_names(exported.rows)
+                for name in exported.input_names
             ],
             autograph=False,
         )
@@ -271,7 +262,7 @@ def save_padded(args, exported: Exported, path: str) -> None:
 # The server on loopback.
 
 
-class Server:
+class Server(typing.NamedTuple):
     """`electra_tf.serving.local_server` in a process of its own.
 
     Attributes:
@@ -280,53 +271,44 @@ class Server:
       grpc_port: The port.
     """
 
-    def __init__(self, folder: str):
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "electra_tf.serving.local_server",
-                f"--model_base_path={folder}",
-                "--port=0",
-                "--rest_api_port=0",
-            ],
+    name: str
+    rest_port: int
+    grpc_port: int
+
+
+@contextlib.contextmanager
+def run_server(folder: str) -> Iterator[Server]:
+    """Starts a server of a folder of versions, and ends it.
+
+    Raises:
+      ValueError: If it does not start.
+    """
+    command = [sys.executable, "-m", "electra_tf.serving.local_server"]
+    command += [f"--model_base_path={folder}", "--port=0", "--rest_api_port=0"]
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(
+            command,
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=log,
             text=True,
             env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        )
-        assert self._process.stdout is not None
+        ) as process,
+    ):
+        assert process.stdout is not None
         # A server that hangs ends like one that fails.
-        timer = threading.Timer(_START_SECONDS, self._process.kill)
+        timer = threading.Timer(_START_SECONDS, process.kill)
         timer.start()
-        found = None
-        for line in self._process.stdout:
-            found = _SERVING.search(line)
-            if found:
-                break
+        found = next(filter(None, map(_SERVING.search, process.stdout)), None)
         timer.cancel()
         if not found:
-            self._log.seek(0)
-            message = self._log.read()[-300:]
-            self.stop()
+            log.seek(0)
+            message = log.read()[-300:]
             raise ValueError(f"The local server did not start: {message}")
-        self.name = found["name"]
-        self.rest_port = int(found["rest"])
-        self.grpc_port = int(found["grpc"])
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._log.close()
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.stop()
+        try:
+            yield Server(found["name"], int(found["rest"]), int(found["grpc"]))
+        finally:
+            process.terminate()
 
 
 # Answers one text.
@@ -445,16 +427,18 @@ def closed_loop(
 
 def measure_loopback(args, exported: Exported) -> benchmarking.Figures:
     """The loopback section: both protocols, by turns, at each concurrency."""
-    names = _input_names(exported.rows)
     result: benchmarking.Figures = {}
     machine = benchmarking.Machine()
-    with Server(exported.folder) as server:
+    with run_server(exported.folder) as server:
         for concurrency in CONCURRENCIES:
             for protocol, connect in (
                 ("grpc", grpc_client),
                 ("rest", rest_client),
             ):
-                clients = [connect(server, names) for _ in range(concurrency)]
+                clients = [
+                    connect(server, exported.input_names)
+                    for _ in range(concurrency)
+                ]
                 closed_loop(clients, exported.rows, 2 * concurrency)
                 latencies, seconds = closed_loop(
                     clients, exported.rows, args.num_requests
@@ -470,12 +454,11 @@ def measure_loopback(args, exported: Exported) -> benchmarking.Figures:
 
 def measure_warm_up(args, exported: Exported) -> benchmarking.Figures:
     """The warm_up section: fresh servers, one after another."""
-    names = _input_names(exported.rows)
     machine = benchmarking.Machine()
     ratios, firsts = [], []
     for _ in range(args.num_servers):
-        with Server(exported.folder) as server:
-            client = grpc_client(server, names)
+        with run_server(exported.folder) as server:
+            client = grpc_client(server, exported.input_names)
             latencies, _ = closed_loop([client], exported.rows[:1], 1)
             behind, _ = closed_loop(
                 [client], exported.rows[:1], args.num_warm_up_requests
@@ -531,16 +514,14 @@ def measure_on_device(args, exported: Exported) -> benchmarking.Figures:
             )
         result["int8_size_share"] = sizes[1] / sizes[0]
 
-        def contestant(model) -> Callable[[int], float]:
+        def contestant(model) -> benchmarking.Contestant:
             inputs = itertools.cycle(features)
 
-            def call(num_requests: int) -> float:
-                start = time.perf_counter()
+            def call(num_requests: int) -> None:
                 for _ in range(num_requests):
                     model(next(inputs))
-                return time.perf_counter() - start
 
-            return call
+            return benchmarking.Contestant(call)
 
         contestants = [contestant(model) for model in models]
         for call in contestants:

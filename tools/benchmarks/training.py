@@ -2,10 +2,8 @@
 
     python tools/benchmarks/training.py --output=benchmark.json
 
-JSON goes to --output or stdout, a table to stderr. The step is the product's
-own, through `engine.Engine`, on TFRecords that are made for the purpose. What
-is compared is interleaved (A B B A ...), so that a machine whose speed drifts
-changes both alike, and ratios are taken within a round. Sections:
+The step is the product's own, through `engine.Engine`, on TFRecords that are
+made for the purpose. Sections:
 
 * speed: examples/s, FLOP/s and their share of the float32 matrix product rate
   measured in between (MFU), against the same arithmetic done the original's

@@ -1,18 +1,11 @@
-"""Processes that train when they are told to, each with its own threads.
+"""Processes that train when they are told to, each with its own threads."""
 
-Run as a program, this is such a process: it answers lines of stdin.
-"""
-
-import argparse
-import json
+import contextlib
+import multiprocessing
 import os
-import subprocess
-import sys
 import time
 import typing
-from collections.abc import Sequence
 
-from electra_tf.command_line import arguments
 from electra_tf.training import local_cluster
 
 # What a worker is asked beside numbers of steps.
@@ -20,11 +13,11 @@ _MATMUL_RATES = "matmul rates"
 
 
 class Worker:
-    """A process of this file, which trains when it is told to.
+    """A process that trains when it is told to.
 
     Args:
       args: Flags of the benchmark.
-      role: See `work`.
+      role: See `_work`.
       pattern: Of the TFRecords.
       environment: What its environment has beside ours.
 
@@ -33,40 +26,37 @@ class Worker:
     """
 
     def __init__(self, args, role: str, pattern: str, environment=None):
-        flags = [f"--role={role}", f"--pattern={pattern}"]
-        flags += [
-            f"--{name}={getattr(args, name.replace('-', '_'))}"
-            for name in ("batch-size", "max-seq-length")
-        ]
-        if args.micro_batch_size:
-            flags.append(f"--micro-batch-size={args.micro_batch_size}")
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *flags, *(["--tiny"] * args.tiny)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | (environment or {}),
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_answer_requests,
+            args=(theirs, args, role, pattern, environment or {}),
         )
+        self._process.start()
+        theirs.close()
         self.cpu_seconds: list[float] = []
 
     def ask(self, request: int | str) -> None:
         """Asks for a number of steps, or for what the role has besides."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{request}\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # `_answer` tells why.
+            self._connection.send(request)
 
-    def _answer(self) -> dict[str, float]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise ValueError("A worker process ended: see its message above")
-        return json.loads(line)
+    def _answer(self) -> typing.Any:
+        try:
+            answer = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise ValueError(
+                "A worker process ended: see its message above"
+            ) from None
+        if isinstance(answer, ValueError):
+            raise answer
+        return answer
 
     def seconds(self) -> float:
         """The answer to a number of steps."""
-        answer = self._answer()
-        self.cpu_seconds.append(answer["cpu_seconds_per_step"])
-        return answer["seconds"]
+        seconds, cpu_seconds = self._answer()
+        self.cpu_seconds.append(cpu_seconds)
+        return seconds
 
     def __call__(self, num_steps: int) -> float:
         self.ask(num_steps)
@@ -78,7 +68,8 @@ class Worker:
         return self._answer()
 
     def close(self) -> None:
-        self._process.communicate("")
+        self.ask(0)
+        self._process.join()
 
 
 class Cluster:
@@ -108,35 +99,39 @@ class Cluster:
             worker.close()
 
 
-def work(args: argparse.Namespace) -> None:
-    """The life of a `Worker`: answers numbers of steps with seconds.
+def _answer_requests(connection, args, role, pattern, environment) -> None:
+    """The life of a `Worker`: see `_work`, whose errors are answers, too."""
+    os.environ.update(environment)
+    try:
+        _work(connection, args, role, pattern)
+    except ValueError as error:
+        connection.send(error)
+
+
+def _work(connection, args, role: str, pattern: str) -> None:
+    """Answers numbers of steps with seconds, all and of the CPU a step; till 0.
 
     Roles: "one_device"; "mirrored", two logical devices of this process;
     "processes", one of two processes; "reference", which also answers
     `_MATMUL_RATES`.
     """
     measure_rates: typing.Callable[[], dict[str, float]] | None = None
-    if args.role == "reference":
-        contestant, measure_rates = _reference_and_rates(args)
+    if role == "reference":
+        contestant, measure_rates = _reference_and_rates(args, pattern)
     else:
-        contestant = _replicas(args)
-    for line in sys.stdin:
-        request = line.strip()
-        if request == "0":
-            break
+        contestant = _replicas(args, role, pattern)
+    while request := connection.recv():
         if request == _MATMUL_RATES:
             assert measure_rates is not None
-            answer = measure_rates()
-        else:
-            num_steps = int(request)
-            start = time.process_time()
-            answer = {"seconds": contestant(num_steps)}
-            cpu_seconds = time.process_time() - start
-            answer["cpu_seconds_per_step"] = cpu_seconds / num_steps
-        print(json.dumps(answer), flush=True)
+            connection.send(measure_rates())
+            continue
+        start = time.process_time()
+        seconds = contestant(request)
+        cpu_seconds = time.process_time() - start
+        connection.send((seconds, cpu_seconds / request))
 
 
-def _reference_and_rates(args):
+def _reference_and_rates(args, pattern):
     """The reference, and what measures the rate of matrix products."""
     import contestants
     import tensorflow as tf
@@ -147,7 +142,7 @@ def _reference_and_rates(args):
     tf.get_logger().setLevel("ERROR")
     config = contestants.make_config(args.tiny, args.max_seq_length)
     # Supplies the initial weights and the records.
-    product = contestants.Product(config, args.pattern, args.batch_size)
+    product = contestants.Product(config, pattern, args.batch_size)
     rates = {
         shape_name(shape): matmul_rate.MatmulRate(shape)
         for shape in (
@@ -181,43 +176,25 @@ def _model_shapes(config, batch_size: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def _replicas(args):
+def _replicas(args, role, pattern):
     import contestants
     import tensorflow as tf
 
     strategy = None
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    if args.role == "mirrored":
+    if role == "mirrored":
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    elif args.role == "processes":
+    elif role == "processes":
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     return contestants.Product(
         contestants.make_config(args.tiny, args.max_seq_length),
-        args.pattern,
+        pattern,
         args.batch_size,
         args.micro_batch_size,
         strategy,
         is_parallel=strategy is None,
     )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Works until stdin ends; returns the exit code."""
-    parser = arguments.ArgumentParser(
-        prog="training_workers", description=__doc__
-    )
-    parser.add_argument("--role", required=True)
-    parser.add_argument("--pattern", required=True)
-    parser.add_argument("--batch-size", type=int, required=True)
-    parser.add_argument("--max-seq-length", type=int, required=True)
-    parser.add_argument("--micro-batch-size", type=int, default=0)
-    parser.add_argument("--tiny", action="store_true")
-    return arguments.run(work, parser, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

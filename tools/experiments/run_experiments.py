@@ -37,14 +37,6 @@ from electra_tf.command_line import arguments
 _ALL = "all"
 
 
-class _Failed(Exception):
-    """Some runs did not come to their end; they have been named."""
-
-
-class _Stopped(Exception):
-    """A request to stop has been obeyed."""
-
-
 def make_parser() -> arguments.ArgumentParser:
     """The flags."""
     parser = arguments.ArgumentParser(
@@ -164,8 +156,11 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     """Runs suites and writes their tables.
+
+    Returns:
+      The exit code.
 
     Raises:
       ValueError: On a mistake in the flags or in a gin file.
@@ -183,21 +178,19 @@ def run(args: argparse.Namespace) -> None:
     runs = _runs([v for vs in variants.values() for v in vs], options)
     if args.dry_run:
         _print_plan(variants, runs)
-        return
-    failures: list[experiment_queue.Failure] = []
-    was_stopped = False
-    if not args.table_only:
-        queue = experiment_queue.Queue(runs, args.parallel)
-        failures = queue.execute()
-        was_stopped = queue.was_stopped
+        return 0
+    queue = experiment_queue.Queue(
+        [] if args.table_only else runs, args.parallel
+    )
+    failures = queue.execute()
     for name in suites:
         _write_results(name, args.budget_flops, options)
     for failure in failures:
         print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
-    if was_stopped:
-        raise _Stopped
-    if failures:
-        raise _Failed
+    if queue.was_stopped:
+        print("stopped; run again to go on", file=sys.stderr)
+        return arguments.EXIT_STOPPED
+    return 1 if failures else 0
 
 
 def _runs(
@@ -273,13 +266,11 @@ def _print_plan(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
-    try:
-        return arguments.run(run, make_parser(), argv)
-    except _Failed:
-        return 1
-    except _Stopped:
-        print("stopped; run again to go on", file=sys.stderr)
-        return arguments.EXIT_STOPPED
+    codes: list[int] = []
+    return (
+        arguments.run(lambda args: codes.append(run(args)), make_parser(), argv)
+        or codes[0]
+    )
 
 
 if __name__ == "__main__":

@@ -53,25 +53,24 @@ def _draw_curve(name, title, train, heldout) -> str:
     from matplotlib import ticker
 
     figure, axes = _new_figure(3.3, 2.1)
+
+    def line(records, values, **style):
+        axes.plot([r["step"] for r in records], values, **style)
+
     train = [r for r in train if name in r]
     heldout = [r for r in heldout if name in r]
     if name == "disc_accuracy":
         share = [r for r in train if "replaced_rate" in r]
-        axes.plot(
-            [r["step"] for r in share],
+        line(
+            share,
             [1 - r["replaced_rate"] for r in share],
             color=_NEUTRAL,
             linestyle=(0, (1.5, 1.5)),
             linewidth=1.4,
         )
-    axes.plot(
-        [r["step"] for r in train],
-        [r[name] for r in train],
-        color=_SECOND,
-        linewidth=1.6,
-    )
-    axes.plot(
-        [r["step"] for r in heldout],
+    line(train, [r[name] for r in train], color=_SECOND, linewidth=1.6)
+    line(
+        heldout,
         [r[name] for r in heldout],
         color=_ACCENT,
         linewidth=1.8,

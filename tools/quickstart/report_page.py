@@ -69,6 +69,7 @@ def _tile(value: str, label: str, kind: str = "") -> str:
 
 def _header(build: Build, num_parameters: int) -> str:
     scores = quickstart_figures.summarize(build)["classifier"]
+    percent = quickstart_figures.percent
     results = build.pretrained
     num_seeds = len(results["trials"])
     steps = build.pretraining["run"]["num_train_steps"]
@@ -78,16 +79,16 @@ def _header(build: Build, num_parameters: int) -> str:
     seeds = f"mean of {num_seeds} seeds" if num_seeds > 1 else "one seed"
     tiles = (
         _tile(
-            quickstart_figures.percent(scores["accuracy_pretrained"]),
+            percent(scores["accuracy_pretrained"]),
             f"test accuracy, pre-trained ({seeds})",
             "strong",
         ),
         _tile(
-            quickstart_figures.percent(scores["accuracy_from_scratch"]),
+            percent(scores["accuracy_from_scratch"]),
             "the same network from random weights",
         ),
         _tile(
-            quickstart_figures.percent(scores["accuracy_majority"]),
+            percent(scores["accuracy_majority"]),
             "always giving the commonest label",
         ),
         _tile(

@@ -94,5 +94,8 @@ def test_a_server_that_does_not_start_is_said_so(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho no port is free >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    with pytest.raises(ValueError, match="did not start: no port is free"):
-        serving.Server(str(tmp_path))
+    with (
+        pytest.raises(ValueError, match="did not start: no port is free"),
+        serving.run_server(str(tmp_path)),
+    ):
+        pass
