@@ -271,10 +271,7 @@ class PretrainingData:
         """
         length = self.config.max_seq_length
         vocab_size = self.config.encoder.vocab_size
-        parsed = tf.io.parse_example(
-            serialized,
-            {name: tf.io.RaggedFeature(tf.int64) for name in FEATURE_NAMES},
-        )
+        parsed = tf.io.parse_example(serialized, records_lib.FEATURES)
         ids = parsed["input_ids"].flat_values
         splits = length * tf.range(tf.shape(serialized)[0] + 1)
         fits = tf.reduce_all((ids >= 0) & (ids < vocab_size))
@@ -305,39 +302,31 @@ class PretrainingData:
 
     def _find_and_refuse(self, parsed, records) -> tf.Tensor:
         """Raises for the first record of a batch that does not fit."""
-        lengths = tf.stack(
-            [parsed[name].row_lengths() for name in FEATURE_NAMES], axis=-1
-        )
-        ids = parsed["input_ids"].to_tensor()
-        largest = tf.reduce_max(ids, axis=-1)
-        smallest = tf.reduce_min(ids, axis=-1)
-        bad = tf.reduce_any(lengths != self.config.max_seq_length, axis=-1)
-        bad |= (largest >= self.config.encoder.vocab_size) | (smallest < 0)
+        lengths = [parsed[name].row_lengths() for name in FEATURE_NAMES]
         return tf.numpy_function(
             self._refuse,
-            [
-                tf.boolean_mask(records, bad)[0],
-                tf.boolean_mask(lengths, bad)[0],
-                tf.boolean_mask(largest, bad)[0],
-                tf.boolean_mask(smallest, bad)[0],
-            ],
+            [records, tf.stack(lengths, 1), parsed["input_ids"].to_tensor()],
             tf.bool,
         )
 
-    def _refuse(self, record, lengths, largest, smallest):
-        """Raises for one record that does not fit the model."""
-        path, number = self.records.locate(int(record))
-        for name, length in zip(FEATURE_NAMES, lengths, strict=True):
-            if length != self.config.max_seq_length:
+    def _refuse(self, records, lengths, ids):
+        max_seq_length = self.config.max_seq_length
+        vocab_size = self.config.encoder.vocab_size
+        largest, smallest = ids.max(1, initial=0), ids.min(1, initial=0)
+        bad = (lengths != max_seq_length).any(axis=1)
+        bad |= (largest >= vocab_size) | (smallest < 0)
+        row = int(np.argmax(bad))
+        path, number = self.records.locate(int(records[row]))
+        for name, length in zip(FEATURE_NAMES, lengths[row], strict=True):
+            if length != max_seq_length:
                 raise errors.DataError(
-                    f"Expected {self.config.max_seq_length} values of {name} "
+                    f"Expected {max_seq_length} values of {name} "
                     "(ElectraConfig.max_seq_length), received "
                     f"{length} in record {number} of {path}"
                 )
-        worst = largest if smallest >= 0 else smallest
+        worst = smallest[row] if smallest[row] < 0 else largest[row]
         raise errors.DataError(
-            "Expected token ids from 0 to "
-            f"{self.config.encoder.vocab_size - 1} "
+            f"Expected token ids from 0 to {vocab_size - 1} "
             f"(EncoderConfig.vocab_size - 1), received {worst} in record "
             f"{number} of {path}: was it built with another vocabulary?"
         )

@@ -1,6 +1,6 @@
 """A corpus -> TFRecords and their manifest, as an Apache Beam pipeline.
 
-Each file of the corpus is built by `part_files.write_part`, as on one machine
+Each file of the corpus is built by `part_files.PartBuilder`, as on one machine
 and with the same seed, so the examples are the same. A digest of seed, file and
 number says in which output file an example lands, and where there: so the bytes
 of the output depend neither on the runner nor on its workers.
@@ -24,13 +24,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import (
-    building_flags,
-    corpus,
-    deduplication,
-    manifest,
-    parts,
-)
+from electra_tf.pretraining_data import building_flags, corpus, manifest, parts
 
 TEMPORARY_PREFIX = "unfinished-"
 
@@ -208,47 +202,25 @@ class _BuildFile(beam.DoFn):
         self._task = task
 
     def setup(self):
-        from electra_tf.pretraining_data import examples as examples_lib
+        from electra_tf.pretraining_data import part_files
         from electra_tf.text import tokenization
 
-        self._tokenizer = tokenization.FullTokenizer(self._task.vocabulary)
-        self._tokenize_lines = examples_lib.CachingLineTokenizer(
-            self._tokenizer
+        self._builder = part_files.PartBuilder(
+            self._task.build,
+            tokenization.FullTokenizer(self._task.vocabulary),
+            logging.warning if self._task.skips_bad_input else None,
         )
 
     def process(self, element: corpus.CorpusFile) -> Iterator[_Keyed]:
         """Builds one file."""
-        from electra_tf.pretraining_data import part_files
-
         build = self._task.build
         with tempfile.TemporaryDirectory() as folder:
             local = element._replace(path=_local_copy(element.path, folder))
-            paths = {
-                share: os.path.join(folder, f"part-{share}")
-                for share in build.shares
-            }
-            choose = None
-            if build.heldout_fraction:
-                part = parts.Part("", [local], 0)
-                choose = deduplication.Chooser(
-                    part, build.heldout_fraction, None
-                )
-            (record,) = part_files.write_part(
-                [local],
-                paths[parts.TRAINING],
-                self._tokenizer,
-                self._tokenize_lines,
-                build.max_seq_length,
-                build.seed,
-                build.reading(
-                    logging.warning if self._task.skips_bad_input else None
-                ),
-                heldout_path=paths.get(parts.HELDOUT),
-                choose=choose,
-            )
+            part = parts.Part(os.path.join(folder, "part-"), [local], 0)
+            (record,) = self._builder.write(part)
             yield _MANIFEST, ("input", (element, record))
-            for number, (share, path) in enumerate(paths.items()):
-                num_shards = build.num_files(share)
+            for number, share in enumerate(build.shares):
+                path, num_shards = part.path_of(share), build.num_files(share)
                 for shard, value in self._dealt(path, element.name, num_shards):
                     yield (number, shard), value
 
@@ -310,9 +282,8 @@ def _publish(local_path: str, output_dir: str, name: str) -> None:
 
     Another worker may be doing the same, if this one seems to be lost.
     """
-    unique = hashlib.sha256(os.urandom(16)).hexdigest()[:16]
     temporary = FileSystems.join(
-        output_dir, f"{TEMPORARY_PREFIX}{name}-{unique}"
+        output_dir, f"{TEMPORARY_PREFIX}{name}-{os.urandom(8).hex()}"
     )
     with (
         FileSystems.create(

@@ -236,13 +236,11 @@ def find_duplicates(
         for part in parts
     ]
     missing = [part for part in parts if not os.path.exists(part.path)]
+    num_bytes = sum(part.num_bytes for part in parts)
+    num_missing_bytes = sum(part.num_bytes for part in missing)
     crew.start_progress(
-        sum(part.num_bytes for part in parts),
-        [
-            sum(part.num_bytes for part in parts)
-            - sum(part.num_bytes for part in missing),
-            *[0] * 4,
-        ],
+        num_bytes,
+        parts_lib.Progress(num_bytes - num_missing_bytes),
         "looking for duplicates",
     )
     crew.run("fingerprint", missing)
@@ -251,16 +249,16 @@ def find_duplicates(
     numbered = []
     with open(all_records, "wb") as writer:
         for part in parts:
-            num_bytes = os.path.getsize(part.path)
-            num_documents = num_bytes // deduplication.RECORD.itemsize
             with open(part.path, "rb") as reader:
                 shutil.copyfileobj(reader, writer, 1 << 20)
+            end = writer.tell() // deduplication.RECORD.itemsize
             numbered.append(
                 part._replace(
-                    first_document=first_document, num_documents=num_documents
+                    first_document=first_document,
+                    num_documents=end - first_document,
                 )
             )
-            first_document += num_documents
+            first_document = end
     if not first_document:
         return numbered
     records = np.memmap(all_records, deduplication.RECORD, "r")
@@ -314,14 +312,13 @@ def build_parts(
     found = [parts_lib.read_part_record(part.path, skips) for part in parts]
     done_before = [
         parts_lib.add_up(file.counts, file.heldout)
-        for record in found
-        if record is not None
-        for file in record.files
+        for records in found
+        for file in records or ()
     ]
     missing = [
         part
-        for part, record in zip(parts, found, strict=True)
-        if record is None
+        for part, records in zip(parts, found, strict=True)
+        if records is None
     ]
     if done_before:
         output_folder.say(
@@ -333,12 +330,12 @@ def build_parts(
         "building examples",
     )
     crew.run("build", missing)
-    records: list[parts_lib.FileRecord] = []
-    for part, record in zip(parts, found, strict=True):
-        record = record or parts_lib.read_part_record(part.path, True)
-        assert record is not None
-        records += record.files
-    return records
+    all_records: list[parts_lib.FileRecord] = []
+    for part, records in zip(parts, found, strict=True):
+        records = records or parts_lib.read_part_record(part.path, True)
+        assert records is not None
+        all_records += records
+    return all_records
 
 
 def merge(
@@ -379,16 +376,15 @@ def merge(
             f"warning: {num_examples} example(s) leave some of the "
             f"{num_shards} output files empty"
         )
-    ending = f".{share}" if share else ""
     key = [part.path for part in parts] + [num_shards, build.seed]
-    made = f"merged-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}"
-    made += ending
+    digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
+    made = f"merged-{digest}" + (f".{share}" if share else "")
     os.makedirs(os.path.join(folder, made), exist_ok=True)
     names = [manifest_lib.shard_name(i, num_shards) for i in range(num_shards)]
     paths = [os.path.join(folder, made, name) for name in names]
     wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
     num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
-    inputs = [part.path + ending for part in parts]
+    inputs = [part.path_of(share) for part in parts]
     crew.run(
         "merge",
         [
@@ -409,7 +405,7 @@ def merge(
         names.append(manifest_lib.DROPPED_DOCUMENTS)
         with open(os.path.join(folder, made, names[-1]), "wb") as writer:
             for part in parts:
-                with open(part.path + ".dropped", "rb") as reader:
+                with open(part.path_of(parts_lib.DROPPED), "rb") as reader:
                     shutil.copyfileobj(reader, writer)
     suffix = manifest_lib.suffix_of(share)
     return {"suffix": suffix, "made": made, "names": names}, shards

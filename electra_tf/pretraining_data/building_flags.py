@@ -184,11 +184,13 @@ def make_build(
 ) -> tuple[manifest.Build, "vocabulary_lib.Vocabulary", dict]:
     """What the flags decide.
 
+    How text is treated they say first, then the vocabulary, then it is yes.
+
     Args:
       args: Parsed by a parser of `add`; those of `add_local_flags` may be
         missing.
       files: The corpus.
-      say: Takes a warning.
+      say: Takes a warning where flags and vocabulary differ.
 
     Returns:
       The build, its vocabulary, and the manifest's entry of that.
@@ -200,7 +202,16 @@ def make_build(
 
     tokens = tuple(vocabulary_lib.load_vocab(args.vocab_file))
     of_vocab = vocabulary_lib.load_settings(args.vocab_file)
-    settings = text_settings(args, of_vocab, say)
+    settings = {}
+    for name in ("do_lower_case", "strip_accents"):
+        flag = getattr(args, name)
+        made_for = of_vocab.get(name, True)
+        settings[name] = made_for if flag is None else flag
+        if name in of_vocab and settings[name] != made_for:
+            say(
+                f"warning: building with {name}={settings[name]}, but the "
+                f"vocabulary was made for {name}={made_for}"
+            )
     dedup = getattr(args, "dedup", "")
     build = manifest.Build(
         max_seq_length=args.max_seq_length,
@@ -221,34 +232,6 @@ def make_build(
         ),
         manifest.of_vocabulary(args.vocab_file, tokens),
     )
-
-
-def text_settings(
-    args: argparse.Namespace,
-    of_vocab: dict[str, bool],
-    say: Callable[[str], object],
-) -> dict[str, bool]:
-    """How text is treated: flags first, then the vocabulary's way, then yes.
-
-    Args:
-      args: Parsed by a parser of `add`.
-      of_vocab: What the vocabulary was made for, where that is known.
-      say: Takes a warning where the two differ.
-
-    Returns:
-      `do_lower_case` and `strip_accents`.
-    """
-    settings = {}
-    for name in ("do_lower_case", "strip_accents"):
-        flag = getattr(args, name)
-        made_for = of_vocab.get(name, True)
-        settings[name] = made_for if flag is None else flag
-        if name in of_vocab and settings[name] != made_for:
-            say(
-                f"warning: building with {name}={settings[name]}, but the "
-                f"vocabulary was made for {name}={made_for}"
-            )
-    return settings
 
 
 def default_num_shards(files: Sequence[corpus.CorpusFile]) -> int:

@@ -13,6 +13,7 @@ them.
 """
 
 import contextlib
+import functools
 import io
 import json
 import lzma
@@ -111,13 +112,10 @@ def list_files(
         `on_bad_input`, a file cannot be opened.
     """
     if not os.path.isdir(corpus_dir):
+        is_file = os.path.exists(corpus_dir)
         raise ValueError(
-            f"Expected a folder of text files. Received: {corpus_dir!r}, "
-            + (
-                "which is a file."
-                if os.path.exists(corpus_dir)
-                else "which does not exist."
-            )
+            f"Expected a folder of text files. Received: {corpus_dir!r}, which "
+            f"{'is a file' if is_file else 'does not exist'}."
         )
     reading = Reading(on_bad_input=on_bad_input)
     files = []
@@ -246,8 +244,7 @@ def _batched(pieces: Iterator[list[str]]) -> Iterator[list[str]]:
         size += sum(map(len, lines)) + len(lines)
         if size >= _BLOCK_BYTES // 2:
             yield batch
-            batch = []
-            size = 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -343,8 +340,7 @@ def _decodable_lines(
 
 def _lines_of_row(text: str) -> list[str]:
     """A row is a document: blank lines within end nothing."""
-    lines = [line for line in map(str.strip, text.split("\n")) if line]
-    return [*lines, ""]
+    return [*filter(None, map(str.strip, text.split("\n"))), ""]
 
 
 def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
@@ -457,9 +453,8 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
                 archive.members.clear()  # type: ignore[attr-defined]
                 member_name = f"{name}/{member.name}"
                 hidden = any(
-                    part[0] == "." and part.strip(".")
+                    part.startswith(".") and part.strip(".")
                     for part in member.name.split("/")
-                    if part
                 )
                 content = archive.extractfile(member)
                 if content is None or hidden or not member.isfile():
@@ -472,9 +467,6 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
             f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
             f"{error}."
         )
-
-
-# Decompression.
 
 
 # Of compressed data that are unpacked at once.
@@ -536,11 +528,8 @@ class _Decompressor(io.RawIOBase):
 
 def _decompressor(compression: str, stream) -> _Decompressor:
     if compression == "gzip":
-        return _Decompressor(
-            stream,
-            lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),
-            zlib.error,
-        )
+        new_frame = functools.partial(zlib.decompressobj, 16 + zlib.MAX_WBITS)
+        return _Decompressor(stream, new_frame, zlib.error)
     if compression == "xz":
         return _Decompressor(stream, lzma.LZMADecompressor, lzma.LZMAError)
     with contextlib.suppress(ImportError):
@@ -554,8 +543,5 @@ def _decompressor(compression: str, stream) -> _Decompressor:
         raise ValueError(
             "Reading .zst files needs zstandard: pip install zstandard"
         ) from None
-    return _Decompressor(
-        stream,
-        zstandard.ZstdDecompressor().decompressobj,
-        zstandard.ZstdError,
-    )
+    unpacker = zstandard.ZstdDecompressor()
+    return _Decompressor(stream, unpacker.decompressobj, zstandard.ZstdError)

@@ -56,15 +56,15 @@ class Crew:
         self._worker: Worker | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
-        self._done_before: Sequence[int] = [0] * 5
-        self._counts = [0] * 5
+        self._done_before: Sequence[int] = parts.Progress()
+        self._counts = parts.Progress()
         self._arguments = (build, vocabulary, skips)
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
             # can be shared by forking (a second start per worker instead of
             # four), and each worker sets up threads of its own.
             context = multiprocessing.get_context("fork")
-            self._counters = context.Array("q", 5)
+            self._counters = context.Array("q", self._counts)
             self._pool = futures.ProcessPoolExecutor(
                 num_processes,
                 mp_context=context,
@@ -99,9 +99,9 @@ class Crew:
         self._progress = progress.Progress(activity, total_bytes)
         self._progress.start(done_before[0])
         self._done_before = done_before
-        self._counts = [0] * 5
+        self._counts = parts.Progress()
         if self._pool is not None:
-            self._counters[:] = [0] * 5
+            self._counters[:] = self._counts
 
     def run(self, method: str, tasks: Sequence) -> None:
         """Calls a method of `Worker` with each task; nothing comes back."""
@@ -118,34 +118,28 @@ class Crew:
             self._progress = None
 
     def _report(self, done: Sequence[int]) -> None:
-        self._counts = [a + b for a, b in zip(self._counts, done, strict=True)]
+        self._counts = parts.add_up(self._counts, done)
         self._show(self._counts)
 
     def _show(self, counts: Sequence[int]) -> None:
         """Shows counts of this run and what was done before."""
         if self._progress is None:
             return
-        num_bytes, num_documents, num_tokens, num_examples, _ = (
-            a + b for a, b in zip(self._done_before, counts, strict=True)
-        )
-        figures = f"{num_documents:,} documents"
-        if num_tokens:
+        total = parts.add_up(self._done_before, counts)
+        figures = f"{total.num_documents:,} documents"
+        if total.num_tokens:
             speed = counts[2] / self._progress.seconds
             figures += (
-                f"  {num_examples:,} examples  {num_tokens:,} tokens  "
-                f"{speed:,.0f} tokens/s"
+                f"  {total.num_examples:,} examples  {total.num_tokens:,} "
+                f"tokens  {speed:,.0f} tokens/s"
             )
-        self._progress.update(num_bytes, figures)
+        self._progress.update(total.num_bytes, figures)
 
     def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
         # Large parts first, so that no worker is left alone with one.
-        in_order = sorted(
-            tasks, key=lambda task: -getattr(task, "num_bytes", 0)
-        )
+        tasks = sorted(tasks, key=lambda task: -getattr(task, "num_bytes", 0))
         try:
-            pending = {
-                pool.submit(call_worker, method, task) for task in in_order
-            }
+            pending = {pool.submit(call_worker, method, task) for task in tasks}
             while pending:
                 done, pending = futures.wait(
                     pending, 0.2, futures.FIRST_EXCEPTION
@@ -198,20 +192,22 @@ class Worker:
         skips: bool,
         report: Callable[[Sequence[int]], None],
     ):
-        from electra_tf.pretraining_data import examples
+        from electra_tf.pretraining_data import part_files
         from electra_tf.text import tokenization
 
         use_one_thread()
-        self._build = build
+        self._looks_for_near = build.dedup == "near"
         self._report = report
-        self._reading = build.reading(BadInputs().note if skips else None)
-        self._tokenizer = tokenization.FullTokenizer(vocabulary)
-        self._tokenize_lines = examples.CachingLineTokenizer(self._tokenizer)
+        self._builder = part_files.PartBuilder(
+            build,
+            tokenization.FullTokenizer(vocabulary),
+            BadInputs().note if skips else None,
+        )
 
     def fingerprint(self, part: parts.Part) -> None:
         """Writes the fingerprints of a part's documents."""
         # Named when the examples are built.
-        reading = self._reading
+        reading = self._builder.reading
         if reading.on_bad_input is not None:
             reading = reading._replace(on_bad_input=lambda message: None)
 
@@ -224,7 +220,7 @@ class Worker:
                         yield number, document
                     self._report((num_bytes, len(found), 0, 0, 0))
 
-        fingerprinter = deduplication.Fingerprinter(self._build.dedup == "near")
+        fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
         temporary = part.path + ".tmp"
         with open(temporary, "wb") as writer:
             for records in fingerprinter(documents()):
@@ -233,45 +229,14 @@ class Worker:
 
     def build(self, part: parts.Part) -> None:
         """Writes the examples of a part, and last its record."""
-        from electra_tf.pretraining_data import part_files
-
-        build = self._build
-        endings = ["", ".dropped"] if build.dedup else [""]
-        heldout_path = None
-        if build.heldout_fraction:
-            heldout_path = f"{part.path}.{parts.HELDOUT}"
-            endings.append(f".{parts.HELDOUT}")
-        with contextlib.ExitStack() as stack:
-            chooser = None
-            if build.dedup or build.heldout_fraction:
-                dropped = None
-                if build.dedup:
-                    dropped = stack.enter_context(
-                        open(part.path + ".dropped", "w", encoding="utf-8")
-                    )
-                chooser = deduplication.Chooser(
-                    part, build.heldout_fraction, dropped
-                )
-            records = part_files.write_part(
-                part.files,
-                part.path,
-                self._tokenizer,
-                self._tokenize_lines,
-                build.max_seq_length,
-                build.seed,
-                self._reading,
-                self._report,
-                heldout_path,
-                chooser,
-            )
-        if chooser is not None:
-            chooser.check_all_seen()
-        num_bytes = {
-            ending: os.path.getsize(part.path + ending) for ending in endings
+        records = self._builder.write(part, self._report)
+        sizes = {
+            ending: os.path.getsize(part.path + ending)
+            for ending in ("", f".{parts.DROPPED}", f".{parts.HELDOUT}")
+            if os.path.exists(part.path + ending)
         }
         files.write_atomically(
-            part.path + ".json",
-            json.dumps(parts.PartRecord(num_bytes, records)),
+            part.path + ".json", json.dumps([sizes, records])
         )
 
     def merge(self, task: tuple) -> None:

@@ -53,9 +53,11 @@ def normalized(lines: Sequence[str]) -> str:
 
 def digest_of(lines: Sequence[str]) -> bytes:
     """16 bytes that equal documents, and hardly any others, share."""
-    return hashlib.blake2b(
-        normalized(lines).encode("utf-8"), digest_size=16
-    ).digest()
+    return _hash(normalized(lines), 16)
+
+
+def _hash(text: str, num_bytes: int) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=num_bytes).digest()
 
 
 def is_held_out(digest: bytes, fraction: float) -> bool:
@@ -104,18 +106,14 @@ class Fingerprinter:
             num_words += text.count(" ") + 1
             if num_words >= _BATCH_WORDS:
                 yield self._records(batch)
-                batch = []
-                num_words = 0
+                batch, num_words = [], 0
         if batch:
             yield self._records(batch)
 
     def _records(self, batch: list[tuple[int, str]]) -> np.ndarray:
         records = np.zeros(len(batch), RECORD)
         records["file"] = [file_number for file_number, _ in batch]
-        digests = b"".join(
-            hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
-            for _, text in batch
-        )
+        digests = b"".join(_hash(text, 16) for _, text in batch)
         records["digest"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
         if self._with_signatures:
             records["signature"] = self._signatures([t for _, t in batch])
@@ -155,9 +153,7 @@ class Fingerprinter:
         """<uint64>[(words)], the same in every process."""
         known = self._hashes
         for word in {word for word in words if word not in known}:
-            known[word] = hashlib.blake2b(
-                word.encode("utf-8"), digest_size=8
-            ).digest()
+            known[word] = _hash(word, 8)
         hashes = np.frombuffer(b"".join(map(known.__getitem__, words)), "<u8")
         if len(known) > _MAX_WORDS_REMEMBERED:
             known.clear()
@@ -228,15 +224,11 @@ def _groups(order: np.ndarray, equals_last: np.ndarray) -> tuple:
         the group of the one before.
     """
     positions = np.arange(len(order))
-    starts = np.where(
-        np.concatenate([[False], equals_last])[: len(order)], 0, positions
-    )
-    starts = np.maximum.accumulate(starts) if len(order) else starts
-    is_later = starts < positions
-    later = order[is_later]
-    first = order[starts[is_later]]
-    last = order[np.flatnonzero(is_later) - 1]
-    return later, first, last
+    starts = positions.copy()
+    starts[1:][equals_last] = 0
+    np.maximum.accumulate(starts, out=starts)
+    later = np.flatnonzero(starts < positions)
+    return order[later], order[starts[later]], order[later - 1]
 
 
 def _compare_band(records, band, threshold, earlier, similarity) -> None:

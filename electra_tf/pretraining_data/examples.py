@@ -301,34 +301,11 @@ class CachingLineTokenizer:
             except KeyError:
                 new.append(word)
         tokens = self._tokenizer.tokenize(tf.constant(new, tf.string))
-        ids = [*map(records.varint, tokens.flat_values.numpy().tolist())]
-        ends = tokens.row_splits.numpy().tolist()
-        for word, start, end in zip(new, ends, ends[1:], strict=False):
-            found[word] = b"".join(ids[start:end])
+        for word, ids in zip(new, tokens.to_list(), strict=True):
+            found[word] = b"".join(map(records.varint, ids))
             if len(word) <= _WordMemory.MAX_CHARACTERS:
                 self._memory[word] = found[word]
         return found
 
 
 _ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^A-Za-z0-9]")
-
-
-def make_builder(
-    tokenizer: tokenization.FullTokenizer,
-    max_seq_length: int,
-    seed: int,
-    file_name: str,
-    share: str = "",
-) -> ExampleBuilder:
-    """The builder of one input file, whatever is built beside it.
-
-    Args:
-      tokenizer: Supplies the ids of [CLS], [SEP] and [PAD].
-      max_seq_length: L.
-      seed: Of the whole data set.
-      file_name: The file's name in its corpus.
-      share: "" for training, HELDOUT for what is held out.
-    """
-    # Strings seed by their SHA-512: the same on every machine.
-    key = f"{seed}/{share}/{file_name}" if share else f"{seed}/{file_name}"
-    return ExampleBuilder(tokenizer, max_seq_length, random.Random(key))

@@ -8,7 +8,7 @@ import collections
 import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from electra_tf import files
 from electra_tf.command_line import arguments
@@ -72,14 +72,22 @@ def build(
             f"{vocab_file!r}."
         )
 
-    from electra_tf.text import vocabulary
+    from electra_tf.text import tokenization, vocabulary
 
-    word_counts = count_words(
-        paths,
+    reading = corpus.Reading(text_field=text_field)
+    word_counts = tokenization.count_words(
+        (
+            batch.lines
+            for path in paths
+            for batch in corpus.read_lines(path, reading=reading)
+        ),
         do_lower_case,
         strip_accents,
-        corpus.Reading(text_field=text_field),
     )
+    # A longer word is [UNK] whatever the vocabulary holds.
+    for word in list(word_counts):
+        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+            del word_counts[word]
     if not word_counts:
         raise ValueError(
             f"Expected text to learn from. Received: {len(paths)} file(s) "
@@ -109,7 +117,7 @@ def build(
         "special_token_ids": {
             token: vocab.index(token) for token in vocabulary.SPECIAL_TOKENS
         },
-        "num_words": sum(word_counts.values()),
+        "num_words": word_counts.total(),
         "tokenizers_version": files.versions(["tokenizers"])["tokenizers"],
     }
     write_vocab(vocab_file, vocab, settings)
@@ -124,7 +132,7 @@ def warn_of_decomposed_hangul(
         for word, count in word_counts.items()
         if any("\u1100" <= char <= "\u11ff" for char in word)
     )
-    share = num_words / sum(word_counts.values())
+    share = num_words / word_counts.total()
     if share > _MANY_HANGUL_WORDS:
         say(
             f"warning: {share:.0%} of the words are Hangul, which stripping "
@@ -140,48 +148,6 @@ def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
         num_unused = BERT_NUM_UNUSED if is_large else 0
     unused = [f"[unused{i}]" for i in range(num_unused)]
     return ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-def count_words(
-    paths: Iterable[str],
-    do_lower_case: bool,
-    strip_accents: bool,
-    reading: corpus.Reading,
-) -> collections.Counter[str]:
-    """Counts the words of some files as the tokenizer sees them.
-
-    Raises:
-      ValueError: If a file cannot be read or is damaged.
-    """
-    import tensorflow as tf
-
-    from electra_tf.text import tokenization
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def count(lines):
-        words = tokenization.split_into_words(
-            lines, do_lower_case, strip_accents
-        ).flat_values
-        unique, _, counts = tf.unique_with_counts(words, tf.int64)
-        return unique, counts
-
-    totals: collections.Counter[bytes] = collections.Counter()
-    for path in paths:
-        for lines, _ in corpus.read_lines(path, reading=reading):
-            unique, counts = count(tf.constant(lines, tf.string))
-            for word, number in zip(
-                unique.numpy().tolist(), counts.numpy().tolist(), strict=True
-            ):
-                totals[word] += number
-    # A longer word is [UNK] whatever the vocabulary holds.
-    return collections.Counter(
-        {
-            text: number
-            for word, number in totals.items()
-            if len(text := word.decode("utf-8"))
-            <= tokenization.MAX_CHARS_PER_WORD
-        }
-    )
 
 
 def frequent_characters(

@@ -36,12 +36,10 @@ class Build(NamedTuple):
     dedup_threshold: float = 0.0
     heldout_fraction: float = 0.0
 
-    def num_files(self, share: str = parts.TRAINING) -> int:
-        """The number of output files of a share."""
+    def num_files(self, share: str) -> int:
+        """The number of output files of one of the shares."""
         if share == parts.TRAINING:
             return self.num_out_files
-        if not self.heldout_fraction:
-            return 0
         return max(1, round(self.num_out_files * self.heldout_fraction))
 
     @property

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import functools
+import glob
 import json
 import os
 import shutil
@@ -27,15 +28,14 @@ def refuse_foreign_files(output_dir: str) -> None:
     Raises:
       ValueError: If there are any, or the path is a file.
     """
-    if os.path.exists(output_dir) and not os.path.isdir(output_dir):
+    if os.path.isdir(output_dir):
+        foreign = set(os.listdir(output_dir)) - {UNFINISHED}
+        manifest.refuse_foreign(output_dir, sorted(foreign))
+    elif os.path.exists(output_dir):
         raise ValueError(
             f"Expected a folder as --output-dir. Received: {output_dir!r}, "
             "which is a file."
         )
-    if not os.path.isdir(output_dir):
-        return
-    foreign = set(os.listdir(output_dir)) - {UNFINISHED}
-    manifest.refuse_foreign(output_dir, sorted(foreign))
 
 
 @contextlib.contextmanager
@@ -56,10 +56,7 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
             yield folder
             succeeded = True
         finally:
-            num_finished = sum(
-                name.startswith("part-") and name.endswith(".json")
-                for name in os.listdir(folder)
-            )
+            num_finished = len(glob.glob("part-*.json", root_dir=folder))
             if succeeded or not num_finished:
                 shutil.rmtree(folder, ignore_errors=True)
                 if is_new:

@@ -1,6 +1,6 @@
 """A part of a corpus -> its file of examples; all of these -> TFRecords.
 
-`write_part` seeds randomness for each input file, so the output does not
+`PartBuilder` seeds randomness for each input file, so the output does not
 depend on the number of processes; `merge_parts` deals the parts' examples to
 the output files.
 """
@@ -13,7 +13,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from electra_tf.pretraining_data import corpus, examples, parts
+from electra_tf.pretraining_data import (
+    corpus,
+    deduplication,
+    examples,
+    manifest,
+    parts,
+)
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
 
@@ -39,10 +45,7 @@ class _ShareOfFile:
         self._in_document = False
 
     def add(
-        self,
-        lines: list[str],
-        sentences: Iterable[bytes],
-        num_bytes: int = 0,
+        self, lines: list[str], sentences: Iterable[bytes], num_bytes: int
     ) -> parts.Progress:
         """Writes the examples that the lines complete.
 
@@ -171,75 +174,94 @@ def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
         num_lines += len(piece.lines)
         if num_bytes >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
             yield group
-            group = []
-            num_bytes = num_lines = 0
+            group, num_bytes, num_lines = [], 0, 0
     if group:
         yield group
 
 
-def write_part(
-    files: Sequence[corpus.CorpusFile],
-    part_path: str,
-    tokenizer: tokenization.FullTokenizer,
-    tokenize_lines: examples.PackedLineTokenizer,
-    max_seq_length: int,
-    seed: int,
-    reading: corpus.Reading | None = None,
-    report: Callable[[parts.Progress], object] | None = None,
-    heldout_path: str | None = None,
-    choose: Chooser | None = None,
-) -> list[parts.FileRecord]:
-    """Writes the examples of some files, in order, to one TFRecord file.
+class PartBuilder:
+    """Writes the examples of parts.
 
-    Each file has a builder of its own, seeded with `seed` and the file's
-    name: its examples do not depend on the files around it.
+    Each input file has a builder of its own, seeded with the build's seed and
+    the file's name: its examples do not depend on the files around it.
 
     Args:
-      files: The input files.
-      part_path: The output; appears under this name once it is whole.
+      build: The choices.
       tokenizer: Supplies the special tokens.
-      tokenize_lines: Gives packed ids, as `CachingLineTokenizer` does.
-      max_seq_length: L.
-      seed: Of the whole data set.
-      reading: How to read the files.
-      report: Called with what was done since the last call.
-      heldout_path: The output of what is held out, if anything can be.
-      choose: Says which share gets a document; without it, all are for
-        training.
-
-    Returns:
-      One record for each input file.
-
-    Raises:
-      ValueError: If a file cannot be read or is damaged, or an output cannot
-        be written.
+      on_bad_input: See `corpus.Reading`.
+      tokenize_lines: Gives packed ids; by default those of `tokenizer`.
     """
-    reading = reading or corpus.Reading()
-    paths = {parts.TRAINING: part_path}
-    if heldout_path is not None:
-        paths[parts.HELDOUT] = heldout_path
-    of_part = [_FileOfPart(file) for file in files]
-    pieces = itertools.chain.from_iterable(
-        file.pieces(number, paths, reading, choose)
-        for number, file in enumerate(of_part)
-    )
-    current = None
-    with contextlib.ExitStack() as stack:
-        writers = {
-            share: stack.enter_context(records_lib.record_writer(path))
-            for share, path in paths.items()
-        }
+
+    def __init__(
+        self,
+        build: manifest.Build,
+        tokenizer: tokenization.FullTokenizer,
+        on_bad_input: Callable[[str], object] | None = None,
+        tokenize_lines: examples.PackedLineTokenizer | None = None,
+    ):
+        self.reading = build.reading(on_bad_input)
+        self._build = build
+        self._tokenizer = tokenizer
+        self._tokenize_lines = tokenize_lines or examples.CachingLineTokenizer(
+            tokenizer
+        )
+
+    def write(
+        self,
+        part: parts.Part,
+        report: Callable[[parts.Progress], object] | None = None,
+    ) -> list[parts.FileRecord]:
+        """Writes a TFRecord file a share, which appears once it is whole.
+
+        Args:
+          part: What to read, and where to write.
+          report: Called with what was done since the last call.
+
+        Returns:
+          One record for each input file.
+
+        Raises:
+          ValueError: If a file cannot be read or is damaged, or an output
+            cannot be written.
+        """
+        build = self._build
+        files = [_FileOfPart(file) for file in part.files]
+        choose = dropped = None
+        with contextlib.ExitStack() as stack:
+            if build.dedup:
+                dropped = stack.enter_context(
+                    open(part.path_of(parts.DROPPED), "w", encoding="utf-8")
+                )
+            if build.dedup or build.heldout_fraction:
+                choose = deduplication.Chooser(
+                    part, build.heldout_fraction, dropped
+                )
+            writers = {
+                share: stack.enter_context(
+                    records_lib.record_writer(part.path_of(share))
+                )
+                for share in build.shares
+            }
+            pieces = itertools.chain.from_iterable(
+                file.pieces(number, build.shares, self.reading, choose)
+                for number, file in enumerate(files)
+            )
+            self._write_pieces(pieces, writers, report)
+        if choose is not None:
+            choose.check_all_seen()
+        return [file.record() for file in files]
+
+    def _write_pieces(self, pieces: Iterator[_Piece], writers, report) -> None:
+        current = None
         shares: dict[str, _ShareOfFile] = {}
         for group in _grouped(pieces):
             lines = [line for piece in group for line in piece.lines]
-            sentences = iter(tokenize_lines(lines))
+            sentences = iter(self._tokenize_lines(lines))
             for file, name, lines, num_bytes in group:
                 if file is not current:
                     current = file
                     for share, writer in writers.items():
-                        builder = examples.make_builder(
-                            tokenizer, max_seq_length, seed, file.name, share
-                        )
+                        builder = self._builder_of(file.name, share)
                         shares[share] = _ShareOfFile(builder, writer)
                 done = shares[name].add(
                     lines, itertools.islice(sentences, len(lines)), num_bytes
@@ -249,7 +271,15 @@ def write_part(
                 )
                 if report is not None and any(done):
                     report(done)
-    return [file.record() for file in of_part]
+
+    def _builder_of(self, name: str, share: str) -> examples.ExampleBuilder:
+        # Strings seed by their SHA-512: the same on every machine.
+        key = filter(None, (str(self._build.seed), share, name))
+        return examples.ExampleBuilder(
+            self._tokenizer,
+            self._build.max_seq_length,
+            random.Random("/".join(key)),
+        )
 
 
 def merge_parts(

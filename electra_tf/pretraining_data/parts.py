@@ -37,7 +37,7 @@ class Part(NamedTuple):
     """
 
     path: str
-    files: Sequence[corpus.CorpusFile]
+    files: list[corpus.CorpusFile]
     first_file: int
     first_document: int = 0
     num_documents: int = 0
@@ -54,6 +54,10 @@ class Part(NamedTuple):
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files)
 
+    def path_of(self, share: str) -> str:
+        """Where the examples of a share go."""
+        return f"{self.path}.{share}" if share else self.path
+
 
 def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     """Groups neighbouring files into parts of about PART_BYTES.
@@ -61,19 +65,14 @@ def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     Returns:
       Parts without a path. They depend on the corpus only.
     """
-    groups: list[list[corpus.CorpusFile]] = []
-    num_bytes = PART_BYTES
-    for file in files:
-        if num_bytes + file.num_bytes > PART_BYTES:
-            groups.append([])
+    parts: list[Part] = []
+    num_bytes = 0
+    for number, file in enumerate(files):
+        if not parts or num_bytes + file.num_bytes > PART_BYTES:
+            parts.append(Part("", [], number))
             num_bytes = 0
-        groups[-1].append(file)
+        parts[-1].files.append(file)
         num_bytes += file.num_bytes
-    parts = []
-    first_file = 0
-    for group in groups:
-        parts.append(Part("", group, first_file))
-        first_file += len(group)
     return parts
 
 
@@ -108,7 +107,7 @@ class Progress(NamedTuple):
     num_example_tokens: int = 0
 
 
-def add_up(*counts: Progress) -> Progress:
+def add_up(*counts: Sequence[int]) -> Progress:
     """The sums of some counts."""
     return Progress(*map(sum, zip(*counts, strict=True)))
 
@@ -137,20 +136,11 @@ class FileRecord(NamedTuple):
         return self.heldout if share == HELDOUT else self.counts
 
 
-class PartRecord(NamedTuple):
-    """What a finished part says of itself, in JSON.
+def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
+    """What became of a part's input files, if it is finished and whole.
 
-    Attributes:
-      num_bytes: Of its files, by their ending.
-      files: What became of the input files: `FileRecord`s.
-    """
-
-    num_bytes: dict[str, int]
-    files: list
-
-
-def read_part_record(path: str, skips: bool) -> PartRecord | None:
-    """The record of a part, if it is finished and whole.
+    A finished part says so in JSON: the sizes of its files by their ending,
+    then its `FileRecord`s.
 
     Args:
       path: See `Part`.
@@ -166,19 +156,13 @@ def read_part_record(path: str, skips: bool) -> PartRecord | None:
             return None
     except FileNotFoundError:
         return None
-    files = [
-        FileRecord(
-            row[0],
-            row[1],
-            Progress(*row[2]),
-            Progress(*row[3]),
-            *row[4:],
-        )
-        for row in rows
+    records = [
+        FileRecord(name, sha256, Progress(*counts), Progress(*heldout), *rest)
+        for name, sha256, counts, heldout, *rest in rows
     ]
-    if any(file.num_bad_inputs for file in files) and not skips:
+    if any(record.num_bad_inputs for record in records) and not skips:
         return None
-    return PartRecord(num_bytes, files)
+    return records
 
 
 def remove_other_parts(names: set[str], parts: Sequence[Part]) -> None:

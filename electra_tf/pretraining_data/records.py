@@ -145,6 +145,8 @@ def _record_offsets(path: str) -> np.ndarray:
 _CONTINUED = bytes(range(0x80, 0x100))
 
 FEATURE_NAMES = ("input_ids", "input_mask", "segment_ids")
+# As `tf.io.parse_example` takes them: of any length.
+FEATURES = {name: tf.io.RaggedFeature(tf.int64) for name in FEATURE_NAMES}
 
 
 @functools.cache

@@ -145,15 +145,18 @@ class _RecordReader:
 
     def _parse(self, serialized: list[bytes], path: str, first: int) -> Rows:
         names = records_lib.FEATURE_NAMES
-        spec = {name: tf.io.RaggedFeature(tf.int64) for name in names}
         records = np.arange(first, first + len(serialized))
         try:
-            parsed = tf.io.parse_example(tf.constant(serialized), spec)
+            parsed = tf.io.parse_example(
+                tf.constant(serialized), records_lib.FEATURES
+            )
         except _PARSE_ERRORS:
             whole = []
             for i, record in enumerate(serialized):
                 try:
-                    tf.io.parse_example(tf.constant([record]), spec)
+                    tf.io.parse_example(
+                        tf.constant([record]), records_lib.FEATURES
+                    )
                     whole.append(i)
                 except _PARSE_ERRORS:
                     self.errors.add(
@@ -162,7 +165,8 @@ class _RecordReader:
                     )
             records = records[whole]
             parsed = tf.io.parse_example(
-                tf.constant([serialized[i] for i in whole], tf.string), spec
+                tf.constant([serialized[i] for i in whole], tf.string),
+                records_lib.FEATURES,
             )
         lengths = np.stack(
             [parsed[name].row_lengths().numpy() for name in names], axis=-1
@@ -171,13 +175,10 @@ class _RecordReader:
             self.length = int(np.bincount(lengths.flat).argmax())
         fits = (lengths == (self.length or 0)).all(axis=-1)
         for row in np.flatnonzero(~fits):
-            name, length = next(
-                (name, length)
-                for name, length in zip(names, lengths[row], strict=True)
-                if length != self.length
-            )
+            wrong = int(np.argmax(lengths[row] != self.length))
             self.errors.add(
-                f"have {length} values of {name} instead of {self.length}",
+                f"have {lengths[row, wrong]} values of {names[wrong]} instead "
+                f"of {self.length}",
                 f"record {records[row]} of {path}",
             )
         shape = [None, self.length or 0]
@@ -340,38 +341,30 @@ def _changes_without_sep(segments, is_sep, is_token) -> np.ndarray:
 
 def _describe_records(report, num_files, length, totals, special) -> None:
     num_examples = totals.num_examples
-    report.facts.append(
-        (
-            "data",
-            f"{num_files:,} file(s), {num_examples:,} examples of "
-            f"{length or 0} tokens",
-        )
+    report.fact(
+        "data",
+        f"{num_files:,} file(s), {num_examples:,} examples of "
+        f"{length or 0} tokens",
     )
     if not num_examples:
         return
     padding = 1 - totals.num_tokens / (num_examples * length)
-    num_unknown = int(totals.id_counts[special["[UNK]"]])
-    unknown = num_unknown / max(totals.num_tokens, 1)
+    unknown = totals.id_counts[special["[UNK]"]] / max(totals.num_tokens, 1)
     duplicates = 1 - len(totals.hashes) / num_examples
-    report.facts += [
-        (
-            "tokens",
-            f"{totals.num_tokens:,}, {totals.num_tokens / num_examples:.1f} an "
-            f"example; {padding:.1%} of the positions are padding",
-        ),
-        (
-            "segments",
-            f"two in {totals.num_two_segments / num_examples:.1%} of the "
-            "examples",
-        ),
-        ("[UNK]", f"{unknown:.3%} of the tokens"),
-        (
-            "vocabulary",
-            f"{len(totals.id_counts):,} entries, "
-            f"{np.count_nonzero(totals.id_counts):,} of them in the data",
-        ),
-        ("duplicates", f"{duplicates:.2%} of the examples"),
-    ]
+    report.fact(
+        "tokens",
+        f"{totals.num_tokens:,}, {totals.num_tokens / num_examples:.1f} an "
+        f"example; {padding:.1%} of the positions are padding",
+    )
+    two_segments = totals.num_two_segments / num_examples
+    report.fact("segments", f"two in {two_segments:.1%} of the examples")
+    report.fact("[UNK]", f"{unknown:.3%} of the tokens")
+    report.fact(
+        "vocabulary",
+        f"{len(totals.id_counts):,} entries, "
+        f"{np.count_nonzero(totals.id_counts):,} of them in the data",
+    )
+    report.fact("duplicates", f"{duplicates:.2%} of the examples")
     if padding > reports.MAX_PADDING:
         report.warnings.append(
             f"{padding:.0%} of the positions are padding, which is computed "

@@ -32,6 +32,10 @@ class Report:
         self.warnings: list[str] = []
         self.errors: list[str] = []
 
+    def fact(self, name: str, text: str) -> None:
+        """Adds to the facts."""
+        self.facts.append((name, text))
+
     def print(self, facts_to: TextIO) -> None:
         """Prints facts in a column, then, to stderr, the rest line by line."""
         width = max((len(name) for name, _ in self.facts), default=0) + 1
@@ -82,12 +86,10 @@ def check_run(report, run, num_examples, vocab_size, max_seq_length) -> None:
     if not num_examples:
         return
     epochs = run.num_train_steps * run.train_batch_size / num_examples
-    report.facts.append(
-        (
-            "epochs",
-            f"{epochs:,.2f} in {run.num_train_steps:,} steps of "
-            f"{run.train_batch_size} examples",
-        )
+    report.fact(
+        "epochs",
+        f"{epochs:,.2f} in {run.num_train_steps:,} steps of "
+        f"{run.train_batch_size} examples",
     )
     if epochs > _MAX_EPOCHS:
         report.warnings.append(

@@ -88,11 +88,10 @@ def take_sample(
         texts.append(lines)
         num_read += min(read, file.num_bytes)
     share = num_read / total if total else 1.0
-    description = f"{_bytes(num_read)} of {_bytes(total)}, " + (
-        f"{len(chosen)} of {len(files)} file(s)"
-        if len(chosen) < len(files)
-        else f"{len(files)} file(s)"
-    )
+    description = f"{_bytes(num_read)} of {_bytes(total)}, "
+    if len(chosen) < len(files):
+        description += f"{len(chosen)} of "
+    description += f"{len(files)} file(s)"
     if num_read < total:
         description += ", from the beginning of each"
     return Sample(texts, share, description, bad_input)
@@ -135,11 +134,11 @@ def report_on_text(
       run: What the examples are for, if that is known.
     """
     report = reports.Report()
-    report.facts.append(("sample", sample.description))
+    report.fact("sample", sample.description)
     lines = [line for file in sample.files for line in file if line]
     words = _Words(lines, tokenizer)
     examples = _Examples(sample, tokenizer, max_seq_length)
-    _describe_text(report, sample, words, examples)
+    _describe_text(report, words, examples)
     _check_special_tokens(report, tokenizer, lines)
     if words.num_words:
         _check_unknown(report, words, tokenizer)
@@ -147,7 +146,12 @@ def report_on_text(
         _check_hangul(report, words, lines, tokenizer)
         _check_forms(report, words, lines)
         _try_other_flags(report, lines, tokenizer)
-        _check_pieces(report, words)
+        pieces = words.num_pieces / words.num_words
+        if pieces > _MAX_PIECES_PER_WORD:
+            report.warnings.append(
+                f"a word takes {pieces:.1f} tokens on average: the vocabulary "
+                "knows letters rather than words of this language"
+            )
     _check_examples(report, examples, max_seq_length)
     if sample.bad_input:
         report.warnings.append(
@@ -155,12 +159,10 @@ def report_on_text(
             f"{sample.bad_input[0]}"
         )
     num_examples = round(len(examples.lengths) / max(sample.share, 1e-12))
-    report.facts.append(
-        (
-            "examples",
-            f"about {num_examples:,} of "
-            f"{max_seq_length} tokens, {examples.padding:.1%} of it padding",
-        )
+    report.fact(
+        "examples",
+        f"about {num_examples:,} of {max_seq_length} tokens, "
+        f"{examples.padding:.1%} of it padding",
     )
     if run is not None:
         reports.check_run(
@@ -184,37 +186,24 @@ class _Words:
     """
 
     def __init__(self, lines: list[str], tokenizer):
-        self.counts = _count_words(lines, tokenizer)
-        words = list(self.counts)
-        ids = tokenizer.tokenize(tf.constant(words, tf.string))
-        ids = (
-            [
-                row.tolist()
-                for row in np.split(
-                    ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1]
-                )
-            ]
-            if words
-            else []
+        self.counts = tokenization.count_words(
+            (lines[i : i + 10_000] for i in range(0, len(lines), 10_000)),
+            tokenizer.do_lower_case,
+            tokenizer.strip_accents,
         )
-        unknown_id = tokenizer.unk_token_id
+        ids = tokenizer.tokenize(tf.constant(list(self.counts), tf.string))
         self.num_words = sum(self.counts.values())
         self.num_pieces = 0
         self.unknown: collections.Counter[str] = collections.Counter()
         self.used: set[int] = set()
-        for word, pieces in zip(words, ids, strict=True):
-            count = self.counts[word]
+        for (word, count), pieces in zip(
+            self.counts.items(), ids.to_list(), strict=True
+        ):
             self.num_pieces += count * len(pieces)
             self.used.update(pieces)
-            if unknown_id in pieces:
-                self.unknown[word] += count
-        self.known_characters = set().union(
-            *(
-                entry.removeprefix("##")
-                for entry in tokenizer.vocab
-                if not _BRACKETED.fullmatch(entry)
-            )
-        )
+            if tokenizer.unk_token_id in pieces:
+                self.unknown[word] = count
+        self.known_characters = set("".join(_spellings(tokenizer.vocab)))
         self.num_characters = sum(
             len(word) * count for word, count in self.counts.items()
         )
@@ -243,20 +232,13 @@ class _Words:
         return affected / max(self.num_words, 1)
 
 
-def _count_words(lines: list[str], tokenizer) -> collections.Counter[str]:
-    counts: collections.Counter[str] = collections.Counter()
-    for start in range(0, len(lines), 10_000):
-        words = tokenization.split_into_words(
-            tf.constant(lines[start : start + 10_000], tf.string),
-            tokenizer.do_lower_case,
-            tokenizer.strip_accents,
-        ).flat_values
-        unique, _, numbers = tf.unique_with_counts(words)
-        for word, number in zip(
-            unique.numpy().tolist(), numbers.numpy().tolist(), strict=True
-        ):
-            counts[word.decode()] += number
-    return counts
+def _spellings(vocab: Sequence[str]) -> list[str]:
+    """What the entries spell, without those like [CLS]."""
+    return [
+        entry.removeprefix("##")
+        for entry in vocab
+        if entry and not _BRACKETED.fullmatch(entry)
+    ]
 
 
 class _Examples:
@@ -283,9 +265,8 @@ class _Examples:
         for lines in sample.files:
             in_document = False
             # The end of a sampled file may be missing.
-            for line, packed in zip(
-                [*lines, ""], tokenize([*lines, ""]), strict=True
-            ):
+            lines = [*lines, ""]
+            for line, packed in zip(lines, tokenize(lines), strict=True):
                 num_ids = records.count_ids(packed)
                 if line:
                     in_document = True
@@ -305,37 +286,46 @@ class _Examples:
         self.cut = 1 - num_kept / max(self.num_tokens, 1)
 
 
-def _describe_text(report, sample, words, examples) -> None:
-    def per(total, number):
-        return f"{total / max(number, 1):,.1f}"
-
-    report.facts += [
-        (
-            "text",
-            f"{examples.num_documents:,} documents, {examples.num_lines:,} "
-            f"lines, {words.num_words:,} words, {examples.num_tokens:,} tokens",
-        ),
-        (
-            "tokens",
-            f"{words.num_pieces / max(words.num_words, 1):.2f} a word, "
-            f"{per(examples.num_tokens, examples.num_lines)} a line, "
-            f"{per(examples.num_tokens, examples.num_documents)} a document",
-        ),
-    ]
+def _describe_text(report, words, examples) -> None:
+    num_tokens = examples.num_tokens
+    report.fact(
+        "text",
+        f"{examples.num_documents:,} documents, {examples.num_lines:,} "
+        f"lines, {words.num_words:,} words, {num_tokens:,} tokens",
+    )
+    report.fact(
+        "tokens",
+        f"{words.num_pieces / max(words.num_words, 1):.2f} a word, "
+        f"{num_tokens / max(examples.num_lines, 1):,.1f} a line, "
+        f"{num_tokens / max(examples.num_documents, 1):,.1f} a document",
+    )
 
 
 def _check_special_tokens(report, tokenizer, lines) -> None:
+    """Checks of the vocabulary's layout, and for its markers in the text."""
     vocab = tokenizer.vocab
-    report.facts.append(
-        (
-            "special tokens",
-            ", ".join(
-                f"{token} {vocab.index(token)}"
-                for token in vocabulary.SPECIAL_TOKENS
-            ),
-        )
+    report.fact(
+        "special tokens",
+        ", ".join(
+            f"{token} {vocab.index(token)}"
+            for token in vocabulary.SPECIAL_TOKENS
+        ),
     )
-    _check_vocab(report, tokenizer)
+    if tokenizer.pad_token_id != 0:
+        report.warnings.append(
+            f"[PAD] is {tokenizer.pad_token_id} in the vocabulary and should "
+            "be 0, as in every released one: other libraries count on it"
+        )
+    if "" in vocab:
+        report.warnings.append(
+            f"the vocabulary has {vocab.count('')} blank line(s), the first on "
+            f"line {vocab.index('') + 1}: an id that no text gets"
+        )
+    if not any(entry.startswith("##") for entry in vocab):
+        report.warnings.append(
+            "no entry of the vocabulary starts with ##: words that are no "
+            "entry themselves become [UNK]; is this a WordPiece vocabulary?"
+        )
     markers = collections.Counter(
         marker for line in lines for marker in _MARKER.findall(line)
     )
@@ -348,34 +338,11 @@ def _check_special_tokens(report, tokenizer, lines) -> None:
         )
 
 
-def _check_vocab(report, tokenizer) -> None:
-    """Checks that need no text."""
-    vocab = tokenizer.vocab
-    if tokenizer.pad_token_id != 0:
-        report.warnings.append(
-            f"[PAD] is {tokenizer.pad_token_id} in the vocabulary and should "
-            "be 0, as in every released one: other libraries count on it"
-        )
-    num_blank = vocab.count("")
-    if num_blank:
-        report.warnings.append(
-            f"the vocabulary has {num_blank} blank line(s), the first on line "
-            f"{vocab.index('') + 1}: an id that no text gets"
-        )
-    if not any(entry.startswith("##") for entry in vocab):
-        report.warnings.append(
-            "no entry of the vocabulary starts with ##: words that are no "
-            "entry themselves become [UNK]; is this a WordPiece vocabulary?"
-        )
-
-
 def _check_unknown(report, words, tokenizer) -> None:
-    report.facts.append(
-        (
-            "vocabulary",
-            f"{tokenizer.vocab_size:,} entries, {len(words.used):,} of them in "
-            "the sample",
-        )
+    report.fact(
+        "vocabulary",
+        f"{tokenizer.vocab_size:,} entries, {len(words.used):,} of them in "
+        "the sample",
     )
     text = f"{words.unknown_share:.3%} of the words"
     if words.unknown:
@@ -383,24 +350,21 @@ def _check_unknown(report, words, tokenizer) -> None:
             f"{_shortened(word)!r} ({count})"
             for word, count in words.unknown.most_common(_NUM_NAMED)
         )
-    report.facts.append(("[UNK]", text))
+    report.fact("[UNK]", text)
     if words.unknown_share > reports.MAX_UNKNOWN:
         report.warnings.append(
             f"{words.unknown_share:.1%} of the words are [UNK]: is the "
             "vocabulary of this language, and are the flags its own?"
         )
-    missing = words.missing
-    share = sum(missing.values()) / max(words.num_characters, 1)
-    if missing:
+    if words.missing:
+        share = sum(words.missing.values()) / words.num_characters
         named = ", ".join(
             f"{_printable(character)} U+{ord(character):04X} ({count})"
-            for character, count in missing.most_common(_NUM_NAMED)
+            for character, count in words.missing.most_common(_NUM_NAMED)
         )
-        report.facts.append(
-            (
-                "missing characters",
-                f"{len(missing)} kind(s), {share:.3%} of the text: {named}",
-            )
+        report.fact(
+            "missing characters",
+            f"{len(words.missing)} kind(s), {share:.3%} of the text: {named}",
         )
         if share > _MAX_MISSING_CHARACTERS:
             report.warnings.append(
@@ -411,23 +375,18 @@ def _check_unknown(report, words, tokenizer) -> None:
 
 
 def _check_case(report, words, tokenizer) -> None:
-    entries = [
-        entry.removeprefix("##")
-        for entry in tokenizer.vocab
-        if entry and not _BRACKETED.fullmatch(entry)
-    ]
-    num_entries = max(len(entries), 1)
+    entries = _spellings(tokenizer.vocab)
     capitals = [entry for entry in entries if entry != entry.lower()]
     accented = [entry for entry in entries if entry != _without_marks(entry)]
     if tokenizer.do_lower_case:
-        if len(capitals) > 0.02 * num_entries:
+        if len(capitals) > 0.02 * len(entries):
             report.warnings.append(
                 f"text is lower-cased, but {len(capitals)} of the "
                 f"{len(entries)} entries have capitals, such as "
                 f"{capitals[len(capitals) // 2]!r}: for a cased vocabulary use "
                 "--no-lower-case"
             )
-        if tokenizer.strip_accents and len(accented) > 0.005 * num_entries:
+        if tokenizer.strip_accents and len(accented) > 0.005 * len(entries):
             report.warnings.append(
                 f"accents are stripped, but {len(accented)} of the "
                 f"{len(entries)} entries have them, such as "
@@ -460,9 +419,9 @@ def _without_marks(text: str) -> str:
 
 
 def _check_hangul(report, words, lines, tokenizer) -> None:
-    num_jamo = sum(bool(_JAMO.search(entry)) for entry in tokenizer.vocab)
-    num_syllables = sum(
-        bool(_SYLLABLE.search(entry)) for entry in tokenizer.vocab
+    num_jamo, num_syllables = (
+        sum(bool(letters.search(entry)) for entry in tokenizer.vocab)
+        for letters in (_JAMO, _SYLLABLE)
     )
     jamo = words.share_of(_JAMO.search)
     syllables = words.share_of(_SYLLABLE.search)
@@ -521,14 +480,14 @@ def _try_other_flags(report, lines, tokenizer) -> None:
     flags_now = (tokenizer.do_lower_case, tokenizer.strip_accents)
     best, best_flags = here / 2, None
     for flags in ((True, True), (True, False), (False, False)):
-        same = flags == flags_now or not (flags[0] or flags_now[0])
-        if not same:
-            other = tokenization.FullTokenizer(
-                vocabulary.Vocabulary(tokenizer.vocabulary.tokens, *flags)
-            )
-            share = _Words(some, other).unknown_share
-            if share < best:
-                best, best_flags = share, flags
+        if flags == flags_now or not (flags[0] or flags_now[0]):
+            continue
+        other = tokenization.FullTokenizer(
+            vocabulary.Vocabulary(tokenizer.vocabulary.tokens, *flags)
+        )
+        share = _Words(some, other).unknown_share
+        if share < best:
+            best, best_flags = share, flags
     if best_flags is not None:
         lower, strip = best_flags
         advice = f"--{'' if lower else 'no-'}lower-case"
@@ -537,15 +496,6 @@ def _try_other_flags(report, lines, tokenizer) -> None:
         report.warnings.append(
             f"with {advice}, {best:.2%} of the words would be [UNK] instead of "
             f"{here:.2%}"
-        )
-
-
-def _check_pieces(report, words) -> None:
-    pieces = words.num_pieces / words.num_words
-    if pieces > _MAX_PIECES_PER_WORD:
-        report.warnings.append(
-            f"a word takes {pieces:.1f} tokens on average: the vocabulary "
-            "knows letters rather than words of this language"
         )
 
 
@@ -571,15 +521,13 @@ def _check_examples(report, examples, max_seq_length) -> None:
 
 
 def _bytes(number: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1000:
-            return (
-                f"{number:.3g} {unit}"
-                if unit != "bytes"
-                else (f"{number:.0f} {unit}")
-            )
+    if number < 1000:
+        return f"{number:.0f} bytes"
+    for unit in ("kB", "MB"):
         number /= 1000
-    return f"{number:.3g} GB"
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+    return f"{number / 1000:.3g} GB"
 
 
 def _shortened(word: str, length: int = 20) -> str:

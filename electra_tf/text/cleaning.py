@@ -59,7 +59,7 @@ _WORD_RANGES = (
 _LONGEST_RUN = 3
 
 
-def _ranges(table: str) -> str:
+def ranges(table: str) -> str:
     """Hex ranges as an RE2 class has them, e.g. `\\x{41}-\\x{5A}`."""
     return "".join(re.sub("([0-9A-F]+)", r"\\x{\1}", table).split())
 
@@ -117,7 +117,7 @@ def clean(text: tf.Tensor, cleaning: str) -> tf.Tensor:
     check(cleaning)
     if cleaning == "none":
         return text
-    kept = _ranges(_KEPT + (_EMOJI if cleaning == "kcelectra_fixed" else ""))
+    kept = ranges(_KEPT + (_EMOJI if cleaning == "kcelectra_fixed" else ""))
     text = tf.strings.unicode_transcode(
         text, input_encoding="UTF-8", output_encoding="UTF-8", errors="ignore"
     )

@@ -11,7 +11,7 @@ ids differ on about one line in 600.
 Shapes: B lines, L length of a packed input.
 """
 
-import re
+import collections
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
@@ -29,9 +29,8 @@ _UNSPELLABLE = "\x7f"
 
 
 def _character_class(*tables: str) -> str:
-    """An RE2 class, e.g. `[\\x{20}-\\x{2F}]`, from tables of hex ranges."""
-    ranges = re.sub("([0-9A-F]+)", r"\\x{\1}", "".join(tables))
-    return f"[{''.join(ranges.split())}]"
+    """An RE2 class, from tables of hex ranges."""
+    return f"[{cleaning.ranges(''.join(tables))}]"
 
 
 _REMOVED = _character_class(unicode_13_0.REMOVED)
@@ -85,6 +84,23 @@ def split_into_words(
         text = tf.strings.lower(text, encoding="utf-8")
     text = tf.strings.regex_replace(text, _WORDS_BY_THEMSELVES, r" \0 ")
     return tf.strings.split(text)
+
+
+def count_words(
+    texts: Iterable[list[str]], do_lower_case: bool, strip_accents: bool
+) -> collections.Counter[str]:
+    """Counts words as `split_into_words` sees them, some lines at a time."""
+    totals: collections.Counter[bytes] = collections.Counter()
+    for lines in texts:
+        words = split_into_words(
+            tf.constant(lines, tf.string), do_lower_case, strip_accents
+        )
+        unique, _, counts = tf.unique_with_counts(words.flat_values, tf.int64)
+        for word, count in zip(unique.numpy(), counts.numpy(), strict=True):
+            totals[word] += int(count)
+    return collections.Counter(
+        {word.decode("utf-8"): count for word, count in totals.items()}
+    )
 
 
 class FullTokenizer(tf.Module):

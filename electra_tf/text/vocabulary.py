@@ -29,6 +29,10 @@ SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 SUFFIX_INDICATOR = "##"
 
 
+def _id_of(token: str) -> property:
+    return property(lambda self: self._ids[token])
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """The tokens that text becomes, and what is done to text before.
@@ -50,25 +54,11 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
-    @property
-    def pad_token_id(self) -> int:
-        return self._ids[PAD_TOKEN]
-
-    @property
-    def unk_token_id(self) -> int:
-        return self._ids[UNK_TOKEN]
-
-    @property
-    def cls_token_id(self) -> int:
-        return self._ids[CLS_TOKEN]
-
-    @property
-    def sep_token_id(self) -> int:
-        return self._ids[SEP_TOKEN]
-
-    @property
-    def mask_token_id(self) -> int:
-        return self._ids[MASK_TOKEN]
+    pad_token_id = _id_of(PAD_TOKEN)
+    unk_token_id = _id_of(UNK_TOKEN)
+    cls_token_id = _id_of(CLS_TOKEN)
+    sep_token_id = _id_of(SEP_TOKEN)
+    mask_token_id = _id_of(MASK_TOKEN)
 
     def strips_accents(self) -> bool:
         """Whether accents go: by default with lower-casing, as in BERT."""
@@ -161,17 +151,15 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
             "Expected a vocabulary with one token a line. Received: "
             f"{vocab_file!r}, which is empty."
         )
-    if len(set(vocab)) < len(vocab):
-        first_line: dict[str, int] = {}
-        for line, token in enumerate(vocab, start=1):
-            if token in first_line:
-                raise ValueError(
-                    "Expected every token of a vocabulary once. Received: "
-                    f"{vocab_file!r} with {token!r} on lines "
-                    f"{first_line[token]} and {line}."
-                )
-            first_line[token] = line
-    missing = [token for token in SPECIAL_TOKENS if token not in set(vocab)]
+    first_lines: dict[str, int] = {}
+    for line, token in enumerate(vocab, start=1):
+        if first_lines.setdefault(token, line) != line:
+            raise ValueError(
+                "Expected every token of a vocabulary once. Received: "
+                f"{vocab_file!r} with {token!r} on lines "
+                f"{first_lines[token]} and {line}."
+            )
+    missing = [token for token in SPECIAL_TOKENS if token not in first_lines]
     if missing:
         raise ValueError(
             f"Expected a vocabulary with {', '.join(SPECIAL_TOKENS)}. "

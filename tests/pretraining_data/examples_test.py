@@ -7,7 +7,13 @@ import types
 import pytest
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, part_files, parts
+from electra_tf.pretraining_data import (
+    corpus,
+    examples,
+    manifest,
+    part_files,
+    parts,
+)
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import vocabulary
 from tests import helpers
@@ -146,18 +152,20 @@ def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
     assert [[i for i in row if i > 2] for row in made] == [[11, 12], [21, 22]]
 
 
+def write_part(files, path, seed, report=None):
+    build = manifest.Build(16, True, True, True, seed, num_out_files=1)
+    builder = part_files.PartBuilder(
+        build, TOKENIZER, tokenize_lines=words_to_packed_ids
+    )
+    return builder.write(parts.Part(str(path), files, 0), report)
+
+
 def test_a_part_is_counted(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n11 12\n \t\n\n21\n22", encoding="utf-8")
     reports = []
-    (record,) = part_files.write_part(
-        corpus.list_files(str(tmp_path)),
-        str(tmp_path / "part"),
-        TOKENIZER,
-        words_to_packed_ids,
-        16,
-        seed=0,
-        report=reports.append,
+    (record,) = write_part(
+        corpus.list_files(str(tmp_path)), tmp_path / "part", 0, reports.append
     )
     assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert record.counts == parts.Progress(
@@ -359,12 +367,9 @@ def test_a_file_has_the_same_examples_whatever_is_built_with_it(tmp_path):
     files = corpus.list_files(str(tmp_path))
 
     def part_of(*files):
-        part = str(tmp_path / "part")
-        records = part_files.write_part(
-            files, part, TOKENIZER, words_to_packed_ids, 16, seed=3
-        )
-        with open(part, "rb") as reader:
-            return reader.read(), records
+        part = tmp_path / "part"
+        records = write_part(files, part, seed=3)
+        return part.read_bytes(), records
 
     (alone_a, records_a), (alone_b, records_b) = map(part_of, files)
     together, records = part_of(*files)

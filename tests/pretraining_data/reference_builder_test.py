@@ -5,7 +5,13 @@ import random
 import pytest
 import tensorflow as tf
 
-from electra_tf.pretraining_data import corpus, examples, part_files, records
+from electra_tf.pretraining_data import (
+    corpus,
+    manifest,
+    part_files,
+    parts,
+    records,
+)
 from tests import helpers
 from tests.pretraining_data import reference_builder
 
@@ -35,14 +41,10 @@ def folder(tmp_path):
 def test_both_write_the_same_records(folder, lower):
     vocab_file = str(folder / "vocab.txt")
     tokenizer = helpers.make_tokenizer(vocab_file, lower, lower)
-    (record,) = part_files.write_part(
-        corpus.list_files(str(folder / "corpus")),
-        str(folder / "ours"),
-        tokenizer,
-        examples.CachingLineTokenizer(tokenizer),
-        32,
-        seed=5,
-    )
+    build = manifest.Build(32, True, lower, lower, seed=5, num_out_files=1)
+    files = corpus.list_files(str(folder / "corpus"))
+    part = parts.Part(str(folder / "ours"), files, 0)
+    (record,) = part_files.PartBuilder(build, tokenizer).write(part)
     num_tokens = reference_builder.build(
         str(folder / "corpus" / "a.txt"),
         str(folder / "theirs"),
