@@ -344,20 +344,18 @@ class PretrainingData:
                     tf.constant(list(self.records.read(some))),
                     tf.constant(some, tf.int64),
                 )
-            except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:
-                raise errors.DataError(self._explain(e, some)) from e
-            except tf.errors.UnknownError as error:
-                raise errors.DataError(
-                    errors.data_error_message(error)
-                ) from error
-
-    def _explain(self, error, records) -> str:
-        """What a record that does not parse should have looked like."""
-        message = errors.data_error_message(error)
-        if "DataError" in str(error):
-            return message
-        path, _ = self.records.locate(int(records[0]))
-        return (
-            f"Expected examples with the features {', '.join(FEATURE_NAMES)} "
-            f"in {path} and its siblings. Received: {message}"
-        )
+            except (
+                tf.errors.InvalidArgumentError,
+                tf.errors.UnknownError,
+                UnicodeDecodeError,
+            ) as error:
+                message = errors.data_error_message(error)
+                # Else it does not even parse.
+                if "DataError" not in str(error):
+                    path, _ = self.records.locate(int(some[0]))
+                    message = (
+                        "Expected examples with the features "
+                        f"{', '.join(FEATURE_NAMES)} in {path} and its "
+                        f"siblings. Received: {message}"
+                    )
+                raise errors.DataError(message) from error

@@ -261,35 +261,20 @@ def _lines_of(
       reading: How to read.
     """
     stem, ending = os.path.splitext(name)
-    if ending.lower() in _COMPRESSIONS:
-        compression, inner_ending = _COMPRESSIONS[ending.lower()]
+    kind, compression = ending.lower(), ""
+    refuse = reading.refuse
+    if kind in _COMPRESSIONS:
+        compression, inner_ending = _COMPRESSIONS[kind]
         kind = inner_ending or os.path.splitext(stem)[1].lower()
         unpacker = _decompressor(compression, stream)
+        stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
 
         def on_bad_input(message: str) -> None:
             # What is cut short looks damaged too; it is named once.
             if not unpacker.damage:
-                reading.refuse(message)
+                refuse(message)
 
-        yield from _lines_of_kind(
-            kind,
-            io.BufferedReader(unpacker, _BLOCK_BYTES),
-            None,
-            name,
-            reading._replace(on_bad_input=on_bad_input),
-        )
-        if unpacker.damage:
-            # The document that was cut short ends here.
-            yield [""]
-            reading.refuse(
-                f"Expected a whole {compression} file. Received: {name!r}, "
-                f"which is damaged: {unpacker.damage}."
-            )
-    else:
-        yield from _lines_of_kind(ending.lower(), stream, path, name, reading)
-
-
-def _lines_of_kind(kind, stream, path, name, reading) -> Iterator[list[str]]:
+        reading = reading._replace(on_bad_input=on_bad_input)
     if kind == ".jsonl":
         yield from _json_lines(stream, name, reading)
     elif kind == ".parquet":
@@ -300,6 +285,13 @@ def _lines_of_kind(kind, stream, path, name, reading) -> Iterator[list[str]]:
         yield from _archive_lines(stream, name, reading)
     else:
         yield from _text_lines(stream, name, reading)
+    if compression and unpacker.damage:
+        # The document that was cut short ends here.
+        yield [""]
+        refuse(
+            f"Expected a whole {compression} file. Received: {name!r}, which "
+            f"is damaged: {unpacker.damage}."
+        )
 
 
 def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:

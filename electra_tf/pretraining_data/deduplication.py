@@ -272,7 +272,11 @@ SHOWN_CHARACTERS = 80
 
 
 class Chooser:
-    """Says which share gets a document of a part, in the order of reading."""
+    """Says which share gets a document of a part, in the order of reading.
+
+    Called with the number of a file of the part, the number of a document in
+    it, and the document's lines.
+    """
 
     def __init__(self, part: parts.Part, heldout_fraction: float, dropped):
         self._part = part

@@ -31,10 +31,6 @@ _MERGE_BUFFER_BYTES = 64 << 20
 _GROUP_BYTES = 1 << 20
 _GROUP_LINES = 16384
 
-# Called with the number of a file of the part, the number of a document in it,
-# and the document's lines; says which share gets it.
-Chooser = Callable[[int, int, list[str]], str]
-
 
 class _ShareOfFile:
     """Builds one share of one file."""
@@ -105,7 +101,7 @@ class _FileOfPart:
         number: int,
         shares: Iterable[str],
         reading: corpus.Reading,
-        choose: Chooser | None,
+        choose: deduplication.Chooser | None,
     ) -> Iterator["_Piece"]:
         """Reads the file; the last piece of each share ends its document."""
 

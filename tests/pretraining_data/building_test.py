@@ -123,6 +123,14 @@ def test_manifest(folder):
     assert manifest["versions"]["tensorflow"] == tf.__version__
 
 
+def test_the_first_file_may_be_empty(folder):
+    (folder / "corpus" / "a.txt").write_text("")
+    assert run(folder) == 0
+    entry = manifest_of(folder)["inputs"][0]
+    assert (entry["name"], entry["bytes"]) == ("a.txt", 0)
+    assert tokens_of(rows_of(folder)) == [[5], [5, 6, 6, 5], [6, 6, 6]]
+
+
 def test_case_is_kept_on_demand(folder):
     assert run(folder, "--no_lower_case") == 0
     assert [5, 6, 6, 7] in tokens_of(rows_of(folder))
