@@ -62,19 +62,17 @@ def prepare(args) -> tuple[list[str], str]:
     Returns:
       Paths of the texts, path of the vocabulary.
     """
-    cache = args.cache_dir
-    os.makedirs(cache, exist_ok=True)
-    folder = args.corpus_dir
+    os.makedirs(args.cache_dir, exist_ok=True)
+    folder, vocab_file = args.corpus_dir, args.vocab_file
     if not folder:
-        found = os.path.join(cache, "docstrings")
+        found = os.path.join(args.cache_dir, "docstrings")
         folder = os.path.join(found, "train")
         if not os.path.isdir(folder):
             _run_tool(
                 "quickstart/build_docstring_corpus", f"--output_dir={found}"
             )
-    vocab_file = args.vocab_file
     if not vocab_file:
-        vocab_file = os.path.join(cache, "vocab.txt")
+        vocab_file = os.path.join(args.cache_dir, "vocab.txt")
         if not os.path.exists(vocab_file):
             _run_tool(
                 "build_vocab",
@@ -109,11 +107,10 @@ def varied_lines(paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         for lines, _ in corpus.read_lines(path):
             words += " ".join(lines[:500]).split()
-    while True:
-        for path in paths:
-            for lines, _ in corpus.read_lines(path):
-                for line in lines:
-                    yield _vary(line, words, rng)
+    for path in itertools.cycle(paths):
+        for lines, _ in corpus.read_lines(path):
+            for line in lines:
+                yield _vary(line, words, rng)
 
 
 def _vary(line: str, words: Sequence[str], rng: random.Random) -> str:

@@ -242,11 +242,16 @@ def variants(
     Raises:
       ValueError: If a name is unknown or a gin file does not load.
     """
-    chosen = [SUITES[suite].row(name) for name in rows] or SUITES[suite].rows
+    names = [row.name for row in SUITES[suite].rows]
+    for name in rows:
+        if name not in names:
+            raise ValueError(
+                f"Expected one of the rows {', '.join(names)}. Received: {name}"
+            )
     found: list[Variant] = []
     for budget in budgets or (None,):
         for row in SUITES[suite].rows:
-            if row not in chosen:
+            if rows and row.name not in rows:
                 continue
             variant = _variant(row, budget, options)
             if all(variant.folder != other.folder for other in found):
@@ -267,17 +272,14 @@ def _say_once(text: str) -> None:
 def _variant(row: Row, budget: float | None, options: Options) -> Variant:
     stages = _stages(row, budget, options)
     own = _fingerprint(stages)
-    for suite_name, suite in SUITES.items():
-        for other in suite.rows:
-            if other == row or _fingerprint_of(other, budget, options) == own:
-                folder = os.path.join(
-                    options.output_dir,
-                    suite_name,
-                    other.name,
-                    budget_name(budget),
-                )
-                return Variant(row, budget, folder, stages)
-    raise AssertionError(row)
+    suite, name = next(
+        (name, other.name)
+        for name, suite in SUITES.items()
+        for other in suite.rows
+        if other == row or _fingerprint_of(other, budget, options) == own
+    )
+    folder = os.path.join(options.output_dir, suite, name, budget_name(budget))
+    return Variant(row, budget, folder, stages)
 
 
 @functools.cache

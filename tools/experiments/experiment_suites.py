@@ -44,20 +44,6 @@ class Suite:
     reference: str
     rows: tuple[Row, ...]
 
-    def row(self, name: str) -> Row:
-        """The row of a name.
-
-        Raises:
-          ValueError: If there is none.
-        """
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise ValueError(
-            "Expected one of the rows "
-            f"{', '.join(row.name for row in self.rows)}. Received: {name}"
-        )
-
 
 def _rows(folder: str, *rows: tuple) -> tuple[Row, ...]:
     """Rows of a folder, from their names, titles and the paper's numbers."""

@@ -121,14 +121,23 @@ def read_build(build_dir: str) -> Build:
             "report is about a model with a generator and a discriminator"
         )
     results = []
-    for name in ("finetune_pretrained", "finetune_from_scratch"):
+    for name, is_from_scratch in (
+        ("finetune_pretrained", False),
+        ("finetune_from_scratch", True),
+    ):
         parts = (name, model_directory.RESULTS_FILE)
+        path = os.path.join(build_dir, *parts)
         results.append(read(*parts))
-        _check_results(
-            results[-1],
-            name == "finetune_from_scratch",
-            os.path.join(build_dir, *parts),
-        )
+        if "test" not in results[-1]:
+            raise errors.ConfigError(
+                f"Expected scores on a test set in {path}, found none: "
+                "fine-tune with FinetuningDataConfig.test_file"
+            )
+        if (found := results[-1]["from_scratch"]) != is_from_scratch:
+            raise errors.ConfigError(
+                f"Expected FinetuningConfig.from_scratch={is_from_scratch} of "
+                f"the run with {path}. Received: {found}"
+            )
     pretrained, from_scratch = results
     best = model_directory.trial_dir("", pretrained["best_on_dev"])
     predictions = ("finetune_pretrained", best, "test_predictions.tsv")
@@ -180,19 +189,6 @@ def _read_seconds(build_dir: str, stage: str) -> float:
             f"{os.path.join(build_dir, 'seconds', stage)}. Received: {text!r}"
         )
     return seconds
-
-
-def _check_results(results: dict, is_from_scratch: bool, path: str) -> None:
-    if "test" not in results:
-        raise errors.ConfigError(
-            f"Expected scores on a test set in {path}, found none: fine-tune "
-            "with FinetuningDataConfig.test_file"
-        )
-    if results["from_scratch"] != is_from_scratch:
-        raise errors.ConfigError(
-            f"Expected FinetuningConfig.from_scratch={is_from_scratch} of the "
-            f"run with {path}. Received: {results['from_scratch']}"
-        )
 
 
 def count_predictions(text: str, path: str) -> collections.Counter:
