@@ -84,37 +84,27 @@ def read_sentences(
     Raises:
       ValueError: If the file cannot be read or a row has no tag.
     """
-    sentences = []
-    words: list[str] = []
-    tags: list[str] = []
-    first_row = 0
+    sentences: list[Sentence] = []
+    rows: list[tuple[int, str, str]] = []
     least = max(2, tag_column + 1, -tag_column)
-
-    def end_sentence():
-        if words:
-            sentences.append(Sentence(tuple(words), tuple(tags), first_row))
-            words.clear()
-            tags.clear()
-
-    for row, line in enumerate(read_lines(path), start=1):
+    lines = read_lines(path) + [""] * keep_last_sentence
+    for row, line in enumerate(lines, start=1):
         columns = line.split()
         if not columns:
-            end_sentence()
-            continue
-        if columns[0] == "-DOCSTART-":
-            continue
-        if len(columns) < least:
-            expected = "a word and a tag" if least == 2 else f"{least} columns"
-            raise ValueError(
-                f"Expected {expected}, separated by white space. "
-                f"Received: {line!r} in {os.fspath(path)!r}, row {row}."
-            )
-        if not words:
-            first_row = row
-        words.append(columns[0])
-        tags.append(columns[tag_column])
-    if keep_last_sentence:
-        end_sentence()
+            if rows:
+                numbers, words, tags = zip(*rows, strict=True)
+                sentences.append(Sentence(words, tags, numbers[0]))
+                rows.clear()
+        elif columns[0] != "-DOCSTART-":
+            if len(columns) < least:
+                expected = (
+                    "a word and a tag" if least == 2 else f"{least} columns"
+                )
+                raise ValueError(
+                    f"Expected {expected}, separated by white space. "
+                    f"Received: {line!r} in {os.fspath(path)!r}, row {row}."
+                )
+            rows.append((row, columns[0], columns[tag_column]))
     if not sentences:
         raise ValueError(
             "Expected sentences with a blank row after each. Received: none "
