@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from electra_tf.command_line import arguments, text_lines
 from electra_tf.inference import exchange
 
-_JSON_LINES = ".jsonl"
-
 
 def make_parser() -> arguments.ArgumentParser:
     """The flags of this command."""
@@ -62,7 +60,7 @@ def _predict(args: argparse.Namespace) -> None:
     model = predictor.ExportedModel(
         args.saved_model, [name for name in args.outputs.split(",") if name]
     )
-    is_json = bool(args.file) and args.file.endswith(_JSON_LINES)
+    is_json = (args.file or "").endswith(".jsonl")
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )

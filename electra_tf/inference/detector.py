@@ -114,8 +114,16 @@ class Detector:
         ]
         judged = [[0.0] * len(x.ids) for x in tokens]
         most_context = [[-1] * len(x.ids) for x in tokens]
+        of_windows = text_rows.ask_of_tokens(
+            lambda input_ids, input_mask: self._discriminator.probabilities(
+                input_ids, input_mask, np.zeros_like(input_ids)
+            ),
+            self._tokenizer,
+            rows,
+            _BATCH_SIZE,
+        )
         for (number, start), probabilities in zip(
-            windows, self._judge_rows(rows), strict=True
+            windows, of_windows, strict=True
         ):
             for i, probability in enumerate(probabilities):
                 context = min(i, len(probabilities) - 1 - i)
@@ -141,18 +149,6 @@ class Detector:
                 texts, tokens, judged, strict=True
             )
         ]
-
-    def _judge_rows(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Verdicts on rows of token ids without [CLS] and [SEP]."""
-
-        def network(input_ids, input_mask):
-            return self._discriminator.probabilities(
-                input_ids, input_mask, np.zeros_like(input_ids)
-            )
-
-        return text_rows.ask_of_tokens(
-            network, self._tokenizer, rows, _BATCH_SIZE
-        )
 
 
 def window_starts(num_tokens: int, room: int) -> list[int]:

@@ -181,7 +181,7 @@ def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
     Returns:
       HTML, in one file.
     """
-    shown = "\n".join(render_text(judged) for judged in texts)
+    shown = "\n".join(map(_render_text, texts))
     return (
         _PAGE.replace("{style}", _STYLE)
         .replace("{checkpoint}", html.escape(checkpoint))
@@ -189,15 +189,8 @@ def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
     )
 
 
-def render_text(judged: JudgedText) -> str:
-    """One text as it was typed, every token marked and measured.
-
-    Args:
-      judged: The text and its tokens.
-
-    Returns:
-      An HTML element.
-    """
+def _render_text(judged: JudgedText) -> str:
+    """One text as it was typed, every token marked and measured, in HTML."""
     parts = []
     for is_token, begin, end, probability in pieces(judged):
         text = html.escape(judged.text[begin:end])

@@ -186,20 +186,8 @@ def _with_tables_of_its_own(checkpoint: Checkpoint) -> Checkpoint:
     return dataclasses.replace(checkpoint, tensors=shared | checkpoint.tensors)
 
 
-def choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
-    """How a checkpoint can score texts.
-
-    Args:
-      checkpoint: Of any format.
-      source: Its path, for error messages.
-      method: One of `METHODS`, as it was asked for.
-
-    Returns:
-      ONE_PASS or MASKED.
-
-    Raises:
-      CheckpointError: If the checkpoint cannot do what was asked for.
-    """
+def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
+    """ONE_PASS or MASKED, whichever of `METHODS` was asked for."""
     is_electric = sizes.has_towers(checkpoint.tensors)
     is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
     if method != MASKED and is_electric:
@@ -260,7 +248,7 @@ class Scorer:
         checkpoint, self._tokenizer, notes = text_rows.read_checkpoint(
             path, vocab_file
         )
-        self.method = choose_method(checkpoint, path, method)
+        self.method = _choose_method(checkpoint, path, method)
         self._vocab = self._tokenizer.vocab
         self.notes = [_DESCRIPTIONS[self.method], *notes]
         self._batch_size = batch_size

@@ -124,7 +124,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         question, _ = self.clean(question)
         both = tf.concat([question, context], axis=0)
         num_questions = tf.shape(question)[0]
-        ids, starts, ends = self.tokenize_with_offsets(both)
+        ids, *offsets = self.tokenize_with_offsets(both)
         query = ids[:num_questions, : self.max_query_length]
         passage = ids[num_questions:]
         windows = self._windows(query, passage)
@@ -133,7 +133,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             windows,
             outputs,
             context,
-            (starts[num_questions:], ends[num_questions:]),
+            [x[num_questions:] for x in offsets],
             self._candidates(windows, outputs),
         )
         return found | cleaned
@@ -266,22 +266,20 @@ class QuestionAnswerer(signatures_lib.ServedModel):
 
     def _answers(self, windows, outputs, context, offsets, candidates):
         """The best candidates of each question, as text."""
-        by_question = [
+        scores, *tokens = (
             self._of_questions(windows, values, padding)
             for values, padding in zip(
                 candidates, (-float("inf"), 0, 0), strict=True
             )
-        ]
-        # Of equals the first window's, then the likelier start's: its order.
-        best = tf.nn.top_k(by_question[0], self.num_answers)
-        exists = best.values > -float("inf")
-        first, last = (
-            tf.gather(values, best.indices, batch_dims=1)
-            for values in by_question[1:]
         )
+        # Of equals the first window's, then the likelier start's: its order.
+        best = tf.nn.top_k(scores, self.num_answers)
+        exists = best.values > -float("inf")
         start, end = (
-            self._characters(values, tokens, exists)
-            for values, tokens in zip(offsets, (first, last), strict=True)
+            self._characters(
+                values, tf.gather(of_all, best.indices, batch_dims=1), exists
+            )
+            for values, of_all in zip(offsets, tokens, strict=True)
         )
         scores = tf.where(exists, best.values, _NO_ANSWER_SCORE)
         copies = tf.repeat(context[:, tf.newaxis], self.num_answers, axis=1)

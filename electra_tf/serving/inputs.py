@@ -18,10 +18,6 @@ Tensors = dict[str, tf.Tensor]
 # The names and order of the model's inputs.
 ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
-TOKEN_SPECS = tuple(
-    tf.TensorSpec([None, None], tf.int32, name) for name in ENCODER_FEATURES
-)
-
 # What goes through the model at once, padding included. It bounds the memory
 # that a request of many long texts takes: 400 MB of attention for 12 heads.
 TOKENS_AT_ONCE = 2**14
@@ -32,6 +28,14 @@ def concrete_function(function, *specs):
     return tf.function(
         function, input_signature=specs, autograph=False
     ).get_concrete_function()
+
+
+def token_function(call: Callable[[Tensors], Tensors], *shape: int | None):
+    """The concrete function of `ENCODER_FEATURES` of a shape <int32>[B, L]."""
+    return concrete_function(
+        lambda *values: call(dict(zip(ENCODER_FEATURES, values, strict=True))),
+        *(tf.TensorSpec(shape, tf.int32, name) for name in ENCODER_FEATURES),
+    )
 
 
 def check_same_size(first: tf.Tensor, second: tf.Tensor):
@@ -110,10 +114,7 @@ def in_parts(
     Returns:
       The same function, of any B, also 0. L is at least 2.
     """
-    function = concrete_function(
-        lambda *values: call(dict(zip(ENCODER_FEATURES, values, strict=True))),
-        *TOKEN_SPECS,
-    )
+    function = token_function(call, None, None)
     specs = function.structured_outputs
 
     def call_in_parts(features: Tensors) -> Tensors:

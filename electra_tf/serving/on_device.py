@@ -30,9 +30,7 @@ from electra_tf.text import tokenization, vocabulary
 TOKENS = "tokens"
 
 # Name of the file -> whether weights are rounded to 8 bits.
-FLOAT32_FILE = "model.float32.tflite"
-INT8_FILE = "model.int8.tflite"
-_FILES = {FLOAT32_FILE: False, INT8_FILE: True}
+_FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
 VOCAB_FILE = vocabulary.VOCAB_FILE
 
 
@@ -108,23 +106,13 @@ def convert(found: Source) -> dict[str, bytes]:
     """
     served = saved_model.make_served_model(found)
 
-    def call(*values):
-        features = dict(zip(inputs.ENCODER_FEATURES, values, strict=True))
+    def call(features):
         return answer(found, served.compute(features))
-
-    def signature(*shape):
-        return inputs.concrete_function(
-            call,
-            *(
-                tf.TensorSpec(shape, tf.int32, n)
-                for n in inputs.ENCODER_FEATURES
-            ),
-        )
 
     length = found.max_seq_length
     signatures = {
-        TOKENS: signature(None, None),
-        f"{TOKENS}_{length}": signature(1, length),
+        TOKENS: inputs.token_function(call, None, None),
+        f"{TOKENS}_{length}": inputs.token_function(call, 1, length),
     }
     # Without the tokenizer.
     module = tf.Module()
@@ -217,8 +205,7 @@ class OnDeviceModel:
                     f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
                     f"{path}, but there is no {needed}"
                 )
-        with open(metadata_file, encoding="utf-8") as file:
-            self.metadata = json.load(file)
+        self.metadata = files.read_json(metadata_file)
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(
                 tuple(vocabulary.load_vocab(vocab_file)),

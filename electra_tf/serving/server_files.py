@@ -171,26 +171,21 @@ def write_warmup_requests(
         range(num_examples),
         key=lambda i: sum(len(texts[i]) for texts in example_inputs.values()),
     )
-    sizes = []
+    batches: list[list[int]] = []
+    for size in WARMUP_BATCH_SIZES:
+        batches.append([shortest] * size)
+        batches.append([i % num_examples for i in range(size)])
     with tf.io.TFRecordWriter(path) as writer:
-        for size in WARMUP_BATCH_SIZES:
-            for chosen in (
-                [shortest] * size,
-                [i % num_examples for i in range(size)],
-            ):
-                log = prediction_log_pb2.PredictionLog()
-                request = log.predict_log.request
-                request.model_spec.name = name
-                request.model_spec.signature_name = signatures.DEFAULT
-                for key, texts in example_inputs.items():
-                    request.inputs[key].CopyFrom(
-                        tf.make_tensor_proto(
-                            [texts[i].encode() for i in chosen], tf.string
-                        )
-                    )
-                writer.write(log.SerializeToString())
-                sizes.append(size)
-    return sizes
+        for chosen in batches:
+            log = prediction_log_pb2.PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.name = name
+            request.model_spec.signature_name = signatures.DEFAULT
+            for key, texts in example_inputs.items():
+                of_batch = [texts[i].encode() for i in chosen]
+                request.inputs[key].CopyFrom(tf.make_tensor_proto(of_batch))
+            writer.write(log.SerializeToString())
+    return list(map(len, batches))
 
 
 # --- Ops ---------------------------------------------------------------------
@@ -211,10 +206,8 @@ def read_proto(path: str) -> saved_model_pb2.SavedModel:
             f"Expected a SavedModel at {path}, found none: export one with "
             "tools/export_saved_model.py"
         )
-    saved = saved_model_pb2.SavedModel()
     with open(file, "rb") as f:
-        saved.ParseFromString(f.read())
-    return saved
+        return saved_model_pb2.SavedModel.FromString(f.read())
 
 
 def ops_of(path: str) -> set[str]:

@@ -98,13 +98,12 @@ class ServedModel(tf.Module, abc.ABC):
             default they are the same.
         """
 
-        def tokens(*values):
-            features = dict(zip(inputs.ENCODER_FEATURES, values, strict=True))
+        def tokens(features):
             with tf.control_dependencies(self._check_tokens(features)):
                 features = {k: tf.identity(v) for k, v in features.items()}
             return answer(self._run(features))
 
-        return inputs.concrete_function(tokens, *inputs.TOKEN_SPECS)
+        return inputs.token_function(tokens, None, None)
 
     def _check_tokens(self, features: Tensors) -> list:
         """Refuses what ops would refuse in riddles, or broadcast."""

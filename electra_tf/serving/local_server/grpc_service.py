@@ -7,6 +7,7 @@ from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
+    model_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
@@ -57,10 +58,12 @@ class _Service:
             spec.name, spec.version.value if has_version else None
         )
 
-    def _fill_spec(self, spec, signature_name: str = "") -> None:
-        spec.name = self._servable.name
-        spec.version.value = self._servable.version
-        spec.signature_name = signature_name
+    def _spec(self, signature_name: str = "") -> model_pb2.ModelSpec:
+        return model_pb2.ModelSpec(
+            name=self._servable.name,
+            version={"value": self._servable.version},
+            signature_name=signature_name,
+        )
 
 
 class _PredictionService(
@@ -75,19 +78,19 @@ class _PredictionService(
             {key: _array(key, value) for key, value in request.inputs.items()},
             list(request.output_filter),
         )
-        response = predict_pb2.PredictResponse()
-        self._fill_spec(response.model_spec, name)
-        for key, value in outputs.items():
-            response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
-        return response
+        return predict_pb2.PredictResponse(
+            model_spec=self._spec(name),
+            outputs={k: tf.make_tensor_proto(v) for k, v in outputs.items()},
+        )
 
     @_refusing
     def Classify(self, request):
         outputs = self._run_examples(
             request, tf.saved_model.CLASSIFY_METHOD_NAME
         )
-        response = classification_pb2.ClassificationResponse()
-        self._fill_spec(response.model_spec, request.model_spec.signature_name)
+        response = classification_pb2.ClassificationResponse(
+            model_spec=self._spec(request.model_spec.signature_name)
+        )
         for classes, scores in zip(
             outputs["classes"], outputs["scores"], strict=True
         ):
@@ -101,11 +104,10 @@ class _PredictionService(
         outputs = self._run_examples(
             request, tf.saved_model.REGRESS_METHOD_NAME
         )
-        response = regression_pb2.RegressionResponse()
-        self._fill_spec(response.model_spec, request.model_spec.signature_name)
-        for value in outputs["outputs"]:
-            response.result.regressions.add(value=value)
-        return response
+        return regression_pb2.RegressionResponse(
+            model_spec=self._spec(request.model_spec.signature_name),
+            result={"regressions": [{"value": v} for v in outputs["outputs"]]},
+        )
 
     @_refusing
     def GetModelMetadata(self, request):
@@ -115,12 +117,14 @@ class _PredictionService(
                 f"Metadata field {', '.join(request.metadata_field)} is not "
                 "supported"
             )
-        response = get_model_metadata_pb2.GetModelMetadataResponse()
-        self._fill_spec(response.model_spec)
-        found = get_model_metadata_pb2.SignatureDefMap()
-        for name, signature in self._servable.signatures.items():
-            found.signature_def[name].CopyFrom(signature)
-        response.metadata["signature_def"].Pack(found)
+        response = get_model_metadata_pb2.GetModelMetadataResponse(
+            model_spec=self._spec()
+        )
+        response.metadata["signature_def"].Pack(
+            get_model_metadata_pb2.SignatureDefMap(
+                signature_def=self._servable.signatures
+            )
+        )
         return response
 
     def _run_examples(self, request, method_name: str):
