@@ -6,6 +6,7 @@ Imports no TensorFlow.
 
 import html
 import json
+import pathlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -170,6 +171,8 @@ def uses_colour(choice: str, is_terminal: bool, environment) -> bool:
 
 # --- On a page ---------------------------------------------------------------
 
+_EMPTY = '<span class="note">(an empty text)</span>'
+
 
 def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
     """The page.
@@ -183,7 +186,9 @@ def render(texts: Sequence[JudgedText], checkpoint: str) -> str:
     """
     shown = "\n".join(map(_render_text, texts))
     return (
-        _PAGE.replace("{style}", _STYLE)
+        pathlib.Path(__file__)
+        .with_suffix(".html")
+        .read_text(encoding="utf-8")
         .replace("{checkpoint}", html.escape(checkpoint))
         .replace("{texts}", shown or '<p class="note">No texts.</p>')
     )
@@ -212,74 +217,3 @@ def _render_text(judged: JudgedText) -> str:
         f'<p class="note">{num_replaced} of {len(judged.tokens)} tokens '
         "called replaced</p></article>"
     )
-
-
-_EMPTY = '<span class="note">(an empty text)</span>'
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Replaced tokens</title>
-<link rel="icon" href="data:,">
-<style>
-{style}
-</style>
-</head>
-<body>
-<main>
-<header>
-<h1>Replaced tokens</h1>
-<p>Below each token, the probability in per cent that it was put in another's
-place, as the discriminator of <code>{checkpoint}</code> sees it. Tokens of 50
-and more are underlined.</p>
-<p class="note scale">0 %<i></i>100 %</p>
-</header>
-{texts}
-</main>
-</body>
-</html>
-"""
-
-_STYLE = """:root {
-  color-scheme: light dark;
-  --page: #f6f6f3; --surface: #ffffff; --ink: #1c1e21; --muted: #5b6068;
-  --line: #e1e2de; --glow: 232 110 30;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --page: #131518; --surface: #1b1e22; --ink: #e9eaec; --muted: #a3a9b2;
-    --line: #33383f; --glow: 214 84 12;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 17px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans",
-    "Liberation Sans", "DejaVu Sans", sans-serif; }
-main { max-width: 56rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
-header { margin-bottom: 2rem; }
-h1 { font-size: clamp(1.7rem, 4vw, 2.4rem); line-height: 1.15;
-  margin: 0 0 .8rem; letter-spacing: -.02em; }
-header p { max-width: 44rem; margin: 0 0 .8rem; }
-code { font: .85em ui-monospace, Menlo, Consolas, "Liberation Mono",
-    "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
-.note { color: var(--muted); font-size: .85rem; margin: 0; }
-.scale i { display: inline-block; width: 8rem; height: .9em; margin: 0 .5em;
-  border: 1px solid var(--line); border-radius: 3px; vertical-align: -.1em;
-  background: linear-gradient(90deg, transparent, rgb(var(--glow) / .85)); }
-article { background: var(--surface); border: 1px solid var(--line);
-  border-radius: 10px; padding: .9rem 1.25rem; margin-bottom: 1rem; }
-.text { white-space: pre-wrap; overflow-wrap: break-word; font-size: 1.2rem;
-  line-height: 2.3; margin: 0 0 .4rem; }
-.t { background: rgb(var(--glow) / calc(var(--p) * .85)); border-radius: 3px;
-  ruby-position: under; ruby-align: center; white-space: nowrap;
-  overflow-wrap: normal; }
-.t.replaced { font-weight: 600; text-decoration: underline 2px;
-  text-underline-offset: .15em; }
-rt { color: var(--muted); padding: 0 .15em; font-size: .6rem; font-weight: 400;
-  font-variant-numeric: tabular-nums; text-align: center; user-select: none; }
-@media print { body { background: none; } article { break-inside: avoid; } }"""
