@@ -18,7 +18,6 @@ failed run the same command goes on where it was.
 
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building, building_flags
@@ -33,7 +32,7 @@ def make_parser() -> arguments.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     return arguments.run(building.build_dataset, make_parser(), argv)
 
 

@@ -53,7 +53,7 @@ def build_dataset(
     beam.build_dataset(args, beam_args)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     own, beam_args = args, []
     if "--" in args:

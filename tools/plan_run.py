@@ -17,7 +17,6 @@ docs/performance.md has from tools/benchmarks/training.py.
 
 import argparse
 import sys
-import typing
 
 from electra_tf import configs
 from electra_tf.command_line import arguments
@@ -27,16 +26,12 @@ from electra_tf.training import plan
 def _plan(args: argparse.Namespace) -> None:
     from electra_tf.command_line import gin_files
 
-    config = typing.cast(
-        configs.PretrainingConfig,
-        gin_files.load(
-            configs.PretrainingConfig, args.gin_file, args.gin_param
-        ),
+    config = gin_files.load(
+        configs.PretrainingConfig, args.gin_file, args.gin_param
     )
-    devices = plan.devices(args.hardware, args.mfu)
     rows = [
         (d, plan.plan(config, d, args.num_devices, args.micro_batch_size))
-        for d in devices
+        for d in plan.devices(args.hardware, args.mfu)
     ]
     print(plan.table(config, rows, args.num_devices))
 

@@ -2,10 +2,9 @@
 
     python tools/benchmarks/finetuning.py --data-dir=glue --output=result.json
 
-Both ways train the same
-model on the same rows with the product's own step: bucketed by length and
-padded to the bucket, as FinetuningDataConfig.bucketed has it, and any rows
-padded to --max-seq-length. Sections:
+Both ways train the same model on the same rows with the product's own step:
+bucketed by length and padded to the bucket, as FinetuningDataConfig.bucketed
+has it, and any rows padded to --max-seq-length. Sections:
 
 * one for each of --tasks: examples/s of both, and their ratio by the clock and
   by CPU time, over all rounds together: the lengths of a round are a matter of
@@ -211,16 +210,11 @@ def measure_scores(args) -> benchmarking.Figures:
         metric = found["main_metric"]
         scores[way] = [trial["dev"][metric] for trial in found["trials"]]
     means = {way: statistics.fmean(values) for way, values in scores.items()}
-    difference = means["bucketed"] - means["padded"]
     return {
-        "difference_in_standard_errors": in_standard_errors(
-            scores["bucketed"], scores["padded"]
-        ),
-        "difference": difference,
-        "bucketed": means["bucketed"],
-        "padded": means["padded"],
-        "bucketed_by_seed": scores["bucketed"],
-        "padded_by_seed": scores["padded"],
+        "difference_in_standard_errors": in_standard_errors(*scores.values()),
+        "difference": means["bucketed"] - means["padded"],
+        **means,
+        **{f"{way}_by_seed": values for way, values in scores.items()},
     }
 
 
@@ -304,7 +298,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     benchmarking.measure(args, sections, targets)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)

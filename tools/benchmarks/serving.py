@@ -593,7 +593,7 @@ def _benchmark(args: argparse.Namespace) -> None:
         benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)

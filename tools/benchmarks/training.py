@@ -35,7 +35,7 @@ import sys
 import tempfile
 import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import benchmarking
 import training_workers
@@ -401,7 +401,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, make_parser(), argv)

@@ -264,7 +264,7 @@ def _print_plan(
         print(f"\n# {one.title}: {state}\npython {shlex.join(one.command)}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
     codes: list[int] = []
     return (

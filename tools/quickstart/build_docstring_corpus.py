@@ -369,7 +369,7 @@ def _build(args: argparse.Namespace) -> None:
     print(f"{args.output_dir}: {manifest['seconds']} s")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Parses the flags and builds; returns the exit code."""
     return arguments.run(_build, make_parser(), argv)
 

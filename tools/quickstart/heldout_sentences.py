@@ -8,7 +8,6 @@ Shapes: B batch, L length.
 
 import functools
 import typing
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -100,12 +99,7 @@ def detect_heldout(
 
 
 def _tokens(
-    vocab: Sequence[str],
-    input_ids: np.ndarray,
-    shown_ids: np.ndarray,
-    is_fake_tokens: np.ndarray,
-    probs: np.ndarray,
-    input_mask: np.ndarray,
+    vocab, input_ids, shown_ids, is_fake_tokens, probs, input_mask
 ) -> list[Token]:
     """The real tokens of one example; all arrays are [L]."""
     return [

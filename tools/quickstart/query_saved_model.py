@@ -8,22 +8,22 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from electra_tf.command_line import arguments
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Parses the flags and asks; returns the exit code."""
     parser = arguments.ArgumentParser(
         prog="query_saved_model", description=__doc__
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--saved-model",
         required=True,
         help="one version of a SavedModel, or the folder of its versions",
     )
-    parser.add_argument("text", nargs="+")
+    add("text", nargs="+")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_query, parser, argv)
 
@@ -39,14 +39,10 @@ def _query(args: argparse.Namespace) -> None:
             f"takes {' and '.join(model.input_names)}: ask it with "
             "python -m electra_tf.predict"
         )
-    for text, answer in zip(
-        args.text,
-        model.predict([[os.fsencode(text)] for text in args.text]),
-        strict=True,
-    ):
-        print(
-            f"{answer['label']}  {max(answer['scores'].values()):.3f}  {text}"
-        )
+    answers = model.predict([[os.fsencode(text)] for text in args.text])
+    for text, answer in zip(args.text, answers, strict=True):
+        score = max(answer["scores"].values())
+        print(f"{answer['label']}  {score:.3f}  {text}")
 
 
 if __name__ == "__main__":

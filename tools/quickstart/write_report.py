@@ -15,7 +15,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
 
 import quickstart_charts
 import quickstart_figures
@@ -30,7 +29,7 @@ SUMMARY_FILE = "summary.json"
 _NUM_EXAMPLES = 256
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None) -> int:
     """Parses the flags and writes the report; returns the exit code."""
     parser = arguments.ArgumentParser(prog="write_report", description=__doc__)
     parser.add_argument(
