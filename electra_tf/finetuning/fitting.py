@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import batches
+from electra_tf.finetuning import batches, features
 from electra_tf.finetuning.plan import TrialPlan
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import engine as engine_lib
@@ -18,6 +18,8 @@ def make_engine(
     """Model, optimizer and batches of a trial, as it begins."""
     start = plan.start
     run = plan.run
+    rows = [data.features["train"] for data in plan.tasks]
+    train_features = rows[0] if len(rows) == 1 else features.combine(rows)
     decay = plan.optimizer.layerwise_lr_decay
     assert decay is not None
     replicas.set_policy(run)  # Seeds the new head.
@@ -57,7 +59,7 @@ def make_engine(
             plan.train_batch_size,
             functools.partial(
                 batches.train_dataset,
-                plan.train_features,
+                train_features,
                 run.seed,
                 bucketed=plan.bucketed,
                 length_step=(

@@ -54,7 +54,6 @@ class TrialPlan:
       trial: Its own choices.
       start: What the model begins with.
       tasks: In the order of the model's heads, with their rows.
-      train_features: Of the rows of all tasks.
       optimizer: With all rates.
       run: With the trial's directory, seed and number of steps.
       train_batch_size: Examples in one step.
@@ -65,7 +64,6 @@ class TrialPlan:
     trial: Trial
     start: StartingPoint
     tasks: Sequence[TaskData]
-    train_features: features.Features
     optimizer: configs.OptimizerConfig
     run: configs.RunConfig
     train_batch_size: int
@@ -101,8 +99,7 @@ class RunPlan:
     def of_trial(self, trial: Trial) -> TrialPlan:
         """The plan of one of `trials`, or of one that repeats it."""
         tasks = self.folds[(trial.fold or 1) - 1]
-        rows = [data.features["train"] for data in tasks]
-        train_features = rows[0] if len(rows) == 1 else features.combine(rows)
+        num_rows = sum(features.num_rows(of.features["train"]) for of in tasks)
         data = dataclasses.replace(
             self.data, num_train_epochs=trial.num_train_epochs
         )
@@ -110,7 +107,6 @@ class RunPlan:
             trial=trial,
             start=self.start,
             tasks=tasks,
-            train_features=train_features,
             optimizer=dataclasses.replace(
                 self.optimizer, learning_rate=trial.learning_rate
             ),
@@ -120,9 +116,7 @@ class RunPlan:
                     self.run.model_dir, trial.number
                 ),
                 seed=trial.seed,
-                num_train_steps=data.num_train_steps(
-                    features.num_rows(train_features)
-                ),
+                num_train_steps=data.num_train_steps(num_rows),
             ),
             train_batch_size=data.train_batch_size,
             eval_batch_size=data.eval_batch_size,
