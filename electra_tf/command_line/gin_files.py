@@ -175,9 +175,10 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
         )
     macro = re.search(r"in scope '(.*?)'", text)
     if macro and "'macro'" in text:
+        macros = [key for key in _keys(gin.config_str()) if "." not in key]
         return (
             f"The gin configuration uses %{macro.group(1)}, which it does not "
-            "define." + _did_you_mean(macro.group(1), _macros())
+            "define." + _did_you_mean(macro.group(1), macros)
         )
     missing = re.search(
         r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
@@ -192,10 +193,6 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
     if "malformed node" in text:
         return f"Expected a value, with quotes if it is text{where}"
     return textwrap.shorten(f"{first}{where}", 400)
-
-
-def _macros() -> list[str]:
-    return [key for key in _keys(gin.config_str()) if "." not in key]
 
 
 def _keys(config_str: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags, logging
@@ -29,7 +28,7 @@ _HPARAMS = flags.DEFINE_string(
     "--model_name; {} by default. --gin_param and the other flags override "
     "them.",
 )
-_MODEL_NAME = flags.DEFINE_string(
+flags.DEFINE_string(
     "model_name", None, "With --hparams: the model's folder in models/."
 )
 flags.DEFINE_string("model_dir", None, "Overrides RunConfig.model_dir.")
@@ -168,7 +167,7 @@ def _base(
     found = translate(
         hparams,
         flags.FLAGS["data_dir"].value,
-        typing.cast(str, _MODEL_NAME.value),
+        flags.FLAGS["model_name"].value,
     )
     for note in found.notes:
         print(f"hparams: {note}")

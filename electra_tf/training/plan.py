@@ -229,19 +229,6 @@ def _fits(memory: dict[str, float], hardware: Hardware) -> bool:
     return not hardware.memory or total < 0.9 * hardware.memory
 
 
-def paper_figure(config: configs.PretrainingConfig) -> str:
-    """What the paper says of this run; empty where it is none of its own."""
-    encoder = config.model.encoder
-    return PAPER.get(
-        (
-            encoder.num_hidden_layers,
-            encoder.hidden_size,
-            config.run.num_train_steps,
-        ),
-        "",
-    )
-
-
 def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     """The plans as text.
 
@@ -264,8 +251,10 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
             "as the paper counts:        "
             f"{first.flops_as_the_paper_counts:.3g} the run"
         )
-    if paper_figure(config):
-        lines.append(f"the paper says: {paper_figure(config)}")
+    encoder, steps = config.model.encoder, config.run.num_train_steps
+    sizes = (encoder.num_hidden_layers, encoder.hidden_size, steps)
+    if sizes in PAPER:
+        lines.append(f"the paper says: {PAPER[sizes]}")
     lines.append(
         f"\n{'device':28}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"
