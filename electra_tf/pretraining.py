@@ -57,11 +57,13 @@ def pretrain(
       TrainingError: If the loss is not finite.
     """
     run, data = config.run, config.data
-    vocab = read_vocabulary(config)
-    # Before any operation: workers can only meet at the start.
+    # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(run)
+    vocab = vocabulary.load_of_size(
+        data.vocab_file, config.model.encoder.vocab_size
+    )
     train_data = batches.PretrainingData(
         data.train_files,
         config.model,
@@ -129,32 +131,6 @@ def pretrain(
         json.dumps({"step": last_step} | metrics, indent=1) + "\n",
     )
     return metrics
-
-
-def read_vocabulary(
-    config: configs.PretrainingConfig,
-) -> vocabulary.Vocabulary:
-    """The run's vocabulary.
-
-    Raises:
-      ValueError: If it is missing, damaged or not of the model's size.
-    """
-    vocab_file = config.data.vocab_file
-    vocab_size = config.model.encoder.vocab_size
-    if not tf.io.gfile.exists(vocab_file):
-        raise errors.ConfigError(
-            f"Expected a vocabulary at {vocab_file}, found none. "
-            "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
-            f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
-        )
-    tokens = vocabulary.load_vocab(vocab_file)
-    if len(tokens) != vocab_size:
-        raise errors.ConfigError(
-            "EncoderConfig.vocab_size must be the size of the vocabulary. "
-            f"Received: vocab_size={vocab_size}, but {vocab_file} has "
-            f"{len(tokens)} entries"
-        )
-    return vocabulary.Vocabulary(tuple(tokens))
 
 
 def _heldout_data(config):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf.errors import CheckpointError
+from electra_tf.errors import CheckpointError, ConfigError
 from electra_tf.files import write_atomically
 from electra_tf.text import cleaning
 
@@ -134,6 +134,32 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
         vocab.pop()
     validate_vocab(vocab, vocab_file)
     return vocab
+
+
+def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
+    """Reads the vocabulary of a model, without the treatment of text.
+
+    Args:
+      vocab_file: See `load_vocab`.
+      vocab_size: Of the model.
+
+    Raises:
+      ValueError: If it is missing, damaged or not of the model's size.
+    """
+    if not tf.io.gfile.exists(vocab_file):
+        raise ConfigError(
+            f"Expected a vocabulary at {vocab_file}, found none. "
+            "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
+            f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
+        )
+    tokens = load_vocab(vocab_file)
+    if len(tokens) != vocab_size:
+        raise ConfigError(
+            "EncoderConfig.vocab_size must be the size of the vocabulary. "
+            f"Received: vocab_size={vocab_size}, but {vocab_file} has "
+            f"{len(tokens)} entries"
+        )
+    return Vocabulary(tuple(tokens))
 
 
 def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:

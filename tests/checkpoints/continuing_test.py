@@ -27,6 +27,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, starting_point
 from electra_tf.model import ablations, masking
 from electra_tf.serving import saved_model
+from electra_tf.text.vocabulary import load_of_size
 from electra_tf.training import optimization
 from tests import helpers
 from tests.checkpoints import models
@@ -68,7 +69,9 @@ def make_config(folder, model_dir, init="original", run=None, **changes):
 def start(config):
     """What a run starts with: its model, optimizer and step."""
     keras.utils.set_random_seed(1)
-    vocab = pretraining.read_vocabulary(config)
+    vocab = load_of_size(
+        config.data.vocab_file, config.model.encoder.vocab_size
+    )
     model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
     optimizer = optimization.AdamWeightDecay(
         config.optimizer, config.run.num_train_steps
@@ -503,7 +506,9 @@ def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
     assert encoder == earlier.model.encoder
     config = model_directory.read_pretraining_config(path)
     assert config.model.generator.hidden_size == 3
-    vocab = pretraining.read_vocabulary(config)
+    vocab = load_of_size(
+        config.data.vocab_file, config.model.encoder.vocab_size
+    )
     model = heldout_sentences.load_model(path, config, vocab)
     assert model.count_params()
     for module in (original, huggingface):

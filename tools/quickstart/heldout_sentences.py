@@ -12,10 +12,10 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import configs, errors, model_directory
 from electra_tf.model import ablations, electra, masking
 from electra_tf.pretraining_data import batches
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import Vocabulary, load_of_size
 from electra_tf.training import replicas, saving
 
 _BATCH_SIZE = 64
@@ -68,7 +68,9 @@ def detect_heldout(
             "Expected a run with PretrainingDataConfig.heldout_files. "
             f"Received: {model_dir}, which has none"
         )
-    vocab = pretraining.read_vocabulary(config)
+    vocab = load_of_size(
+        config.data.vocab_file, config.model.encoder.vocab_size
+    )
     model = load_model(model_dir, config, vocab)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, config.run.seed, shuffle=False
