@@ -34,9 +34,6 @@ class _TextModel(signatures_lib.ServedModel):
             self._answer_texts, *self.input_names
         )
 
-        def serving_default(*texts):
-            return answer_texts(*texts)
-
         def serving_bytes(examples):
             feature = tf.io.FixedLenFeature([], tf.string)
             parsed = tf.io.parse_example(
@@ -47,9 +44,7 @@ class _TextModel(signatures_lib.ServedModel):
             )
 
         return {
-            signatures_lib.DEFAULT: signatures_lib.string_function(
-                serving_default, *self.input_names
-            ),
+            signatures_lib.DEFAULT: answer_texts,
             signatures_lib.TOKENS: self.token_signature(self.answer),
             signatures_lib.BYTES: signatures_lib.string_function(
                 serving_bytes, "inputs"
