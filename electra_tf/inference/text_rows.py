@@ -35,7 +35,7 @@ class TokenizedText(NamedTuple):
     ids: list[int]
     begins: list
     ends: list
-    num_left_out: int = 0
+    num_left_out: int
 
 
 def read_checkpoint(

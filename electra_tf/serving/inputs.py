@@ -87,7 +87,7 @@ def pack_texts(
 
 
 def ranges(values: tf.Tensor, begins, ends) -> tf.RaggedTensor:
-    """Of some values [N], for each range from begin to before end its own."""
+    """values[begin:end] for each begin and end <int32>[B]; [B, (values)]."""
     index = tf.ragged.range(begins, ends)
     return index.with_flat_values(tf.gather(values, index.flat_values))
 
