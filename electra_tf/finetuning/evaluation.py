@@ -78,22 +78,14 @@ def _join(name: str, parts: list[np.ndarray]) -> np.ndarray:
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) == 1:
         return np.concatenate(parts)
-    whole = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    whole = np.max(list(shapes), axis=0)
     fill = DISALLOWED_LOGIT if name.endswith("_logits") else 0
-    return np.concatenate(
-        [
-            np.pad(
-                part,
-                [(0, 0)]
-                + [
-                    (0, w - h)
-                    for w, h in zip(whole, part.shape[1:], strict=True)
-                ],
-                constant_values=fill,
-            )
-            for part in parts
-        ]
-    )
+
+    def padded(part):
+        lacking = np.subtract([len(part), *whole], part.shape)
+        return np.pad(part, [(0, n) for n in lacking], constant_values=fill)
+
+    return np.concatenate([padded(part) for part in parts])
 
 
 class Evaluation(typing.NamedTuple):

@@ -165,18 +165,14 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
 def _of_fold(data: TaskData, rows_of: Mapping[str, np.ndarray]) -> TaskData:
     """The set of one fold: some splits are rows <int>[M] of "train"."""
     whole = data.features["train"]
-    others = [name for name in data.examples if name not in rows_of]
+    examples = dict.fromkeys(rows_of, ()) | dict(data.examples)
+    features = dict.fromkeys(rows_of, whole) | dict(data.features)
+    for name, rows in rows_of.items():
+        examples[name] = [data.examples["train"][row] for row in rows]
+        features[name] = {key: values[rows] for key, values in whole.items()}
     return dataclasses.replace(
         data,
-        examples={
-            name: [data.examples["train"][row] for row in rows]
-            for name, rows in rows_of.items()
-        }
-        | {name: data.examples[name] for name in others},
-        features={
-            name: {feature: values[rows] for feature, values in whole.items()}
-            for name, rows in rows_of.items()
-        }
-        | {name: data.features[name] for name in others},
+        examples=examples,
+        features=features,
         labelled=data.labelled | set(rows_of),
     )

@@ -99,20 +99,16 @@ class TextTask(Task):
         self, examples, outputs, tokenizer=None, max_seq_length=0
     ):
         has_pairs = any(example.text_b is not None for example in examples)
-        texts = ["text_a", "text_b"] if has_pairs else ["text"]
-        header = ["label", "prediction", *self.score_names(), *texts]
+        columns = ["text_a", "text_b"] if has_pairs else ["text"]
+        header = ["label", "prediction", *self.score_names(), *columns]
 
         def rows():
             for example, (prediction, scores) in zip(
                 examples, self.scores_of_rows(outputs), strict=True
             ):
-                row = [
-                    example.label if example.has_label else "",
-                    prediction,
-                    *scores,
-                    example.text_a,
-                ]
-                yield [*row, example.text_b or ""] if has_pairs else row
+                label = example.label if example.has_label else ""
+                texts = [example.text_a, example.text_b or ""][: 1 + has_pairs]
+                yield [label, prediction, *scores, *texts]
 
         return header, rows()
 
