@@ -231,19 +231,18 @@ def _ordering(rows: Sequence[dict]) -> list[dict]:
       0 within its interval "num_clearly_alike" and "num_clearly_other".
     """
     found = []
-    budgets = dict.fromkeys(row["budget_flops"] for row in rows)
-    for budget in budgets:
+    for budget, of_budget in _by_budget(rows).items():
         both = [
             row
-            for row in rows
-            if row["budget_flops"] == budget
-            and row["paper"] is not None
-            and row["score"]
+            for row in of_budget
+            if row["paper"] is not None and row["score"]
         ]
+        by_paper = sorted(both, key=lambda row: row["paper"], reverse=True)
+        by_score = sorted(both, key=_mean_score, reverse=True)
         pairs = [
-            (a, b) if a["paper"] > b["paper"] else (b, a)
-            for a, b in itertools.combinations(both, 2)
-            if a["paper"] != b["paper"]
+            (better, worse)
+            for better, worse in itertools.combinations(by_paper, 2)
+            if better["paper"] > worse["paper"]
         ]
         if not pairs:
             continue
@@ -252,8 +251,8 @@ def _ordering(rows: Sequence[dict]) -> list[dict]:
         found.append(
             {
                 "budget_flops": budget,
-                "paper": _names(both, lambda row: row["paper"]),
-                "ours": _names(both, _mean_score),
+                "paper": [row["row"] for row in by_paper],
+                "ours": [row["row"] for row in by_score],
                 "num_pairs": len(pairs),
                 "num_alike": sum(
                     _mean_score(better) > _mean_score(worse)
@@ -266,12 +265,15 @@ def _ordering(rows: Sequence[dict]) -> list[dict]:
     return found
 
 
+def _by_budget(rows: Sequence[dict]) -> dict[float | None, list[dict]]:
+    found: dict[float | None, list[dict]] = {}
+    for row in rows:
+        found.setdefault(row["budget_flops"], []).append(row)
+    return found
+
+
 def _mean_score(row: dict) -> float:
     return row["score"]["mean"]
-
-
-def _names(rows: Sequence[dict], key) -> list[str]:
-    return [row["row"] for row in sorted(rows, key=key, reverse=True)]
 
 
 def markdown(results: dict) -> str:
@@ -284,19 +286,15 @@ def markdown(results: dict) -> str:
         f"`{results['reference']}` seed by seed). The paper's numbers are of a "
         "larger model and of all tasks of GLUE.",
     ]
-    for budget in dict.fromkeys(r["budget_flops"] for r in results["rows"]):
-        rows = [r for r in results["rows"] if r["budget_flops"] == budget]
+    for budget, rows in _by_budget(results["rows"]).items():
         name = experiment_runs.budget_name(budget)
         title = (
             f"{name} FLOPs a row" if budget else "The steps of the gin files"
         )
         lines += ["", f"## {title}", "", _table(rows, results)]
-        lines += [
-            text
-            for ordering in results["ordering"]
-            if ordering["budget_flops"] == budget
-            for text in ("", _ordering_text(ordering))
-        ]
+        for ordering in results["ordering"]:
+            if ordering["budget_flops"] == budget:
+                lines += ["", _ordering_text(ordering)]
     return "\n".join(lines) + "\n"
 
 
@@ -334,7 +332,7 @@ def _table(rows: Sequence[dict], results: dict) -> str:
                 else _signed(row.get("minus_reference")),
                 "" if row["paper"] is None else f"{row['paper']:.1f}",
                 *(_spread(row["tasks"][task]) for task in tasks),
-                *(_number(row["heldout"].get(name), 3) for name in heldout),
+                *(_number(row["heldout"].get(name)) for name in heldout),
                 " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
                 f"{row['flops']:.3g}".replace("e+", "e"),
                 f"{statistics.fmean(seconds) / 60:.1f}" if seconds else "",
@@ -343,8 +341,8 @@ def _table(rows: Sequence[dict], results: dict) -> str:
     return results_table.markdown(table)
 
 
-def _number(summary: dict | None, digits: int) -> str:
-    return f"{summary['mean']:.{digits}f}" if summary else ""
+def _number(summary: dict | None) -> str:
+    return f"{summary['mean']:.3f}" if summary else ""
 
 
 def _spread(summary: dict | None) -> str:
