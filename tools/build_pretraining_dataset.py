@@ -23,17 +23,13 @@ from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building, building_flags
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags: the original's, then ours."""
+def main(argv=None) -> int:
+    """Parses the flags and builds; returns the exit code."""
     parser = arguments.ArgumentParser(
         prog="build_pretraining_dataset", description=__doc__
     )
     building_flags.add_local_flags(parser)
-    return parser
-
-
-def main(argv=None) -> int:
-    return arguments.run(building.build_dataset, make_parser(), argv)
+    return arguments.run(building.build_dataset, parser, argv)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,6 @@ from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building_flags
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags before "--"."""
-    parser = arguments.ArgumentParser(
-        prog="build_pretraining_dataset_beam", description=__doc__
-    )
-    building_flags.add(parser)
-    return parser
-
-
 def build_dataset(
     args: argparse.Namespace, beam_args: Sequence[str] = ()
 ) -> None:
@@ -54,15 +45,18 @@ def build_dataset(
 
 
 def main(argv=None) -> int:
+    """Parses the flags and builds; returns the exit code."""
+    parser = arguments.ArgumentParser(
+        prog="build_pretraining_dataset_beam", description=__doc__
+    )
+    building_flags.add(parser)  # What stands before "--".
     args = list(sys.argv[1:] if argv is None else argv)
     own, beam_args = args, []
     if "--" in args:
         place = args.index("--")
         own, beam_args = args[:place], args[place + 1 :]
     return arguments.run(
-        functools.partial(build_dataset, beam_args=beam_args),
-        make_parser(),
-        own,
+        functools.partial(build_dataset, beam_args=beam_args), parser, own
     )
 
 

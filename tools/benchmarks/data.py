@@ -380,8 +380,15 @@ SECTIONS: dict[str, Callable[[Any], benchmarking.Figures]] = {
 }
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
+def _benchmark(args: argparse.Namespace) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    sections = {name: SECTIONS[name] for name in args.sections}
+    benchmarking.measure(args, sections, TARGETS)
+
+
+def main(argv=None) -> int:
+    """Measures; returns the exit code."""
     parser = benchmarking.make_parser(
         "benchmark_data",
         __doc__,
@@ -405,20 +412,8 @@ def make_parser() -> arguments.ArgumentParser:
         default=os.path.join(tempfile.gettempdir(), "electra_tf_benchmark"),
         help="where texts are kept (default: %(default)s)",
     )
-    return parser
-
-
-def _benchmark(args: argparse.Namespace) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    sections = {name: SECTIONS[name] for name in args.sections}
-    benchmarking.measure(args, sections, TARGETS)
-
-
-def main(argv=None) -> int:
-    """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return arguments.run(_benchmark, make_parser(), argv)
+    return arguments.run(_benchmark, parser, argv)
 
 
 if __name__ == "__main__":

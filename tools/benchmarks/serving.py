@@ -558,8 +558,16 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
 }
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
+def _benchmark(args: argparse.Namespace) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    sections = {name: SECTIONS[name] for name in args.sections}
+    with tempfile.TemporaryDirectory() as folder:
+        benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
+
+
+def main(argv=None) -> int:
+    """Measures; returns the exit code."""
     parser = benchmarking.make_parser(
         "benchmark_serving",
         __doc__,
@@ -582,21 +590,8 @@ def make_parser() -> arguments.ArgumentParser:
     parser.add_argument(
         "--texts", default="", help="file of texts (default: made up)"
     )
-    return parser
-
-
-def _benchmark(args: argparse.Namespace) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    sections = {name: SECTIONS[name] for name in args.sections}
-    with tempfile.TemporaryDirectory() as folder:
-        benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
-
-
-def main(argv=None) -> int:
-    """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return arguments.run(_benchmark, make_parser(), argv)
+    return arguments.run(_benchmark, parser, argv)
 
 
 if __name__ == "__main__":

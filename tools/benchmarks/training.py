@@ -369,8 +369,13 @@ def measure(args) -> tuple[dict, dict[str, float]]:
     return result, noise
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
+def _benchmark(args: argparse.Namespace) -> None:
+    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
+
+
+def main(argv=None) -> int:
+    """Measures; returns the exit code."""
     parser = benchmarking.make_parser(
         "benchmark_training",
         __doc__,
@@ -393,18 +398,8 @@ def make_parser() -> arguments.ArgumentParser:
         default=0,
         help="examples that the product works on at once (default: all)",
     )
-    return parser
-
-
-def _benchmark(args: argparse.Namespace) -> None:
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
-    benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
-
-
-def main(argv=None) -> int:
-    """Measures; returns the exit code."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return arguments.run(_benchmark, make_parser(), argv)
+    return arguments.run(_benchmark, parser, argv)
 
 
 if __name__ == "__main__":

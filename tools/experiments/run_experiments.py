@@ -37,79 +37,6 @@ from electra_tf.command_line import arguments
 _ALL = "all"
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags."""
-    parser = arguments.ArgumentParser(
-        prog="run_experiments", description=__doc__
-    )
-    add = parser.add_argument
-    add("--suite", required=True, choices=[*SUITES, _ALL], help="The rows.")
-    add(
-        "--rows",
-        type=_names,
-        default=(),
-        help="Some rows of the suite, separated by commas (default: all).",
-    )
-    add(
-        "--budget-flops",
-        type=_budgets,
-        default=(),
-        help="FLOPs of each row, such as 1e13; several, separated by commas. "
-        "Without, every row has the steps of its gin files.",
-    )
-    add(
-        "--seeds",
-        type=arguments.positive_int,
-        default=3,
-        help="Seeds 1, 2, ... of pre-training and of fine-tuning after it "
-        "(default: %(default)s).",
-    )
-    add(
-        "--tasks",
-        type=_names,
-        default=tuple(TASKS),
-        help=f"Tasks to fine-tune on (default: {','.join(TASKS)}).",
-    )
-    add(
-        "--size-gin-file",
-        default="gin/experiments/tiny.gin",
-        help="Given after the row's file; empty for the paper's size "
-        "(default: %(default)s).",
-    )
-    add(
-        "--finetuning-gin-file",
-        default=None,
-        help="Given after the task's files (default: "
-        "gin/experiments/finetuning.gin; none with an empty --size_gin_file).",
-    )
-    for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
-        add(
-            f"--{name}gin-param",
-            action="append",
-            default=[],
-            help=f"gin binding for all {what}; may be repeated.",
-        )
-    add(
-        "--output-dir",
-        default="build/experiments/runs",
-        help="Where runs and results go (default: %(default)s).",
-    )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time; with RunConfig.num_intra_op_threads=1, as "
-        "tiny.gin has it, as many as there are cores (default: %(default)s).",
-    )
-    add("--dry-run", action="store_true", help="Only say what would be run.")
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write table and plot of the runs that are there.",
-    )
-    return parser
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -266,9 +193,77 @@ def _print_plan(
 
 def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(
+        prog="run_experiments", description=__doc__
+    )
+    add = parser.add_argument
+    add("--suite", required=True, choices=[*SUITES, _ALL], help="The rows.")
+    add(
+        "--rows",
+        type=_names,
+        default=(),
+        help="Some rows of the suite, separated by commas (default: all).",
+    )
+    add(
+        "--budget-flops",
+        type=_budgets,
+        default=(),
+        help="FLOPs of each row, such as 1e13; several, separated by commas. "
+        "Without, every row has the steps of its gin files.",
+    )
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=3,
+        help="Seeds 1, 2, ... of pre-training and of fine-tuning after it "
+        "(default: %(default)s).",
+    )
+    add(
+        "--tasks",
+        type=_names,
+        default=tuple(TASKS),
+        help=f"Tasks to fine-tune on (default: {','.join(TASKS)}).",
+    )
+    add(
+        "--size-gin-file",
+        default="gin/experiments/tiny.gin",
+        help="Given after the row's file; empty for the paper's size "
+        "(default: %(default)s).",
+    )
+    add(
+        "--finetuning-gin-file",
+        default=None,
+        help="Given after the task's files (default: "
+        "gin/experiments/finetuning.gin; none with an empty --size_gin_file).",
+    )
+    for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
+        add(
+            f"--{name}gin-param",
+            action="append",
+            default=[],
+            help=f"gin binding for all {what}; may be repeated.",
+        )
+    add(
+        "--output-dir",
+        default="build/experiments/runs",
+        help="Where runs and results go (default: %(default)s).",
+    )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time; with RunConfig.num_intra_op_threads=1, as "
+        "tiny.gin has it, as many as there are cores (default: %(default)s).",
+    )
+    add("--dry-run", action="store_true", help="Only say what would be run.")
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write table and plot of the runs that are there.",
+    )
     codes: list[int] = []
     return (
-        arguments.run(lambda args: codes.append(run(args)), make_parser(), argv)
+        arguments.run(lambda args: codes.append(run(args)), parser, argv)
         or codes[0]
     )
 

@@ -271,8 +271,48 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def make_parser() -> arguments.ArgumentParser:
-    """The flags of this tool."""
+def _check_flags(args: argparse.Namespace) -> None:
+    least = {"num_processes": 1, "num_train_files": 1, "num_heldout_files": 1}
+    least["max_megabytes"] = 0
+    least |= {
+        f"labelled_{split}_size": 0 for split in docstring_documents.SPLITS
+    }
+    for name, number in least.items():
+        if (value := getattr(args, name)) < number:
+            raise errors.ConfigError(
+                f"--{name} must be at least {number}. Received: {value}"
+            )
+    if not 0 < args.heldout_fraction < 1:
+        raise errors.ConfigError(
+            "--heldout_fraction must lie between 0 and 1. "
+            f"Received: {args.heldout_fraction}"
+        )
+    if unknown := sorted(set(args.labels) - set(labelled_texts.LABELS)):
+        raise errors.ConfigError(
+            f"--labels must be among {', '.join(labelled_texts.LABELS)}. "
+            f"Received: {', '.join(unknown)}"
+        )
+    for name in ("root", "stdlib_root"):
+        if (value := getattr(args, name)) and not os.path.isdir(value):
+            raise errors.ConfigError(f"--{name} is not a directory: {value}")
+
+
+def _build(args: argparse.Namespace) -> None:
+    _check_flags(args)
+    manifest = build_corpus(args)
+    for split in ("train", "heldout"):
+        totals = manifest["totals"][split]
+        print(
+            f"{split}: {totals['characters'] / 1e6:.1f} MB, "
+            f"{totals['documents']} documents of {totals['modules']} modules"
+        )
+    for split, counts in manifest["labelled"].items():
+        print(f"labelled/{split}.tsv: {sum(counts.values())} rows")
+    print(f"{args.output_dir}: {manifest['seconds']} s")
+
+
+def main(argv=None) -> int:
+    """Parses the flags and builds; returns the exit code."""
     parser = arguments.ArgumentParser(
         prog=TOOL,
         description="Builds a corpus of English prose, split by module, from "
@@ -326,52 +366,7 @@ def make_parser() -> arguments.ArgumentParser:
         "standard library is then read only with --stdlib-root",
     )
     add("--stdlib-root", default="", help="directory of the standard library")
-    return parser
-
-
-def _check_flags(args: argparse.Namespace) -> None:
-    least = {"num_processes": 1, "num_train_files": 1, "num_heldout_files": 1}
-    least["max_megabytes"] = 0
-    least |= {
-        f"labelled_{split}_size": 0 for split in docstring_documents.SPLITS
-    }
-    for name, number in least.items():
-        if (value := getattr(args, name)) < number:
-            raise errors.ConfigError(
-                f"--{name} must be at least {number}. Received: {value}"
-            )
-    if not 0 < args.heldout_fraction < 1:
-        raise errors.ConfigError(
-            "--heldout_fraction must lie between 0 and 1. "
-            f"Received: {args.heldout_fraction}"
-        )
-    if unknown := sorted(set(args.labels) - set(labelled_texts.LABELS)):
-        raise errors.ConfigError(
-            f"--labels must be among {', '.join(labelled_texts.LABELS)}. "
-            f"Received: {', '.join(unknown)}"
-        )
-    for name in ("root", "stdlib_root"):
-        if (value := getattr(args, name)) and not os.path.isdir(value):
-            raise errors.ConfigError(f"--{name} is not a directory: {value}")
-
-
-def _build(args: argparse.Namespace) -> None:
-    _check_flags(args)
-    manifest = build_corpus(args)
-    for split in ("train", "heldout"):
-        totals = manifest["totals"][split]
-        print(
-            f"{split}: {totals['characters'] / 1e6:.1f} MB, "
-            f"{totals['documents']} documents of {totals['modules']} modules"
-        )
-    for split, counts in manifest["labelled"].items():
-        print(f"labelled/{split}.tsv: {sum(counts.values())} rows")
-    print(f"{args.output_dir}: {manifest['seconds']} s")
-
-
-def main(argv=None) -> int:
-    """Parses the flags and builds; returns the exit code."""
-    return arguments.run(_build, make_parser(), argv)
+    return arguments.run(_build, parser, argv)
 
 
 if __name__ == "__main__":
