@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 
 import gin
@@ -7,6 +8,12 @@ import pytest
 
 # What XLA compiles here runs a few times: compiling it is what takes long.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+
+def pytest_collection_finish():
+    """What the imports left stays: no collection need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

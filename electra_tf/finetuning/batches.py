@@ -135,7 +135,7 @@ def _loaded(
 
     return counter.map(
         as_tensors, num_parallel_calls=1, deterministic=True
-    ).prefetch(tf.data.AUTOTUNE)
+    ).prefetch(replicas.PREFETCHED_BATCHES)
 
 
 @dataclasses.dataclass

@@ -96,7 +96,7 @@ class PretrainingData:
         return (
             tf.data.Dataset.counter(start)
             .map(load, num_parallel_calls=2, deterministic=True)
-            .prefetch(tf.data.AUTOTUNE)
+            .prefetch(replicas.PREFETCHED_BATCHES)
         )
 
     def _served(
@@ -136,7 +136,7 @@ class PretrainingData:
         return (
             tf.data.Dataset.zip(tf.data.Dataset.counter(start), batches)
             .map(check)
-            .prefetch(tf.data.AUTOTUNE)
+            .prefetch(replicas.PREFETCHED_BATCHES)
         )
 
     def _batches_in_graph(

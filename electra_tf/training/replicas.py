@@ -30,6 +30,9 @@ class Shard(typing.NamedTuple):
 
 WHOLE = Shard(num_parts=1, first_part=0, local_parts=1)
 
+# Batches that are prepared ahead of the step that takes them.
+PREFETCHED_BATCHES = 4
+
 # Of gradients that travel together between CPUs: 16 MB are as fast, all at once
 # or 1 MB take a third longer (docs/performance.md).
 PACK_BYTES = 4 * 2**20
