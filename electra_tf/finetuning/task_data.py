@@ -108,11 +108,11 @@ def _refuse_missing(task: Task, split: str) -> None:
     try:
         task.read_examples(split)
     except ValueError as error:
-        if not task.folders:
+        if not task.looked_in:
             raise
         raise errors.ConfigError(
-            f"Expected the files of the task {task.name!r} in {task.folders}. "
-            f"{error}"
+            f"Expected the files of the task {task.name!r} in "
+            f"{task.looked_in}. {error}"
         ) from None
     raise errors.ConfigError(
         f"Expected the split {split!r} of the task {task.name!r}. Received: "

@@ -184,7 +184,7 @@ def make_tasks(
     for name in data.task_names:
         folders = map(str, possible_folders(name, data.data_dir))
         task = get_task(name, data.data_dir, data.double_unordered, qa_config)
-        task.folders = f"{', '.join(folders)} or {data.data_dir}"
+        task.looked_in = f"{', '.join(folders)} or {data.data_dir}"
         tasks.append(task)
     if tasks:
         return tasks

@@ -85,7 +85,7 @@ class Task(abc.ABC):
     # What was read and what it was taken for, a line for the log.
     origin: str = ""
     # Where the files of a task by name were looked for, in words.
-    folders: str = ""
+    looked_in: str = ""
 
     def __init__(self, name: str):
         self.name = name
