@@ -336,7 +336,7 @@ def format_classifications(outputs: Mapping[str, np.ndarray]) -> bytes:
     return dump(
         {
             "results": [
-                [list(pair) for pair in zip(*row, strict=True)]
+                list(zip(*row, strict=True))
                 for row in zip(classes, scores, strict=True)
             ]
         }
