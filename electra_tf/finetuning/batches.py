@@ -99,7 +99,9 @@ def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
 
     with_rows = {_ROWS: order} | features
     counter = tf.data.Dataset.range(-(-len(order) // batch_size))
-    return _loaded(counter, load, with_rows, [_ROWS, *names], None).map(apart)
+    return replicas.untuned(
+        _loaded(counter, load, with_rows, [_ROWS, *names], None).map(apart)
+    )
 
 
 def _loaded(

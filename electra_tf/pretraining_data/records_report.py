@@ -15,6 +15,7 @@ import tensorflow as tf
 from electra_tf.pretraining_data import manifest, reports
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import vocabulary
+from electra_tf.training import replicas
 
 _MAX_DUPLICATES = 0.01
 
@@ -123,7 +124,8 @@ class _RecordReader:
         batch: list[bytes] = []
         num_records = 0
         try:
-            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            dataset = replicas.untuned(tf.data.TFRecordDataset(path))
+            for record in dataset.as_numpy_iterator():
                 batch.append(record)
                 num_records += 1
                 if len(batch) == self.BATCH:

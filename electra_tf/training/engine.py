@@ -107,12 +107,7 @@ class Engine(orbit.AbstractTrainer):
             shard = replicas.Shard(
                 num_replicas, context.input_pipeline_id * local, local
             )
-            dataset = make_dataset(share, first_step, shard)
-            # Nothing here is left to tune, and the tuner outlives its iterator:
-            # who lets go of one would wait up to a minute for its next look.
-            options = tf.data.Options()
-            options.autotune.enabled = False
-            return dataset.with_options(options)
+            return replicas.untuned(make_dataset(share, first_step, shard))
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 

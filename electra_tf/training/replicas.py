@@ -38,6 +38,18 @@ PREFETCHED_BATCHES = 4
 PACK_BYTES = 4 * 2**20
 
 
+def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """`dataset`, whose iterators end at once.
+
+    The tuner of tf.data sleeps for as long as its iterator has run, up to a
+    minute, and who lets go of the iterator waits for it. These datasets have
+    nothing to tune.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
 def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     """The distribution strategy that a run asks for.
 

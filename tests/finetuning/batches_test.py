@@ -156,6 +156,8 @@ def test_shards_are_parts_of_the_whole_batch():
 def test_evaluation_has_every_row_once_by_length():
     shuffled = features([40, 5, 17, 16, 33])
     dataset = batches.eval_dataset(shuffled, 2)
+    # Or each evaluation would wait for the tuner at its end.
+    assert dataset.options().autotune.enabled is False
     found = list(dataset.as_numpy_iterator())
     assert [numbers.tolist() for numbers, _ in found] == [[1, 3], [2, 4], [0]]
     assert [batch["input_ids"].shape for _, batch in found] == [
