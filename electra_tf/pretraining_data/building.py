@@ -48,11 +48,7 @@ def build_dataset(args: argparse.Namespace) -> None:
     folders = [output_dir]
     if args.heldout_fraction:
         folders.append(output_dir + manifest_lib.HELDOUT_SUFFIX)
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        output_folder.finish_publishing(output_dir)
-    finished = manifest_lib.read(output_dir)
-    if finished is not None:
-        output_folder.remove_leftovers(output_dir)
+    finished = output_folder.finished_build(output_dir)
     for folder in folders if finished is None else []:
         output_folder.refuse_foreign_files(folder)
     warn_of_blanks_flag(args.blanks_separate_docs)
@@ -91,11 +87,11 @@ def build_dataset(args: argparse.Namespace) -> None:
                 part._replace(path=parts_lib.part_path(folder, part, decisions))
                 for part in parts
             ]
-            records = build_parts(crew, files, parts, skips)
+            records = build_parts(crew, parts, skips)
             outputs = []
             for share in build.shares:
                 output, shards = merge(
-                    crew, folder, files, parts, records, build, share
+                    crew, folder, parts, records, build, share
                 )
                 output["manifest"] = manifest_lib.make(
                     build, share, files, records, shards, entry, versions
@@ -237,11 +233,9 @@ def find_duplicates(
     ]
     missing = [part for part in parts if not os.path.exists(part.path)]
     num_bytes = sum(part.num_bytes for part in parts)
-    num_missing_bytes = sum(part.num_bytes for part in missing)
+    done_before = num_bytes - sum(part.num_bytes for part in missing)
     crew.start_progress(
-        num_bytes,
-        parts_lib.Progress(num_bytes - num_missing_bytes),
-        "looking for duplicates",
+        num_bytes, parts_lib.Progress(done_before), "looking for duplicates"
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
@@ -296,19 +290,14 @@ def find_duplicates(
 
 
 def build_parts(
-    crew: crew_lib.Crew,
-    files: Sequence[corpus.CorpusFile],
-    parts: Sequence[parts_lib.Part],
-    skips: bool,
+    crew: crew_lib.Crew, parts: Sequence[parts_lib.Part], skips: bool
 ) -> list[parts_lib.FileRecord]:
     """Builds the parts that no earlier run has finished.
 
     Returns:
       The `FileRecord`s of all input files, in order.
     """
-    parts_lib.remove_other_parts(
-        {os.path.basename(part.path) for part in parts}, parts
-    )
+    parts_lib.remove_other_parts(parts)
     found = [parts_lib.read_part_record(part.path, skips) for part in parts]
     done_before = [
         parts_lib.add_up(file.counts, file.heldout)
@@ -325,7 +314,7 @@ def build_parts(
             f"{len(parts) - len(missing)} of {len(parts)} parts are finished"
         )
     crew.start_progress(
-        sum(file.num_bytes for file in files),
+        sum(part.num_bytes for part in parts),
         parts_lib.add_up(parts_lib.Progress(), *done_before),
         "building examples",
     )
@@ -341,7 +330,6 @@ def build_parts(
 def merge(
     crew: crew_lib.Crew,
     folder: str,
-    files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
     records: Sequence[parts_lib.FileRecord],
     build: manifest_lib.Build,
@@ -368,7 +356,7 @@ def merge(
             f"{sum(r.counts.num_documents for r in records)} document(s)."
             if share
             else "Expected text that makes examples. Received: a corpus "
-            f"of {len(files)} file(s) whose lines hold no token."
+            f"of {len(records)} file(s) whose lines hold no token."
         )
     num_shards = build.num_files(share)
     if num_examples < num_shards:

@@ -218,7 +218,7 @@ class Worker:
                 ):
                     for document in found:
                         yield number, document
-                    self._report((num_bytes, len(found), 0, 0, 0))
+                    self._report(parts.Progress(num_bytes, len(found)))
 
         fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
         temporary = part.path + ".tmp"

@@ -301,8 +301,9 @@ class Chooser:
         if self._dropped is not None:
             if position >= self._part.num_documents:
                 self.check_all_seen()
-            if self._decided[position]["kept_document"]:
-                self._list(position, file_number, document_number, lines)
+            decision = self._decided[position]
+            if decision["kept_document"]:
+                self._list(decision, file_number, document_number, lines)
                 return parts.DROPPED
         if self._heldout_fraction and is_held_out(
             digest_of(lines), self._heldout_fraction
@@ -324,8 +325,7 @@ class Chooser:
             "a file after it; run again."
         )
 
-    def _list(self, position, file_number, document_number, lines) -> None:
-        decision = self._decided[position]
+    def _list(self, decision, file_number, document_number, lines) -> None:
         entry = {
             "file": self._part.files[file_number].name,
             "document": document_number + 1,

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import corpus, parts
@@ -204,7 +204,7 @@ def check_finished(
       ValueError: If it is not.
     """
 
-    def refuse(difference: str) -> None:
+    def refuse(difference: str) -> NoReturn:
         raise ValueError(
             f"Expected a new or empty --output-dir. Received: {output_dir!r}, "
             f"which holds another data set: {difference}."
@@ -218,8 +218,7 @@ def check_finished(
     if finished["vocabulary"]["sha256"] != vocabulary["sha256"]:
         refuse("its vocabulary is not the one given now")
     recorded = {entry["name"]: entry for entry in finished["inputs"]}
-    if recorded.keys() != {file.name for file in files}:
-        changed = sorted(recorded.keys() ^ {file.name for file in files})
+    if changed := sorted(recorded.keys() ^ {file.name for file in files}):
         refuse(f"{changed[0]!r} is new or gone in the corpus")
     for file in files:
         if (
@@ -234,8 +233,7 @@ def check_finished(
         heldout = read(heldout_dir)
         if heldout is None:
             refuse(f"what it held out is not in {heldout_dir!r}")
-        else:
-            check_shards(heldout_dir, heldout)
+        check_shards(heldout_dir, heldout)
 
 
 def check_shards(output_dir: str, finished: dict) -> None:

@@ -107,25 +107,27 @@ def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
     move_outputs(output_dir, folder)
 
 
-def finish_publishing(output_dir: str) -> None:
-    """Does what a run that was killed while publishing had still to do.
+def finished_build(output_dir: str) -> dict | None:
+    """The manifest of a finished build, or None.
+
+    Does first what a run that was killed while publishing had still to do.
 
     Raises:
-      FileNotFoundError: If there was none.
+      ValueError: If there is a manifest that is not ours, or a run is at work.
     """
     folder = os.path.join(output_dir, UNFINISHED)
-    os.stat(os.path.join(folder, PLAN))
-    with lock_folder(output_dir, folder):
-        move_outputs(output_dir, folder)
-        shutil.rmtree(folder)
-
-
-def remove_leftovers(output_dir: str) -> None:
-    """Removes what a run killed in its last moment had still to remove."""
-    folder = os.path.join(output_dir, UNFINISHED)
-    if os.path.isdir(folder):
+    if os.path.exists(os.path.join(folder, PLAN)):
+        # Unless that run lived on, and has just removed its plan.
+        with (
+            contextlib.suppress(FileNotFoundError),
+            lock_folder(output_dir, folder),
+        ):
+            move_outputs(output_dir, folder)
+    finished = manifest.read(output_dir)
+    if finished is not None and os.path.isdir(folder):
         with lock_folder(output_dir, folder):
             shutil.rmtree(folder)
+    return finished
 
 
 def move_outputs(output_dir: str, folder: str) -> None:

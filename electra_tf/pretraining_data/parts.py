@@ -165,9 +165,10 @@ def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
     return records
 
 
-def remove_other_parts(names: set[str], parts: Sequence[Part]) -> None:
+def remove_other_parts(parts: Sequence[Part]) -> None:
     """Removes what was built with other flags or from files as they were."""
     folder = os.path.dirname(parts[0].path)
+    names = {os.path.basename(part.path) for part in parts}
     for name in os.listdir(folder):
         if name.startswith("part-") and name.partition(".")[0] not in names:
             os.remove(os.path.join(folder, name))

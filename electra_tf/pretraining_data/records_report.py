@@ -4,6 +4,7 @@ Shapes: B rows, L length of an example.
 """
 
 import collections
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -115,22 +116,19 @@ class _RecordReader:
 
     def read(self, path: str) -> Iterator[Rows]:
         """The examples of a file, as far as its records are whole."""
+        records = self._read_serialized(path)
         first = 0
-        for serialized in self._read_serialized(path):
-            yield self._parse(serialized, path, first)
-            first += len(serialized)
+        while batch := list(itertools.islice(records, self.BATCH)):
+            yield self._parse(batch, path, first)
+            first += len(batch)
 
-    def _read_serialized(self, path: str) -> Iterator[list[bytes]]:
-        batch: list[bytes] = []
+    def _read_serialized(self, path: str) -> Iterator[bytes]:
         num_records = 0
         try:
             dataset = replicas.untuned(tf.data.TFRecordDataset(path))
             for record in dataset.as_numpy_iterator():
-                batch.append(record)
                 num_records += 1
-                if len(batch) == self.BATCH:
-                    yield batch
-                    batch = []
+                yield record
         except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
             self.errors.add(
                 "cannot be read (damaged, cut short or no TFRecord), nor what "
@@ -142,8 +140,6 @@ class _RecordReader:
                 f"cannot be read ({error.message})",
                 f"record {num_records} of {path}",
             )
-        if batch:
-            yield batch
 
     def _parse(self, serialized: list[bytes], path: str, first: int) -> Rows:
         names = records_lib.FEATURE_NAMES

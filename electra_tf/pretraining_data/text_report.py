@@ -187,12 +187,10 @@ class _Words:
 
     def __init__(self, lines: list[str], tokenizer):
         self.counts = tokenization.count_words(
-            (lines[i : i + 10_000] for i in range(0, len(lines), 10_000)),
-            tokenizer.do_lower_case,
-            tokenizer.strip_accents,
+            [lines], tokenizer.do_lower_case, tokenizer.strip_accents
         )
         ids = tokenizer.tokenize(tf.constant(list(self.counts), tf.string))
-        self.num_words = sum(self.counts.values())
+        self.num_words = self.counts.total()
         self.num_pieces = 0
         self.unknown: collections.Counter[str] = collections.Counter()
         self.used: set[int] = set()
@@ -211,7 +209,7 @@ class _Words:
 
     @property
     def unknown_share(self) -> float:
-        return sum(self.unknown.values()) / max(self.num_words, 1)
+        return self.unknown.total() / max(self.num_words, 1)
 
     def missing_in(self, form) -> collections.Counter[str]:
         """Missing characters, were the text in a normal form (or None)."""

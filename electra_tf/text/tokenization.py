@@ -112,6 +112,9 @@ class FullTokenizer(tf.Module):
       vocabulary: The tokens, and what is done to text first; where nothing
         said whether text is lower-cased, see `Vocabulary.lower_cases`.
       vocab_size: The number of tokens.
+      do_lower_case: Whether text is lower-cased.
+      strip_accents: Whether accents are dropped, which lower-casing alone does.
+      text_cleaning: What is done to text first, see `cleaning.clean`.
       pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id:
         Ids of the special tokens. Text never gets those of [PAD], [CLS], [SEP]
         and [MASK]: "[MASK]" in text is punctuation around a word.
@@ -130,6 +133,10 @@ class FullTokenizer(tf.Module):
         cleaning.check(vocabulary.text_cleaning)
         vocabulary_lib.validate_vocab(vocabulary.tokens, "Vocabulary.tokens")
         self.vocabulary = vocabulary.settled()
+        self.vocab_size = len(vocabulary.tokens)
+        self.do_lower_case = bool(self.vocabulary.do_lower_case)
+        self.strip_accents = bool(self.vocabulary.strip_accents)
+        self.text_cleaning = vocabulary.text_cleaning
         self.pad_token_id = vocabulary.pad_token_id
         self.unk_token_id = vocabulary.unk_token_id
         self.cls_token_id = vocabulary.cls_token_id
@@ -155,25 +162,6 @@ class FullTokenizer(tf.Module):
     def vocab(self) -> list[str]:
         """The tokens; a token's id is its index."""
         return list(self.vocabulary.tokens)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.vocabulary.tokens)
-
-    @property
-    def do_lower_case(self) -> bool:
-        """Whether text is lower-cased."""
-        return bool(self.vocabulary.do_lower_case)
-
-    @property
-    def strip_accents(self) -> bool:
-        """Whether accents are dropped, which lower-casing alone does."""
-        return bool(self.vocabulary.strip_accents)
-
-    @property
-    def text_cleaning(self) -> str:
-        """What is done to text first, see `cleaning.clean`."""
-        return self.vocabulary.text_cleaning
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Turns lines of text into token ids, without [CLS] and [SEP].
@@ -358,26 +346,14 @@ class FullTokenizer(tf.Module):
         else:
             first, second = segments
             segments = _truncate_pair(first, second, room)
-        num_rows = segments[0].nrows()
-
-        def column(value: int) -> tf.RaggedTensor:
-            return tf.RaggedTensor.from_tensor(
-                tf.fill([num_rows, 1], tf.constant(value, tf.int32))
-            )
-
-        id_parts = [column(self.cls_token_id)]
-        segment_parts = [column(0)]
-        for number, segment in enumerate(segments):
-            id_parts += [segment, column(self.sep_token_id)]
-            segment_parts += [tf.ones_like(segment) * number, column(number)]
-        input_ids = tf.concat(id_parts, axis=1)
+        input_ids, segment_ids = tf_text.combine_segments(
+            segments, self.cls_token_id, self.sep_token_id
+        )
         shape = [None, max_seq_length if pad_to_max else None]
         return {
             "input_ids": input_ids.to_tensor(self.pad_token_id, shape=shape),
             "input_mask": tf.ones_like(input_ids).to_tensor(shape=shape),
-            "segment_ids": tf.concat(segment_parts, axis=1).to_tensor(
-                shape=shape
-            ),
+            "segment_ids": segment_ids.to_tensor(shape=shape),
         }
 
 
