@@ -213,6 +213,8 @@ class _BuildFile(beam.DoFn):
 
     def process(self, element: corpus.CorpusFile) -> Iterator[_Keyed]:
         """Builds one file."""
+        import tensorflow as tf
+
         build = self._task.build
         with tempfile.TemporaryDirectory() as folder:
             local = element._replace(path=_local_copy(element.path, folder))
@@ -220,22 +222,13 @@ class _BuildFile(beam.DoFn):
             (record,) = self._builder.write(part)
             yield _MANIFEST, ("input", (element, record))
             for number, share in enumerate(build.shares):
-                path, num_shards = part.path_of(share), build.num_files(share)
-                for shard, value in self._dealt(path, element.name, num_shards):
-                    yield (number, shard), value
-
-    def _dealt(
-        self, path: str, name: str, num_shards: int
-    ) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-        """(shard, (place in the shard, example)) of each example of a file."""
-        import tensorflow as tf
-
-        records = tf.data.TFRecordDataset(path).as_numpy_iterator()
-        for number, example in enumerate(records):
-            key = f"{self._task.build.seed}/{name}/{number}"
-            digest = hashlib.sha256(key.encode()).digest()
-            shard = int.from_bytes(digest[:8]) % num_shards
-            yield shard, (digest[8:], example)
+                num_shards = build.num_files(share)
+                made = tf.data.TFRecordDataset(part.path_of(share))
+                for i, example in enumerate(made.as_numpy_iterator()):
+                    key = f"{build.seed}/{element.name}/{i}"
+                    digest = hashlib.sha256(key.encode()).digest()
+                    shard = int.from_bytes(digest[:8]) % num_shards
+                    yield (number, shard), (digest[8:], example)
 
 
 def _local_copy(path: str, folder: str) -> str:

@@ -121,10 +121,7 @@ class _FileOfPart:
         else:
             num_documents = 0
             for documents, num_bytes in corpus.documents_of(batches):
-                lines_of: dict[str, list[str]] = {
-                    parts.TRAINING: [],
-                    parts.HELDOUT: [],
-                }
+                lines_of = {share: list[str]() for share in shares}
                 for document in documents:
                     share = choose(number, num_documents, document)
                     num_documents += 1

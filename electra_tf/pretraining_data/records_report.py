@@ -271,14 +271,13 @@ def _check_rows(rows: Rows, vocab_size, special, errors, doubts) -> None:
         return
     length = ids.shape[1]
     num_tokens = mask.sum(axis=-1)
-    positions = np.arange(length)
     errors.add_rows(
         f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
         rows,
         ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
     )
-    is_prefix = (mask == (positions < num_tokens[:, np.newaxis])).all(axis=-1)
-    is_prefix &= num_tokens > 0
+    ones = np.arange(length) < num_tokens[:, np.newaxis]
+    is_prefix = (mask == ones).all(axis=-1) & (num_tokens > 0)
     errors.add_rows(
         "have an input_mask that is not ones, then zeros", rows, ~is_prefix
     )
@@ -314,14 +313,12 @@ def _check_rows(rows: Rows, vocab_size, special, errors, doubts) -> None:
         rows,
         ((ids == special["[MASK]"]) & is_token).any(axis=-1),
     )
+    is_stray = (mask == 0) & ((ids != special["[PAD]"]) | (segments != 0))
     doubts.add_rows(
         f"have another id than [PAD] ({special['[PAD]']}) or another segment "
         "than 0 on padding",
         rows,
-        is_prefix
-        & (((ids != special["[PAD]"]) | (segments != 0)) & (mask == 0)).any(
-            axis=-1
-        ),
+        is_prefix & is_stray.any(axis=-1),
     )
     doubts.add_rows(
         "have no token to mask",

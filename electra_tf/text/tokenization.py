@@ -96,8 +96,9 @@ def count_words(
             tf.constant(lines, tf.string), do_lower_case, strip_accents
         )
         unique, _, counts = tf.unique_with_counts(words.flat_values, tf.int64)
-        for word, count in zip(unique.numpy(), counts.numpy(), strict=True):
-            totals[word] += int(count)
+        totals.update(
+            dict(zip(unique.numpy(), counts.numpy().tolist(), strict=True))
+        )
     return collections.Counter(
         {word.decode("utf-8"): count for word, count in totals.items()}
     )
