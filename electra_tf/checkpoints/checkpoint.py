@@ -71,10 +71,17 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
 
     @property
+    def encoders(self) -> dict[str, configs.EncoderConfig]:
+        """Scope -> sizes, of the networks that there are."""
+        both = {"electra": self.discriminator, "generator": self.generator}
+        return {scope: c for scope, c in both.items() if c is not None}
+
+    @property
     def activations(self) -> tuple[str, ...]:
         """The `hidden_act` of its networks, each once."""
-        both = (self.discriminator, self.generator)
-        return tuple(dict.fromkeys(c.hidden_act for c in both if c is not None))
+        return tuple(
+            dict.fromkeys(c.hidden_act for c in self.encoders.values())
+        )
 
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.

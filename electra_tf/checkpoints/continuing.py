@@ -11,7 +11,7 @@ from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
 from electra_tf.text.vocabulary import Vocabulary
-from electra_tf.training import optimization
+from electra_tf.training import optimization, replicas
 
 
 def start_from_init_checkpoint(
@@ -45,7 +45,7 @@ def start_from_init_checkpoint(
 
 
 def _say(lines: Sequence[str]) -> None:
-    if tf.distribute.get_strategy().extended.should_checkpoint:  # The chief.
+    if replicas.is_chief(tf.distribute.get_strategy()):
         print("\n".join(lines))
 
 
@@ -123,8 +123,7 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
             f"model. Received: {path}, with {summarize(report.unused)}"
         )
     lines = [f"started from {path}: {reading.TITLES[reading.recognise(path)]}"]
-    lines.append(f"  used     {len(report.used)}: {summarize(report.used)}")
-    for what, names in (("unused", report.unused), ("missing", report.missing)):
+    for what, names in report._asdict().items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {what:8} {len(names)}{listed}")
     if config.keep_global_step:

@@ -75,10 +75,8 @@ def convert(asked: Conversion) -> None:
         if asked.verify:
             kept, as_written = _read_again(checkpoint, temporary)
             _compare_outputs(
-                checkpoint,
-                as_written,
-                ("input", asked.input, input_format),
-                ("output", temporary, asked.output_format),
+                ("input", asked.input, input_format, checkpoint),
+                ("output", temporary, asked.output_format, as_written),
             )
         _report(asked, source, checkpoint, writer, kept)
         os.replace(temporary, output)
@@ -96,40 +94,34 @@ def _read(asked: Conversion, input_format: str) -> Checkpoint:
             "--hparams is for checkpoints of the original. Received: "
             f"{asked.input}, {reading.TITLES[input_format]}"
         )
-    checkpoint = reading.format_module(input_format).read(
-        asked.input, files.read_json(asked.hparams)
-    )
-    checkpoint.check_vocabulary(asked.input)
-    return checkpoint
+    hparams = files.read_json(asked.hparams)
+    return reading.read_checkpoint(asked.input, hparams=hparams)
 
 
 def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
     """The checkpoint with what was asked to be added and left out."""
+    vocab = checkpoint.vocabulary
     if asked.vocab_file:
         found = vocabulary.read(asked.vocab_file)
         if found is None:
             raise ValueError(f"--vocab-file: {asked.vocab_file} does not exist")
-        if found.do_lower_case is None and checkpoint.vocabulary is not None:
-            found = dataclasses.replace(
-                checkpoint.vocabulary, tokens=found.tokens
-            )
-        checkpoint = dataclasses.replace(checkpoint, vocabulary=found)
-        checkpoint.check_vocabulary(asked.vocab_file)
+        if found.do_lower_case is None and vocab is not None:
+            found = dataclasses.replace(vocab, tokens=found.tokens)
+        vocab = found
     said = {
         name: getattr(asked, name)
         for name in ("do_lower_case", "strip_accents")
         if getattr(asked, name) is not None
     }
-    if said:
-        if checkpoint.vocabulary is None:
-            raise ValueError(
-                f"{asked.input} has no vocabulary for --do-lower-case and "
-                "--strip-accents: add --vocab-file"
-            )
-        checkpoint = dataclasses.replace(
-            checkpoint,
-            vocabulary=dataclasses.replace(checkpoint.vocabulary, **said),
+    if vocab is not None:
+        vocab = dataclasses.replace(vocab, **said)
+    elif said:
+        raise ValueError(
+            f"{asked.input} has no vocabulary for --do-lower-case and "
+            "--strip-accents: add --vocab-file"
         )
+    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
+    checkpoint.check_vocabulary(asked.vocab_file or asked.input)
     return checkpoint.encoder_only() if asked.encoder_only else checkpoint
 
 
@@ -154,12 +146,9 @@ def _read_again(
     """
     read_again = reading.read_checkpoint(path)
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
-    for ours, theirs in (
-        (checkpoint.discriminator, read_again.discriminator),
-        (checkpoint.generator, read_again.generator),
-    ):
-        if ours is not None and theirs is not None:
-            unequal += [n for n, *_ in sizes.differences(ours, theirs)]
+    for scope, ours in checkpoint.encoders.items():
+        theirs = read_again.encoders.get(scope, ours)
+        unequal += [name for name, *_ in sizes.differences(ours, theirs)]
     if unequal:
         raise errors.CheckpointError(
             f"The output does not hold what was read: {len(unequal)} tensors "
@@ -174,26 +163,24 @@ def _read_again(
     return kept, as_written
 
 
-def _compare_outputs(
-    checkpoint: Checkpoint, as_written: Checkpoint, *sides: tuple[str, str, str]
-) -> None:
+def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
     """Compares with what the formats' own libraries compute on random inputs.
 
     Args:
-      checkpoint: What was read.
-      as_written: The same, with the activations of the output's format.
-      *sides: "input" or "output", its path and its format.
+      *sides: "input" or "output", its path, its format and what it is: of the
+        output, what was read with the activations of the output's format.
 
     Raises:
       CheckpointError: If they differ.
     """
+    checkpoint = sides[0][-1]
     config = checkpoint.discriminator or checkpoint.generator
     if config is None:
         return
     inputs = verify.random_inputs(config)
     mask = inputs["input_mask"]
     of_input: dict[str, np.ndarray] = {}
-    for side, path, name in sides:
+    for side, path, name, computed in sides:
         module = reading.format_module(name)
         if not hasattr(module, "forward"):
             continue
@@ -207,19 +194,19 @@ def _compare_outputs(
             continue
         gc.collect()
         of_input = of_input or verify.forward(checkpoint, inputs)
-        ours, computed = (
-            of_input,
-            as_written if side == "output" else checkpoint,
-        )
         is_changed = computed.activations != checkpoint.activations
-        if is_changed:
-            ours = verify.forward(computed, inputs)
+        ours = verify.forward(computed, inputs) if is_changed else of_input
         gc.collect()
         found = verify.compare(ours, theirs, mask)
         _print_parity(side, name, found)
         if is_changed:
             changed = verify.compare(of_input, theirs, mask)
-            _print_change(name, computed, checkpoint, changed)
+            share = max(d.largest / (d.magnitude or 1.0) for d in changed)
+            print(
+                f"  of the input, they differ by {share:.1e}: {name} computes "
+                f"{'/'.join(computed.activations)}, the input "
+                f"{'/'.join(checkpoint.activations)}"
+            )
         wrong = [d for d in found if not d.fits]
         if wrong:
             raise errors.CheckpointError(
@@ -238,19 +225,15 @@ def _describe(checkpoint: Checkpoint) -> None:
     def line(what: str, text: str) -> None:
         print(f"  {what:14} {text}")
 
-    for name, config in (
-        ("discriminator", checkpoint.discriminator),
-        ("generator", checkpoint.generator),
-    ):
-        if config is not None:
-            line(
-                name,
-                f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
-                f"({config.num_attention_heads} heads, feed-forward "
-                f"{config.intermediate_size}), embeddings "
-                f"{config.embedding_size} wide, vocabulary {config.vocab_size},"
-                f" {config.max_position_embeddings} positions",
-            )
+    for scope, config in checkpoint.encoders.items():
+        line(
+            "discriminator" if scope == "electra" else scope,
+            f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
+            f"({config.num_attention_heads} heads, feed-forward "
+            f"{config.intermediate_size}), embeddings "
+            f"{config.embedding_size} wide, vocabulary {config.vocab_size},"
+            f" {config.max_position_embeddings} positions",
+        )
     head = checkpoint.head
     if head is not None:
         labels = f", labels {', '.join(head.labels)}" if head.labels else ""
@@ -260,17 +243,16 @@ def _describe(checkpoint: Checkpoint) -> None:
         line("optimizer", f"{len(checkpoint.optimizer)} slots")
     if checkpoint.global_step is not None:
         line("step", str(checkpoint.global_step))
-    vocabulary = checkpoint.vocabulary
-    if vocabulary is None:
+    vocab = checkpoint.vocabulary
+    if vocab is None:
         line("vocabulary", "none")
     else:
-        case = {None: "case not known", True: "lower-cased", False: "cased"}[
-            vocabulary.do_lower_case
-        ]
-        line("vocabulary", f"{len(vocabulary.tokens)} tokens, {case}")
+        cases = {None: "case not known", True: "lower-cased", False: "cased"}
+        case = cases[vocab.do_lower_case]
+        line("vocabulary", f"{len(vocab.tokens)} tokens, {case}")
     if checkpoint.assumed:
-        config = checkpoint.discriminator or checkpoint.generator
-        assumed = [f"{n}={getattr(config, n)}" for n in checkpoint.assumed]
+        first = checkpoint.discriminator or checkpoint.generator
+        assumed = [f"{n}={getattr(first, n)}" for n in checkpoint.assumed]
         line("assumed", ", ".join(assumed))
 
 
@@ -285,21 +267,6 @@ def _print_parity(
             f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
             f"{share:.1e}"
         )
-
-
-def _print_change(
-    name: str,
-    computed: Checkpoint,
-    checkpoint: Checkpoint,
-    differences: Sequence[verify.Difference],
-) -> None:
-    """Says what another activation makes of the outputs."""
-    share = max(d.largest / (d.magnitude or 1.0) for d in differences)
-    print(
-        f"  of the input, they differ by {share:.1e}: {name} computes "
-        f"{'/'.join(computed.activations)}, the input "
-        f"{'/'.join(checkpoint.activations)}"
-    )
 
 
 def _report(
@@ -334,12 +301,8 @@ def _report(
 
 def _names(what: str, names: set[str], verbose: bool) -> None:
     """A count, with all names or with the parts that they are in."""
-    if not names:
-        print(f"  {what:14} 0 tensors")
-        return
-    if verbose:
-        print(f"  {what:14} {len(names)} tensors:")
-        for name in sorted(names):
-            print(f"    {name}")
-        return
-    print(f"  {what:14} {len(names)} tensors: {summarize(names)}")
+    counted = f"  {what:14} {len(names)} tensors"
+    if verbose and names:
+        print(f"{counted}:", *sorted(names), sep="\n    ")
+    else:
+        print(f"{counted}: {summarize(names)}" if names else counted)

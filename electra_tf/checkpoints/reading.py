@@ -11,37 +11,33 @@ import numpy as np
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
 
-# Name -> module, imported when it is needed. A path is tried in this order:
-# first those whose directories say what they are.
-_PACKAGE = "electra_tf.checkpoints.formats"
+# Name -> its module, imported when it is needed, and what it is called in
+# messages. A path is tried in this order: first those whose directories say
+# what they are.
 FORMATS = {
-    "electra_tf": f"{_PACKAGE}.electra_tf_format",
-    "huggingface": f"{_PACKAGE}.huggingface",
-    "kerashub": f"{_PACKAGE}.kerashub",
-    "original": f"{_PACKAGE}.original",
-    "model_garden": f"{_PACKAGE}.model_garden",
+    "electra_tf": ("electra_tf_format", "a model directory of electra_tf"),
+    "huggingface": ("huggingface", "a Hugging Face directory"),
+    "kerashub": ("kerashub", "a KerasHub preset"),
+    "original": ("original", "a TensorFlow 1 checkpoint of the original"),
+    "model_garden": ("model_garden", "a checkpoint of the Model Garden"),
 }
-
-# What they are called in messages.
-TITLES = {
-    "electra_tf": "a model directory of electra_tf",
-    "huggingface": "a Hugging Face directory",
-    "kerashub": "a KerasHub preset",
-    "original": "a TensorFlow 1 checkpoint of the original",
-    "model_garden": "a checkpoint of the Model Garden",
-}
+TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
 
 def format_module(name: str) -> types.ModuleType:
     """The module of a format.
 
-    It has `recognise(path)`, `read(path)`, `write(checkpoint, path)` and, where
-    another library can run the format, `forward(path, inputs)`.
+    It has `recognise(path)`, `read(path)` and `write(checkpoint, path)`, the
+    path of a folder; where the format cannot hold all of a checkpoint,
+    `notes(checkpoint)`, of one to be written; and, where another library can
+    run the format, `forward(path, inputs)`.
 
     Args:
       name: One of `FORMATS`.
     """
-    return importlib.import_module(FORMATS[name])
+    return importlib.import_module(
+        f"electra_tf.checkpoints.formats.{FORMATS[name][0]}"
+    )
 
 
 def recognise(path: str | os.PathLike) -> str:
@@ -60,38 +56,33 @@ def recognise(path: str | os.PathLike) -> str:
     for name in FORMATS:
         if format_module(name).recognise(path):
             return name
-    expected = (
+    received = f"the file {path}"
+    if not os.path.exists(path):
+        received = f"{path}, does not exist"
+    elif os.path.isdir(path):
+        names = sorted(os.listdir(path))
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        received = f"{path}, a folder with {shown or 'nothing in it'}"
+    raise CheckpointError(
         "Expected a checkpoint: a model directory of electra_tf, a folder or "
         "prefix of the original's model.ckpt-N, or a directory of Hugging "
-        "Face, KerasHub or the Model Garden."
-    )
-    if not os.path.exists(path):
-        raise CheckpointError(f"{expected} Received: {path}, does not exist")
-    if not os.path.isdir(path):
-        raise CheckpointError(f"{expected} Received: the file {path}")
-    names = sorted(os.listdir(path))
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    raise CheckpointError(
-        f"{expected} Received: {path}, a folder with "
-        + (shown if names else "nothing in it")
+        f"Face, KerasHub or the Model Garden. Received: {received}"
     )
 
 
-def read_checkpoint(path: str | os.PathLike) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
     """Reads a checkpoint of any format.
 
     Args:
       path: See `recognise`.
-
-    Returns:
-      The checkpoint.
+      **settings: What else the format's `read` takes.
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
         has another size than its embedding table.
     """
     path = os.fspath(path)
-    checkpoint = format_module(recognise(path)).read(path)
+    checkpoint = format_module(recognise(path)).read(path, **settings)
     checkpoint.check_vocabulary(path)
     return checkpoint
 
@@ -116,7 +107,7 @@ def assign(
     """
     by_name = {variable.path: variable for variable in variables}
     tensors = checkpoint.tensors
-    used = sorted(set(by_name) & set(tensors))
+    used = sorted(by_name.keys() & tensors.keys())
     for name in used:
         expected, received = tuple(by_name[name].shape), tensors[name].shape
         if expected != tuple(received):
@@ -129,8 +120,8 @@ def assign(
         by_name[name].assign(np.asarray(tensors[name]))
     return LoadReport(
         used=tuple(used),
-        unused=tuple(sorted(set(tensors) - set(by_name))),
-        missing=tuple(sorted(set(by_name) - set(tensors))),
+        unused=tuple(sorted(tensors.keys() - by_name.keys())),
+        missing=tuple(sorted(by_name.keys() - tensors.keys())),
     )
 
 

@@ -6,13 +6,14 @@ the scope "electra" and the generator in the scope "generator", or the two
 towers of Electric's generator. A generator without embedding tables of its own
 shares the discriminator's.
 
-Shapes: V vocabulary, E embedding, D hidden, I intermediate.
+Throughout, `tensors` are name -> weights, with the original's names, and
+`source` is the path of a checkpoint, for error messages.
 """
 
 import dataclasses
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -21,11 +22,18 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 
-# ELECTRA's heads are this wide, unless a configuration says otherwise.
-HEAD_WIDTH = 64
+# Name of a variable -> its shape.
+Shapes = dict[str, tuple[int, ...]]
 
 # What no shape tells.
 NOT_IN_TENSORS = original_settings.NOT_IN_TENSORS
+
+# Size of an encoder -> the field of `configs.ElectraConfig` that is the
+# generator's share of it.
+SHARES = {
+    "hidden_size": "generator_hidden_size",
+    "num_hidden_layers": "generator_layers",
+}
 
 # Of Electric's generator.
 TOWERS = ("generator_ltr", "generator_rtl")
@@ -50,35 +58,22 @@ _OTHERS = {
 }
 
 
-class Sizes(typing.NamedTuple):
-    """What the tensors and the settings beside them say.
-
-    Attributes:
-      discriminator: None if there is no scope "electra".
-      generator: None if there is no scope "generator".
-      assumed: Fields that have their defaults, as nothing says otherwise.
-    """
-
-    discriminator: configs.EncoderConfig | None
-    generator: configs.EncoderConfig | None
-    assumed: tuple[str, ...]
-
-
 def read_sizes(
-    tensors: Mapping[str, np.ndarray],
+    tensors: dict[str, np.ndarray],
     source: str,
-    known: Mapping[str, Mapping] | None = None,
-) -> Sizes:
+    known: Mapping[str, Mapping],
+) -> Checkpoint:
     """Reads the sizes, and checks that the networks are whole.
 
     Args:
-      tensors: Name -> weights, with the original's names.
-      source: Path, for error messages.
+      tensors: Of all its networks.
+      source: See above.
       known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
         scopes for which something beside the tensors says them.
 
     Returns:
-      The sizes.
+      The tensors with the sizes of their networks, and the settings that have
+      their defaults, as nothing says otherwise.
 
     Raises:
       CheckpointError: If there is no ELECTRA, or a tensor of one is missing
@@ -89,7 +84,7 @@ def read_sizes(
     assumed: set[str] = set()
     for scope in ("electra", "generator"):
         if f"{scope}/encoder/layer_0/intermediate/dense/kernel" in tensors:
-            settings = (known or {}).get(scope, {})
+            settings = known.get(scope, {})
             assumed |= set(NOT_IN_TENSORS) - set(settings)
             found[scope] = encoder_config(tensors, scope, source, settings)
     tower_config(tensors, source)
@@ -98,11 +93,22 @@ def read_sizes(
             f"Expected an ELECTRA in {source}. Received: tensors of none, such "
             f"as {min(tensors)}"
         )
-    return Sizes(
+    return Checkpoint(
+        tensors,
         found.get("electra"),
         found.get("generator"),
-        tuple(name for name in NOT_IN_TENSORS if name in assumed),
+        assumed=tuple(name for name in NOT_IN_TENSORS if name in assumed),
     )
+
+
+def not_in_tensors(config: configs.EncoderConfig) -> dict:
+    """The settings of an encoder that no shape tells."""
+    return {name: getattr(config, name) for name in NOT_IN_TENSORS}
+
+
+def usual_heads(hidden_size: int) -> int:
+    """How many heads an ELECTRA has, 64 wide, if nothing says otherwise."""
+    return max(1, hidden_size // 64)
 
 
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
@@ -110,7 +116,7 @@ def refuse_other_architecture(names: Iterable[str], source: str) -> None:
 
     Args:
       names: Of its tensors, with parts separated by "/" or ".".
-      source: Path, for the error message.
+      source: See above.
 
     Raises:
       CheckpointError: If no name is one of ELECTRA's.
@@ -139,39 +145,37 @@ def encoder_config(
     """Reads the sizes of one encoder and checks all its tensors.
 
     Args:
-      tensors: Name -> weights.
+      tensors: With those of the encoder.
       scope: Of the encoder.
-      source: Path, for error messages.
+      source: See above.
       settings: What no shape tells; the rest has its defaults.
-
-    Returns:
-      The sizes.
 
     Raises:
       CheckpointError: If a tensor is missing or does not fit.
     """
     settings = dict(settings or {})
 
-    def shape(name: str) -> tuple[int, ...]:
+    def shape(name: str) -> tuple[int, int]:
         if name not in tensors:
             raise CheckpointError(f"{source} lacks the tensor {name}")
-        return tuple(tensors[name].shape)
+        found = tuple(tensors[name].shape)
+        if len(found) != 2:
+            raise CheckpointError(
+                f"{source}: {name} must be a matrix. Received: {list(found)}"
+            )
+        return found
 
     own = has_tables(tensors, scope)
     embeddings = f"{scope if own else 'electra'}/embeddings"
-    vocab_size, embedding_size = _matrix(
-        shape(f"{embeddings}/word_embeddings"), embeddings, source
+    vocab_size, embedding_size = shape(f"{embeddings}/word_embeddings")
+    hidden_size, intermediate_size = shape(
+        f"{scope}/encoder/layer_0/intermediate/dense/kernel"
     )
-    hidden_size, intermediate_size = _matrix(
-        shape(f"{scope}/encoder/layer_0/intermediate/dense/kernel"),
-        f"{scope}/encoder/layer_0/intermediate/dense/kernel",
-        source,
-    )
+    num_positions, _ = shape(f"{embeddings}/position_embeddings")
+    num_segments, _ = shape(f"{embeddings}/token_type_embeddings")
     layer = re.compile(rf"{scope}/encoder/layer_(\d+)/")
     layers = {int(m.group(1)) for name in tensors if (m := layer.match(name))}
-    settings.setdefault(
-        "num_attention_heads", max(1, hidden_size // HEAD_WIDTH)
-    )
+    settings.setdefault("num_attention_heads", usual_heads(hidden_size))
     try:
         config = configs.EncoderConfig(
             vocab_size=vocab_size,
@@ -179,10 +183,8 @@ def encoder_config(
             num_hidden_layers=max(layers) + 1,
             intermediate_size=intermediate_size,
             embedding_size=embedding_size,
-            max_position_embeddings=shape(f"{embeddings}/position_embeddings")[
-                0
-            ],
-            type_vocab_size=shape(f"{embeddings}/token_type_embeddings")[0],
+            max_position_embeddings=num_positions,
+            type_vocab_size=num_segments,
             **settings,
         )
     except errors.ConfigError as error:
@@ -195,10 +197,6 @@ def tower_config(
     tensors: Mapping[str, np.ndarray], source: str
 ) -> configs.EncoderConfig | None:
     """Reads the sizes of Electric's towers and checks all their tensors.
-
-    Args:
-      tensors: Name -> weights.
-      source: Path, for error messages.
 
     Returns:
       The sizes of each tower, heads 64 wide, or None where there is none.
@@ -226,37 +224,26 @@ def has_towers(tensors: Iterable[str]) -> bool:
 
 
 def has_tables(tensors: Mapping[str, np.ndarray], scope: str) -> bool:
-    """Whether an encoder has embedding tables of its own.
-
-    Args:
-      tensors: Name -> weights.
-      scope: Of the encoder.
-    """
+    """Whether the encoder of a scope has embedding tables of its own."""
     return any(name.startswith(f"{scope}/embeddings/") for name in tensors)
 
 
-def _matrix(shape, name, source) -> tuple[int, int]:
-    if len(shape) != 2:
-        raise CheckpointError(
-            f"{source}: {name} must be a matrix. Received: {list(shape)}"
-        )
-    return shape
+def stored_name(tensors: Mapping[str, np.ndarray], name: str) -> str:
+    """Whose weights a variable has: a generator may share the tables."""
+    if name in tensors:
+        return name
+    return re.sub("^generator/embeddings/", "electra/embeddings/", name)
 
 
 def check_shapes(
     tensors: Mapping[str, np.ndarray],
-    expected: Mapping[str, tuple[int, ...]],
+    expected: Shapes,
     source: str,
 ) -> None:
-    """Refuses tensors that are missing or have another shape.
-
-    Args:
-      tensors: Name -> weights.
-      expected: Name -> shape.
-      source: Path, for error messages.
+    """Refuses tensors of which one is missing or has another shape.
 
     Raises:
-      CheckpointError: If one is missing or does not fit.
+      CheckpointError: If one is or has.
     """
     missing = [name for name in expected if name not in tensors]
     if missing:
@@ -274,7 +261,7 @@ def check_shapes(
 
 def encoder_shapes(
     config: configs.EncoderConfig, scope: str, own_embeddings: bool = True
-) -> dict[str, tuple[int, ...]]:
+) -> Shapes:
     """Names and shapes of an encoder's variables.
 
     Args:
@@ -287,16 +274,15 @@ def encoder_shapes(
     """
     width = typing.cast(int, config.embedding_size)
     hidden, wide = config.hidden_size, config.intermediate_size
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: Shapes = {}
     if own_embeddings:
-        shapes |= {
-            "embeddings/word_embeddings": (config.vocab_size, width),
-            "embeddings/token_type_embeddings": (config.type_vocab_size, width),
-            "embeddings/position_embeddings": (
-                config.max_position_embeddings,
-                width,
-            ),
-        } | _layer_norm("embeddings", width)
+        for table, rows in (
+            ("word", config.vocab_size),
+            ("token_type", config.type_vocab_size),
+            ("position", config.max_position_embeddings),
+        ):
+            shapes[f"embeddings/{table}_embeddings"] = (rows, width)
+        shapes |= _layer_norm("embeddings", width)
     if width != hidden:
         shapes |= _dense("embeddings_project", width, hidden)
     for index in range(config.num_hidden_layers):
@@ -311,35 +297,34 @@ def encoder_shapes(
     return {f"{scope}/{name}": shape for name, shape in shapes.items()}
 
 
-def masked_lm_head_shapes(
-    config: configs.EncoderConfig,
-) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the generator's head.
+def any_sizes(num_layers: int, project: bool = True) -> configs.EncoderConfig:
+    """Sizes of no model, to list the names of every one with so many layers.
 
     Args:
-      config: Sizes of the encoder below.
-
-    Returns:
-      Name -> shape.
+      num_layers: Of the transformer.
+      project: Whether a projection follows on the embeddings.
     """
+    return configs.EncoderConfig(
+        vocab_size=1,
+        hidden_size=2,
+        num_hidden_layers=num_layers,
+        num_attention_heads=1,
+        intermediate_size=1,
+        embedding_size=1 if project else 2,
+    )
+
+
+def masked_lm_head_shapes(config: configs.EncoderConfig) -> Shapes:
+    """Names and shapes of the generator's head, above an encoder."""
     return _lm_head_shapes("generator_predictions", config.hidden_size, config)
 
 
-def cloze_head_shapes(
-    config: configs.EncoderConfig,
-) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the head of Electric's generator.
-
-    Args:
-      config: Sizes of each tower below.
-
-    Returns:
-      Name -> shape.
-    """
+def cloze_head_shapes(config: configs.EncoderConfig) -> Shapes:
+    """Names and shapes of Electric's head, above two such towers."""
     return _lm_head_shapes("cloze_predictions", 2 * config.hidden_size, config)
 
 
-def _lm_head_shapes(name, input_size, config) -> dict[str, tuple[int, ...]]:
+def _lm_head_shapes(name, input_size, config) -> Shapes:
     width = config.embedding_size
     return (
         _dense(f"{name}/dense", input_size, width)
@@ -348,37 +333,16 @@ def _lm_head_shapes(name, input_size, config) -> dict[str, tuple[int, ...]]:
     )
 
 
-def discriminator_head_shapes(
-    config: configs.EncoderConfig,
-) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the discriminator's head.
-
-    Args:
-      config: Sizes of the encoder below.
-
-    Returns:
-      Name -> shape.
-    """
+def discriminator_head_shapes(config: configs.EncoderConfig) -> Shapes:
+    """Names and shapes of the discriminator's head, above an encoder."""
     width = config.hidden_size
     return _dense("discriminator_predictions/dense", width, width) | _dense(
         "discriminator_predictions/dense_1", width, 1
     )
 
 
-def size_names() -> tuple[str, ...]:
-    """The fields of `configs.EncoderConfig` that shapes tell."""
-    return tuple(
-        field.name
-        for field in dataclasses.fields(configs.EncoderConfig)
-        if field.name not in NOT_IN_TENSORS
-    )
-
-
 def masked_lm_encoder(tensors: Mapping[str, np.ndarray]) -> str | None:
     """The scope of the encoder below the masked language model's head.
-
-    Args:
-      tensors: Name -> weights.
 
     Returns:
       "generator", or "electra" for a masked language model and for a
@@ -394,23 +358,22 @@ def differences(
     ours: configs.EncoderConfig,
     theirs: configs.EncoderConfig,
     ignore: Iterable[str] = (),
-) -> list[tuple[str, object, object]]:
+) -> list[tuple[str, typing.Any, typing.Any]]:
     """Sizes in which two encoders differ; dropout and the like are none.
 
     Args:
       ours: One.
       theirs: The other.
-      ignore: Fields that are not compared.
+      ignore: More fields that are not compared.
 
     Returns:
       (field, its value in ours, its value in theirs).
     """
     skipped = set(NOT_IN_TENSORS) - {"num_attention_heads"} | set(ignore)
     return [
-        (field.name, getattr(ours, field.name), getattr(theirs, field.name))
-        for field in dataclasses.fields(configs.EncoderConfig)
-        if field.name not in skipped
-        and getattr(ours, field.name) != getattr(theirs, field.name)
+        (name, value, other)
+        for name, value in dataclasses.asdict(ours).items()
+        if (other := getattr(theirs, name)) != value and name not in skipped
     ]
 
 
@@ -418,6 +381,8 @@ def other_sizes(
     model: configs.ElectraConfig, checkpoint: Checkpoint, source: str
 ) -> list[str]:
     """In what a model and a checkpoint to start it from differ, in words.
+
+    Of the generator with the shares that give the sizes there.
 
     Args:
       model: The model.
@@ -427,7 +392,7 @@ def other_sizes(
     Raises:
       CheckpointError: If towers of the checkpoint are not whole.
     """
-    ignore = [n for n in checkpoint.assumed if n == "num_attention_heads"]
+    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
     found = []
     if checkpoint.discriminator is not None:
         found += [
@@ -436,44 +401,25 @@ def other_sizes(
                 model.encoder, checkpoint.discriminator, ignore
             )
         ]
-    if model.untied_generator:
-        found += _other_sizes_of_the_generator(
-            model, checkpoint, source, ignore
-        )
-    return found
-
-
-def _other_sizes_of_the_generator(
-    model: configs.ElectraConfig,
-    checkpoint: Checkpoint,
-    source: str,
-    ignore: Sequence[str],
-) -> list[str]:
-    """In what they differ, with the shares that give the sizes there."""
+    if not model.untied_generator:
+        return found
     generator, scope = checkpoint.generator, "generator"
     if model.two_tower_generator:
         generator = tower_config(checkpoint.tensors, source)
         scope = TOWERS[0]
         # Of two towers the shapes alone are known.
-        ignore = ["num_attention_heads"]
+        ignore = {"num_attention_heads"}
     if generator is None:
-        return []
-    shares = {
-        "hidden_size": "generator_hidden_size",
-        "num_hidden_layers": "generator_layers",
-    }
-    found = []
+        return found
     for name, ours, theirs in differences(model.generator, generator, ignore):
-        text = f"the generator's {name}={ours} (there {theirs}"
-        if name in shares:
+        there = f"there {theirs}"
+        if name in SHARES:
             whole = getattr(checkpoint.discriminator or model.encoder, name)
-            found_share = share(typing.cast(int, theirs), whole)
-            text += f": ElectraConfig.{shares[name]}={found_share}"
-        found.append(f"{text})")
-    may_be_own = (
+            there += f": ElectraConfig.{SHARES[name]}={share(theirs, whole)}"
+        found.append(f"the generator's {name}={ours} ({there})")
+    if has_tables(checkpoint.tensors, scope) and not (
         model.untied_generator_embeddings or model.disentangled_embeddings
-    )
-    if has_tables(checkpoint.tensors, scope) and not may_be_own:
+    ):
         found.append(
             "ElectraConfig.untied_generator_embeddings=False (there True)"
         )
@@ -492,11 +438,11 @@ def share(part: int, whole: int) -> float:
     return part / whole
 
 
-def _dense(name, inputs, outputs) -> dict[str, tuple[int, ...]]:
+def _dense(name, inputs, outputs) -> Shapes:
     return {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
 
 
-def _layer_norm(name, width) -> dict[str, tuple[int, ...]]:
+def _layer_norm(name, width) -> Shapes:
     return {
         f"{name}/LayerNorm/beta": (width,),
         f"{name}/LayerNorm/gamma": (width,),

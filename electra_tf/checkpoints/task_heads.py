@@ -5,6 +5,7 @@ original does not say anywhere what kind of head it saved, so the kind is told
 by names and shapes, and where these leave a choice, by the task's name.
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -29,12 +30,8 @@ _LABELS = {
 
 def task_names(tensors: Mapping[str, np.ndarray]) -> list[str]:
     """The tasks that there are heads of, sorted."""
-    found = set()
-    for name in tensors:
-        scope, _, rest = name.partition("/")
-        if scope == "task_specific":
-            found.add(rest.partition("/")[0])
-    return sorted(found)
+    parts = (name.split("/") for name in tensors)
+    return sorted({p[1] for p in parts if p[0] == "task_specific" and p[1:]})
 
 
 def head_tensors(
@@ -59,30 +56,24 @@ def recognise(
       task_name: See `task_names`.
       source: Path, for error messages.
 
-    Returns:
-      The head.
-
     Raises:
       CheckpointError: If the tensors are those of no head known here.
     """
     head = head_tensors(tensors, task_name)
-    names = set(head)
-    layers = {name.partition("/")[0] for name in names}
-    if layers == {"dense"} and names == {"dense/kernel", "dense/bias"}:
+    if set(head) == {"dense/kernel", "dense/bias"}:
         num_outputs = int(head["dense/bias"].shape[0])
+        kind = "regression" if num_outputs == 1 else "classification"
         if task_name in _TAGGING_TASKS:
             kind = "tagging"
-        else:
-            kind = "regression" if num_outputs == 1 else "classification"
-        labels = _LABELS.get(task_name)
-        if labels is None or len(labels) != num_outputs:
-            labels = None
-        return TaskHead(kind, task_name, labels, num_outputs)
+        labels = _LABELS.get(task_name, ())
+        known = labels if len(labels) == num_outputs else None
+        return TaskHead(kind, task_name, known, num_outputs)
+    layers = {name.partition("/")[0] for name in head}
     if layers == {"dense", "hidden"}:
         num_outputs = int(head["dense/bias"].shape[0])
         kind = "regression" if num_outputs == 1 else "classification"
         return TaskHead(kind, task_name, None, num_outputs, "gelu")
-    if {"dense/bias", "dense_1/bias"} <= names:
+    if {"dense/bias", "dense_1/bias"} <= set(head):
         return TaskHead(
             "question_answering",
             task_name,
@@ -94,8 +85,27 @@ def recognise(
         )
     raise CheckpointError(
         f"Expected a head of the original in task_specific/{task_name} of "
-        f"{source}. Received: {', '.join(sorted(names))}"
+        f"{source}. Received: {', '.join(sorted(head))}"
     )
+
+
+def head_from_dict(record: dict, source: str) -> TaskHead:
+    """A head from what JSON keeps of it.
+
+    Args:
+      record: `dataclasses.asdict` of the head.
+      source: Path, for error messages.
+
+    Raises:
+      CheckpointError: If the record is of something else.
+    """
+    try:
+        head = TaskHead(**record)
+    except TypeError as error:
+        raise CheckpointError(f"Cannot read {source}: {error}") from None
+    if head.labels is not None:
+        head = dataclasses.replace(head, labels=tuple(head.labels))
+    return head
 
 
 def task_name_of(text: object, kind: str) -> str:

@@ -1,8 +1,10 @@
 """TensorFlow's checkpoint files: an index, and data in one or more shards."""
 
+import copy
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -14,74 +16,73 @@ from electra_tf.files import refuse_lfs_pointer, write_atomically
 OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 # What TensorFlow raises for files that are damaged or cut short.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError, ValueError)
 
 
-def open_checkpoint(prefix: str):
-    """Opens a checkpoint.
-
-    Args:
-      prefix: Path up to ".index".
-
-    Returns:
-      TensorFlow's reader, and name -> shape of all tensors.
-
-    Raises:
-      CheckpointError: If a file is missing or damaged.
-    """
-    refuse_missing_shards(prefix)
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        return reader, reader.get_variable_to_shape_map()
-    except _READ_ERRORS as error:
-        raise _unreadable(prefix, error) from None
-
-
-def read_tensors(
-    prefix: str, reader, names: Iterable[str]
-) -> dict[str, np.ndarray]:
-    """Reads tensors.
-
-    Args:
-      prefix: For the error message.
-      reader: Of `open_checkpoint`.
-      names: Of the tensors.
-
-    Returns:
-      Name -> value.
-
-    Raises:
-      CheckpointError: If the data are damaged.
-    """
-    try:
-        return {name: reader.get_tensor(name) for name in names}
-    except _READ_ERRORS as error:
-        raise _unreadable(prefix, error) from None
+def find(path: str | os.PathLike) -> str | None:
+    """The prefix that a path stands for, if there is a checkpoint."""
+    prefix = os.fspath(path).removesuffix(".index")
+    prefix = re.sub(r"\.data-\d{5}-of-\d{5}$", "", prefix)
+    if os.path.isdir(prefix):
+        latest = tf.train.latest_checkpoint(prefix)
+        if latest is not None:
+            return latest
+        # Releases come without the file that names the latest one.
+        found = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
+        return found[0].removesuffix(".index") if len(found) == 1 else None
+    return prefix if tf.io.gfile.exists(prefix + ".index") else None
 
 
 class TensorsOnDisk(Mapping[str, np.ndarray]):
     """Tensors of a checkpoint, each read when it is asked for.
 
     Args:
-      prefix: For error messages.
-      reader: Of `open_checkpoint`.
-      keys: Name -> name in the file.
+      prefix: Path of the checkpoint up to ".index".
+
+    Attributes:
+      prefix: The same.
+      shapes: Name -> shape of all tensors in the files.
+
+    Raises:
+      CheckpointError: If a file is missing or damaged; of damaged data, when
+        they are asked for.
     """
 
-    def __init__(self, prefix: str, reader, keys: Mapping[str, str]):
-        self._prefix = prefix
-        self._reader = reader
-        self._keys = dict(keys)
+    def __init__(self, prefix: str):
+        refuse_missing_shards(prefix)
+        self.prefix = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            self.shapes = self._reader.get_variable_to_shape_map()
+        except _READ_ERRORS as error:
+            raise self._unreadable(error) from None
+        self._keys: Mapping[str, str] = {name: name for name in self.shapes}
+
+    def select(self, keys: Mapping[str, str]) -> "TensorsOnDisk":
+        """Some of the tensors: name -> name in the files."""
+        selected = copy.copy(self)
+        selected._keys = dict(keys)
+        return selected
 
     def __getitem__(self, name: str) -> np.ndarray:
         key = self._keys[name]
-        return read_tensors(self._prefix, self._reader, [key])[key]
+        try:
+            return self._reader.get_tensor(key)
+        except _READ_ERRORS as error:
+            raise self._unreadable(error) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def _unreadable(self, error: Exception) -> CheckpointError:
+        # TensorFlow's message has a stack of lines; the first one tells.
+        lines = str(error).splitlines() or [type(error).__name__]
+        return CheckpointError(
+            f"Cannot read checkpoint {self.prefix}: {lines[0]}"
+        )
 
 
 def is_object_based(prefix: str) -> bool:
@@ -128,9 +129,3 @@ def refuse_missing_shards(prefix: str) -> None:
                 f"{len(found)}, without {path}"
             )
         refuse_lfs_pointer(path)
-
-
-def _unreadable(prefix: str, error: Exception) -> CheckpointError:
-    # TensorFlow's message has a stack of lines; the first one tells.
-    reason = str(error).splitlines()[0]
-    return CheckpointError(f"Cannot read checkpoint {prefix}: {reason}")

@@ -11,12 +11,15 @@ import dataclasses
 import typing
 from collections.abc import Mapping
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
+from electra_tf.model import electra, encoder, finetuning_model, heads
 
 # Largest difference, as a share of the array's largest magnitude.
 TOLERANCE = 1e-5
@@ -44,19 +47,16 @@ class Difference(typing.NamedTuple):
         return self.largest <= TOLERANCE * max(self.magnitude, 1e-30)
 
 
-def random_inputs(
-    config: configs.EncoderConfig, seed: int = 0
-) -> dict[str, np.ndarray]:
+def random_inputs(config: configs.EncoderConfig) -> dict[str, np.ndarray]:
     """Random tokens in rows of different lengths, in all segments.
 
     Args:
       config: Bounds the ids and the length.
-      seed: Of the draws.
 
     Returns:
       `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     length = min(_LENGTH, config.max_position_embeddings)
     shape = (_BATCH_SIZE, length)
     # The first row has no padding, the last one hardly a token.
@@ -92,59 +92,47 @@ def forward(
       prediction "start_logits" and "end_logits" [B, L], on tokens that
       cannot be in an answer too.
     """
-    import keras
-    import tensorflow as tf
-
-    from electra_tf.model import encoder
-
     previous = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:
-        outputs: dict[str, typing.Any] = {}
-        args = [
-            tf.constant(inputs[name])
-            for name in ("input_ids", "input_mask", "segment_ids")
-        ]
-
-        def build(layer):
-            layer.build()
-            for variable in layer.variables:
-                name = variable.path
-                if name not in checkpoint.tensors and name.startswith(
-                    "generator/embeddings/"
-                ):
-                    name = f"electra/{name.removeprefix('generator/')}"
-                variable.assign(checkpoint.tensors[name])
-            return layer
-
-        networks: dict[str, typing.Any] = {}
-        for scope, config, prefix in (
-            ("electra", checkpoint.discriminator, ""),
-            ("generator", checkpoint.generator, "generator_"),
-        ):
-            if config is not None:
-                networks[scope] = build(encoder.Encoder(config, scope))
-                outputs[f"{prefix}sequence_output"] = networks[scope](*args)[
-                    "sequence_output"
-                ]
-        _forward_pretraining_heads(checkpoint, networks, outputs, build)
-        if checkpoint.head is not None and "electra" in networks:
-            _forward_task_head(checkpoint, networks, inputs, outputs)
+        outputs = _pretraining_outputs(checkpoint, inputs)
+        if checkpoint.head is not None and "sequence_output" in outputs:
+            outputs |= _task_outputs(
+                checkpoint, inputs, outputs["sequence_output"]
+            )
         return {name: np.asarray(x) for name, x in outputs.items()}
     finally:
         keras.config.set_dtype_policy(previous)
 
 
-def _forward_pretraining_heads(checkpoint, networks, outputs, build) -> None:
-    from electra_tf.model import electra
-
+def _built(layer, checkpoint: Checkpoint):
+    """A layer with its weights."""
+    layer.build()
     tensors = checkpoint.tensors
+    for variable in layer.variables:
+        variable.assign(tensors[sizes.stored_name(tensors, variable.path)])
+    return layer
+
+
+def _pretraining_outputs(checkpoint, inputs) -> dict:
+    """Of the encoders, and of the heads of pre-training."""
+    tensors = checkpoint.tensors
+    names = ("input_ids", "input_mask", "segment_ids")
+    args = [tf.constant(inputs[name]) for name in names]
+    networks, outputs = {}, {}
+    for scope, config in checkpoint.encoders.items():
+        networks[scope] = _built(encoder.Encoder(config, scope), checkpoint)
+        prefix = "generator_" if scope == "generator" else ""
+        found = networks[scope](*args)
+        outputs[f"{prefix}sequence_output"] = found["sequence_output"]
     if "electra" in networks and (
         "discriminator_predictions/dense_1/kernel" in tensors
     ):
-        head = build(electra.DiscriminatorHead(checkpoint.discriminator))
-        outputs["discriminator_logits"] = head(outputs["sequence_output"])
-    scope = sizes_lib.masked_lm_encoder(tensors)
+        head = electra.DiscriminatorHead(checkpoint.discriminator)
+        outputs["discriminator_logits"] = _built(head, checkpoint)(
+            outputs["sequence_output"]
+        )
+    scope = sizes.masked_lm_encoder(tensors)
     if scope is not None:
         network = networks[scope]
         lm_head = electra.MaskedLmHead(
@@ -153,47 +141,37 @@ def _forward_pretraining_heads(checkpoint, networks, outputs, build) -> None:
             network.config.hidden_size,
             "generator_predictions",
         )
-        lm_head.build()
-        for variable in lm_head.variables:
-            # The tied table is the encoder's, and has its weights.
-            if variable.path in tensors:
-                variable.assign(tensors[variable.path])
-        prefix = "" if scope == "electra" else "generator_"
-        sequence = outputs[f"{prefix}sequence_output"]
-        outputs["generator_logits"] = lm_head(sequence)
-        outputs["generator_sequence_output"] = sequence
-
-
-def _forward_task_head(checkpoint, networks, inputs, outputs) -> None:
-    import tensorflow as tf
-
-    from electra_tf.model import finetuning_model, heads
-
-    found_head = checkpoint.head
-    head = heads.make_head(found_head, checkpoint.discriminator)
-    scope = finetuning_model.TaskSpecific([head])
-    scope.build()
-    for variable in scope.variables:
-        variable.assign(checkpoint.tensors[variable.path])
-    sequence = outputs["sequence_output"]
-    encoded = {"sequence_output": sequence, "pooled_output": sequence[:, 0]}
-    name = head.task_name
-    if checkpoint.head.kind == "question_answering":
-        if not head.config.joint_prediction:
-            outputs["start_logits"] = head.start(sequence)[..., 0]
-            outputs["end_logits"] = head.end(sequence)[..., 0]
-        return
-    features = dict(inputs)
-    if checkpoint.head.kind == "tagging":
-        length = inputs["input_ids"].shape[1]
-        features[f"{name}_labeled_positions"] = tf.tile(
-            tf.range(length)[tf.newaxis], [len(inputs["input_ids"]), 1]
+        if scope == "electra":
+            outputs["generator_sequence_output"] = outputs["sequence_output"]
+        outputs["generator_logits"] = _built(lm_head, checkpoint)(
+            outputs["generator_sequence_output"]
         )
+    return outputs
+
+
+def _task_outputs(checkpoint, inputs, sequence) -> dict:
+    """Of the fine-tuned head."""
+    kind = checkpoint.head.kind
+    head = heads.make_head(checkpoint.head, checkpoint.discriminator)
+    _built(finetuning_model.TaskSpecific([head]), checkpoint)
+    if kind == "question_answering":
+        if head.config.joint_prediction:
+            return {}
+        return {
+            "start_logits": head.start(sequence)[..., 0],
+            "end_logits": head.end(sequence)[..., 0],
+        }
+    features = dict(inputs)
+    if kind == "tagging":
+        shape = inputs["input_ids"].shape
+        features[f"{head.task_name}_labeled_positions"] = tf.broadcast_to(
+            tf.range(shape[1]), shape
+        )
+    encoded = {"sequence_output": sequence, "pooled_output": sequence[:, 0]}
     found = head(encoded, features)
-    logits = found.get("logits")
-    if logits is None:  # Regression.
-        logits = found["predictions"][:, tf.newaxis]
-    outputs["logits"] = logits
+    if kind == "regression":
+        return {"logits": found["predictions"][:, tf.newaxis]}
+    return {"logits": found["logits"]}
 
 
 def compare(
@@ -249,17 +227,13 @@ def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
     Returns:
       The first with the `hidden_act` of the second.
     """
-
-    def changed(ours, theirs):
-        if ours is None or theirs is None:
-            return ours
-        return dataclasses.replace(ours, hidden_act=theirs.hidden_act)
-
-    return dataclasses.replace(
-        checkpoint,
-        discriminator=changed(checkpoint.discriminator, other.discriminator),
-        generator=changed(checkpoint.generator, other.generator),
-    )
+    changed = {
+        name: dataclasses.replace(ours, hidden_act=theirs.hidden_act)
+        for name in ("discriminator", "generator")
+        if (ours := getattr(checkpoint, name)) is not None
+        and (theirs := getattr(other, name)) is not None
+    }
+    return dataclasses.replace(checkpoint, **changed)
 
 
 def unequal_tensors(
@@ -293,4 +267,4 @@ def _bitwise_equal(a: np.ndarray, b: np.ndarray) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     bits = f"u{a.dtype.itemsize}"
-    return bool(np.array_equal(a.view(bits), b.view(bits)))
+    return np.array_equal(a.view(bits), b.view(bits))

@@ -5,6 +5,7 @@ names keep them out of `make test`.
 """
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -178,9 +179,8 @@ def test_a_pickled_file_is_read(tmp_path, sharded):
         for part, keys in (("a.bin", names[::2]), ("b.bin", names[1::2])):
             torch.save({key: state[key] for key in keys}, tmp_path / part)
             weight_map |= dict.fromkeys(keys, part)
-        huggingface.write_atomically(
-            str(tmp_path / "pytorch_model.bin.index.json"),
-            '{"weight_map": ' + str(weight_map).replace("'", '"') + "}",
+        (tmp_path / "pytorch_model.bin.index.json").write_text(
+            json.dumps({"weight_map": weight_map})
         )
     else:
         torch.save(state, tmp_path / "pytorch_model.bin")

@@ -15,10 +15,8 @@ import re
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.checkpoints import disentangled, tensor_files
-from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.checkpoints.formats import original
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_atomically
 from electra_tf.model.heads import TaskHead
@@ -26,7 +24,7 @@ from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
 CONVERTED_CLASS = "ConvertedCheckpoint"
-_RUN_CLASSES = ("PretrainingConfig", "FinetuningConfig")
+_CLASSES = ("PretrainingConfig", "FinetuningConfig", CONVERTED_CLASS)
 # What a task's description says of its head beside kind and labels.
 _HEAD_OPTIONS = ("has_pairs", "min_value", "scale", "as_original")
 
@@ -43,9 +41,6 @@ def read(path: str) -> Checkpoint:
       path: Model directory (its last checkpoint; of a fine-tuning run the
         trial that was best on dev), directory of one trial or of the best
         checkpoint in it, or prefix of a checkpoint.
-
-    Returns:
-      The checkpoint.
 
     Raises:
       CheckpointError: If there is none, or it cannot be read.
@@ -72,71 +67,54 @@ def read(path: str) -> Checkpoint:
             "behind",
         )
         optimizer = {}
-    encoders = _read_encoders(record, model_dir)
-    sizes = sizes_lib.read_sizes(
-        tensors,
-        prefix,
-        {
-            scope: {
-                name: getattr(config, name) for name in sizes_lib.NOT_IN_TENSORS
-            }
-            for scope, config in encoders.items()
-        },
+    found = sizes.read_sizes(
+        tensors, prefix, _known_settings(record, model_dir)
     )
-    assumed = tuple(record.get("assumed", sizes.assumed))
-    return Checkpoint(
-        tensors=tensors,
-        discriminator=sizes.discriminator,
-        generator=sizes.generator,
+    # Where the record has the length that it was trained with.
+    section = {"PretrainingConfig": "model", "FinetuningConfig": "data"}.get(
+        record["class"]
+    )
+    return dataclasses.replace(
+        found,
         head=_read_head(record, model_dir),
         optimizer=optimizer,
-        global_step=record.get("global_step", step)
-        if record.get("class") == CONVERTED_CLASS
-        else step,
+        global_step=record.get("global_step", step),
         vocabulary=_read_vocabulary(record, model_dir),
-        max_seq_length=_max_seq_length(record),
-        assumed=assumed,
+        max_seq_length=(record[section] if section else record).get(
+            "max_seq_length"
+        ),
+        assumed=tuple(record.get("assumed", found.assumed)),
         notes=notes,
     )
 
 
 def write(checkpoint: Checkpoint, path: str) -> None:
-    """Writes a directory that fine-tuning, exporting and pre-training take.
-
-    Args:
-      checkpoint: What to write.
-      path: The directory.
-    """
+    """Writes a directory that fine-tuning, exporting and pre-training take."""
     os.makedirs(path, exist_ok=True)
     step = checkpoint.global_step
     name = f"{model_directory.CHECKPOINT_NAME}-{step or 0}"
     with tf.device("cpu"):
         parts: dict = {
-            "model": {
-                tensor_name: tf.Variable(tensor)
-                for tensor_name, tensor in checkpoint.tensors.items()
-            },
+            "model": {n: tf.Variable(t) for n, t in checkpoint.tensors.items()},
             "global_step": tf.Variable(step or 0, dtype=tf.int64),
         }
         if checkpoint.optimizer:
-            parts["optimizer"] = {
-                slot: tf.Variable(values)
-                for slot, values in checkpoint.optimizer.items()
-            }
+            slots = checkpoint.optimizer.items()
+            parts["optimizer"] = {n: tf.Variable(t) for n, t in slots}
             parts["iterations"] = tf.Variable(step or 0, dtype=tf.int64)
     tf.train.Checkpoint(**parts).write(os.path.join(path, name))
     tensor_files.write_checkpoint_file(path, name)
     if checkpoint.vocabulary is not None:
         vocabulary.write(checkpoint.vocabulary, path)
 
-    def as_dict(value):
-        return None if value is None else dataclasses.asdict(value)
-
+    described = {
+        "encoder": checkpoint.discriminator,
+        "generator": checkpoint.generator,
+        "head": checkpoint.head,
+    }
     record = {
         "class": CONVERTED_CLASS,
-        "encoder": as_dict(checkpoint.discriminator),
-        "generator": as_dict(checkpoint.generator),
-        "head": as_dict(checkpoint.head),
+        **{n: v and dataclasses.asdict(v) for n, v in described.items()},
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
         "assumed": list(checkpoint.assumed),
@@ -157,8 +135,7 @@ def _model_dir(path: str | os.PathLike) -> str | None:
     while True:
         config = os.path.join(path, model_directory.CONFIG_FILE)
         if os.path.isfile(config):
-            ours = (*_RUN_CLASSES, CONVERTED_CLASS)
-            return path if read_json(config).get("class") in ours else None
+            return path if read_json(config).get("class") in _CLASSES else None
         path = os.path.abspath(path)
         if not model_directory.PART_OF_RUN.fullmatch(os.path.basename(path)):
             return None
@@ -196,40 +173,30 @@ def _read_of_finetuning(model_dir: str, name: str) -> dict:
 
 def _read_variables(prefix: str):
     """Tensors, optimizer slots and the step of an object-based checkpoint."""
-    reader, shapes = tensor_files.open_checkpoint(prefix)
+    saved = tensor_files.TensorsOnDisk(prefix)
     keys: dict[str, dict[str, str]] = {"model": {}, "optimizer": {}}
-    for key in sorted(shapes):
-        part, _, name = key.removesuffix(tensor_files.OBJECT_SUFFIX).partition(
-            "/"
-        )
-        if part in keys and key.endswith(tensor_files.OBJECT_SUFFIX):
-            keys[part][_unescape(name)] = key
+    ours = re.compile(rf"(model|optimizer)/(.+){tensor_files.OBJECT_SUFFIX}")
+    for key in sorted(saved):
+        if match := ours.fullmatch(key):
+            part, name = match.groups()
+            # TensorFlow writes the "/" of a path as ".S" and "." as "..".
+            path = ".".join(p.replace(".S", "/") for p in name.split(".."))
+            keys[part][path] = key
     if not keys["model"]:
         raise CheckpointError(
             f"Expected a checkpoint of electra_tf at {prefix}. Received: one "
-            f"with {', '.join(sorted(shapes)[:3])}"
+            f"with {', '.join(sorted(saved)[:3])}"
         )
-    model, optimizer = (
-        tensor_files.TensorsOnDisk(prefix, reader, keys[part])
-        for part in ("model", "optimizer")
+    step = saved.get("global_step" + tensor_files.OBJECT_SUFFIX)
+    return (
+        dict(saved.select(keys["model"])),
+        saved.select(keys["optimizer"]),
+        None if step is None else int(step),
     )
-    step_key = "global_step" + tensor_files.OBJECT_SUFFIX
-    step = None
-    if step_key in shapes:
-        (value,) = tensor_files.read_tensors(
-            prefix, reader, [step_key]
-        ).values()
-        step = int(value)
-    return dict(model), optimizer, step
 
 
-def _unescape(name: str) -> str:
-    """A variable's path; TensorFlow writes "/" as ".S" and "." as ".."."""
-    return re.sub(r"\.([S.])", lambda m: "/" if m[1] == "S" else ".", name)
-
-
-def _read_encoders(record: dict, model_dir: str):
-    """Scope -> sizes, as far as the run's files say."""
+def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
+    """Scope -> what no shape tells, as far as the run's files say."""
     try:
         found: dict[str, configs.EncoderConfig] = {}
         if record["class"] == "FinetuningConfig":
@@ -250,7 +217,7 @@ def _read_encoders(record: dict, model_dir: str):
             for scope, key in (("electra", "encoder"), ("generator",) * 2):
                 if record[key] is not None:
                     found[scope] = configs.EncoderConfig(**record[key])
-        return found
+        return {s: sizes.not_in_tensors(c) for s, c in found.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
             f"Expected the {model_directory.CONFIG_FILE} of this version in "
@@ -261,7 +228,7 @@ def _read_encoders(record: dict, model_dir: str):
 def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     if record["class"] == CONVERTED_CLASS:
         head = record.get("head")
-        return head and original.head_from_dict(head, model_dir)
+        return head and task_heads.head_from_dict(head, model_dir)
     if record["class"] == "PretrainingConfig":
         return None
     about = _read_of_finetuning(model_dir, model_directory.MODEL_FILE)
@@ -271,33 +238,23 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     )
     kind = about.get("kind", "classification")
     labels = about.get("labels")
+    num_outputs = 1 if kind == "regression" else None
     return TaskHead(
         kind,
         about["task_name"],
         None if labels is None else tuple(labels),
-        len(labels)
-        if labels is not None
-        else int(kind == "regression") or None,
+        num_outputs if labels is None else len(labels),
         options=about.get("options")
         or {name: about[name] for name in _HEAD_OPTIONS if name in about},
     )
 
 
-def _max_seq_length(record: dict) -> int | None:
-    if record["class"] == "PretrainingConfig":
-        return record["model"].get("max_seq_length")
-    if record["class"] == "FinetuningConfig":
-        return record["data"].get("max_seq_length")
-    return record.get("max_seq_length")
-
-
 def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
     """Of the directory; else where the run's settings say it is."""
-    beside = os.path.join(model_dir, vocabulary.VOCAB_FILE)
+    path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
     data = record.get("data", {})
-    path = beside
-    if not os.path.isfile(beside) and data.get("vocab_file"):
-        path = data["vocab_file"]
+    if not os.path.isfile(path):
+        path = data.get("vocab_file") or path
     return vocabulary.read(
         path, data.get("do_lower_case"), data.get("strip_accents")
     )

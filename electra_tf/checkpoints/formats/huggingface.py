@@ -13,24 +13,21 @@ Shapes: B batch, L length.
 """
 
 import dataclasses
-import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from electra_tf import configs
-from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.checkpoints.formats import (
-    huggingface_files,
-    huggingface_heads,
-    huggingface_names,
-)
+from electra_tf.checkpoints.formats import huggingface_files as files
+from electra_tf.checkpoints.formats import huggingface_heads as heads
+from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_json
 from electra_tf.text import vocabulary
 
 # Their hidden_act -> ours.
@@ -45,7 +42,6 @@ _HIDDEN_ACTS = {
 
 # The original's LayerNorm has this and no other.
 _LAYER_NORM_EPS = 1e-12
-_HEAD_DROPOUT_PROB = 0.1
 
 # A key of ours in config.json: whose encoder it is, where the class does not
 # say. A masked language model has the names of a discriminator in the original.
@@ -54,7 +50,7 @@ _SCOPE_KEY = "electra_scope"
 
 def recognise(path: str) -> bool:
     """Whether a path is a model of transformers, or a pair of them."""
-    return huggingface_files.directory(path) is not None
+    return files.directory(path) is not None
 
 
 def read(path: str) -> Checkpoint:
@@ -74,49 +70,29 @@ def read(path: str) -> Checkpoint:
       CheckpointError: If it cannot be read, is no ELECTRA or has settings
         that an ELECTRA here cannot have.
     """
-    folder = huggingface_files.directory(path)
+    folder = files.directory(path)
     if folder is None:
         raise CheckpointError(
             f"Expected a Hugging Face directory with {CONFIG_FILE} at {path}, "
             "found none"
         )
-    parts = {
-        name: os.path.join(folder, name)
-        for name in huggingface_files.SUBDIRECTORIES
-        if os.path.isfile(os.path.join(folder, name, CONFIG_FILE))
-    }
-    if os.path.isfile(os.path.join(folder, CONFIG_FILE)) or not parts:
-        return _read_model(folder)
-    models = {name: _read_model(part) for name, part in parts.items()}
-    if len(models) == 1:
-        return next(iter(models.values()))
-    return _join(models["generator"], models["discriminator"], folder)
+    models = [_read_model(part) for part in files.parts(folder)]
+    return models[0] if len(models) == 1 else _join(folder, *models)
 
 
 def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes one directory, or `generator` and `discriminator` in one.
 
-    Args:
-      checkpoint: What to write.
-      path: The directory.
-
     Raises:
       CheckpointError: If transformers has no such model.
     """
-    for name, model in _models(checkpoint).items():
+    for name, (config, tensors) in _models(checkpoint).items():
         folder = os.path.join(path, name)
         os.makedirs(folder, exist_ok=True)
-        config, make_tensors = model
-        huggingface_files.save_safetensors(
-            make_tensors(),
-            os.path.join(folder, huggingface_files.SAFETENSORS_FILE),
-        )
-        write_atomically(
-            os.path.join(folder, CONFIG_FILE),
-            json.dumps(config, indent=2, ensure_ascii=False) + "\n",
-        )
+        files.write_weights(tensors, folder)
+        files.write_json(config, folder, CONFIG_FILE)
         if checkpoint.vocabulary is not None:
-            huggingface_files.write_tokenizer(
+            files.write_tokenizer(
                 checkpoint.vocabulary,
                 config["max_position_embeddings"],
                 folder,
@@ -124,34 +100,17 @@ def write(checkpoint: Checkpoint, path: str) -> None:
 
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What transformers cannot hold of a checkpoint, or holds otherwise.
-
-    Args:
-      checkpoint: To be written.
-
-    Returns:
-      One line for the user each.
-    """
-    found = []
-    head = checkpoint.head
-    if (
-        head is not None
-        and head.kind in huggingface_heads.PROBLEM_TYPES
-        and head.hidden_activation is None
-    ):
+    """What transformers cannot hold, or holds otherwise, a line each."""
+    found, head = [], checkpoint.head
+    if head and head.kind in heads.PROBLEM_TYPES and not head.hidden_activation:
         found.append(
             "the head for classification has a hidden layer there; it is "
             "written so that it computes what the one layer here does"
         )
-    scope = sizes_lib.masked_lm_encoder(checkpoint.tensors)
-    config = (
-        checkpoint.generator
-        if scope == "generator"
-        else checkpoint.discriminator
-    )
-    if head is None and scope is not None and config is not None:
-        found += _head_notes(config.hidden_act)
-    if any(name.startswith("generator_ltr/") for name in checkpoint.tensors):
+    scope = sizes.masked_lm_encoder(checkpoint.tensors)
+    if head is None and scope in checkpoint.encoders:
+        found += _head_notes(checkpoint.encoders[scope].hidden_act)
+    if sizes.has_towers(checkpoint.tensors):
         found.append("transformers has no two-tower generator")
     if checkpoint.vocabulary is None:
         found.append(
@@ -197,14 +156,8 @@ def forward(
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    folder = huggingface_files.directory(path)
+    folder = files.directory(path)
     assert folder is not None
-    parts = [folder]
-    if not os.path.isfile(os.path.join(folder, CONFIG_FILE)):
-        parts = [
-            os.path.join(folder, name)
-            for name in huggingface_files.SUBDIRECTORIES
-        ]
     features = {
         name: torch.tensor(np.asarray(inputs[ours], np.int64))
         for name, ours in (
@@ -214,7 +167,7 @@ def forward(
         )
     }
     outputs: dict[str, np.ndarray] = {}
-    for part in (p for p in parts if os.path.isdir(p)):
+    for part in files.parts(folder):
         config = read_json(os.path.join(part, CONFIG_FILE))
         architecture = (config.get("architectures") or ["ElectraModel"])[0]
         model = getattr(transformers, architecture).from_pretrained(
@@ -229,17 +182,11 @@ def forward(
             found = model.float().eval()(**features, output_hidden_states=True)
         prefix = "generator_" if is_generator else ""
         outputs[f"{prefix}sequence_output"] = found["hidden_states"][-1].numpy()
-        name = {
-            "ElectraForMaskedLM": "generator_logits",
-            "ElectraForPreTraining": "discriminator_logits",
-        }.get(architecture, "logits")
-        for theirs, ours in (
-            ("logits", name),
-            ("start_logits", "start_logits"),
-            ("end_logits", "end_logits"),
-        ):
-            if theirs in found:
-                outputs[ours] = found[theirs].numpy()
+        if architecture == "ElectraForPreTraining":
+            prefix = "discriminator_"
+        for name in ("logits", "start_logits", "end_logits"):
+            if name in found:
+                outputs[f"{prefix}{name}"] = found[name].numpy()
     return outputs
 
 
@@ -249,67 +196,52 @@ def forward(
 def _read_model(folder: str) -> Checkpoint:
     """Reads one directory."""
     config = _read_config(folder)
-    theirs = huggingface_files.read_weights(folder)
-    sizes_lib.refuse_other_architecture(
-        {name: None for name in theirs} if _has_prefix(theirs) else ["electra"],
-        folder,
-    )
-    if not _has_prefix(theirs):  # An ElectraModel, without a head.
+    theirs = files.read_weights(folder)
+    if any(name.startswith("embeddings.") for name in theirs):
+        # An ElectraModel, without a head.
         theirs = {f"electra.{name}": value for name, value in theirs.items()}
-    for name in huggingface_names.BUFFERS:
-        theirs.pop(name, None)
+    sizes.refuse_other_architecture(theirs, folder)
+    theirs.pop(names.BUFFER, None)
     is_generator = any(name.startswith("generator_") for name in theirs)
     scope = config.get(_SCOPE_KEY, "generator" if is_generator else "electra")
-    tied = theirs.pop(huggingface_names.TIED, None)
-    tensors: dict[str, np.ndarray] = {}
-    unused = []
-    for name in sorted(theirs):
-        ours = huggingface_names.our_name(name, scope)
-        if ours is None:
-            unused.append(name)
-        else:
-            value = theirs.pop(name)
-            tensors[ours] = value.T if ours.endswith("/kernel") else value
+    our_names = {n: names.our_name(n, scope) for n in sorted(theirs)}
+    tensors = {
+        ours: names.transposed(ours, theirs.pop(name))
+        for name, ours in our_names.items()
+        if ours is not None
+    }
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
-    if tied is not None and table is not None and not _equal(tied, table):
+    tied = theirs.pop(names.TIED, None)
+    if not (tied is None or table is None or np.array_equal(tied, table)):
         raise CheckpointError(
-            f"{folder}: the output layer {huggingface_names.TIED} must be "
+            f"{folder}: the output layer {names.TIED} must be "
             "the table of word embeddings. Received: another matrix, which "
             "ELECTRA does not have"
         )
-    head, head_tensors, used = huggingface_heads.read_head(
-        theirs, config, folder
-    )
-    tensors |= head_tensors
-    settings = _known_settings(config, folder)
-    sizes = sizes_lib.read_sizes(
-        tensors, folder, {"electra": settings, "generator": settings}
-    )
-    encoder = sizes.discriminator or sizes.generator
-    assert encoder is not None
-    _refuse_other_sizes(config, encoder, folder)
+    head, head_tensors, used = heads.read_head(theirs, config, folder)
+    settings = {n: config[n] for n in sizes.NOT_IN_TENSORS if n in config}
+    found = sizes.read_sizes(tensors | head_tensors, folder, {scope: settings})
+    (encoder,) = found.encoders.values()
+    for name, ours in dataclasses.asdict(encoder).items():
+        if name not in settings and config.get(name, ours) != ours:
+            raise CheckpointError(
+                f"{os.path.join(folder, CONFIG_FILE)} says "
+                f"{name}={config[name]!r}, but the tensors beside it have "
+                f"{name}={ours}"
+            )
+    tokenizer, remarks = files.read_tokenizer(folder)
     if is_generator:
-        sizes_lib.check_shapes(
-            tensors, sizes_lib.masked_lm_head_shapes(encoder), folder
+        sizes.check_shapes(
+            tensors, sizes.masked_lm_head_shapes(encoder), folder
         )
-    tokenizer, remarks = huggingface_files.read_tokenizer(folder)
-    if is_generator:
         remarks += tuple(_head_notes(encoder.hidden_act))
-    return Checkpoint(
-        tensors=tensors,
-        discriminator=sizes.discriminator,
-        generator=sizes.generator,
+    return dataclasses.replace(
+        found,
         head=head,
         vocabulary=tokenizer,
-        unused=tuple(name for name in unused if name not in used),
-        assumed=sizes.assumed,
+        unused=tuple(sorted(theirs.keys() - used)),
         notes=remarks,
     )
-
-
-def _has_prefix(theirs: Mapping) -> bool:
-    """Whether the encoder is in a scope, as it is below a head."""
-    return not any(name.startswith("embeddings.") for name in theirs)
 
 
 def _read_config(folder: str) -> dict:
@@ -334,12 +266,12 @@ def _read_config(folder: str) -> dict:
             f"Received: {received!r}"
         )
     config["hidden_act"] = _HIDDEN_ACTS[received]
-    for name, expected, default in (
-        ("layer_norm_eps", _LAYER_NORM_EPS, _LAYER_NORM_EPS),
-        ("position_embedding_type", "absolute", "absolute"),
-        ("is_decoder", False, False),
+    for name, expected in (
+        ("layer_norm_eps", _LAYER_NORM_EPS),
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
     ):
-        received = config.get(name, default)
+        received = config.get(name, expected)
         if received != expected:
             raise CheckpointError(
                 f"{path}: {name} must be {expected!r}, as in the original. "
@@ -348,29 +280,8 @@ def _read_config(folder: str) -> dict:
     return config
 
 
-def _known_settings(config: dict, folder: str) -> dict:
-    """What no shape tells, as far as config.json has it."""
-    return {
-        name: config[name]
-        for name in sizes_lib.NOT_IN_TENSORS
-        if name in config
-    }
-
-
-def _refuse_other_sizes(config, encoder, folder) -> None:
-    """Compares config.json with what the tensors say."""
-    for name in sizes_lib.size_names():
-        ours = getattr(encoder, name)
-        if name in config and config[name] != ours:
-            raise CheckpointError(
-                f"{os.path.join(folder, CONFIG_FILE)} says "
-                f"{name}={config[name]!r}, but the tensors beside it have "
-                f"{name}={ours}"
-            )
-
-
 def _join(
-    generator: Checkpoint, discriminator: Checkpoint, folder: str
+    folder: str, generator: Checkpoint, discriminator: Checkpoint
 ) -> Checkpoint:
     """One checkpoint of two models."""
     if generator.generator is None or discriminator.discriminator is None:
@@ -378,16 +289,14 @@ def _join(
             f"Expected an ElectraForMaskedLM in {folder}/generator and another "
             f"ELECTRA in {folder}/discriminator. Received: two models of a kind"
         )
-    theirs = dict(generator.tensors)
-    ours = discriminator.tensors
+    theirs, ours = generator.tensors, discriminator.tensors
 
     def is_shared(prefix: str) -> bool:
-        names = [n for n in theirs if n.startswith(f"generator/{prefix}")]
         return all(
-            (other := ours.get("electra/" + n.removeprefix("generator/")))
-            is not None
-            and _equal(theirs[n], other)
-            for n in names
+            (other := re.sub("^generator/", "electra/", name)) in ours
+            and np.array_equal(tensor, ours[other])
+            for name, tensor in theirs.items()
+            if name.startswith(f"generator/{prefix}")
         )
 
     config = generator.generator
@@ -418,108 +327,71 @@ def _join(
     )
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and np.array_equal(a, b)
-
-
 # --- Writing -----------------------------------------------------------------
 
 
 def _models(
     checkpoint: Checkpoint,
-) -> dict[str, tuple[dict, Callable[[], dict[str, np.ndarray]]]]:
-    """Subdirectory ("" for none) -> config.json and what makes the tensors."""
-    tensors = checkpoint.tensors
-    if checkpoint.head is not None:
-        return {"": _finetuned_model(checkpoint)}
-    found: dict = {}
-    scope = sizes_lib.masked_lm_encoder(tensors)
+) -> dict[str, tuple[dict, dict[str, np.ndarray]]]:
+    """Subdirectory ("" for none) -> config.json and the tensors."""
+    tensors, head = checkpoint.tensors, checkpoint.head
+    found = {}
     has_discriminator_head = "discriminator_predictions/dense/kernel" in tensors
-    if scope is not None:
-        config = (
-            checkpoint.generator
-            if scope == "generator"
-            else checkpoint.discriminator
+    scope = sizes.masked_lm_encoder(tensors)
+    if head is None and scope is not None:
+        is_of_discriminator = scope == "electra" and not has_discriminator_head
+        found["generator"] = _model(
+            checkpoint,
+            scope,
+            "ElectraForMaskedLM",
+            {_SCOPE_KEY: "electra"} if is_of_discriminator else {},
+            names.pretraining_head(tensors, "generator_predictions/"),
         )
-        assert config is not None
-        settings = _config(checkpoint, config, "ElectraForMaskedLM")
-        if scope == "electra" and not has_discriminator_head:
-            settings[_SCOPE_KEY] = "electra"
-        found["generator"] = (
-            settings,
-            lambda: (
-                huggingface_names.encoder(tensors, scope, config)
-                | huggingface_names.pretraining_head(
-                    tensors, "generator_predictions/"
-                )
-            ),
+    if checkpoint.discriminator is not None and head is not None:
+        found["discriminator"] = _model(
+            checkpoint,
+            "electra",
+            heads.CLASSES[head.kind],
+            *heads.write_head(checkpoint, head),
         )
-    if checkpoint.discriminator is not None and (
+    elif checkpoint.discriminator is not None and (
         scope != "electra" or has_discriminator_head
     ):
-        found["discriminator"] = (
-            _config(
-                checkpoint,
-                checkpoint.discriminator,
-                "ElectraForPreTraining"
-                if has_discriminator_head
-                else "ElectraModel",
-            ),
-            lambda: (
-                huggingface_names.encoder(
-                    tensors, "electra", checkpoint.discriminator
-                )
-                | huggingface_names.pretraining_head(
-                    tensors, "discriminator_predictions/"
-                )
-            ),
+        found["discriminator"] = _model(
+            checkpoint,
+            "electra",
+            "ElectraForPreTraining"
+            if has_discriminator_head
+            else "ElectraModel",
+            {},
+            names.pretraining_head(tensors, "discriminator_predictions/"),
         )
     if not found:
-        _require_discriminator(checkpoint)
-    if len(found) == 1:
-        return {"": next(iter(found.values()))}
-    return found
-
-
-def _finetuned_model(
-    checkpoint: Checkpoint,
-) -> tuple[dict, Callable[[], dict[str, np.ndarray]]]:
-    """config.json of a fine-tuned model and what makes its tensors."""
-    _require_discriminator(checkpoint)
-    head, encoder = checkpoint.head, checkpoint.discriminator
-    assert head is not None and encoder is not None
-    settings, theirs = huggingface_heads.write_head(checkpoint)
-    return (
-        _config(checkpoint, encoder, huggingface_heads.CLASSES[head.kind])
-        | settings,
-        lambda: (
-            huggingface_names.encoder(checkpoint.tensors, "electra", encoder)
-            | theirs
-        ),
-    )
-
-
-def _require_discriminator(checkpoint: Checkpoint) -> None:
-    if checkpoint.discriminator is None:
         raise CheckpointError(
             "Expected a discriminator, or a generator with its head. Received: "
             "a checkpoint with neither"
         )
+    return found if len(found) > 1 else {"": next(iter(found.values()))}
 
 
-def _config(
-    checkpoint: Checkpoint, config: configs.EncoderConfig, architecture: str
-) -> dict:
-    """config.json of a model."""
+def _model(
+    checkpoint: Checkpoint,
+    scope: str,
+    architecture: str,
+    settings: dict,
+    head_tensors: dict[str, np.ndarray],
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """config.json of a model, with settings of its head, and its tensors."""
+    encoder = checkpoint.encoders[scope]
     tokens = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
     pad = vocabulary.PAD_TOKEN
-    return {
+    config = {
         "architectures": [architecture],
         "model_type": "electra",
-        **dataclasses.asdict(config),
+        **dataclasses.asdict(encoder),
         "layer_norm_eps": _LAYER_NORM_EPS,
         "position_embedding_type": "absolute",
-        "classifier_dropout": _HEAD_DROPOUT_PROB,
+        "classifier_dropout": 0.1,
         "summary_type": "first",
         "summary_use_proj": True,
         "summary_activation": "gelu",
@@ -528,3 +400,5 @@ def _config(
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
+    tensors = names.encoder(checkpoint.tensors, scope, encoder)
+    return config | settings, tensors | head_tensors

@@ -1,12 +1,11 @@
 """The files of a model of transformers: weights, config.json, tokenizer."""
 
-import dataclasses
-import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import safetensors.numpy
 
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, refuse_lfs_pointer, write_atomically
@@ -34,16 +33,31 @@ def directory(path: str | os.PathLike) -> str | None:
     if not os.path.isdir(path):
         return None
     for folder in (path, *(os.path.join(path, s) for s in SUBDIRECTORIES)):
-        config = os.path.join(folder, CONFIG_FILE)
-        if os.path.isfile(config):
-            content = read_json(config)
+        if _has_config(folder):
+            content = read_json(os.path.join(folder, CONFIG_FILE))
             if "model_type" in content or "architectures" in content:
                 return path
     has_weights = any(
         os.path.isfile(os.path.join(path, name)) for name in _WEIGHTS_FILES
     )
-    has_config = os.path.isfile(os.path.join(path, CONFIG_FILE))
-    return path if has_weights and not has_config else None
+    return path if has_weights and not _has_config(path) else None
+
+
+def parts(folder: str) -> list[str]:
+    """The directory of a model, or those of a generator and a discriminator."""
+    found = [os.path.join(folder, name) for name in SUBDIRECTORIES]
+    found = [part for part in found if _has_config(part)]
+    return [folder] if _has_config(folder) or not found else found
+
+
+def _has_config(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, CONFIG_FILE))
+
+
+def write_json(content: dict, folder: str, name: str) -> None:
+    """Writes one of a model's files of settings."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    write_atomically(os.path.join(folder, name), text + "\n")
 
 
 # --- Weights -----------------------------------------------------------------
@@ -88,23 +102,25 @@ def _read_shards(
 
 
 def _read_safetensors(path: str) -> dict[str, np.ndarray]:
-    safetensors = _import("safetensors", path)
     refuse_lfs_pointer(path)
-    tensors = {}
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            for name in file.keys():  # noqa: SIM118  (it is no dictionary)
-                tensors[name] = _as_float32(file.get_tensor(name), name, path)
+        found = safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise CheckpointError(
             f"Cannot read {path}, which may be cut short: {error}"
         ) from None
-    return tensors
+    return {name: _as_float32(t, name, path) for name, t in found.items()}
 
 
 def _read_pickled(path: str) -> dict[str, np.ndarray]:
     refuse_lfs_pointer(path)
-    torch = _import("torch", path)
+    try:
+        import torch
+    except ImportError:
+        raise CheckpointError(
+            f"{path} takes the package torch: pip install "
+            "'electra_tf[interop]', or pip install torch"
+        ) from None
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
         return {
@@ -133,24 +149,11 @@ def _as_float32(tensor: np.ndarray, name: str, path: str) -> np.ndarray:
     return tensor.astype(np.float32, copy=False)
 
 
-def _import(package: str, path: str):
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise CheckpointError(
-            f"{path} takes the package {package}: pip install "
-            "'electra_tf[interop]', or pip install " + package
-        ) from None
-
-
-def save_safetensors(tensors: Mapping[str, np.ndarray], path: str) -> None:
+def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
     """Writes a file of weights as transformers accepts it."""
-    _import("safetensors", path)
-    from safetensors.numpy import save_file
-
-    save_file(
+    safetensors.numpy.save_file(
         {name: np.ascontiguousarray(t) for name, t in tensors.items()},
-        path,
+        os.path.join(folder, SAFETENSORS_FILE),
         # transformers refuses files that do not say so.
         metadata={"format": "pt"},
     )
@@ -163,10 +166,8 @@ def read_tokenizer(
     folder: str,
 ) -> tuple[Vocabulary | None, tuple[str, ...]]:
     """The vocabulary and its settings, and remarks on them."""
-    settings: dict = {}
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
-    if os.path.isfile(path):
-        settings = read_json(path)
+    settings = read_json(path) if os.path.isfile(path) else {}
     fast_path = os.path.join(folder, "tokenizer.json")
     fast = read_json(fast_path) if os.path.isfile(fast_path) else {}
     normalizer = fast.get("normalizer") or {}
@@ -184,21 +185,19 @@ def read_tokenizer(
         if isinstance(ids, dict) and ids:
             tokens = tuple(sorted(ids, key=lambda token: ids[token]))
             found = Vocabulary(tokens, lower, strip)
-    notes = []
-    if settings.get("tokenize_chinese_chars", True) is False:
-        notes.append(
-            f"{path}: tokenize_chinese_chars=False does not travel; here every "
-            "ideograph is a word"
-        )
-    return found, tuple(notes)
+    if settings.get("tokenize_chinese_chars", True) is not False:
+        return found, ()
+    return found, (
+        f"{path}: tokenize_chinese_chars=False does not travel; here every "
+        "ideograph is a word",
+    )
 
 
 def write_tokenizer(
     vocab: Vocabulary, max_position_embeddings: int, folder: str
 ) -> None:
     """vocab.txt and what makes AutoTokenizer agree with ours."""
-    lower = vocab.lower_cases()
-    vocab = dataclasses.replace(vocab, do_lower_case=lower)
+    vocab = vocab.settled()
     write_atomically(
         os.path.join(folder, vocabulary.VOCAB_FILE),
         "".join(f"{token}\n" for token in vocab.tokens),
@@ -209,15 +208,10 @@ def write_tokenizer(
     }
     settings = {
         "tokenizer_class": "ElectraTokenizer",
-        "do_lower_case": lower,
-        "strip_accents": vocab.strips_accents(),
+        "do_lower_case": vocab.do_lower_case,
+        "strip_accents": vocab.strip_accents,
         "tokenize_chinese_chars": True,
         "model_max_length": max_position_embeddings,
     }
-    for name, content in (
-        (TOKENIZER_CONFIG_FILE, settings | special),
-        ("special_tokens_map.json", special),
-    ):
-        write_atomically(
-            os.path.join(folder, name), json.dumps(content, indent=2) + "\n"
-        )
+    write_json(settings | special, folder, TOKENIZER_CONFIG_FILE)
+    write_json(special, folder, "special_tokens_map.json")

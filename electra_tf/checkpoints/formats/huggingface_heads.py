@@ -1,7 +1,7 @@
 """Fine-tuned heads of transformers: theirs -> ours, and back.
 
 An ElectraFor...Classification or ...QuestionAnswering. The head for
-classification has one layer more than the original's; see `_write_classifier`.
+classification has one layer more than the original's; see `_with_made_layer`.
 
 Shapes: C labels, D hidden.
 """
@@ -13,21 +13,29 @@ import numpy as np
 
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats.huggingface_names import transposed
 from electra_tf.errors import CheckpointError
 from electra_tf.model.heads import TaskHead
 
-# Kind of a head -> its class there.
-CLASSES = {
-    "classification": "ElectraForSequenceClassification",
-    "regression": "ElectraForSequenceClassification",
-    "multi_label_classification": "ElectraForSequenceClassification",
-    "tagging": "ElectraForTokenClassification",
-    "question_answering": "ElectraForQuestionAnswering",
-}
+# Kind of a head -> what it is called there.
 PROBLEM_TYPES = {
     "classification": "single_label_classification",
     "regression": "regression",
     "multi_label_classification": "multi_label_classification",
+}
+CLASSES = {
+    **dict.fromkeys(PROBLEM_TYPES, "ElectraForSequenceClassification"),
+    "tagging": "ElectraForTokenClassification",
+    "question_answering": "ElectraForQuestionAnswering",
+}
+# Kind -> layers here and there. Question answering has one with two outputs.
+_LAYERS = {
+    **dict.fromkeys(
+        PROBLEM_TYPES,
+        {"hidden": "classifier.dense", "dense": "classifier.out_proj"},
+    ),
+    "tagging": {"dense": "classifier"},
+    "question_answering": {"dense": "qa_outputs"},
 }
 
 # The head there: a start and an end, each from its own token alone.
@@ -60,100 +68,90 @@ def read_head(
       CheckpointError: If the head is not whole or cannot be had here.
     """
     if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(theirs):
-        kind, used = "classification", _layers("classifier.dense")
-        used |= _layers("classifier.out_proj")
-        if config.get("problem_type") == "regression" or (
-            config.get("problem_type") is None
-            and theirs["classifier.out_proj.weight"].shape[0] == 1
-        ):
+        problem = config.get("problem_type")
+        kinds = [kind for kind, p in PROBLEM_TYPES.items() if p == problem]
+        kind = kinds[0] if kinds else "classification"
+        if problem is None and len(theirs["classifier.out_proj.weight"]) == 1:
             kind = "regression"
-        elif config.get("problem_type") == "multi_label_classification":
-            kind = "multi_label_classification"
     elif "qa_outputs.weight" in theirs:
-        kind, used = "question_answering", _layers("qa_outputs")
+        kind = "question_answering"
     elif "classifier.weight" in theirs and not any(
         name.startswith("sequence_summary.") for name in theirs
     ):
-        kind, used = "tagging", _layers("classifier")
+        kind = "tagging"
     else:
         return None, {}, set()
+    names = _names(kind)
+    used = set(names.values())
     missing = used - set(theirs)
     if missing:
         raise CheckpointError(f"{folder} lacks the tensor {min(missing)}")
+    found = {n: transposed(n, theirs[there]) for n, there in names.items()}
     name = task_heads.task_name_of(config.get("finetuning_task"), kind)
+    kernel, bias = found["dense/kernel"], found["dense/bias"]
     if kind == "question_answering":
-        weight, bias = theirs["qa_outputs.weight"], theirs["qa_outputs.bias"]
-        if weight.shape[0] != 2:
+        if kernel.shape[1] != 2:
             raise CheckpointError(
                 f"{folder}: qa_outputs.weight must have 2 rows, for start and "
-                f"end. Received: {weight.shape[0]}"
+                f"end. Received: {kernel.shape[1]}"
             )
-        found = {}
-        for row, layer in enumerate(("dense", "dense_1")):
-            found[f"{layer}/kernel"] = weight[row : row + 1].T
-            found[f"{layer}/bias"] = bias[row : row + 1]
+        for i, layer in enumerate(("dense", "dense_1")):
+            found[f"{layer}/kernel"] = kernel[:, i : i + 1]
+            found[f"{layer}/bias"] = bias[i : i + 1]
         head = TaskHead(kind, name, options=dict(_QA_OPTIONS))
-    elif kind == "tagging":
-        found = {
-            "dense/kernel": theirs["classifier.weight"].T,
-            "dense/bias": theirs["classifier.bias"],
-        }
-        head = TaskHead(kind, name, None, len(found["dense/bias"]))
     else:
-        found = _read_classifier(theirs)
-        head = TaskHead(
-            kind,
-            name,
-            None,
-            len(found["dense/bias"]),
-            "gelu" if "hidden/kernel" in found else None,
-        )
-        if kind == "regression" and head.num_outputs != 1:
+        if kind != "tagging":
+            found = _without_made_layer(found)
+        num_outputs = len(found["dense/bias"])
+        activation = "gelu" if "hidden/kernel" in found else None
+        if kind == "regression" and num_outputs != 1:
             raise CheckpointError(
                 f"{folder}: regression must have one output. Received: "
-                f"{head.num_outputs}"
+                f"{num_outputs}"
             )
-    head = dataclasses.replace(head, labels=_read_labels(config, head))
+        head = TaskHead(kind, name, None, num_outputs, activation)
+        head = dataclasses.replace(head, labels=_read_labels(config, head))
     scope = f"task_specific/{name}"
     return head, {f"{scope}/{k}": v for k, v in found.items()}, used
 
 
-def _layers(name: str) -> set[str]:
-    return {f"{name}.weight", f"{name}.bias"}
+def _names(kind: str) -> dict[str, str]:
+    """Names of a head's tensors -> their names there."""
+    return {
+        f"{layer}/{weight}": f"{there}.{their_weight}"
+        for layer, there in _LAYERS[kind].items()
+        for weight, their_weight in (("kernel", "weight"), ("bias", "bias"))
+    }
 
 
 def _read_labels(config: dict, head: TaskHead) -> tuple[str, ...] | None:
     """The names of the classes, unless they are numbers only."""
     names = config.get("id2label")
-    if head.num_outputs is None or not isinstance(names, dict):
+    if not isinstance(names, dict) or len(names) != head.num_outputs:
         return None
-    try:
-        labels = tuple(
-            str(names.get(str(i), names.get(i)))
-            for i in range(head.num_outputs)
-        )
-    except (TypeError, AttributeError):
-        return None
-    if len(names) != head.num_outputs or labels == _default_labels(head):
-        return None
-    return labels
+    labels = tuple(
+        str(names.get(str(i), names.get(i))) for i in range(len(names))
+    )
+    return None if labels == _default_labels(head) else labels
 
 
 def _default_labels(head: TaskHead) -> tuple[str, ...]:
-    return tuple(f"LABEL_{i}" for i in range(head.num_outputs or 2))
+    usual = 1 if head.kind == "regression" else 2
+    return tuple(f"LABEL_{i}" for i in range(head.num_outputs or usual))
 
 
-def write_head(checkpoint: Checkpoint) -> tuple[dict, dict[str, np.ndarray]]:
+def write_head(
+    checkpoint: Checkpoint, head: TaskHead
+) -> tuple[dict, dict[str, np.ndarray]]:
     """What a fine-tuned head adds to config.json, and its tensors there.
 
     Args:
-      checkpoint: Has a discriminator and a head.
+      checkpoint: Has a discriminator, and the tensors of the head.
+      head: To be written.
 
     Raises:
       CheckpointError: If transformers has no such head.
     """
-    head = checkpoint.head
-    assert head is not None
     config: dict = {"finetuning_task": head.task_name}
     ours = task_heads.head_tensors(checkpoint.tensors, head.task_name)
     if head.kind == "question_answering":
@@ -169,30 +167,28 @@ def write_head(checkpoint: Checkpoint) -> tuple[dict, dict[str, np.ndarray]]:
                 + f", which the head {head.task_name!r} has: leave the head "
                 "behind with --encoder-only"
             )
-        return config, {
-            "qa_outputs.weight": np.concatenate(
-                [ours["dense/kernel"].T, ours["dense_1/kernel"].T]
-            ),
-            "qa_outputs.bias": np.concatenate(
-                [ours["dense/bias"], ours["dense_1/bias"]]
-            ),
+        ours = {
+            f"dense/{weight}": np.concatenate(
+                [ours[f"dense/{weight}"], ours[f"dense_1/{weight}"]], axis=-1
+            )
+            for weight in ("kernel", "bias")
         }
-    labels = head.labels or _default_labels(head)
-    if head.kind == "regression":
-        labels = head.labels or ("LABEL_0",)
-    config["num_labels"] = len(labels)
-    config["id2label"] = {str(i): label for i, label in enumerate(labels)}
-    config["label2id"] = {label: i for i, label in enumerate(labels)}
-    if head.kind == "tagging":
-        return config, {
-            "classifier.weight": ours["dense/kernel"].T,
-            "classifier.bias": ours["dense/bias"],
-        }
-    config["problem_type"] = PROBLEM_TYPES[head.kind]
-    return config, _write_classifier(ours, checkpoint)
+    else:
+        labels = head.labels or _default_labels(head)
+        config["num_labels"] = len(labels)
+        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        config["label2id"] = {label: i for i, label in enumerate(labels)}
+    if head.kind in PROBLEM_TYPES:
+        config["problem_type"] = PROBLEM_TYPES[head.kind]
+        if "hidden/kernel" not in ours:
+            ours = _with_made_layer(ours, checkpoint)
+    return config, {
+        there: transposed(name, ours[name])
+        for name, there in _names(head.kind).items()
+    }
 
 
-def _write_classifier(
+def _with_made_layer(
     ours: Mapping[str, np.ndarray], checkpoint: Checkpoint
 ) -> dict[str, np.ndarray]:
     """The head for classification: out_proj(gelu(dense(x))).
@@ -202,51 +198,48 @@ def _write_classifier(
     computes every y and every -y, and an output layer that subtracts the one
     from the other, is the same function. That takes two hidden channels for
     each label. With more labels than that, the hidden layer is x + c with c so
-    large that gelu does not change it (see `_shifted_identity`), and the output
-    layer subtracts c W.
+    large that gelu does not change it (see `_with_shifted_identity`), and the
+    output layer subtracts c W.
 
     Args:
-      ours: "dense/kernel" [D, C] and "dense/bias" [C], perhaps also
-        "hidden/kernel" [D, D] and "hidden/bias" [D].
+      ours: "dense/kernel" [D, C] and "dense/bias" [C].
       checkpoint: For the encoder's last LayerNorm.
 
     Returns:
-      The tensors under their names there.
+      The same names, and "hidden/kernel" [D, D] and "hidden/bias" [D].
     """
     kernel, bias = ours["dense/kernel"], ours["dense/bias"]
-    if "hidden/kernel" in ours:
-        return {
-            "classifier.dense.weight": ours["hidden/kernel"].T,
-            "classifier.dense.bias": ours["hidden/bias"],
-            "classifier.out_proj.weight": kernel.T,
-            "classifier.out_proj.bias": bias,
-        }
     width, num_labels = kernel.shape
     if 2 * num_labels > width:
-        return _shifted_identity(kernel, bias, checkpoint)
-    weight = np.zeros((width, width), np.float32)
+        return _with_shifted_identity(kernel, bias, checkpoint)
+    hidden = np.zeros((width, width), np.float32)
     hidden_bias = np.zeros(width, np.float32)
-    for sign, start in ((1, 0), (-1, 1)):
-        weight[start : 2 * num_labels : 2] = sign * kernel.T
-        hidden_bias[start : 2 * num_labels : 2] = sign * bias
+    plus, minus = _channels(num_labels)
+    hidden[:, plus], hidden[:, minus] = kernel, -kernel
+    hidden_bias[plus], hidden_bias[minus] = bias, -bias
     return {
-        "classifier.dense.weight": weight,
-        "classifier.dense.bias": hidden_bias,
-        "classifier.out_proj.weight": _subtraction(num_labels, width),
-        "classifier.out_proj.bias": np.zeros(num_labels, np.float32),
+        "hidden/kernel": hidden,
+        "hidden/bias": hidden_bias,
+        "dense/kernel": _subtraction(num_labels, width),
+        "dense/bias": np.zeros(num_labels, np.float32),
     }
 
 
+def _channels(num_labels: int) -> tuple[slice, slice]:
+    """The hidden channels of every y, and of every -y."""
+    return slice(0, 2 * num_labels, 2), slice(1, 2 * num_labels, 2)
+
+
 def _subtraction(num_labels: int, width: int) -> np.ndarray:
-    """[C, D]: channel 2 i minus channel 2 i + 1, for each label i."""
-    matrix = np.zeros((num_labels, width), np.float32)
-    rows = np.arange(num_labels)
-    matrix[rows, 2 * rows] = 1.0
-    matrix[rows, 2 * rows + 1] = -1.0
+    """[D, C]: channel 2 i minus channel 2 i + 1, for each label i."""
+    matrix = np.zeros((width, num_labels), np.float32)
+    plus, minus = _channels(num_labels)
+    matrix[plus] += np.eye(num_labels)
+    matrix[minus] -= np.eye(num_labels)
     return matrix
 
 
-def _shifted_identity(
+def _with_shifted_identity(
     kernel: np.ndarray, bias: np.ndarray, checkpoint: Checkpoint
 ) -> dict[str, np.ndarray]:
     """A hidden layer that gelu leaves alone: x + c.
@@ -255,8 +248,7 @@ def _shifted_identity(
     beta - |gamma| sqrt(D - 1); c lifts that to 6, from where on gelu is the
     identity in float32.
     """
-    config = checkpoint.discriminator
-    assert config is not None
+    config = checkpoint.encoders["electra"]
     width = config.hidden_size
     last = f"electra/encoder/layer_{config.num_hidden_layers - 1}/output"
     gamma = checkpoint.tensors[f"{last}/LayerNorm/gamma"].astype(np.float64)
@@ -265,47 +257,30 @@ def _shifted_identity(
     shift = (6.0 - np.minimum(lowest, 6.0)).astype(np.float32)
     product = shift.astype(np.float64) @ kernel.astype(np.float64)
     return {
-        "classifier.dense.weight": np.eye(width, dtype=np.float32),
-        "classifier.dense.bias": shift,
-        "classifier.out_proj.weight": kernel.T,
-        "classifier.out_proj.bias": (bias - product).astype(np.float32),
+        "hidden/kernel": np.eye(width, dtype=np.float32),
+        "hidden/bias": shift,
+        "dense/kernel": kernel,
+        "dense/bias": (bias - product).astype(np.float32),
     }
 
 
-def _read_classifier(
-    theirs: Mapping[str, np.ndarray],
+def _without_made_layer(
+    found: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """The head for classification; what `_write_classifier` made is undone."""
-    weight, hidden_bias, out, bias = (
-        theirs[f"classifier.{name}"]
-        for name in (
-            "dense.weight",
-            "dense.bias",
-            "out_proj.weight",
-            "out_proj.bias",
-        )
-    )
-    num_labels, width = out.shape
+    """Undoes `_with_made_layer`, unless it left channels for something else."""
+    hidden, hidden_bias, kernel, bias = found.values()
+    width, num_labels = kernel.shape
+    plus, minus = _channels(num_labels)
     if (
         2 * num_labels <= width
         and not bias.any()
-        and np.array_equal(out, _subtraction(num_labels, width))
-        and not weight[2 * num_labels :].any()
-        and np.array_equal(
-            weight[: 2 * num_labels : 2], -weight[1 : 2 * num_labels : 2]
-        )
-        and np.array_equal(
-            hidden_bias[: 2 * num_labels : 2],
-            -hidden_bias[1 : 2 * num_labels : 2],
-        )
+        and np.array_equal(kernel, _subtraction(num_labels, width))
+        and not hidden[:, 2 * num_labels :].any()
+        and np.array_equal(hidden[:, plus], -hidden[:, minus])
+        and np.array_equal(hidden_bias[plus], -hidden_bias[minus])
     ):
         return {
-            "dense/kernel": weight[: 2 * num_labels : 2].T,
-            "dense/bias": hidden_bias[: 2 * num_labels : 2],
+            "dense/kernel": hidden[:, plus],
+            "dense/bias": hidden_bias[plus],
         }
-    return {
-        "hidden/kernel": weight.T,
-        "hidden/bias": hidden_bias,
-        "dense/kernel": out.T,
-        "dense/bias": bias,
-    }
+    return found

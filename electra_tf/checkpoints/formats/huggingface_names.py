@@ -1,7 +1,7 @@
 """Tensors under the original's names <-> under those of transformers.
 
-Of an encoder and of the heads of pre-training. "{}" is the number of a layer.
-A kernel is the transpose of a weight.
+Of an encoder and of the heads of pre-training. A kernel is the transpose of a
+weight.
 """
 
 import re
@@ -10,77 +10,40 @@ from collections.abc import Mapping
 import numpy as np
 
 from electra_tf import configs
-from electra_tf.checkpoints import sizes as sizes_lib
+from electra_tf.checkpoints import sizes
 
-# Layers of an encoder, without its scope.
-_TABLES = (
-    "embeddings/word_embeddings",
-    "embeddings/token_type_embeddings",
-    "embeddings/position_embeddings",
+# What makes their names of the original's, beside a "." for each "/".
+_SUBSTITUTIONS = (
+    (r"^generator/", "electra/"),  # Each network is a model of its own.
+    (r"/layer_(\d+)/", r"/layer/\1/"),
+    (r"_embeddings$", "_embeddings/weight"),
+    (r"/(kernel|gamma)$", "/weight"),
+    (r"/beta$", "/bias"),
+    (r"/dense_1/", "/dense_prediction/"),
+    (r"^generator_predictions/output_bias$", "generator_lm_head/bias"),
 )
-_LAYER_NORMS = (
-    "embeddings",
-    "encoder/layer_{}/attention/output",
-    "encoder/layer_{}/output",
-)
-_DENSE = (
-    "embeddings_project",
-    "encoder/layer_{}/attention/self/query",
-    "encoder/layer_{}/attention/self/key",
-    "encoder/layer_{}/attention/self/value",
-    "encoder/layer_{}/attention/output/dense",
-    "encoder/layer_{}/intermediate/dense",
-    "encoder/layer_{}/output/dense",
-)
-# Of the heads of pre-training.
-_HEAD_NAMES = {
-    "discriminator_predictions/dense/kernel": (
-        "discriminator_predictions.dense.weight"
-    ),
-    "discriminator_predictions/dense/bias": (
-        "discriminator_predictions.dense.bias"
-    ),
-    "discriminator_predictions/dense_1/kernel": (
-        "discriminator_predictions.dense_prediction.weight"
-    ),
-    "discriminator_predictions/dense_1/bias": (
-        "discriminator_predictions.dense_prediction.bias"
-    ),
-    "generator_predictions/dense/kernel": "generator_predictions.dense.weight",
-    "generator_predictions/dense/bias": "generator_predictions.dense.bias",
-    "generator_predictions/LayerNorm/gamma": (
-        "generator_predictions.LayerNorm.weight"
-    ),
-    "generator_predictions/LayerNorm/beta": (
-        "generator_predictions.LayerNorm.bias"
-    ),
-    "generator_predictions/output_bias": "generator_lm_head.bias",
-}
 # The output layer's kernel, which is the table of word embeddings.
 TIED = "generator_lm_head.weight"
 # Part of the model, but no weights.
-BUFFERS = ("electra.embeddings.position_ids",)
+BUFFER = "electra.embeddings.position_ids"
 
 
-def _their_names() -> dict[str, str]:
-    """Every pattern of an encoder's names: the original's -> theirs."""
-
-    def theirs(layer: str) -> str:
-        return layer.replace("layer_{}", "layer.{}").replace("/", ".")
-
-    names = {table: f"{theirs(table)}.weight" for table in _TABLES}
-    for layer in _LAYER_NORMS:
-        names[f"{layer}/LayerNorm/gamma"] = f"{theirs(layer)}.LayerNorm.weight"
-        names[f"{layer}/LayerNorm/beta"] = f"{theirs(layer)}.LayerNorm.bias"
-    for layer in _DENSE:
-        names[f"{layer}/kernel"] = f"{theirs(layer)}.weight"
-        names[f"{layer}/bias"] = f"{theirs(layer)}.bias"
-    return names
+def _their_name(ours: str) -> str:
+    for pattern, there in _SUBSTITUTIONS:
+        ours = re.sub(pattern, there, ours)
+    return ours.replace("/", ".")
 
 
-_THEIR_NAMES = _their_names()
-_OUR_NAMES = {theirs: ours for ours, theirs in _THEIR_NAMES.items()}
-_OUR_HEAD_NAMES = {theirs: ours for ours, theirs in _HEAD_NAMES.items()}
+_SIZES = sizes.any_sizes(num_layers=1)
+_HEAD_NAMES = (
+    *sizes.discriminator_head_shapes(_SIZES),
+    *sizes.masked_lm_head_shapes(_SIZES),
+)
+# Of the first layer those of all.
+_OUR_NAMES = {
+    _their_name(name): name
+    for name in (*sizes.encoder_shapes(_SIZES, "electra"), *_HEAD_NAMES)
+}
 
 
 def our_name(name: str, scope: str) -> str | None:
@@ -88,39 +51,27 @@ def our_name(name: str, scope: str) -> str | None:
     # Conversions of old have TensorFlow's names of LayerNorm.
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-    if name in _OUR_HEAD_NAMES:
-        return _OUR_HEAD_NAMES[name]
-    prefix, _, rest = name.partition(".")
-    if prefix != "electra":
+    layer = re.search(r"\.layer\.\d+\.", name)
+    if layer is not None:
+        name = name.replace(layer[0], ".layer.0.")
+    ours = _OUR_NAMES.get(name)
+    if ours is None:
         return None
-    number = re.search(r"\.layer\.(\d+)\.", rest)
-    if number is None:
-        ours = _OUR_NAMES.get(rest)
-    else:
-        ours = _OUR_NAMES.get(rest.replace(number[0], ".layer.{}."))
-        ours = ours and ours.format(number[1])
-    return ours and f"{scope}/{ours}"
+    if layer is not None:
+        there = layer[0].replace(".layer.", "/layer_").replace(".", "/")
+        ours = ours.replace("/layer_0/", there)
+    return re.sub("^electra/", f"{scope}/", ours)
 
 
 def encoder(
-    tensors: Mapping[str, np.ndarray],
-    scope: str,
-    config: configs.EncoderConfig | None,
+    tensors: Mapping[str, np.ndarray], scope: str, config: configs.EncoderConfig
 ) -> dict[str, np.ndarray]:
     """An encoder's tensors under their names there."""
-    assert config is not None
     found: dict[str, np.ndarray] = {}
-    for ours in sizes_lib.encoder_shapes(config, scope):
-        rest = ours.removeprefix(f"{scope}/")
-        number = re.search(r"/layer_(\d+)/", rest)
-        if number is not None:
-            theirs = _THEIR_NAMES[rest.replace(number[0], "/layer_{}/")]
-            theirs = theirs.format(number[1])
-        else:
-            theirs = _THEIR_NAMES[rest]
+    for ours in sizes.encoder_shapes(config, scope):
         # A generator without tables has a copy of the discriminator's there.
-        value = tensors[ours if ours in tensors else f"electra/{rest}"]
-        found[f"electra.{theirs}"] = _theirs(ours, value)
+        value = tensors[sizes.stored_name(tensors, ours)]
+        found[_their_name(ours)] = transposed(ours, value)
     return found
 
 
@@ -129,11 +80,12 @@ def pretraining_head(
 ) -> dict[str, np.ndarray]:
     """Tensors of a head of pre-training under their names there."""
     return {
-        theirs: _theirs(ours, tensors[ours])
-        for ours, theirs in _HEAD_NAMES.items()
+        _their_name(ours): transposed(ours, tensors[ours])
+        for ours in _HEAD_NAMES
         if ours.startswith(scope) and ours in tensors
     }
 
 
-def _theirs(ours: str, value: np.ndarray) -> np.ndarray:
+def transposed(ours: str, value: np.ndarray) -> np.ndarray:
+    """A tensor of ours as it is there, or the other way round."""
     return value.T if ours.endswith("/kernel") else value

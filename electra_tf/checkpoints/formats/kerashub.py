@@ -121,19 +121,26 @@ def read(path: str | os.PathLike) -> Checkpoint:
     path = os.fspath(path)
     backbone = _load(path)
     scope = "generator" if backbone.name == GENERATOR else "electra"
-    config = _encoder_config(backbone, path)
+    try:
+        config = configs.EncoderConfig(
+            **{ours: getattr(backbone, SIZES[ours]) for ours in SIZES},
+            attention_probs_dropout_prob=backbone.dropout,
+            hidden_act=HIDDEN_ACT,
+        )
+    except errors.ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from None
     weights = {variable.path: variable for variable in backbone.weights}
     tensors = {}
     for name, shape in sizes.encoder_shapes(config, scope).items():
         # Attention kernels have an axis for the heads there.
-        variable = weights.pop(NAMES.of(name.removeprefix(f"{scope}/")))
+        variable = weights.pop(NAMES.of(name))
         tensors[name] = variable.numpy().reshape(shape)
     unused = sorted(weights)
     del backbone, weights, variable
-    _free()
+    gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
-    checkpoint = Checkpoint(
+    return Checkpoint(
         tensors,
         discriminator=config if scope == "electra" else None,
         generator=config if scope == "generator" else None,
@@ -141,20 +148,15 @@ def read(path: str | os.PathLike) -> Checkpoint:
         unused=tuple(unused),
         assumed=("initializer_range",),
     )
-    checkpoint.check_vocabulary(path)
-    return checkpoint
 
 
-def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
+def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     """Writes a preset; see `notes` for what is not the same there.
 
     Args:
       checkpoint: Of it the discriminator's encoder and the vocabulary are
         written, or the generator's encoder where there is no discriminator.
       path: Folder for the preset.
-
-    Returns:
-      Names of the tensors and optimizer slots that stay behind, sorted.
 
     Raises:
       CheckpointError: If there is no encoder, or KerasHub cannot hold it.
@@ -169,54 +171,45 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
             f"Received: a model with hidden_act={config.hidden_act!r}"
         )
     checkpoint.check_vocabulary(path)
-    names = _tensor_names(checkpoint, scope, config)
+    tensors = checkpoint.tensors
+    shapes = {
+        sizes.stored_name(tensors, name): shape
+        for name, shape in sizes.encoder_shapes(config, scope).items()
+    }
+    sizes.check_shapes(tensors, shapes, "the checkpoint")
     # Before the large part: a vocabulary may be refused.
-    tokenizer = _tokenizer(checkpoint.vocabulary)
+    vocabulary = checkpoint.vocabulary
+    tokenizer = None if vocabulary is None else _tokenizer(vocabulary)
     backbone = keras_hub.models.ElectraBackbone(
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         dtype="float32",
         name=GENERATOR if scope == "generator" else "electra_backbone",
     )
     weights = {variable.path: variable for variable in backbone.weights}
-    for name, tensor_name in names.items():
+    for name in shapes:
         variable = weights.pop(NAMES.of(name))
-        tensor = checkpoint.tensors[tensor_name]
-        variable.assign(np.reshape(tensor, variable.shape))
-    weights.pop("pooled_dense/kernel").assign(
-        np.eye(config.hidden_size, dtype=np.float32)
-    )
-    weights.pop("pooled_dense/bias").assign(
-        np.zeros(config.hidden_size, np.float32)
-    )
+        variable.assign(np.reshape(tensors[name], variable.shape))
+    width = config.hidden_size
+    weights.pop("pooled_dense/kernel").assign(np.eye(width, dtype=np.float32))
+    weights.pop("pooled_dense/bias").assign(np.zeros(width, np.float32))
     assert not weights, weights
     backbone.save_to_preset(path)
+    # A backbone's layers refer to each other, so nothing else frees it. Several
+    # in memory would be most of what a conversion needs.
     del backbone, weights, variable
-    _free()
+    gc.collect()
     if tokenizer is not None:
         tokenizer.save_to_preset(path)
-    return tuple(
-        sorted(
-            (set(checkpoint.tensors) - set(names.values()))
-            | set(checkpoint.optimizer)
-        )
-    )
 
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What a preset cannot say, or says otherwise, of a checkpoint.
-
-    Args:
-      checkpoint: To be written.
-
-    Returns:
-      One line for the user each.
-    """
+    """What a preset cannot say, or says otherwise, a line for the user each."""
     _, config = _encoder(checkpoint)
     found = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
-    found += [
+    found.append(
         "pooled_dense of KerasHub, which the original has not got, is the "
-        "identity: pooled_output is the tanh of the first token's vector",
-    ]
+        "identity: pooled_output is the tanh of the first token's vector"
+    )
     if config.attention_probs_dropout_prob != config.hidden_dropout_prob:
         found.append(
             "KerasHub has one dropout: attention_probs_dropout_prob of "
@@ -266,8 +259,6 @@ def forward(
         training=False,
     )
     prefix = "generator_" if backbone.name == GENERATOR else ""
-    del backbone
-    _free()
     return {f"{prefix}sequence_output": outputs["sequence_output"].numpy()}
 
 
@@ -289,29 +280,12 @@ def use_exact_gelu(backbone) -> None:
 
 def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
     """Scope and sizes of the encoder that a preset holds."""
-    if checkpoint.discriminator is not None:
-        return "electra", checkpoint.discriminator
-    if checkpoint.generator is not None:
-        return "generator", checkpoint.generator
-    raise CheckpointError(
-        "Expected a checkpoint with an encoder to write for KerasHub. "
-        "Received: one without"
-    )
-
-
-def _tensor_names(checkpoint, scope, config) -> dict[str, str]:
-    """Name within the scope -> name of the tensor, which must be there."""
-    own = f"{scope}/embeddings/word_embeddings" in checkpoint.tensors
-    shapes = sizes.encoder_shapes(config, scope, own_embeddings=own)
-    if not own:
-        # A generator without tables of its own has the discriminator's.
-        shapes |= {
-            name: shape
-            for name, shape in sizes.encoder_shapes(config, "electra").items()
-            if name.startswith("electra/embeddings/")
-        }
-    sizes.check_shapes(checkpoint.tensors, shapes, "the checkpoint")
-    return {name.partition("/")[2]: name for name in shapes}
+    if not checkpoint.encoders:
+        raise CheckpointError(
+            "Expected a checkpoint with an encoder to write for KerasHub. "
+            "Received: one without"
+        )
+    return next(iter(checkpoint.encoders.items()))
 
 
 def _load(path: str):
@@ -354,59 +328,34 @@ def _load(path: str):
     return backbone
 
 
-def _free() -> None:
-    """Frees a backbone: its layers refer to each other, so nothing else does.
-
-    Several of them in memory would be most of what a conversion needs.
-    """
-    gc.collect()
-
-
 def _num_saved_weights(file: str) -> int:
     import h5py
 
-    found = []
+    found: list[bool] = []
     with h5py.File(file) as weights:
         weights.visititems(
-            lambda name, item: (
-                found.append(name) if isinstance(item, h5py.Dataset) else None
-            )
+            lambda name, item: found.append(isinstance(item, h5py.Dataset))
         )
-    return len(found)
+    return sum(found)
 
 
 def _unreadable(path: str, error: Exception) -> CheckpointError:
     """KerasHub's errors have many lines; the one about a layer tells most."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [
-        type(error).__name__
-    ]
+    lines = [line for line in str(error).splitlines() if line.strip()]
     of_layer = [line for line in lines if line.startswith("Layer ")]
     if of_layer:
         return CheckpointError(
             f"The weights in {path} do not have the sizes that its "
             f"{CONFIG_FILE} says: {of_layer[0]}"
         )
-    return CheckpointError(f"KerasHub cannot read {path}: {lines[0]}")
+    reason = lines[0] if lines else type(error).__name__
+    return CheckpointError(f"KerasHub cannot read {path}: {reason}")
 
 
-def _encoder_config(backbone, path: str) -> configs.EncoderConfig:
-    settings = {ours: getattr(backbone, SIZES[ours]) for ours in SIZES}
-    try:
-        return configs.EncoderConfig(
-            **settings,
-            attention_probs_dropout_prob=backbone.dropout,
-            hidden_act=HIDDEN_ACT,
-        )
-    except errors.ConfigError as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
-def _tokenizer(vocabulary: Vocabulary | None):
+def _tokenizer(vocabulary: Vocabulary):
     """KerasHub's tokenizer for a vocabulary."""
     import keras_hub
 
-    if vocabulary is None:
-        return None
     try:
         return keras_hub.models.ElectraTokenizer(
             vocabulary=list(vocabulary.tokens),

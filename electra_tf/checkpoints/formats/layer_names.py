@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class LayerNames(typing.NamedTuple):
-    """Where a library's encoder has what the original has, within its scope.
+    """Where a library's encoder has what the original's has in its scope.
 
     Attributes:
       tables: Name of an embedding table -> its name there.
@@ -26,11 +26,12 @@ class LayerNames(typing.NamedTuple):
         """The name there of a variable of the original.
 
         Args:
-          name: Without its scope, such as "encoder/layer_3/output/dense/bias".
+          name: Such as "electra/encoder/layer_3/output/dense/bias".
 
         Returns:
           For KerasHub "transformer_layer_3/feedforward_output_dense/bias".
         """
+        _, _, name = name.partition("/")  # Without the scope.
         if name in self.tables:
             return self.tables[name]
         layer, weight = name.rsplit("/", 1)

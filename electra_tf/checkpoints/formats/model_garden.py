@@ -20,20 +20,20 @@ ELECTRA's discriminator fits in. Two things differ there:
 Shapes: B batch, L length, D hidden, H heads, W width of a head.
 """
 
-import glob
+import collections
+import dataclasses
 import os
-import typing
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from electra_tf import configs
-from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints import sizes, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
-from electra_tf.files import refuse_lfs_pointer, write_atomically
+from electra_tf.files import write_atomically
 from electra_tf.text import vocabulary
 
 # Name of the original within its scope -> path of the object in the encoder.
@@ -75,12 +75,6 @@ SETTINGS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "initializer_range": "initializer_range",
 }
-# What params.yaml says and no shape does.
-SETTINGS_NOT_IN_TENSORS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-)
 
 CHECKPOINT_NAME = "bert_model.ckpt"
 PARAMS_FILE = "params.yaml"
@@ -104,63 +98,54 @@ GELU_NOTE = (
 )
 
 _GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_FIRST_LAYER = "_transformer_layers/0"
-# What TensorFlow raises for files that are damaged or cut short.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError, ValueError)
+# ALBERT has the table, but shares one layer.
+_NEEDED = (
+    NAMES.tables["embeddings/word_embeddings"],
+    NAMES.transformer_layer.format(0),
+)
 
 
 class _Graph:
     """The objects of a checkpoint, by the names that lead from one to another.
 
+    Args:
+      saved: The tensors of the checkpoint.
+
     Attributes:
-      reader: Of the tensors.
-      shapes: Key of a tensor -> its shape.
+      saved: The same.
+      encoder: Name of the BERT encoder; None if there is none.
     """
 
-    def __init__(self, reader):
-        self.reader = reader
-        self.shapes = reader.get_variable_to_shape_map()
+    def __init__(self, saved: tensor_files.TensorsOnDisk):
+        self.saved = saved
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
-        if _GRAPH_KEY in self.shapes:
-            proto.ParseFromString(reader.get_tensor(_GRAPH_KEY))
+        proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
-
-    def find(self, path: str, start: int | None = 0) -> int | None:
-        """The object at the end of a path such as "encoder/_pooler_layer"."""
-        if not self._nodes:
-            return None
-        node = start
-        for name in path.split("/"):
-            if node is None:
-                return None
-            node = next(
-                (
-                    child.node_id
-                    for child in self._nodes[node].children
-                    if child.local_name == name
-                ),
-                None,
-            )
-        return node
-
-    def key(self, node: int | None) -> str | None:
-        """The key of a variable's tensor."""
-        if node is None:
-            return None
-        return next(
-            (a.checkpoint_key for a in self._nodes[node].attributes), None
+        self.encoder = next(
+            (n for n in ENCODERS if all(f"{n}/{p}" in self for p in _NEEDED)),
+            None,
         )
 
-    def encoder(self) -> int | None:
-        """The BERT encoder, if there is one."""
-        for name in ENCODERS:
-            node = self.find(name)
-            # ALBERT has the table, but shares one layer.
-            needed = (NAMES.tables["embeddings/word_embeddings"], _FIRST_LAYER)
-            if all(self.find(path, node) is not None for path in needed):
-                return node
-        return None
+    def __contains__(self, path: str) -> bool:
+        """Whether a path such as "encoder/_pooler_layer" leads to an object."""
+        return bool(self._find(path))
+
+    def key(self, path: str) -> str | None:
+        """The key of the tensor of the variable at the end of a path."""
+        attributes = [a for node in self._find(path) for a in node.attributes]
+        return attributes[0].checkpoint_key if attributes else None
+
+    def _find(self, path: str) -> list:
+        """The object at the end of a path, if there is one."""
+        found = list(self._nodes[:1])
+        for name in path.split("/"):
+            found = [
+                self._nodes[child.node_id]
+                for node in found
+                for child in node.children
+                if child.local_name == name
+            ]
+        return found
 
 
 def recognise(path: str | os.PathLike) -> bool:
@@ -170,16 +155,16 @@ def recognise(path: str | os.PathLike) -> bool:
       path: Folder with a `checkpoint` file, or a checkpoint's path up to
         ".index".
     """
-    prefix = _prefix(path)
+    prefix = tensor_files.find(path)
     if prefix is None:
         return False
     try:
-        graph = _Graph(tf.train.load_checkpoint(prefix))
-    except _READ_ERRORS:
+        graph = _Graph(tensor_files.TensorsOnDisk(prefix))
+    except CheckpointError:
         # Damaged, but one of these: reading says what is wrong.
-        folder = os.path.dirname(prefix)
-        return os.path.exists(os.path.join(folder, PARAMS_FILE))
-    return graph.encoder() is not None or graph.find("encoder") is not None
+        beside = os.path.join(os.path.dirname(prefix), PARAMS_FILE)
+        return os.path.exists(beside) or tensor_files.is_object_based(prefix)
+    return graph.encoder is not None or "encoder" in graph
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
@@ -195,56 +180,46 @@ def read(path: str | os.PathLike) -> Checkpoint:
     Raises:
       CheckpointError: If it holds another network, or is damaged.
     """
-    prefix, graph = _open(path)
+    graph = _open(path)
+    saved, prefix = graph.saved, graph.saved.prefix
     folder = os.path.dirname(prefix)
-    encoder = graph.encoder()
-    tensors = {}
-    used = set()
-    num_heads = None
-    for name, node in _named_variables(graph, encoder).items():
-        key = graph.key(node)
-        if key not in graph.shapes:
-            raise CheckpointError(f"{prefix} lacks the values of {name}")
-        try:
-            tensor = graph.reader.get_tensor(key)
-        except _READ_ERRORS as error:
-            raise _unreadable(prefix, error) from None
-        used.add(key)
-        if name == "encoder/layer_0/attention/self/query/bias":
-            num_heads = tensor.shape[0]
-        tensors[f"electra/{name}"] = _without_heads(name, tensor)
-    known: dict[str, float | str] = {"hidden_act": HIDDEN_ACTS["gelu"]}
+    root = f"{graph.encoder}/"
+    num_layers = 1
+    while root + NAMES.transformer_layer.format(num_layers) in graph:
+        num_layers += 1
+    project = root + NAMES.layers["embeddings_project"] in graph
+    keys, tensors = {}, {}
+    for name in sizes.encoder_shapes(
+        sizes.any_sizes(num_layers, project), "electra"
+    ):
+        key = graph.key(root + NAMES.of(name))
+        if key is None or key not in saved.shapes:
+            raise CheckpointError(
+                f"{prefix} lacks the values of {name.removeprefix('electra/')}"
+            )
+        keys[name] = key
+        tensors[name] = _without_heads(name, saved[key])
+    query = keys["electra/encoder/layer_0/attention/self/query/bias"]
+    known: dict = {"hidden_act": HIDDEN_ACTS["gelu"]}
     known |= _read_params(os.path.join(folder, PARAMS_FILE))
-    if num_heads is not None:
-        known["num_attention_heads"] = num_heads
-    config, _, assumed = sizes.read_sizes(tensors, prefix, {"electra": known})
-    checkpoint = Checkpoint(
-        tensors,
-        discriminator=config,
+    known |= {"num_attention_heads": saved.shapes[query][0]}
+    unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
+    return dataclasses.replace(
+        sizes.read_sizes(tensors, prefix, {"electra": known}),
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
         unused=tuple(
-            sorted(
-                key.removesuffix(_VALUE)
-                for key in graph.shapes
-                if key not in used and key != _GRAPH_KEY
-            )
+            sorted(n.removesuffix(tensor_files.OBJECT_SUFFIX) for n in unused)
         ),
-        assumed=assumed,
     )
-    checkpoint.check_vocabulary(prefix)
-    return checkpoint
 
 
-def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
+def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     """Writes the discriminator's encoder; see `notes` for what differs there.
 
     Args:
       checkpoint: What to write.
       path: Folder for bert_model.ckpt, params.yaml and vocab.txt; a task takes
         it as `init_checkpoint`.
-
-    Returns:
-      Names of the tensors and optimizer slots that stay behind, sorted.
 
     Raises:
       CheckpointError: If there is no discriminator, or a tensor is missing.
@@ -253,89 +228,58 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> tuple[str, ...]:
 
     path = os.fspath(path)
     kept = checkpoint.encoder_only()
-    config = typing.cast(configs.EncoderConfig, kept.discriminator)
+    config = kept.encoders["electra"]
     kept.check_vocabulary(path)
     shapes = sizes.encoder_shapes(config, "electra")
     sizes.check_shapes(kept.tensors, shapes, "the checkpoint")
-    tree: dict = {}
-    for tensor_name in shapes:
-        name = tensor_name.removeprefix("electra/")
-        _insert(
-            tree,
-            NAMES.of(name),
-            _with_heads(
-                name, kept.tensors[tensor_name], config.num_attention_heads
-            ),
+    theirs = {
+        NAMES.of(name): _with_heads(
+            name, kept.tensors[name], config.num_attention_heads
         )
+        for name in shapes
+    }
     width = config.hidden_size
-    _insert(tree, f"{POOLER}/kernel", np.eye(width, dtype=np.float32))
-    _insert(tree, f"{POOLER}/bias", np.zeros(width, np.float32))
+    theirs[f"{POOLER}/kernel"] = np.eye(width, dtype=np.float32)
+    theirs[f"{POOLER}/bias"] = np.zeros(width, np.float32)
     os.makedirs(path, exist_ok=True)
-    tf.train.Checkpoint(encoder=_trackable(tree)).write(
+    tf.train.Checkpoint(encoder=_trackable(theirs)).write(
         os.path.join(path, CHECKPOINT_NAME)
     )
     # What makes a task find the checkpoint in the folder, wherever that is.
-    write_atomically(
-        os.path.join(path, "checkpoint"),
-        f'model_checkpoint_path: "{CHECKPOINT_NAME}"\n',
-    )
+    tensor_files.write_checkpoint_file(path, CHECKPOINT_NAME)
     write_atomically(
         os.path.join(path, PARAMS_FILE),
-        yaml.safe_dump(params(config), sort_keys=False),
+        yaml.safe_dump(
+            {"task": {"model": {"encoder": params(config)}}}, sort_keys=False
+        ),
     )
     if kept.vocabulary is not None:
         vocabulary.write(kept.vocabulary, path)
-    return tuple(
-        sorted(
-            (set(checkpoint.tensors) - set(shapes)) | set(checkpoint.optimizer)
-        )
-    )
 
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What the format cannot say, or says otherwise, of a checkpoint.
-
-    Args:
-      checkpoint: To be written.
-
-    Returns:
-      One line for the user each.
-    """
+    """What the format cannot say, or says otherwise, a line each."""
     config = checkpoint.discriminator
     is_exact = config is not None and config.hidden_act == "gelu"
     found = [GELU_NOTE] if is_exact else []
-    found += [
+    found.append(
         "the Model Garden's pooler, which the original has not got, is the "
-        "identity: pooled_output is the tanh of the first token's vector",
-    ]
+        "identity: pooled_output is the tanh of the first token's vector"
+    )
     if checkpoint.vocabulary is None:
         found.append("no vocab.txt is written, for want of a vocabulary")
     return tuple(found)
 
 
 def params(config: configs.EncoderConfig) -> dict:
-    """The encoder's settings, as a task of the Model Garden has them.
-
-    Args:
-      config: Sizes of the encoder.
-
-    Returns:
-      Nested settings, for params.yaml.
-    """
+    """An encoder's settings, as a task of the Model Garden has them."""
     settings = {
         theirs: getattr(config, ours) for ours, theirs in SETTINGS.items()
     }
-    settings["hidden_activation"] = _hidden_activation(config)
-    nested: dict = {"type": "bert", "bert": settings}
-    for name in reversed(PARAMS_PATH):
-        nested = {name: nested}
-    return nested
-
-
-def _hidden_activation(config: configs.EncoderConfig) -> str:
-    """What a task calls the activation, both GELUs alike."""
-    is_gelu = config.hidden_act in ("gelu", "gelu_new")
-    return "gelu" if is_gelu else config.hidden_act
+    # Of both GELUs.
+    activation = "gelu" if "gelu" in config.hidden_act else config.hidden_act
+    settings["hidden_activation"] = activation
+    return {"type": "bert", "bert": settings}
 
 
 def forward(
@@ -354,62 +298,17 @@ def forward(
     Raises:
       CheckpointError: If the checkpoint cannot be read.
     """
-    from official.modeling import tf_utils
-    from official.nlp.modeling import networks
+    from official.nlp.configs import encoders
 
-    prefix, graph = _open(path)
-    config = typing.cast(configs.EncoderConfig, read(path).discriminator)
-    encoder = networks.BertEncoder(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden_size,
-        num_layers=config.num_hidden_layers,
-        num_attention_heads=config.num_attention_heads,
-        max_sequence_length=config.max_position_embeddings,
-        type_vocab_size=config.type_vocab_size,
-        inner_dim=config.intermediate_size,
-        inner_activation=tf_utils.get_activation(_hidden_activation(config)),
-        embedding_width=config.embedding_size,
-        dict_outputs=True,
-    )
-    name = next(name for name in ENCODERS if graph.find(name) is not None)
-    status = tf.train.Checkpoint(**{name: encoder}).read(prefix)
+    graph = _open(path)
+    config = read(path).encoders["electra"]
+    encoder = encoders.build_encoder(encoders.EncoderConfig(params(config)))
+    checkpoint = tf.train.Checkpoint(**{str(graph.encoder): encoder})
+    status = checkpoint.read(graph.saved.prefix)
     status.expect_partial().assert_existing_objects_matched()
-    outputs = encoder(
-        [
-            tf.constant(inputs["input_ids"]),
-            tf.constant(inputs["input_mask"]),
-            tf.constant(inputs["segment_ids"]),
-        ],
-        training=False,
-    )
+    names = ("input_ids", "input_mask", "segment_ids")
+    outputs = encoder([tf.constant(inputs[n]) for n in names], training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
-
-
-def _named_variables(graph: _Graph, encoder: int | None) -> dict:
-    """Name of the original within its scope -> object of the variable."""
-    names = list(NAMES.tables)
-    names += [f"embeddings/LayerNorm/{weight}" for weight in ("beta", "gamma")]
-    if graph.find(NAMES.layers["embeddings_project"], encoder) is not None:
-        names += [
-            f"embeddings_project/{weight}" for weight in _weights("dense")
-        ]
-    index = 0
-    while (
-        graph.find(NAMES.transformer_layer.format(index), encoder) is not None
-    ):
-        names += [
-            f"encoder/layer_{index}/{layer}/{weight}"
-            for layer in NAMES.transformer_layers
-            for weight in _weights(layer)
-        ]
-        index += 1
-    return {name: graph.find(NAMES.of(name), encoder) for name in names}
-
-
-def _weights(layer: str) -> tuple[str, str]:
-    return (
-        ("beta", "gamma") if layer.endswith("LayerNorm") else ("kernel", "bias")
-    )
 
 
 def _with_heads(name: str, tensor: np.ndarray, num_heads: int) -> np.ndarray:
@@ -434,58 +333,45 @@ def _without_heads(name: str, tensor: np.ndarray) -> np.ndarray:
     return tensor
 
 
-def _insert(tree: dict, path: str, value: np.ndarray) -> None:
-    *branches, leaf = path.split("/")
-    for branch in branches:
-        tree = tree.setdefault(branch, {})
-    tree[leaf] = value
-
-
-def _trackable(tree):
-    """A tree of arrays as objects that a checkpoint can hold."""
-    if isinstance(tree, np.ndarray):
-        return tf.Variable(tree)
+def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
+    """Path -> weights, as a tree of objects that a checkpoint can hold."""
+    branches: dict = collections.defaultdict(dict)
+    for path, value in weights.items():
+        name, _, rest = path.partition("/")
+        branches[name][rest] = value
     return tf.train.Checkpoint(
-        **{name: _trackable(branch) for name, branch in tree.items()}
+        **{
+            name: tf.Variable(branch[""])
+            if "" in branch
+            else _trackable(branch)
+            for name, branch in branches.items()
+        }
     )
 
 
-def _prefix(path: str | os.PathLike) -> str | None:
-    """A checkpoint's path up to ".index", or None if there is none."""
-    path = os.fspath(path).removesuffix(".index")
-    if os.path.isdir(path):
-        path = tf.train.latest_checkpoint(path) or ""
-    return path if os.path.exists(path + ".index") else None
-
-
-def _open(path: str | os.PathLike) -> tuple[str, _Graph]:
-    """The prefix and the objects, after a look at what they are."""
-    prefix = _prefix(path)
+def _open(path: str | os.PathLike) -> _Graph:
+    """The objects, after a look at what they are."""
+    prefix = tensor_files.find(path)
     if prefix is None:
         raise CheckpointError(
             f"Expected a checkpoint of the Model Garden in {os.fspath(path)}. "
             "Received: no file that ends in .index"
         )
-    for file in glob.glob(glob.escape(prefix) + ".*"):
-        refuse_lfs_pointer(file)
-    try:
-        graph = _Graph(tf.train.load_checkpoint(prefix))
-    except _READ_ERRORS as error:
-        raise _unreadable(prefix, error) from None
-    if graph.encoder() is None:
+    graph = _Graph(tensor_files.TensorsOnDisk(prefix))
+    if graph.encoder is None:
         raise CheckpointError(
             f"Expected the Model Garden's BertEncoder in {prefix}. Received: "
             "a checkpoint of other objects"
         )
-    if graph.find("masked_lm") is not None:
+    if "masked_lm" in graph:
         raise CheckpointError(
             f"Expected an ELECTRA in {prefix}. Received: a BERT, with the head "
             "of a masked language model"
         )
-    return prefix, graph
+    return graph
 
 
-def _read_params(file: str) -> dict[str, float | str]:
+def _read_params(file: str) -> dict:
     """What params.yaml says of the encoder and no shape does.
 
     Raises:
@@ -514,14 +400,9 @@ def _read_params(file: str) -> dict[str, float | str]:
             f"norm_first: false in {file}. Received: {activation} and "
             f"{str(norm_first).lower()}"
         )
-    return {
-        ours: settings[SETTINGS[ours]]
-        for ours in SETTINGS_NOT_IN_TENSORS
-        if SETTINGS[ours] in settings
-    } | {"hidden_act": HIDDEN_ACTS[activation]}
-
-
-def _unreadable(prefix: str, error: Exception) -> CheckpointError:
-    # TensorFlow's message has a stack of lines; the first one tells.
-    lines = str(error).splitlines() or [type(error).__name__]
-    return CheckpointError(f"Cannot read checkpoint {prefix}: {lines[0]}")
+    known = {
+        ours: settings[theirs]
+        for ours, theirs in SETTINGS.items()
+        if ours in sizes.NOT_IN_TENSORS and theirs in settings
+    }
+    return known | {"hidden_act": HIDDEN_ACTS[activation]}

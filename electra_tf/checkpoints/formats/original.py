@@ -7,10 +7,8 @@ arguments (the `--hparams` of its commands) on top of a model size.
 """
 
 import dataclasses
-import glob
 import json
 import os
-import re
 import typing
 from collections.abc import Iterable, Mapping
 
@@ -19,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import sizes as sizes_lib
-from electra_tf.checkpoints import task_heads, tensor_files
+from electra_tf.checkpoints import reading, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
@@ -44,8 +41,7 @@ def read_original_checkpoint(prefix: str) -> dict[str, np.ndarray]:
       ValueError: If there is no such checkpoint, or it cannot be read, or was
         not saved by name.
     """
-    reader, shapes = _open(prefix)
-    return tensor_files.read_tensors(prefix, reader, shapes)
+    return dict(_open(prefix))
 
 
 def load_original_checkpoint(
@@ -69,24 +65,8 @@ def load_original_checkpoint(
       ValueError: If the checkpoint cannot be read, or the shape of a tensor is
         not that of its variable.
     """
-    reader, shapes = _open(prefix)
-    by_name = {variable.path: variable for variable in variables}
-    used = sorted(set(by_name) & set(shapes))
-    for name in used:
-        expected, received = tuple(by_name[name].shape), tuple(shapes[name])
-        if expected != received:
-            raise ValueError(
-                f"{prefix}: variable {name} must have the shape "
-                f"{list(expected)}. Received: {list(received)}. "
-                "Is the checkpoint of another model size or vocabulary?"
-            )
-    for name, value in tensor_files.read_tensors(prefix, reader, used).items():
-        by_name[name].assign(value)
-    return LoadReport(
-        used=tuple(used),
-        unused=tuple(sorted(set(shapes) - set(by_name))),
-        missing=tuple(sorted(set(by_name) - set(shapes))),
-    )
+    tensors = read_original_checkpoint(prefix)
+    return reading.assign(Checkpoint(tensors), variables, prefix)
 
 
 # Beside the weights: what the original's --hparams takes, ...
@@ -99,7 +79,7 @@ _SLOTS = ("/adam_m", "/adam_v")
 
 def recognise(path: str) -> bool:
     """Whether a path is a checkpoint that was saved by variable name."""
-    prefix = _find(path)
+    prefix = tensor_files.find(path)
     return prefix is not None and not tensor_files.is_object_based(prefix)
 
 
@@ -121,48 +101,45 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     Raises:
       CheckpointError: If it cannot be read, or is not an ELECTRA.
     """
-    prefix = _find(path) or os.fspath(path)
+    saved = _open(path)
+    prefix = saved.prefix
     folder = os.path.dirname(prefix)
-    reader, shapes = _open(prefix)
-    sizes_lib.refuse_other_architecture(shapes, prefix)
-    slots, names, unused = [], [], []
-    for name in sorted(set(shapes) - {"global_step"}):
+    sizes.refuse_other_architecture(saved, prefix)
+    slots, tensors, unused = {}, {}, []
+    for name in sorted(set(saved) - {"global_step"}):
         if name.endswith(_SLOTS):
-            slots.append(name)
-        elif name.split("/")[0] in sizes_lib.SCOPES:
-            names.append(name)
+            slots[name] = name
+        elif name.split("/")[0] in sizes.SCOPES:
+            tensors[name] = saved[name]
         else:
             unused.append(name)
-    tensors = tensor_files.read_tensors(prefix, reader, names)
-    step = None
-    if "global_step" in shapes:
-        (step,) = tensor_files.read_tensors(
-            prefix, reader, ["global_step"]
-        ).values()
     hparams_file = os.path.join(folder, HPARAMS_FILE)
     if hparams is None and os.path.exists(hparams_file):
         hparams = read_json(hparams_file)
-    sizes = sizes_lib.read_sizes(
-        tensors, prefix, _known_settings(hparams, tensors, prefix)
-    )
-    if hparams and sizes.discriminator:
-        _refuse_other_hparams(hparams, sizes.discriminator, prefix)
-    return Checkpoint(
-        tensors=tensors,
-        discriminator=sizes.discriminator,
-        generator=sizes.generator,
+    known = {}
+    if hparams is not None:
+        known = _known_settings(hparams, tensors, prefix)
+    found = sizes.read_sizes(tensors, prefix, known)
+    step = saved.get("global_step")
+    hparams = hparams or {}
+    if hparams and found.discriminator:
+        theirs = original_settings.encoder_config(hparams)
+        for name, ours, said in sizes.differences(found.discriminator, theirs):
+            raise CheckpointError(
+                f"The settings of {prefix} say {name}={said}, but its tensors "
+                f"have {name}={ours}"
+            )
+    return dataclasses.replace(
+        found,
         head=_read_head(tensors, folder, prefix),
-        optimizer=tensor_files.TensorsOnDisk(
-            prefix, reader, {name: name for name in slots}
-        ),
+        optimizer=saved.select(slots),
         global_step=None if step is None else int(step),
         vocabulary=vocabulary.read(
             os.path.join(folder, vocabulary.VOCAB_FILE),
-            (hparams or {}).get("do_lower_case"),
+            hparams.get("do_lower_case"),
         ),
         unused=tuple(unused),
-        max_seq_length=(hparams or {}).get("max_seq_length"),
-        assumed=sizes.assumed,
+        max_seq_length=hparams.get("max_seq_length"),
     )
 
 
@@ -170,10 +147,6 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes a checkpoint that the original code reads and trains on from.
 
     Its names are those of the tensors, bit by bit as they are.
-
-    Args:
-      checkpoint: What to write.
-      path: A folder.
 
     Raises:
       CheckpointError: If the original has no such generator.
@@ -206,14 +179,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
 
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What the original would compute otherwise.
-
-    Args:
-      checkpoint: To be written.
-
-    Returns:
-      One line for the user each.
-    """
+    """What the original would compute otherwise, a line for the user each."""
     if "gelu_new" not in checkpoint.activations:
         return ()
     return (
@@ -225,24 +191,24 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     """Its settings cannot say these sizes, so it would compute other things."""
     tensors, discriminator = checkpoint.tensors, checkpoint.discriminator
-    towers = sizes_lib.tower_config(tensors, "the checkpoint")
+    towers = sizes.tower_config(tensors, "the checkpoint")
     config = checkpoint.generator or towers
     if config is None:
         return
-    heads = max(1, config.hidden_size // sizes_lib.HEAD_WIDTH)
     expectations: dict[str, typing.Any] = {
-        "num_attention_heads": heads,
+        "num_attention_heads": sizes.usual_heads(config.hidden_size),
         "intermediate_size": 4 * config.hidden_size,
     }
     if _has_tables_of_its_own(tensors):
         expectations["embedding_size"] = config.hidden_size
     if discriminator is not None:
         # All else is the discriminator's.
-        expectations |= {
-            "vocab_size": discriminator.vocab_size,
-            "max_position_embeddings": discriminator.max_position_embeddings,
-            "type_vocab_size": discriminator.type_vocab_size,
-        }
+        for name in (
+            "vocab_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+        ):
+            expectations[name] = getattr(discriminator, name)
     if towers is None:
         # A generator alone has no settings beside it that say another.
         expectations["hidden_act"] = (
@@ -270,8 +236,8 @@ def _their_hidden_act(config: configs.EncoderConfig) -> str:
 
 def _has_tables_of_its_own(tensors: Mapping[str, np.ndarray]) -> bool:
     """Whether a generator, or its towers, share no embeddings."""
-    scopes = ("generator", *sizes_lib.TOWERS)
-    return any(sizes_lib.has_tables(tensors, scope) for scope in scopes)
+    scopes = ("generator", *sizes.TOWERS)
+    return any(sizes.has_tables(tensors, scope) for scope in scopes)
 
 
 def write_by_name(prefix: str, *parts: Mapping[str, np.ndarray]) -> None:
@@ -295,50 +261,23 @@ def write_by_name(prefix: str, *parts: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def _find(path: str | os.PathLike) -> str | None:
-    """The prefix that a path stands for, if there is a checkpoint."""
-    prefix = os.fspath(path).removesuffix(".index")
-    prefix = re.sub(r"\.data-\d{5}-of-\d{5}$", "", prefix)
-    if os.path.isdir(prefix):
-        latest = tf.train.latest_checkpoint(prefix)
-        if latest is not None:
-            return latest
-        # Releases come without the file that names the latest one.
-        found = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
-        return found[0].removesuffix(".index") if len(found) == 1 else None
-    return prefix if tf.io.gfile.exists(prefix + ".index") else None
-
-
 def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
     """What the original's settings say that no shape tells.
 
     Nothing of Electric's towers, of whose sizes only the shapes are kept.
     """
-    if hparams is None:
-        return {}
     try:
         config = original_settings.encoder_config(hparams)
     except errors.ConfigError as error:
         raise CheckpointError(f"The settings of {prefix}: {error}") from None
-    known = {name: getattr(config, name) for name in sizes_lib.NOT_IN_TENSORS}
+    known = sizes.not_in_tensors(config)
     kernel = tensors.get("generator/encoder/layer_0/intermediate/dense/kernel")
-    width = 0 if kernel is None else kernel.shape[0]
     # The original's generator is always like this.
-    heads = max(1, width // sizes_lib.HEAD_WIDTH)
+    heads = sizes.usual_heads(0 if kernel is None else len(kernel))
     return {
         "electra": known,
         "generator": known | {"num_attention_heads": heads},
     }
-
-
-def _refuse_other_hparams(hparams, config, prefix) -> None:
-    """Compares the settings with what the tensors say."""
-    theirs = original_settings.encoder_config(hparams)
-    for name, ours, said in sizes_lib.differences(config, theirs):
-        raise CheckpointError(
-            f"The settings of {prefix} say {name}={said}, but its tensors have "
-            f"{name}={ours}"
-        )
 
 
 def _read_head(tensors, folder: str, source: str) -> TaskHead | None:
@@ -348,32 +287,12 @@ def _read_head(tensors, folder: str, source: str) -> TaskHead | None:
     path = os.path.join(folder, HEAD_FILE)
     if not os.path.exists(path):
         return task_heads.recognise(tensors, tasks[0], source)
-    return head_from_dict(read_json(path), path)
-
-
-def head_from_dict(record: dict, source: str) -> TaskHead:
-    """A head from what JSON keeps of it.
-
-    Args:
-      record: `dataclasses.asdict` of the head.
-      source: Path, for error messages.
-
-    Raises:
-      CheckpointError: If the record is of something else.
-    """
-    try:
-        head = TaskHead(**record)
-    except TypeError as error:
-        raise CheckpointError(f"Cannot read {source}: {error}") from None
-    if head.labels is not None:
-        head = dataclasses.replace(head, labels=tuple(head.labels))
-    return head
+    return task_heads.head_from_dict(read_json(path), path)
 
 
 def _hparams(checkpoint: Checkpoint) -> dict:
     """What the original's --hparams must say to build the same networks."""
-    config = checkpoint.discriminator
-    assert config is not None
+    config = checkpoint.encoders["electra"]
     overrides = dataclasses.asdict(config)
     overrides["hidden_act"] = _their_hidden_act(config)
     if overrides["hidden_act"] == "gelu":
@@ -393,65 +312,52 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     }
     if checkpoint.max_seq_length is not None:
         hparams["max_seq_length"] = checkpoint.max_seq_length
-    if (
-        checkpoint.vocabulary
-        and checkpoint.vocabulary.do_lower_case is not None
-    ):
-        hparams["do_lower_case"] = checkpoint.vocabulary.do_lower_case
+    vocab = checkpoint.vocabulary
+    if vocab is not None and vocab.do_lower_case is not None:
+        hparams["do_lower_case"] = vocab.do_lower_case
     if checkpoint.head is None:
         hparams |= _generator_hparams(checkpoint)
     return hparams
 
 
 def _generator_hparams(checkpoint: Checkpoint) -> dict:
-    tensors, config = checkpoint.tensors, checkpoint.discriminator
-    assert config is not None
-    has_head = "discriminator_predictions/dense/kernel" in tensors
-    generator = checkpoint.generator
+    tensors, config = checkpoint.tensors, checkpoint.encoders["electra"]
     found: dict = {}
-    towers = sizes_lib.tower_config(tensors, "the checkpoint")
+    towers = sizes.tower_config(tensors, "the checkpoint")
     if towers is not None:
-        generator = towers
         # Towers with `electra_objective` look the same.
-        found |= {"electra_objective": False, "electric_objective": True}
-    elif sizes_lib.masked_lm_encoder(tensors) == "electra":
-        found |= (
-            {"untied_generator": False}
-            if has_head
-            else {"electra_objective": False}
-        )
+        found = {"electra_objective": False, "electric_objective": True}
+    elif sizes.masked_lm_encoder(tensors) == "electra":
+        has_head = "discriminator_predictions/dense/kernel" in tensors
+        found["untied_generator" if has_head else "electra_objective"] = False
+    generator = towers or checkpoint.generator
     if generator is not None:
-        found["generator_hidden_size"] = sizes_lib.share(
-            generator.hidden_size, config.hidden_size
-        )
-        found["generator_layers"] = sizes_lib.share(
-            generator.num_hidden_layers, config.num_hidden_layers
-        )
+        for size, name in sizes.SHARES.items():
+            part, whole = getattr(generator, size), getattr(config, size)
+            found[name] = sizes.share(part, whole)
     if _has_tables_of_its_own(tensors):
         found["untied_generator_embeddings"] = True
     return found
 
 
-def _open(prefix: str):
-    """A reader, and name -> shape of all tensors."""
-    prefix = os.fspath(prefix).removesuffix(".index")
-    if os.path.isdir(prefix):
-        latest = tf.train.latest_checkpoint(prefix)
-        if latest is None:
+def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
+    """All tensors of a checkpoint that was saved by variable name."""
+    prefix = tensor_files.find(path)
+    if prefix is None:
+        path = os.fspath(path).removesuffix(".index")
+        if os.path.isdir(path):
             raise CheckpointError(
-                f"{prefix} must be a checkpoint, or a folder with a file "
+                f"{path} must be a checkpoint, or a folder with a file "
                 "named 'checkpoint'. Received: a folder without one"
             )
-        prefix = latest
-    if not tf.io.gfile.exists(prefix + ".index"):
         raise CheckpointError(
-            f"No checkpoint at {prefix}: {prefix}.index is missing"
+            f"No checkpoint at {path}: {path}.index is missing"
         )
-    reader, shapes = tensor_files.open_checkpoint(prefix)
-    if any(name.endswith(tensor_files.OBJECT_SUFFIX) for name in shapes):
+    found = tensor_files.TensorsOnDisk(prefix)
+    if any(name.endswith(tensor_files.OBJECT_SUFFIX) for name in found):
         raise CheckpointError(
             f"{prefix} must be a checkpoint that was saved by variable name, "
             "as the original ELECTRA does. Received: an object-based "
             "checkpoint of TensorFlow 2"
         )
-    return reader, shapes
+    return found

@@ -71,7 +71,7 @@ def test_wrong_shape_is_named_and_nothing_is_loaded(tmp_path, variables):
     )
     with pytest.raises(
         ValueError,
-        match=r"variable electra/kernel must have the shape \[2, 3\]\. "
+        match=r"electra/kernel must have the shape \[2, 3\]\. "
         r"Received: \[2, 4\]",
     ):
         original.load_original_checkpoint(prefix, variables)
