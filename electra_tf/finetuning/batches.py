@@ -99,9 +99,8 @@ def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
 
     with_rows = {_ROWS: order} | features
     counter = tf.data.Dataset.range(-(-len(order) // batch_size))
-    return replicas.untuned(
-        _loaded(counter, load, with_rows, [_ROWS, *names], None).map(apart)
-    )
+    loaded = _loaded(counter, load, with_rows, [_ROWS, *names], None)
+    return loaded.map(apart).with_options(replicas.UNTUNED)
 
 
 def _loaded(

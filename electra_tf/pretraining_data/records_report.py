@@ -125,7 +125,9 @@ class _RecordReader:
     def _read_serialized(self, path: str) -> Iterator[bytes]:
         num_records = 0
         try:
-            dataset = replicas.untuned(tf.data.TFRecordDataset(path))
+            dataset = tf.data.TFRecordDataset(path).with_options(
+                replicas.UNTUNED
+            )
             for record in dataset.as_numpy_iterator():
                 num_records += 1
                 yield record

@@ -107,7 +107,8 @@ class Engine(orbit.AbstractTrainer):
             shard = replicas.Shard(
                 num_replicas, context.input_pipeline_id * local, local
             )
-            return replicas.untuned(make_dataset(share, first_step, shard))
+            dataset = make_dataset(share, first_step, shard)
+            return dataset.with_options(replicas.UNTUNED)
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 

@@ -37,17 +37,11 @@ PREFETCHED_BATCHES = 4
 # or 1 MB take a third longer (docs/performance.md).
 PACK_BYTES = 4 * 2**20
 
-
-def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """`dataset`, whose iterators end at once.
-
-    The tuner of tf.data sleeps for as long as its iterator has run, up to a
-    minute, and who lets go of the iterator waits for it. These datasets have
-    nothing to tune.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
+# Of datasets whose iterators end at once. The tuner of tf.data sleeps for as
+# long as its iterator has run, up to a minute, and who lets go of the iterator
+# waits for it. The datasets here have nothing to tune.
+UNTUNED = tf.data.Options()
+UNTUNED.autotune.enabled = False
 
 
 def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
