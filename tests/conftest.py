@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import gin
 import pytest
@@ -11,9 +12,33 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def pytest_collection_finish():
-    """What the imports left stays: no collection need look at it again."""
+    """Makes the tests fast: see `graph_optimizer` for what is off."""
+    # What the imports left stays: no collection need look at it again.
     gc.collect()
     gc.freeze()
+    if "tensorflow" in sys.modules:
+        _optimize_graphs(False)
+
+
+def _optimize_graphs(is_on: bool) -> None:
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options(
+        {"disable_meta_optimizer": not is_on}
+    )
+
+
+@pytest.fixture
+def graph_optimizer():
+    """TensorFlow optimizes graphs, as it does in a run.
+
+    Elsewhere it takes them as they are written: graphs of tests run a few
+    times, and to optimize one takes longer. Numbers of the original, and runs
+    in processes of their own, are compared with it.
+    """
+    _optimize_graphs(True)
+    yield
+    _optimize_graphs(False)
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,8 @@ from tests.parity.cases import Case, Outcome, run, run_case
 from tests.parity.check import Check
 from tests.pretraining_data import readable
 
+pytestmark = pytest.mark.usefixtures("graph_optimizer")
+
 HERE = pathlib.Path(__file__).parent
 SMALL_GOLDEN = HERE / "golden"
 GOLDEN = pathlib.Path(os.environ.get("ELECTRA_TF_GOLDEN") or SMALL_GOLDEN)

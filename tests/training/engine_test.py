@@ -641,6 +641,7 @@ def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
     assert w != 0
 
 
+@pytest.mark.usefixtures("graph_optimizer")
 def test_large_gradients_add_up_over_micro_batches_in_every_call(tmp_path):
     """What the graph's optimizer makes of large sums is undone by its end."""
 
