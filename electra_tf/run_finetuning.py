@@ -21,17 +21,6 @@ from electra_tf import configs  # noqa: F401
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
 
-# What gin/finetuning.gin sets, for a run without a file.
-DEFAULTS = (
-    "FinetuningConfig.data = @FinetuningDataConfig()",
-    "FinetuningConfig.optimizer = @OptimizerConfig()",
-    "FinetuningConfig.run = @RunConfig()",
-    "OptimizerConfig.learning_rate = None",
-    "OptimizerConfig.layerwise_lr_decay = None",
-    "OptimizerConfig.warmup_proportion = 0.1",
-    "RunConfig.keep_checkpoint_max = 1",
-)
-
 
 def _define_task_type(name: str, default: None, text: str) -> None:
     kinds = ["auto", *finetuning_configs.TASK_TYPES]
@@ -130,6 +119,5 @@ if __name__ == "__main__":
         _run,
         original_hparams.finetuning,
         BINDINGS,
-        DEFAULTS,
         ("init_checkpoint", "model_dir"),
     )

@@ -32,7 +32,9 @@ def load(
     """Builds a configuration from gin files and single bindings.
 
     Args:
-      configurable: What to build, such as `configs.PretrainingConfig`.
+      configurable: What to build, such as `configs.PretrainingConfig`. Its
+        `GIN_DEFAULTS`, where it has them, are bindings that stand unless a file
+        or a binding says otherwise.
       gin_files: Paths, later ones overriding earlier ones. A file includes
         others by their path relative to itself or to the working directory.
       gin_params: Bindings such as "RunConfig.seed=1", overriding the files.
@@ -52,6 +54,8 @@ def load(
     param = ""
     try:
         with _includes_of_neighbours(), _quiet_logging():
+            for binding in getattr(configurable, "GIN_DEFAULTS", ()):
+                gin.parse_config(binding)
             for path in gin_files:
                 gin.parse_config_file(os.path.abspath(path))
             for param in gin_params:

@@ -60,7 +60,6 @@ def launch(
     run: Callable[[object, Callable[[], None]], None],
     translate: original_hparams.Translate,
     bindings: Mapping[str, str] | None = None,
-    defaults: Sequence[str] = (),
     needed: Sequence[str] = (),
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
@@ -75,8 +74,7 @@ def launch(
       translate: What --hparams means.
       bindings: Flag of the entry module -> the parameter that it overrides,
         such as "RunConfig.seed".
-      defaults: gin bindings in place of a file, where none is given.
-      needed: Flags without which these do not suffice.
+      needed: Flags that do without a gin file; none where there must be one.
     """
 
     def main(argv):
@@ -87,7 +85,7 @@ def launch(
             config, before_training = _configure(
                 configurable,
                 [
-                    *_base(defaults, needed, translate, bindings or {}),
+                    *_base(needed, translate, bindings or {}),
                     *_GIN_PARAM.value,
                 ],
                 bindings or {},
@@ -129,7 +127,6 @@ def _set_environment(run: configs.RunConfig) -> None:
 
 
 def _base(
-    defaults: Sequence[str],
     needed: Sequence[str],
     translate: original_hparams.Translate,
     bindings: Mapping[str, str],
@@ -143,8 +140,7 @@ def _base(
     ]
     if not theirs:
         if not _GIN_FILE.value:
-            _require_flags(defaults, needed)
-            return defaults
+            _require_flags(needed)
         return ()
     if _GIN_FILE.value:
         raise errors.ConfigError(
@@ -174,9 +170,9 @@ def _base(
     return original_hparams.as_gin(found.bindings)
 
 
-def _require_flags(defaults: Sequence[str], needed: Sequence[str]) -> None:
+def _require_flags(needed: Sequence[str]) -> None:
     """Refuses to run without --gin_file where the other flags do not do."""
-    if not defaults:
+    if not needed:
         raise errors.ConfigError(
             "Expected --gin_file, such as --gin_file=gin/small.gin"
         )

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import typing
 
 import gin
 
@@ -10,6 +11,15 @@ from electra_tf import configs, errors, validation
 
 # Where fine-tuning's rates are from, if not given: see `finetuning.recipe`.
 RECIPES = ("paper", "released")
+
+# What fine-tuning has in place of the defaults of `OptimizerConfig` and
+# `RunConfig`, which are those of pre-training. None: see `recipe`.
+OPTIMIZER: dict[str, float | None] = {
+    "learning_rate": None,
+    "layerwise_lr_decay": None,
+    "warmup_proportion": 0.1,
+}
+RUN = {"keep_checkpoint_max": 1}
 
 # Of files with labelled rows.
 TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
@@ -162,6 +172,15 @@ class FinetuningConfig:
         `init_checkpoint` must have, or the run is refused; None for any. It
         changes nothing that is learned.
     """
+
+    # For a gin file that does not include gin/finetuning.gin, or none at all.
+    GIN_DEFAULTS: typing.ClassVar[tuple[str, ...]] = (
+        "FinetuningConfig.data = @FinetuningDataConfig()",
+        "FinetuningConfig.optimizer = @OptimizerConfig()",
+        "FinetuningConfig.run = @RunConfig()",
+        *(f"OptimizerConfig.{name} = {of}" for name, of in OPTIMIZER.items()),
+        *(f"RunConfig.{name} = {of}" for name, of in RUN.items()),
+    )
 
     init_checkpoint: str
     data: FinetuningDataConfig

@@ -71,18 +71,38 @@ def test_defaults_are_those_of_the_original():
         assert load(name).recipe == "paper"
 
 
-def test_a_run_without_a_file_has_the_defaults_of_the_file():
-    with_file = gin_files.load(
-        finetuning_configs.FinetuningConfig,
-        [str(GIN.parent / "finetuning.gin")],
-        _PARAMS["own_data"],
+def test_a_run_without_the_file_has_the_defaults_of_the_file(tmp_path):
+    mine = tmp_path / "mine.gin"
+    mine.write_text("\n".join(_PARAMS["own_data"]))
+    with_file, with_another, without = (
+        gin_files.load(finetuning_configs.FinetuningConfig, files, params)
+        for files, params in (
+            ([str(GIN.parent / "finetuning.gin")], _PARAMS["own_data"]),
+            ([str(mine)], ()),
+            ([], _PARAMS["own_data"]),
+        )
     )
-    without = gin_files.load(
-        finetuning_configs.FinetuningConfig,
-        [],
-        [*run_finetuning.DEFAULTS, *_PARAMS["own_data"]],
-    )
+    assert with_another == with_file
     assert without == with_file
+
+
+def test_a_file_overrides_the_defaults(tmp_path):
+    mine = tmp_path / "mine.gin"
+    mine.write_text(
+        "\n".join(
+            [
+                *_PARAMS["own_data"],
+                "FinetuningConfig.optimizer = @mine/OptimizerConfig()",
+                "mine/OptimizerConfig.learning_rate = 1e-3",
+            ]
+        )
+    )
+    optimizer = gin_files.load(
+        finetuning_configs.FinetuningConfig, [str(mine)]
+    ).optimizer
+    assert optimizer.learning_rate == 1e-3
+    assert optimizer.warmup_proportion == 0.1
+    assert optimizer.layerwise_lr_decay is None
 
 
 def run(*flags):

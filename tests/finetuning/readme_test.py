@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from electra_tf import run_finetuning
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune
@@ -41,7 +40,6 @@ def test_a_task_in_code(code, tmp_path, monkeypatch):
         finetuning_configs.FinetuningConfig,
         [],
         [
-            *run_finetuning.DEFAULTS,
             "import rhymes",
             f"FinetuningConfig.init_checkpoint = '{tmp_path}/pretrained'",
             f"FinetuningDataConfig.vocab_file = '{vocab_file}'",
