@@ -29,8 +29,8 @@ def finetune(
       before_training: Called once all is checked, before the first step.
 
     Returns:
-      What results.json holds, see `results.summarize`; None for every worker
-      but the chief.
+      What results.json holds, see `results.summarize`, and "recipe", see
+      `recipe.choices`; None for every worker but the chief.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
@@ -61,6 +61,9 @@ def finetune(
     if not is_chief:
         return None
     found = results.summarize(plan.folds, records, config.from_scratch)
+    found["recipe"] = {
+        name: choice._asdict() for name, choice in plan.recipe.items()
+    }
     for name, content in (
         (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(found)),

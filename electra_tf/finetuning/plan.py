@@ -7,11 +7,12 @@
 import dataclasses
 import itertools
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, model_directory
 from electra_tf.finetuning import features
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.recipe import Choice
 from electra_tf.finetuning.starting_point import StartingPoint
 from electra_tf.finetuning.task_data import TaskData
 
@@ -85,6 +86,7 @@ class RunPlan:
       trials: In the order in which they are run.
       reseed_degenerate: How often a degenerate one is repeated.
       notes: What was chosen for the user, a line each.
+      recipe: What the models learn with, and where each value is from.
     """
 
     start: StartingPoint
@@ -95,6 +97,7 @@ class RunPlan:
     trials: Sequence[Trial]
     reseed_degenerate: int
     notes: Sequence[str]
+    recipe: Mapping[str, Choice]
 
     def of_trial(self, trial: Trial) -> TrialPlan:
         """The plan of one of `trials`, or of one that repeats it."""

@@ -1,5 +1,6 @@
 """Configuration -> the plan of a run, all of it read and checked once."""
 
+import dataclasses
 import typing
 
 from electra_tf.configs import QuestionAnsweringConfig
@@ -39,13 +40,16 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
             )
         ]
     remarks = [remark for of_task in data for remark in of_task.remarks()]
+    hidden_size = start.encoder_config.hidden_size
     optimizer, notes = recipe.complete(
         config.optimizer,
         config.recipe,
-        start.encoder_config.hidden_size,
+        hidden_size,
         bool(config.learning_rates),
     )
-    return plan.RunPlan(
+    choices = recipe.choices(config, optimizer, hidden_size)
+    chosen = ", ".join(f"{name} {what}" for name, what in choices.items())
+    found = plan.RunPlan(
         start=start,
         folds=folds,
         data=config.data,
@@ -53,5 +57,14 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         run=config.run,
         trials=plan.make_trials(config, optimizer.learning_rate),
         reseed_degenerate=config.reseed_degenerate,
-        notes=notes + remarks,
+        notes=[*notes, f"recipe: {chosen}", *remarks],
+        recipe=choices,
     )
+    warmup = dict.fromkeys(
+        line
+        for of_trial in map(found.of_trial, found.trials)
+        for line in recipe.slow_warmup(
+            of_trial.optimizer, of_trial.run.num_train_steps
+        )
+    )
+    return dataclasses.replace(found, notes=[*found.notes, *warmup])

@@ -5,6 +5,7 @@ import typing
 
 from electra_tf import configs
 from electra_tf.command_line import original_settings
+from electra_tf.finetuning.configs import OPTIMIZER, FinetuningConfig
 
 
 class Rates(typing.NamedTuple):
@@ -20,7 +21,33 @@ PAPER = {
     "base": Rates(1e-4, 0.8),
     "large": Rates(5e-5, 0.9),
 }
-_SOURCES = {"paper": "the paper's", "released": "the released code's"}
+_WHOSE = {"paper": "the paper's", "released": "the released code's"}
+
+# Where a value is from. One that is the same as the default is called so,
+# whoever says it.
+SOURCES = ("paper", "released code", "given", "default")
+# Of `configs.OptimizerConfig` and of `FinetuningDataConfig`: what decides how
+# well a model learns.
+_OF_OPTIMIZER = (
+    *("learning_rate", "layerwise_lr_decay", "warmup_proportion"),
+    *("num_warmup_steps", "weight_decay_rate", "lr_decay_power"),
+)
+_OF_DATA = ("num_train_epochs", "max_seq_length", "train_batch_size")
+
+
+class Choice(typing.NamedTuple):
+    """A value, and where it is from: one of `SOURCES`."""
+
+    value: typing.Any
+    source: str
+
+    def __str__(self) -> str:
+        values = self.value if isinstance(self.value, list) else [self.value]
+        shown = " or ".join(
+            f"{value:g}" if isinstance(value, int | float) else str(value)
+            for value in values
+        )
+        return f"{shown} ({self.source})"
 
 
 def size_of(hidden_size: int) -> str:
@@ -83,7 +110,75 @@ def complete(
             if name == "learning_rate" and learning_rate_is_given:
                 continue
             notes.append(
-                f"{name} {value:g}: {_SOURCES[recipe]} for ELECTRA-"
+                f"{name} {value:g}: {_WHOSE[recipe]} for ELECTRA-"
                 f"{size.capitalize()} (hidden size {hidden_size} here)"
             )
     return dataclasses.replace(optimizer, **changes), notes
+
+
+def choices(
+    config: FinetuningConfig,
+    optimizer: configs.OptimizerConfig,
+    hidden_size: int,
+) -> dict[str, Choice]:
+    """What the models of a run learn with, and where each value is from.
+
+    Args:
+      config: Of the run.
+      optimizer: Of `complete`.
+      hidden_size: Of the encoder.
+
+    Returns:
+      Name of the parameter -> its value, a list where the run tries several.
+    """
+    released: dict[str, object] = {}
+    if config.recipe == "released":
+        released = {
+            name: hparam.default
+            for name, hparam in original_settings.FINETUNING.items()
+        }
+        released |= original_settings.of_task(config.data.task_names)
+        released |= rates("released", hidden_size)._asdict()
+    tried = {
+        "learning_rate": config.learning_rates,
+        "num_train_epochs": config.num_train_epochs_options,
+    }
+    defaults = {
+        field.name: field.default
+        for owner in (optimizer, config.data)
+        for field in dataclasses.fields(owner)
+    } | OPTIMIZER
+    values = {name: getattr(optimizer, name) for name in _OF_OPTIMIZER}
+    values |= {name: getattr(config.data, name) for name in _OF_DATA}
+    found = {}
+    for name, value in values.items():
+        if tried.get(name):
+            source, value = "given", list(tried[name])
+        elif name in released and value == released[name]:
+            source = "released code"
+        elif getattr(config.optimizer, name, value) is None:
+            source = "paper"
+        else:
+            source = "default" if value == defaults[name] else "given"
+        found[name] = Choice(value, source)
+    return found
+
+
+def slow_warmup(
+    optimizer: configs.OptimizerConfig, num_train_steps: int
+) -> list[str]:
+    """A line where the training ends before the rate has reached its peak.
+
+    Args:
+      optimizer: Of a model.
+      num_train_steps: Of that model.
+    """
+    warmup = optimizer.warmup_steps(num_train_steps)
+    if warmup < num_train_steps:
+        return []
+    return [
+        f"the warm-up of {warmup:g} steps is as long as the whole training of "
+        f"{num_train_steps} steps or longer, so that the learning rate never "
+        "reaches its peak: see OptimizerConfig.num_warmup_steps and "
+        "warmup_proportion"
+    ]

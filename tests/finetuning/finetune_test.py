@@ -97,6 +97,10 @@ def test_results(finished):
         os.path.join(config.run.model_dir, "results.json")
     )
     assert results["task"] == "letters"
+    assert results["recipe"]["learning_rate"] == {
+        "value": 1e-2,
+        "source": "given",
+    }
     assert results["labels"] == ["no", "yes"]
     assert results["from_scratch"] is False
     assert results["num_rows"] == {"train": 13, "dev": 3, "test": 2}

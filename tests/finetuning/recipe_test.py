@@ -3,6 +3,7 @@
 import pytest
 
 from electra_tf import configs
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
 
 
@@ -49,3 +50,72 @@ def test_only_what_is_open_is_chosen_and_said():
     ]
     # In a grid, each trial says its own rate.
     assert recipe.complete(given, "paper", 256, True)[1] == []
+
+
+def config(optimizer=None, recipe_name="paper", data=None, **changes):
+    data = {"train_file": "train.tsv", "dev_file": "dev.tsv"} | (data or {})
+    return finetuning_configs.FinetuningConfig(
+        init_checkpoint="model",
+        data=finetuning_configs.FinetuningDataConfig(**data),
+        optimizer=configs.OptimizerConfig(
+            **finetuning_configs.OPTIMIZER | (optimizer or {})
+        ),
+        run=configs.RunConfig("mine"),
+        recipe=recipe_name,
+        **changes,
+    )
+
+
+def choices(config, hidden_size=256):
+    optimizer, _ = recipe.complete(config.optimizer, config.recipe, hidden_size)
+    return recipe.choices(config, optimizer, hidden_size)
+
+
+def test_every_choice_has_its_source():
+    found = choices(
+        config({"warmup_proportion": 0.2}, data={"num_train_epochs": 5.0})
+    )
+    assert found == {
+        "learning_rate": (3e-4, "paper"),
+        "layerwise_lr_decay": (0.8, "paper"),
+        "warmup_proportion": (0.2, "given"),
+        "num_warmup_steps": (0, "default"),
+        "weight_decay_rate": (0.01, "default"),
+        "lr_decay_power": (1.0, "default"),
+        "num_train_epochs": (5.0, "given"),
+        "max_seq_length": (128, "default"),
+        "train_batch_size": (32, "default"),
+    }
+    assert str(found["learning_rate"]) == "0.0003 (paper)"
+    assert {choice.source for choice in found.values()} <= set(recipe.SOURCES)
+    grid = choices(config(learning_rates=(1e-4, 1e-3)))["learning_rate"]
+    assert grid == ([1e-4, 1e-3], "given")
+    assert str(grid) == "0.0001 or 0.001 (given)"
+
+
+def test_what_the_released_code_has_is_called_so():
+    tasks = {"train_file": "", "dev_file": "", "data_dir": "data"}
+    tasks["task_names"] = ("rte",)
+    found = choices(
+        config(
+            recipe_name="released",
+            data=tasks | {"num_train_epochs": 10.0, "max_seq_length": 64},
+        ),
+        1024,
+    )
+    assert found["learning_rate"] == (5e-5, "released code")
+    assert found["layerwise_lr_decay"] == (0.9, "released code")
+    # configure_finetuning.py has 10 for RTE.
+    assert found["num_train_epochs"] == (10.0, "released code")
+    assert found["max_seq_length"] == (64, "given")
+    assert found["num_warmup_steps"] == (0, "default")
+
+
+def test_a_warmup_that_never_ends_is_said():
+    optimizer = configs.OptimizerConfig(1e-3, num_warmup_steps=10_000)
+    (line,) = recipe.slow_warmup(optimizer, 24)
+    assert line.startswith(
+        "the warm-up of 10000 steps is as long as the whole training of 24 "
+        "steps or longer"
+    )
+    assert not recipe.slow_warmup(optimizer, 10_001)
