@@ -16,6 +16,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
       ValueError: If data, vocabulary and checkpoint do not fit together.
     """
     start = starting_point.read(config)
+    config, cuts = _within_positions(config, start)
     tasks = by_name.make_tasks(
         config.data,
         typing.cast(QuestionAnsweringConfig | None, config.question_answering),
@@ -57,7 +58,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         run=config.run,
         trials=plan.make_trials(config, optimizer.learning_rate),
         reseed_degenerate=config.reseed_degenerate,
-        notes=[*notes, f"recipe: {chosen}", *remarks],
+        notes=[*cuts, *notes, f"recipe: {chosen}", *remarks],
         recipe=choices,
     )
     warmup = dict.fromkeys(
@@ -68,3 +69,18 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         )
     )
     return dataclasses.replace(found, notes=[*found.notes, *warmup])
+
+
+def _within_positions(
+    config: FinetuningConfig, start: starting_point.StartingPoint
+) -> tuple[FinetuningConfig, list[str]]:
+    """Texts no longer than the encoder can read, and a line if that is less."""
+    wanted = config.data.max_seq_length
+    longest = start.encoder_config.max_position_embeddings
+    if wanted <= longest:
+        return config, []
+    data = dataclasses.replace(config.data, max_seq_length=longest)
+    return dataclasses.replace(config, data=data), [
+        f"max_seq_length {longest} rather than {wanted}: {start.source} has "
+        f"{longest} positions"
+    ]

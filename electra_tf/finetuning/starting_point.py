@@ -163,13 +163,6 @@ def _check_sizes(
             f"{encoder_config.vocab_size} entries. Received: {data.vocab_file} "
             f"with {vocab_size}"
         )
-    if data.max_seq_length > encoder_config.max_position_embeddings:
-        raise errors.ConfigError(
-            "FinetuningDataConfig.max_seq_length must not exceed the "
-            f"{encoder_config.max_position_embeddings} positions of "
-            f"{source}. Received: "
-            f"max_seq_length={data.max_seq_length}"
-        )
 
 
 def with_head(start: StartingPoint, task: Task) -> StartingPoint:

@@ -677,13 +677,18 @@ def test_refuses_a_missing_file_of_tagged_words(pretrained, tmp_path):
     )
 
 
-def test_refuses_texts_longer_than_the_positions(pretrained, tmp_path):
+def test_a_length_beyond_the_positions_is_cut_and_said(pretrained, tmp_path):
     config = make_config(
         pretrained, tmp_path / "model", data={"max_seq_length": 13}
     )
-    assert refusal(config) == (
-        "FinetuningDataConfig.max_seq_length must not exceed the 12 positions "
-        f"of {config.init_checkpoint}. Received: max_seq_length=13"
+    plan = preparation.prepare(config)
+    assert plan.data.max_seq_length == 12
+    (data,) = plan.folds[0]
+    assert data.max_seq_length == 12
+    assert data.features["train"]["input_ids"].shape[1] == 12
+    assert plan.notes[0] == (
+        "max_seq_length 12 rather than 13: "
+        f"{config.init_checkpoint} has 12 positions"
     )
 
 
