@@ -81,6 +81,8 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
+# What a run that has none may get later: another set to score.
+_MAY_BE_ADDED = ("data.test_file",)
 # Share -> the size of the discriminator that it is one of.
 _SHARES = {
     "generator_hidden_size": "hidden_size",
@@ -241,6 +243,8 @@ def refuse_other_run(config) -> None:
                 f"{size}: to go on there, --gin_param=ElectraConfig."
                 f"{size.name}={size.fitting_share}"
             )
+        if name in _MAY_BE_ADDED and not b:
+            continue
         if name == "recipe" and _rates_are_given(ours, theirs):
             continue
         if not any(f"{name}.".startswith(f"{may}.") for may in _MAY_DIFFER):

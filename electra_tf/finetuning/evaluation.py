@@ -138,22 +138,26 @@ class Evaluator:
         """Asks the model as it is now.
 
         Args:
-          splits: Which rows; None for all but "train".
+          splits: Which rows, where a task has them; None for all but "train".
+
+        Returns:
+          What it says of them; "degenerate" of those of "dev" alone.
         """
         found = Evaluation({}, {}, [])
         for data, predict in self._predictors:
             name = data.task.name
             found.outputs[name] = {
                 split: predict(data.features[split])
-                for split in splits or data.examples
-                if split != "train"
+                for split in data.examples
+                if split != "train" and (splits is None or split in splits)
             }
             found.scores[name] = {
                 split: _scores(data, split, outputs)
                 for split, outputs in found.outputs[name].items()
                 if split in data.labelled
             }
-            if data.task.is_degenerate(found.outputs[name]["dev"]):
+            dev = found.outputs[name].get("dev")
+            if dev is not None and data.task.is_degenerate(dev):
                 found.degenerate.append(name)
         return found
 

@@ -43,8 +43,9 @@ def finetune(
     replicas.set_policy(config.run)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
+    unchecked = trials.refuse_changes(plan)
     if is_chief:
-        for note in plan.notes:
+        for note in [*plan.notes, *unchecked]:
             print(note)
         before_training()
         # What exporting needs to know, beside config.json.

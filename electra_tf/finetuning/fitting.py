@@ -1,12 +1,15 @@
 """The plan of a trial -> its model, and the engine that trains it."""
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
+from electra_tf import configs
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import batches, features
 from electra_tf.finetuning.plan import TrialPlan
+from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, replicas
@@ -69,3 +72,23 @@ def make_engine(
                 ),
             ),
         )
+
+
+def trained_model(
+    directory: str, encoder: configs.EncoderConfig, tasks: Sequence[TaskData]
+) -> FinetuningModel:
+    """The model of a finished trial, as exporting takes it.
+
+    Args:
+      directory: Of the trial.
+      encoder: Its sizes.
+      tasks: In the order of the model's heads.
+
+    Raises:
+      CheckpointError: If its weights are not there, or do not fit.
+    """
+    heads = [data.task.make_head(encoder) for data in tasks]
+    model = FinetuningModel(encoder, heads)
+    checkpoint = reading.read_checkpoint(directory)
+    reading.assign_all(checkpoint, model.variables, directory, "the model")
+    return model

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, model_directory
-from electra_tf.finetuning import features
+from electra_tf.finetuning import digests, features
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.recipe import Choice
 from electra_tf.finetuning.starting_point import StartingPoint
@@ -70,6 +70,22 @@ class TrialPlan:
     train_batch_size: int
     eval_batch_size: int
     bucketed: bool
+
+    @property
+    def digests(self) -> dict:
+        """Of all that decides what is learned and scored; fit for JSON."""
+        labels = {
+            data.task.name: data.task.description().get("labels")
+            for data in self.tasks
+        }
+        return {
+            "format": digests.FORMAT,
+            "rows": {data.task.name: data.digests for data in self.tasks},
+            "labels": {
+                name: digests.of_values(of_task or ())
+                for name, of_task in labels.items()
+            },
+        } | self.start.digests
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """A checkpoint and a vocabulary -> what every model of a run begins with."""
 
 import dataclasses
+import functools
 import typing
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.finetuning import digests
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.finetuning.tasks.task import Task
@@ -35,6 +37,16 @@ class StartingPoint:
     source: str
     keep_head: bool
     tokenizer: tokenization.FullTokenizer
+
+    @functools.cached_property
+    def digests(self) -> dict[str, str]:
+        """Of the vocabulary, and of the weights or, without, of the sizes."""
+        tensors = self.checkpoint.tensors if self.checkpoint else {}
+        weights = [self.encoder_config, digests.of_tensors(tensors)]
+        return {
+            "vocabulary": digests.of_values([self.tokenizer.vocabulary]),
+            "initial weights": digests.of_values(weights),
+        }
 
 
 def read(config: FinetuningConfig) -> StartingPoint:

@@ -1,12 +1,14 @@
 """The files of a task -> its rows, whole or in folds."""
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from electra_tf import errors
+from electra_tf.finetuning import digests
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.text import tokenization
@@ -41,6 +43,14 @@ class TaskData:
     def num_rows(self) -> dict[str, int]:
         """Split -> number of its examples."""
         return {split: len(rows) for split, rows in self.examples.items()}
+
+    @functools.cached_property
+    def digests(self) -> dict[str, str]:
+        """Split -> the digest of its examples."""
+        return {
+            split: digests.of_values(rows)
+            for split, rows in self.examples.items()
+        }
 
     def about(self) -> dict:
         """What exporting needs to know of the task; fit for JSON."""

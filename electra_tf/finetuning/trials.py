@@ -2,16 +2,23 @@
 
 import collections
 import dataclasses
+import itertools
 import json
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.files import write_atomically
-from electra_tf.finetuning import evaluation, fitting, predictions
+from electra_tf.files import read_json, write_atomically
+from electra_tf.finetuning import digests, evaluation, fitting, predictions
 from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
+from electra_tf.finetuning.task_data import TaskData
+from electra_tf.text import vocabulary
 from electra_tf.training import loop, replicas
+
+# In what the folder of a trial says of it: what its model learned from.
+_DIGESTS = "digests"
 
 
 def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
@@ -74,11 +81,15 @@ def run_trial(
     """
     directory = plan.run.model_dir
     is_chief = replicas.is_chief(strategy)
-    _claim(directory, plan.trial, is_chief)
+    claim = _read_claim(directory)
+    if claim is not None:
+        _refuse_other_settings(directory, plan.trial, claim)
     results_path = os.path.join(directory, model_directory.RESULTS_FILE)
     if os.path.exists(results_path):
-        with open(results_path, encoding="utf-8") as f:
-            return json.load(f)
+        return _finished(plan, is_chief)
+    if is_chief:
+        os.makedirs(directory, exist_ok=True)
+        _claim(plan)
     engine = fitting.make_engine(plan, strategy)
     evaluator = evaluation.Evaluator(
         engine.model, plan.tasks, plan.eval_batch_size
@@ -107,33 +118,198 @@ def run_trial(
         loop.write_summaries(
             directory, "eval", plan.run.num_train_steps, found.dev_scores
         )
-        for data in plan.tasks:
-            prefix = f"{data.task.name}_" if len(plan.tasks) > 1 else ""
-            for split, outputs in found.outputs[data.task.name].items():
-                predictions.write(directory, prefix, data, split, outputs)
+        write_predictions(directory, plan.tasks, found)
         write_atomically(results_path, json.dumps(result, indent=1) + "\n")
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
     return result
 
 
-def _claim(directory: str, trial: Trial, is_chief: bool) -> None:
-    """Says whose directory it is, or refuses that of another trial."""
-    path = os.path.join(directory, model_directory.TRIAL_FILE)
-    ours = trial.as_dict()
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
-            theirs = json.load(f)
-        differences = [
-            f"{name}={a!r} (was {b!r})"
-            for name, a, b in model_directory.differences(ours, theirs)
-        ]
-        if differences:
+def write_predictions(
+    directory: str,
+    tasks: Sequence[TaskData],
+    found: evaluation.Evaluation,
+) -> None:
+    """Writes what a model said of each row, and what benchmarks want.
+
+    Args:
+      directory: For the files.
+      tasks: With their rows.
+      found: What the model said of some of these.
+    """
+    for data in tasks:
+        prefix = f"{data.task.name}_" if len(tasks) > 1 else ""
+        for split, outputs in found.outputs[data.task.name].items():
+            predictions.write(directory, prefix, data, split, outputs)
+
+
+def refuse_changes(plan: RunPlan) -> list[str]:
+    """Refuses a model directory whose trials are others than those planned.
+
+    Nothing is written, so that all in the directory still belongs together.
+
+    Args:
+      plan: Of the run.
+
+    Returns:
+      A line where something could not be checked.
+
+    Raises:
+      ConfigError: If a trial there has other settings, or rows, labels,
+        vocabulary or initial weights are not those that it was trained with.
+    """
+    unknown = []
+    planned = {trial.number: trial for trial in plan.trials}
+    for number in itertools.count(1):
+        directory = model_directory.trial_dir(plan.run.model_dir, number)
+        claim = _read_claim(directory)
+        if claim is None:
+            break
+        if number in planned:
+            _refuse_other_settings(directory, planned[number], claim)
+        elif "replaces" not in claim:
+            continue  # There were more trials before.
+        if not _has_learned(directory):
+            continue
+        fold = claim.get("fold")
+        ours = plan.of_trial(dataclasses.replace(plan.trials[0], fold=fold))
+        if _knows_its_data(claim):
+            changed = digests.changes(ours.digests, claim[_DIGESTS])
+        else:
+            changed = _changed_since_earlier_version(plan)
+            unknown.append(os.path.basename(directory))
+        if changed:
             raise errors.ConfigError(
-                f"{directory} holds another trial, which differs in: "
-                f"{', '.join(differences)}. Choose another --model_dir, or "
-                "the old values to continue that run"
+                f"{directory} holds a model of other data. Since it was "
+                f"trained, these have changed: {', '.join(changed)}. Choose "
+                "another --model_dir, or bring back what was there to go on "
+                "with that run"
             )
-    elif is_chief:
-        os.makedirs(directory, exist_ok=True)
-        write_atomically(path, json.dumps(ours, indent=1) + "\n")
+    if not unknown:
+        return []
+    return [
+        f"{', '.join(unknown)} of {plan.run.model_dir}: of an earlier version, "
+        "so it could not be checked whether rows, vocabulary and initial "
+        "weights are still those of the training"
+    ]
+
+
+def _changed_since_earlier_version(plan: RunPlan) -> list[str]:
+    """What differs of the little that earlier versions kept."""
+    path = os.path.join(plan.run.model_dir, model_directory.MODEL_FILE)
+    if not os.path.isfile(path):
+        return []
+    about = read_json(path)
+    known = {
+        of_task["task_name"]: of_task.get("labels")
+        for of_task in about.get("tasks", [about])
+    }
+    found = [
+        "labels"
+        for data in plan.folds[0]
+        if (labels := known.get(data.task.name)) is not None
+        and labels != data.task.description().get("labels")
+    ][:1]
+    path = os.path.join(plan.run.model_dir, vocabulary.VOCAB_FILE)
+    ours = plan.start.tokenizer.vocabulary.tokens
+    if os.path.isfile(path) and vocabulary.load_vocab(path) != list(ours):
+        found.append("vocabulary")
+    return found
+
+
+def _finished(plan: TrialPlan, is_chief: bool) -> dict:
+    """The results of a finished trial, with those of splits that are new."""
+    directory = plan.run.model_dir
+    path = os.path.join(directory, model_directory.RESULTS_FILE)
+    with open(path, encoding="utf-8") as f:
+        result = json.load(f)
+    new = _new_splits(plan, result)
+    if not new:
+        return result
+    evaluator = evaluation.Evaluator(
+        fitting.trained_model(directory, plan.start.encoder_config, plan.tasks),
+        plan.tasks,
+        plan.eval_batch_size,
+    )
+    found = evaluator.ask(new)
+    for name, scores in found.scores.items():
+        result["tasks"][name] |= scores
+    if is_chief:
+        write_predictions(directory, plan.tasks, found)
+        write_atomically(path, json.dumps(result, indent=1) + "\n")
+        _claim(plan)
+    return result
+
+
+def _new_splits(plan: TrialPlan, result: dict) -> list[str]:
+    """Splits that a finished trial was not asked about.
+
+    Args:
+      plan: Of the trial.
+      result: What it wrote.
+    """
+    claim = _read_claim(plan.run.model_dir) or {}
+    if _DIGESTS in claim:
+        return digests.new_splits(plan.digests, claim[_DIGESTS])
+    # Of an earlier version: what it scored, and what it wrote of the rest.
+    new = {}
+    for data in plan.tasks:
+        prefix = f"{data.task.name}_" if len(plan.tasks) > 1 else ""
+        for split in data.examples:
+            path = os.path.join(
+                plan.run.model_dir, f"{prefix}{split}_predictions.tsv"
+            )
+            is_known = split == "train" or os.path.isfile(path)
+            if split != "train" and split in data.labelled:
+                is_known = split in result["tasks"][data.task.name]
+            if not is_known:
+                new[split] = True
+    return list(new)
+
+
+def _read_claim(directory: str) -> dict | None:
+    """What the folder of a trial says of it; None without one."""
+    path = os.path.join(directory, model_directory.TRIAL_FILE)
+    return read_json(path) if os.path.exists(path) else None
+
+
+def _knows_its_data(claim: dict) -> bool:
+    return claim.get(_DIGESTS, {}).get("format") == digests.FORMAT
+
+
+def _claim(plan: TrialPlan) -> None:
+    """Says whose directory it is, and what its model learns from.
+
+    Of what an earlier version learned, that stays unknown.
+    """
+    directory = plan.run.model_dir
+    before = _read_claim(directory)
+    if before and _has_learned(directory) and not _knows_its_data(before):
+        return
+    write_atomically(
+        os.path.join(directory, model_directory.TRIAL_FILE),
+        json.dumps(plan.trial.as_dict() | {_DIGESTS: plan.digests}, indent=1)
+        + "\n",
+    )
+
+
+def _has_learned(directory: str) -> bool:
+    """Whether there is more in the folder of a trial than its settings."""
+    return any(
+        os.path.isfile(os.path.join(directory, name))
+        for name in ("checkpoint", model_directory.RESULTS_FILE)
+    )
+
+
+def _refuse_other_settings(directory: str, ours: Trial, claim: dict) -> None:
+    theirs = {name: of for name, of in claim.items() if name != _DIGESTS}
+    differences = [
+        f"{name}={a!r} (was {b!r})"
+        for name, a, b in model_directory.differences(ours.as_dict(), theirs)
+    ]
+    if differences:
+        raise errors.ConfigError(
+            f"{directory} holds another trial, which differs in: "
+            f"{', '.join(differences)}. Choose another --model_dir, or "
+            "the old values to continue that run"
+        )

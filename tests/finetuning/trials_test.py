@@ -1,0 +1,239 @@
+"""Tests of finetuning/trials.py: what a model directory goes on with."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import finetune, fitting
+from tests import helpers
+
+TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 2
+DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
+TEST = [("wa wd", "yes"), ("wb wc", "no")]
+
+
+def make_config(folder, data=None, **changes):
+    config = finetuning_configs.FinetuningConfig(
+        init_checkpoint=f"{folder}/pretrained",
+        data=finetuning_configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=f"{folder}/train.tsv",
+            dev_file=f"{folder}/dev.tsv",
+            vocab_file=f"{folder}/vocab.txt",
+            max_seq_length=8,
+            train_batch_size=4,
+            eval_batch_size=2,
+            num_train_epochs=2.0,
+        ),
+        optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
+        run=helpers.run_config(folder / "model"),
+    )
+    return dataclasses.replace(
+        config, data=dataclasses.replace(config.data, **(data or {})), **changes
+    )
+
+
+def run(config):
+    # As the command does.
+    model_directory.refuse_other_run(config)
+    return finetune.finetune(
+        config, lambda: model_directory.write(config, "", [])
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with data, a pre-trained model, and a run with a test set."""
+    folder = tmp_path_factory.mktemp("whole")
+    helpers.write_pretrained(folder / "pretrained")
+    helpers.write_vocab(folder)
+    helpers.write_tsv(folder / "train.tsv", TRAIN)
+    helpers.write_tsv(folder / "dev.tsv", DEV)
+    helpers.write_tsv(folder / "test.tsv", TEST)
+    run(make_config(folder, {"test_file": f"{folder}/test.tsv"}))
+    return folder
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Whatever is trained here is a mistake."""
+    monkeypatch.setattr(
+        fitting, "make_engine", lambda *args: pytest.fail("trains")
+    )
+
+
+@pytest.fixture
+def finished(whole, no_training):
+    """The folder, whose files may be changed; they are put back."""
+    kept = whole.parent / "kept"
+    shutil.copytree(whole, kept)
+    yield whole
+    shutil.rmtree(whole)
+    kept.rename(whole)
+
+
+def with_test(folder):
+    return make_config(folder, {"test_file": f"{folder}/test.tsv"})
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in pathlib.Path(folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_same_again_is_read(finished):
+    before = contents(finished / "model" / "trial_1")
+    results = run(with_test(finished))
+    assert results["num_rows"] == {"train": 6, "dev": 3, "test": 2}
+    assert contents(finished / "model" / "trial_1") == before
+
+
+def rename_a_label(folder):
+    for name, rows in (("train", TRAIN), ("dev", DEV), ("test", TEST)):
+        helpers.write_tsv(
+            folder / f"{name}.tsv",
+            [(text, label.replace("no", "zero")) for text, label in rows],
+        )
+
+
+def swap_the_labels_of_dev(folder):
+    other = {"yes": "no", "no": "yes"}
+    helpers.write_tsv(folder / "dev.tsv", [(t, other[of]) for t, of in DEV])
+
+
+def change_a_text_of_test(folder):
+    helpers.write_tsv(folder / "test.tsv", [("wa wa", "yes"), *TEST[1:]])
+
+
+def exchange_two_tokens(folder):
+    path = folder / "vocab.txt"
+    path.write_text(path.read_text().replace("wa\nwb\n", "wb\nwa\n"))
+
+
+def pretrain_anew(folder):
+    shutil.rmtree(folder / "pretrained")
+    encoder = helpers.encoder_config(initializer_range=0.4)
+    helpers.write_pretrained(folder / "pretrained", encoder)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (rename_a_label, "train rows, dev rows, test rows, labels"),
+        (swap_the_labels_of_dev, "dev rows"),
+        (change_a_text_of_test, "test rows"),
+        (exchange_two_tokens, "vocabulary"),
+        (pretrain_anew, "initial weights"),
+    ],
+)
+def test_what_has_changed_is_refused_and_nothing_written(
+    finished, change, names
+):
+    change(finished)
+    before = contents(finished / "model")
+    with pytest.raises(errors.ConfigError) as caught:
+        run(with_test(finished))
+    assert str(caught.value) == (
+        f"{finished}/model/trial_1 holds a model of other data. Since it was "
+        f"trained, these have changed: {names}. Choose another --model_dir, or "
+        "bring back what was there to go on with that run"
+    )
+    assert contents(finished / "model") == before
+
+
+def test_settings_of_a_trial_are_refused_before_anything_is_written(finished):
+    before = contents(finished / "model")
+    config = dataclasses.replace(with_test(finished), learning_rates=(5e-3,))
+    with pytest.raises(errors.ConfigError, match="learning_rate=0.005"):
+        run(config)
+    assert contents(finished / "model") == before
+
+
+def test_an_unfinished_trial_is_refused_too(finished):
+    os.remove(finished / "model" / "trial_1" / "results.json")
+    swap_the_labels_of_dev(finished)
+    with pytest.raises(errors.ConfigError, match="have changed: dev rows"):
+        run(with_test(finished))
+
+
+def forget_digests(folder):
+    """As an earlier version left the directory."""
+    path = folder / "model" / "trial_1" / "trial.json"
+    claim = helpers.read_json(path)
+    del claim["digests"]
+    path.write_text(json.dumps(claim))
+
+
+def test_a_directory_of_an_earlier_version_goes_on(finished, capsys):
+    forget_digests(finished)
+    before = contents(finished / "model" / "trial_1")
+    assert run(with_test(finished))["num_rows"]["test"] == 2
+    assert (
+        f"trial_1 of {finished}/model: of an earlier version, so it could not "
+        "be checked whether rows, vocabulary and initial weights are still "
+        "those of the training\n"
+    ) in capsys.readouterr().out
+    assert contents(finished / "model" / "trial_1") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [(rename_a_label, "labels"), (exchange_two_tokens, "vocabulary")],
+)
+def test_what_an_earlier_version_kept_is_compared(finished, change, name):
+    forget_digests(finished)
+    change(finished)
+    with pytest.raises(errors.ConfigError, match=f"have changed: {name}. "):
+        run(with_test(finished))
+
+
+# --- A test set that comes later ---------------------------------------------
+
+
+def forget_test(folder):
+    """As a run without a test set left the directory."""
+    trial = folder / "model" / "trial_1"
+    (trial / "test_predictions.tsv").unlink()
+    for name, key in (("results", "tasks"), ("trial", "digests")):
+        path = trial / f"{name}.json"
+        content = helpers.read_json(path)
+        of_task = content[key].get("letters") or content[key]["rows"]["letters"]
+        del of_task["test"]
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    path = folder / "model" / "config.json"
+    config = helpers.read_json(path)
+    config["data"]["test_file"] = ""
+    path.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("is_earlier_version", [False, True])
+def test_a_test_set_is_scored_without_training_again(
+    finished, is_earlier_version
+):
+    expected = contents(finished / "model" / "trial_1")
+    results = helpers.read_json(finished / "model" / "results.json")
+    forget_test(finished)
+    if is_earlier_version:
+        forget_digests(finished)
+        del expected[pathlib.Path("trial.json")]
+    found = run(with_test(finished))
+    assert found == results
+    found = contents(finished / "model" / "trial_1")
+    assert {path: found[path] for path in expected} == expected
+
+
+def test_another_test_set_is_refused(finished):
+    before = contents(finished / "model")
+    shutil.copy(finished / "test.tsv", finished / "other.tsv")
+    with pytest.raises(errors.ConfigError, match="data.test_file="):
+        run(make_config(finished, {"test_file": f"{finished}/other.tsv"}))
+    assert contents(finished / "model") == before
