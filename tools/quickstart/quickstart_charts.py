@@ -1,25 +1,10 @@
 """A quickstart's figures -> charts in the page's colours."""
 
-import html
-import io
-import re
 import statistics
-from collections.abc import Sequence
 
 from quickstart_figures import Build, accuracies
 
-# Colours that matplotlib writes, and the page's variables that replace them, so
-# that the charts follow the reader's light or dark theme.
-_COLOURS = {
-    "#010101": "var(--ink)",
-    "#020202": "var(--muted)",
-    "#030303": "var(--line)",
-    "#040404": "var(--accent)",
-    "#050505": "var(--second)",
-    "#060606": "var(--neutral)",
-    "#070707": "var(--surface)",
-}
-_INK, _MUTED, _LINE, _ACCENT, _SECOND, _NEUTRAL, _SURFACE = _COLOURS
+from electra_tf.command_line import charts
 
 
 def draw_charts(build: Build) -> dict[str, str]:
@@ -52,7 +37,7 @@ def draw_charts(build: Build) -> dict[str, str]:
 def _draw_curve(name, title, train, heldout) -> str:
     from matplotlib import ticker
 
-    figure, axes = _new_figure(3.3, 2.1)
+    figure, axes = charts.new_figure(3.3, 2.1)
 
     def line(records, values, **style):
         axes.plot([r["step"] for r in records], values, **style)
@@ -64,26 +49,26 @@ def _draw_curve(name, title, train, heldout) -> str:
         line(
             share,
             [1 - r["replaced_rate"] for r in share],
-            color=_NEUTRAL,
+            color=charts.NEUTRAL,
             linestyle=(0, (1.5, 1.5)),
             linewidth=1.4,
         )
-    line(train, [r[name] for r in train], color=_SECOND, linewidth=1.6)
+    line(train, [r[name] for r in train], color=charts.SECOND, linewidth=1.6)
     line(
         heldout,
         [r[name] for r in heldout],
-        color=_ACCENT,
+        color=charts.ACCENT,
         linewidth=1.8,
         linestyle="--",
         marker="o",
         markersize=5,
-        markeredgecolor=_SURFACE,
+        markeredgecolor=charts.SURFACE,
     )
     axes.set_xlabel("step")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-    axes.grid(axis="y", color=_LINE, linewidth=0.8)
+    axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
     told = []
     for split, records in (("training", train), ("held-out", heldout)):
         if records:
@@ -92,17 +77,17 @@ def _draw_curve(name, title, train, heldout) -> str:
                 f"{split} {first[name]:.3f} at step {first['step']}, "
                 f"{last[name]:.3f} at step {last['step']}"
             )
-    return _to_html(figure, name, title, told)
+    return charts.to_html(figure, name, title, told)
 
 
 def _draw_bars(build: Build, split: str) -> str:
     majority = build.pretrained["baseline"][split]["accuracy"]
     rows = (
-        ("majority", [majority / 100], _NEUTRAL),
-        ("from scratch", accuracies(build.from_scratch, split), _SECOND),
-        ("pre-trained", accuracies(build.pretrained, split), _ACCENT),
+        ("majority", [majority / 100], charts.NEUTRAL),
+        ("from scratch", accuracies(build.from_scratch, split), charts.SECOND),
+        ("pre-trained", accuracies(build.pretrained, split), charts.ACCENT),
     )
-    figure, axes = _new_figure(4.4, 1.9)
+    figure, axes = charts.new_figure(4.4, 1.9)
     told = []
     for row, (label, fractions, colour) in enumerate(rows):
         values = [100 * fraction for fraction in fractions]
@@ -113,7 +98,12 @@ def _draw_bars(build: Build, split: str) -> str:
             spread = statistics.stdev(values)
             text, end = f"{text} ± {spread:.1f}", max(*values, mean + spread)
             axes.errorbar(
-                mean, row, xerr=spread, color=_INK, capsize=4, linewidth=1.3
+                mean,
+                row,
+                xerr=spread,
+                color=charts.INK,
+                capsize=4,
+                linewidth=1.3,
             )
             # Side by side, so that equal seeds do not hide each other.
             step = 0.34 / (len(values) - 1)
@@ -121,12 +111,12 @@ def _draw_bars(build: Build, split: str) -> str:
                 values,
                 [row - 0.17 + i * step for i in range(len(values))],
                 s=22,
-                color=_SURFACE,
-                edgecolor=_INK,
+                color=charts.SURFACE,
+                edgecolor=charts.INK,
                 linewidth=1,
                 zorder=3,
             )
-        axes.text(end + 4, row, text, va="center", color=_INK)
+        axes.text(end + 4, row, text, va="center", color=charts.INK)
         told.append(f"{label} {text}")
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     # Room for the figures beside the bars.
@@ -134,68 +124,7 @@ def _draw_bars(build: Build, split: str) -> str:
     axes.set_xticks(range(0, 101, 25))
     axes.set_xlabel("accuracy, %", x=50 / 128)
     axes.spines["bottom"].set_visible(False)
-    axes.grid(axis="x", color=_LINE, linewidth=0.8)
+    axes.grid(axis="x", color=charts.LINE, linewidth=0.8)
     num_rows = build.pretrained["num_rows"][split]
     title = f"Accuracy on the {split} set, {num_rows:,} texts"
-    return _to_html(figure, split, title, told)
-
-
-def _new_figure(width: float, height: float):
-    """A figure in the page's colours, sizes in inches."""
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as figures
-
-    figure = figures.Figure((width, height), layout="constrained")
-    figure.patch.set_visible(False)
-    axes = figure.add_subplot()
-    axes.patch.set_visible(False)
-    axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_LINE)
-    axes.tick_params(color=_LINE, labelcolor=_MUTED, length=0, labelsize=10)
-    axes.xaxis.label.set_color(_MUTED)
-    return figure, axes
-
-
-def _to_html(figure, name: str, title: str, told: Sequence[str]) -> str:
-    """The drawing below its title; `told` is what a screen reader says."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}
-    ):
-        figure.savefig(
-            buffer,
-            format="svg",
-            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
-        )
-    svg = adapt_svg(buffer.getvalue(), name, f"{title}: {'; '.join(told)}")
-    return (
-        f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>"
-    )
-
-
-def adapt_svg(svg: str, name: str, description: str) -> str:
-    """Makes matplotlib's drawing part of a page.
-
-    Args:
-      svg: The drawing.
-      name: Prefix that keeps the ids of several drawings apart.
-      description: What a screen reader says.
-
-    Returns:
-      An <svg> element in the page's colours and as wide as there is room.
-    """
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    for colour, variable in _COLOURS.items():
-        svg = svg.replace(colour, variable)
-    label = html.escape(description)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return charts.to_html(figure, split, title, told)

@@ -2,9 +2,7 @@
 
 import collections
 import html
-import os
 import pathlib
-import shlex
 import statistics
 import typing
 from collections.abc import Sequence
@@ -12,6 +10,8 @@ from collections.abc import Sequence
 import quickstart_figures
 import shown_sentences
 from quickstart_figures import Build
+
+from electra_tf.command_line import page
 
 if typing.TYPE_CHECKING:
     from heldout_sentences import Token
@@ -46,25 +46,12 @@ def render(
         _seconds_section(build.seconds),
         _runs_section(build.runs),
     )
-    # Its policy lets a browser load nothing: the page is whole by itself.
-    page, style = (
-        pathlib.Path(__file__).with_suffix(suffix).read_text("utf-8")
-        for suffix in (".html", ".css")
-    )
-    return page.replace("{style}", style.rstrip()).replace(
-        "{body}", "\n".join(sections)
-    )
+    style = pathlib.Path(__file__).with_suffix(".css").read_text("utf-8")
+    return page.render("ELECTRA quickstart report", sections, style)
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _tile(value: str, label: str, kind: str = "") -> str:
-    return (
-        f'<div class="tile {kind}"><b>{html.escape(value)}</b>'
-        f"<span>{html.escape(label)}</span></div>"
-    )
 
 
 def _header(build: Build, num_parameters: int) -> str:
@@ -78,24 +65,24 @@ def _header(build: Build, num_parameters: int) -> str:
     total = sum(build.seconds.values())
     seeds = f"mean of {num_seeds} seeds" if num_seeds > 1 else "one seed"
     tiles = (
-        _tile(
+        page.tile(
             percent(scores["accuracy_pretrained"]),
             f"test accuracy, pre-trained ({seeds})",
             "strong",
         ),
-        _tile(
+        page.tile(
             percent(scores["accuracy_from_scratch"]),
             "the same network from random weights",
         ),
-        _tile(
+        page.tile(
             percent(scores["accuracy_majority"]),
             "always giving the commonest label",
         ),
-        _tile(
+        page.tile(
             f"{build.heldout['disc_auc']:.3f}",
             "discriminator’s held-out AUC (0.5 is chance)",
         ),
-        _tile(_duration(total), "for everything on this page"),
+        page.tile(_duration(total), "for everything on this page"),
     )
     finding = html.escape(quickstart_figures.in_short(build))
     finding = finding.replace(" %", "&nbsp;%")
@@ -203,13 +190,10 @@ def _classifier_section(build: Build, bars: str) -> str:
             f"{html.escape('; '.join(degenerate))}.</p>"
         )
     labels = results["labels"]
-    head = "".join(
-        f'<th scope="col"><span>{html.escape(label)}</span></th>'
+    counts = [
+        [build.confusion[label, prediction] for prediction in labels]
         for label in labels
-    )
-    rows = "\n".join(
-        _confusion_row(label, labels, build.confusion) for label in labels
-    )
+    ]
     return f"""<section>
 <h2>Which library does a docstring document?</h2>
 <p>Bars are means over the seeds, whiskers the standard deviation, dots the
@@ -219,31 +203,11 @@ only their first weights differ.</p>
 {note}
 <h3>What is taken for what</h3>
 <p>Test set, pre-trained, trial {best}, the best on the dev set:
-{trial["test"]["accuracy"]:.1f} % right.</p>
-<div class="scroll"><table class="confusion">
-<caption class="unseen">Confusion matrix: a row per true label, a column per
-predicted label</caption>
-<thead><tr><th class="corner">true ↓ · predicted →</th>{head}
-<th scope="col"><span>found</span></th></tr></thead>
-<tbody>
-{rows}
-</tbody></table></div>
+{trial["test"]["accuracy"]:.1f} % right. Its
+<a href="finetune_pretrained/report.html">own page</a> has each class, the worst
+texts and the calibration.</p>
+{page.confusion_matrix(labels, counts)}
 </section>"""
-
-
-def _confusion_row(label, labels, confusion) -> str:
-    counts = [confusion[label, prediction] for prediction in labels]
-    total = sum(counts)
-    cells = "".join(
-        f"<td{' class=right' if prediction == label else ''} "
-        f'style="--p:{count / total if total else 0:.2f}">{count or "·"}</td>'
-        for prediction, count in zip(labels, counts, strict=True)
-    )
-    found = f"{100 * confusion[label, label] / total:.0f} %" if total else "–"
-    return (
-        f'<tr><th scope="row">{html.escape(label)}</th>{cells}'
-        f'<td class="found">{found}</td></tr>'
-    )
 
 
 def _metrics_section(build: Build) -> str:
@@ -300,7 +264,7 @@ def _runs_section(runs: dict[str, dict]) -> str:
     commands = "\n".join(
         f"<h3>{html.escape(name)}</h3>\n"
         f'<p class="when">{html.escape(run["time"])}</p>\n'
-        f"<pre>{html.escape(command_of(run['argv']))}</pre>"
+        f"<pre>{html.escape(page.command_of(run['argv']))}</pre>"
         for name, run in runs.items()
     )
     return f"""<section>
@@ -309,20 +273,3 @@ def _runs_section(runs: dict[str, dict]) -> str:
 <dl>{listed}</dl>
 {commands}
 </section>"""
-
-
-def command_of(argv: Sequence[str]) -> str:
-    """The command line of a run, from its sys.argv."""
-    module, extension = os.path.splitext(os.path.basename(argv[0]))
-    if extension == ".py" and module.startswith("run_"):
-        start = f"python -m electra_tf.{module}"
-    else:
-        start = _quote(argv[0])
-    return " \\\n    ".join([start, *map(_quote, argv[1:])])
-
-
-def _quote(arg: str) -> str:
-    """shlex.quote, but readable where a gin string holds single quotes."""
-    if "'" in arg and not set(arg) & set('"$`\\!'):
-        return f'"{arg}"'
-    return shlex.quote(arg)

@@ -1,0 +1,36 @@
+"""Tests of command_line/page.py and charts.py."""
+
+from electra_tf.command_line import charts, page
+
+
+def test_svg_takes_the_colours_of_the_page():
+    svg = charts.adapt_svg(
+        '<?xml version="1.0"?>\n<svg width="9pt" height="5pt" '
+        'viewBox="0 0 9 5"><path id="p" style="fill: #010101"/>'
+        '<use xlink:href="#p" clip-path="url(#q)"/></svg>',
+        "loss",
+        'from "1" to 2',
+    )
+    assert svg == (
+        '<svg role="img" aria-label="from &quot;1&quot; to 2" '
+        'viewBox="0 0 9 5"><path id="loss-p" style="fill: var(--ink)"/>'
+        '<use xlink:href="#loss-p" clip-path="url(#loss-q)"/></svg>'
+    )
+
+
+def test_command_of():
+    assert page.command_of(
+        ["/x/electra_tf/run_pretraining.py", "--a=1", "--b='c d'", "--c=e f"]
+    ) == (
+        "python -m electra_tf.run_pretraining \\\n"
+        "    --a=1 \\\n"
+        "    \"--b='c d'\" \\\n"
+        "    '--c=e f'"
+    )
+
+
+def test_what_a_page_says_is_no_part_of_its_frame():
+    found = page.render("<{body}>", ["<p>{style}</p>"], ".a { b: c }")
+    assert "<title>&lt;{body}&gt;</title>" in found
+    assert "<main>\n<p>{style}</p>\n</main>" in found
+    assert "\n.a { b: c }\n</style>" in found
