@@ -2,6 +2,7 @@
 
 import collections
 import statistics
+import typing
 from collections.abc import Iterable, Sequence
 
 from electra_tf.finetuning.task_data import TaskData
@@ -184,31 +185,61 @@ def format_results(results: dict) -> str:
     Returns:
       Lines of text, without a line end at the end.
     """
-    tasks = results.get("tasks") or {results["task"]: results}
     lines = []
-    for name, of_task in tasks.items():
-        lines += _format_task(results, name, of_task)
+    for table in score_tables(results):
+        lines.append(table.title)
+        lines += ["  " + line for line in _aligned([table.header, *table.rows])]
         lines.append("")
-    lines += _remarks(results)
+    lines += remarks(results)
     while not lines[-1]:
         lines.pop()
     return "\n".join(lines)
 
 
-def _format_task(results: dict, name: str, of_task: dict) -> list[str]:
-    """A table with a row for each trial, then their summary."""
+class ScoreTable(typing.NamedTuple):
+    """The scores of a task.
 
-    def scores_of(record: dict) -> dict:
-        return record["tasks"][name] if "tasks" in record else record
+    Attributes:
+      title: What was trained on.
+      header: What each column holds; the first one names the rows.
+      rows: One for each trial, then their summary.
+    """
 
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def tasks_of(results: dict) -> dict[str, dict]:
+    """Task name -> what `summarize` says of it, as it does of several."""
+    return results.get("tasks") or {results["task"]: results}
+
+
+def scores_of(record: dict, name: str) -> dict:
+    """What a trial, or a setting, has for a task, by split."""
+    return record["tasks"][name] if "tasks" in record else record
+
+
+def score_tables(results: dict) -> list[ScoreTable]:
+    """A table for each task.
+
+    Args:
+      results: Of `summarize`.
+    """
+    return [
+        _score_table(results, name, of_task)
+        for name, of_task in tasks_of(results).items()
+    ]
+
+
+def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
     trials = results["trials"]
+    scores = scores_of(trials[0], name)
     columns = [
         (split, metric)
-        for split in scores_of(trials[0])
-        if isinstance(scores_of(trials[0])[split], dict)
-        for metric in _shown_metrics(
-            scores_of(trials[0])[split], of_task["main_metric"]
-        )
+        for split in scores
+        if isinstance(scores[split], dict)
+        for metric in _shown_metrics(scores[split], of_task["main_metric"])
     ]
     settings = [
         key
@@ -221,14 +252,14 @@ def _format_task(results: dict, name: str, of_task: dict) -> list[str]:
             f"trial {trial['trial']}",
             str(trial["seed"]),
             *(f"{trial[key]:g}" for key in settings),
-            *(_number(scores_of(trial)[s].get(m)) for s, m in columns),
+            *(_number(scores_of(trial, name)[s].get(m)) for s, m in columns),
         ]
         for trial in trials
     ]
     blank = [""] * (1 + len(settings))
     groups = results.get("settings", [])
     summaries = [
-        (f"mean of {_setting(group)}", scores_of(group), "_mean")
+        (f"mean of {_setting(group)}", scores_of(group, name), "_mean")
         for group in groups
     ]
     for kind in ("mean", "stdev", "median") if len(trials) > 1 else ():
@@ -247,7 +278,7 @@ def _format_task(results: dict, name: str, of_task: dict) -> list[str]:
         title += f" in {of_task['num_folds']} folds, each of them scored once"
     if results["from_scratch"]:
         title += ", from random weights"
-    return [title, *("  " + line for line in _aligned([header, *rows]))]
+    return ScoreTable(title, header, rows)
 
 
 def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
@@ -276,7 +307,7 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     ]
 
 
-def _remarks(results: dict) -> list[str]:
+def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
     lines = []
     trials = results["trials"]
