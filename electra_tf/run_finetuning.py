@@ -27,6 +27,10 @@ def _define_task_type(name: str, default: None, text: str) -> None:
     flags.DEFINE_enum(name, default, kinds, text)
 
 
+def _define_long_texts(name: str, default: None, text: str) -> None:
+    flags.DEFINE_enum(name, default, finetuning_configs.LONG_TEXTS, text)
+
+
 # Parameters that are different in every run, each with a flag of its name; the
 # rest is gin's.
 _FLAGS: dict[Callable, dict[str, str]] = {
@@ -64,7 +68,13 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "Cross-validation over --train_file, instead of --dev_file: as "
             "many models, each scored on the rows that it has not seen."
         ),
-        "FinetuningDataConfig.max_seq_length": "Longer texts are cut.",
+        "FinetuningDataConfig.max_seq_length": (
+            "Longer texts are cut, or see --long_texts."
+        ),
+        "FinetuningDataConfig.window_stride": (
+            "Tokens from a window of --long_texts=windows to the next one; by "
+            "default half of --max_seq_length."
+        ),
         "FinetuningConfig.num_trials": "Models with different seeds.",
         "FinetuningConfig.reseed_degenerate": (
             "How often a model that says the same of every row is trained "
@@ -74,6 +84,12 @@ _FLAGS: dict[Callable, dict[str, str]] = {
     _define_task_type: {
         "FinetuningDataConfig.task_type": (
             "What the labels of the files are; auto finds it out."
+        ),
+    },
+    _define_long_texts: {
+        "FinetuningDataConfig.long_texts": (
+            "Texts longer than --max_seq_length are cut, or read in windows "
+            "that overlap, whose logits are averaged."
         ),
     },
     flags.DEFINE_float: {

@@ -70,12 +70,18 @@ def train_dataset(
     return _loaded(counter, load, features, names, batch_size, not bucketed)
 
 
-def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
+def eval_dataset(
+    features: Features,
+    batch_size: int,
+    costs: Callable[[np.ndarray], np.ndarray] = np.ones_like,
+) -> tf.data.Dataset:
     """All rows once, by length.
 
     Args:
       features: Of the whole set.
       batch_size: Rows of a batch; the last one may hold fewer.
+      costs: From tokens of rows <int>[N] to the rows that each counts for, such
+        as its windows; a row that counts for more than a batch is one alone.
 
     Returns:
       A dataset of row numbers <int64>[B] and their features.
@@ -85,9 +91,10 @@ def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
     max_length = features["input_mask"].shape[-1]
     names = sorted(features)
 
+    groups = _groups(order, costs(lengths[order]), batch_size)
+
     def load(index):
-        start = int(index) * batch_size
-        rows = order[start : start + batch_size]
+        rows = groups[int(index)]
         length = _round_up(lengths[rows].max(), LENGTH_STEP)
         length = min(length, max_length)
         selected = _cut(features, rows, length)
@@ -98,9 +105,21 @@ def eval_dataset(features: Features, batch_size: int) -> tf.data.Dataset:
         return rows, batch
 
     with_rows = {_ROWS: order} | features
-    counter = tf.data.Dataset.range(-(-len(order) // batch_size))
+    counter = tf.data.Dataset.range(len(groups))
     loaded = _loaded(counter, load, with_rows, [_ROWS, *names], None)
     return loaded.map(apart).with_options(replicas.UNTUNED)
+
+
+def _groups(rows: np.ndarray, costs: np.ndarray, most: int) -> list[np.ndarray]:
+    """Rows in their order, cut where more would cost more than `most`."""
+    starts = [0]
+    total = 0
+    for place, cost in enumerate(costs):
+        if place > starts[-1] and total + cost > most:
+            starts.append(place)
+            total = 0
+        total += cost
+    return np.split(rows, starts[1:])
 
 
 def _loaded(

@@ -21,6 +21,9 @@ OPTIMIZER: dict[str, float | None] = {
 }
 RUN = {"keep_checkpoint_max": 1}
 
+# What is done with texts that are longer than `max_seq_length`.
+LONG_TEXTS = ("cut", "windows")
+
 # Of files with labelled rows.
 TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
 
@@ -45,6 +48,12 @@ class FinetuningDataConfig:
         see `text.cleaning.clean`: 'none', 'kcelectra' or 'kcelectra_fixed';
         None likewise, otherwise nothing.
       max_seq_length: Longer texts are cut.
+      long_texts: 'cut', or 'windows': such a text is read in windows of
+        `max_seq_length` that overlap, and its logits are the mean of theirs, in
+        training, evaluation and export. For one text in each row.
+      window_stride: Tokens from the start of a window to that of the next one;
+        None for half of `max_seq_length`.
+      max_windows: Of one text; what is behind them is cut.
       train_batch_size: Examples in one step.
       eval_batch_size: Examples in one evaluation step.
       num_train_epochs: Passes over the training rows.
@@ -94,6 +103,9 @@ class FinetuningDataConfig:
     has_header: bool | None = None
     skip_empty_texts: bool = False
     bucketed: bool = True
+    long_texts: str = "cut"
+    window_stride: int | None = None
+    max_windows: int = 32
 
     def __post_init__(self):
         validation.check_types(self)
@@ -103,9 +115,23 @@ class FinetuningDataConfig:
             "train_batch_size",
             "eval_batch_size",
             "num_train_epochs",
+            "window_stride",
+            "max_windows",
         )
-        validation.require_one_of(self, task_type=("auto", *TASK_TYPES))
+        validation.require_one_of(
+            self, task_type=("auto", *TASK_TYPES), long_texts=LONG_TEXTS
+        )
         must = functools.partial(validation.require, self)
+        has_windows = self.long_texts == "windows"
+        room = self.max_seq_length - 2
+        must(
+            self.window_stride is None
+            or (has_windows and self.window_stride <= room),
+            "window_stride",
+            f"None without long_texts='windows', and at most the {room} tokens "
+            "that a window has room for",
+        )
+        must(not has_windows or room >= 1, "max_seq_length", "3 or more")
         must(bool(self.task_name), "task_name", "given")
         must(len(self.text_columns) <= 2, "text_columns", "one or two names")
         must(self.folds == 0 or self.folds >= 2, "folds", "0, or 2 or more")

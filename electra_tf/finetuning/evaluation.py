@@ -29,13 +29,15 @@ def make_predictor(
     Args:
       model: The fine-tuned model.
       task_name: Whose head.
-      batch_size: Rows of a step.
+      batch_size: Rows of a step, or windows where a row has several.
 
     Returns:
       A function of features; its result maps names to [N, ...], in the order
       of the rows.
     """
 
+    windows = getattr(model, "windows", None)
+    costs = np.ones_like if windows is None else windows.counts
     # One trace for all shapes, which for a large model takes seconds each.
     steps: dict[str, Callable] = {}
 
@@ -47,7 +49,7 @@ def make_predictor(
         return step
 
     def predict(features: Features) -> dict[str, np.ndarray]:
-        dataset = batches.eval_dataset(features, batch_size)
+        dataset = batches.eval_dataset(features, batch_size, costs)
         _, spec = dataset.element_spec
         # Splits may have features that others do not have.
         step = steps.setdefault(str(spec), make_step(spec))

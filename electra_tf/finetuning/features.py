@@ -74,6 +74,37 @@ def text_features(
     return features
 
 
+def whole_texts(
+    texts: Sequence[str],
+    tokenizer: tokenization.FullTokenizer,
+    most_tokens: int,
+) -> Features:
+    """Packs texts as `[CLS] text [SEP]`, as long as the longest of them.
+
+    Args:
+      texts: N texts.
+      tokenizer: Splits them.
+      most_tokens: The greatest L; a longer row loses its end.
+
+    Returns:
+      `input_ids`, `input_mask`, `segment_ids`: <int32>[N, L].
+    """
+    parts = []
+    for rows in _slices(len(texts)):
+        tokens = tokenizer.tokenize(tf.constant(texts[rows], tf.string))
+        parts.append(tokenizer.pack_inputs([tokens], most_tokens))
+    length = max(part["input_ids"].shape[1] for part in parts)
+    return {
+        name: np.concatenate(
+            [
+                np.pad(part[name], [(0, 0), (0, length - part[name].shape[1])])
+                for part in parts
+            ]
+        )
+        for name in ENCODER_FEATURES
+    }
+
+
 def tokenize_all(
     texts: Sequence[str], tokenizer: tokenization.FullTokenizer
 ) -> list[list[int]]:

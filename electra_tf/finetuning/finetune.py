@@ -61,7 +61,9 @@ def finetune(
     records = trials.run_all(plan, strategy)
     if not is_chief:
         return None
-    found = results.summarize(plan.folds, records, config.from_scratch)
+    found = results.summarize(
+        plan.folds, records, config.from_scratch, plan.about_data
+    )
     found["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }

@@ -33,7 +33,10 @@ def make_engine(
         if start.head_dropout is not None:
             for head in heads:
                 head.set_dropout(start.head_dropout)
-        model = FinetuningModel(start.encoder_config, heads)
+        # Only a single task has windows.
+        model = FinetuningModel(
+            start.encoder_config, heads, plan.tasks[0].windows
+        )
         if start.checkpoint is not None:
             variables, what = model.electra.variables, "the encoder"
             if start.keep_head:
@@ -88,7 +91,7 @@ def trained_model(
       CheckpointError: If its weights are not there, or do not fit.
     """
     heads = [data.task.make_head(encoder) for data in tasks]
-    model = FinetuningModel(encoder, heads)
+    model = FinetuningModel(encoder, heads, tasks[0].windows)
     checkpoint = reading.read_checkpoint(directory)
     reading.assign_all(checkpoint, model.variables, directory, "the model")
     return model

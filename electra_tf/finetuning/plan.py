@@ -103,6 +103,7 @@ class RunPlan:
       reseed_degenerate: How often a degenerate one is repeated.
       notes: What was chosen for the user, a line each.
       recipe: What the models learn with, and where each value is from.
+      about_data: Task name -> what results.json says of its rows.
     """
 
     start: StartingPoint
@@ -114,6 +115,7 @@ class RunPlan:
     reseed_degenerate: int
     notes: Sequence[str]
     recipe: Mapping[str, Choice]
+    about_data: Mapping[str, dict]
 
     def of_trial(self, trial: Trial) -> TrialPlan:
         """The plan of one of `trials`, or of one that repeats it."""

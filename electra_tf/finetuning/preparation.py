@@ -4,7 +4,13 @@ import dataclasses
 import typing
 
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning import plan, recipe, starting_point, task_data
+from electra_tf.finetuning import (
+    long_texts,
+    plan,
+    recipe,
+    starting_point,
+    task_data,
+)
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
 
@@ -24,6 +30,12 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
+    long_texts.choose(
+        tasks,
+        config.data,
+        # Where XLA compiles.
+        config.run.jit_compile or config.run.distribution_strategy == "tpu",
+    )
     wanted = ("train",) if config.data.folds else ("train", "dev")
     data = [
         task_data.read_rows(
@@ -31,6 +43,8 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         )
         for task in tasks
     ]
+    for of_task in data:
+        long_texts.refuse_pairs(of_task)
     folds = [data]
     if config.data.folds:
         (whole,) = data
@@ -42,6 +56,11 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         ]
     remarks = [remark for of_task in data for remark in of_task.remarks()]
     hidden_size = start.encoder_config.hidden_size
+    about_data = {}
+    for of_task in data:
+        about = long_texts.about(of_task)
+        remarks += long_texts.remarks(about, of_task)
+        about_data[of_task.task.name] = {"long_texts": about} if about else {}
     optimizer, notes = recipe.complete(
         config.optimizer,
         config.recipe,
@@ -60,6 +79,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         reseed_degenerate=config.reseed_degenerate,
         notes=[*cuts, *notes, f"recipe: {chosen}", *remarks],
         recipe=choices,
+        about_data=about_data,
     )
     warmup = dict.fromkeys(
         line

@@ -3,7 +3,7 @@
 import collections
 import statistics
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf.finetuning.task_data import TaskData
 
@@ -18,6 +18,7 @@ def summarize(
     parts: Sequence[Sequence[TaskData]],
     records: Sequence[dict],
     from_scratch: bool,
+    about_data: Mapping[str, dict] | None = None,
 ) -> dict:
     """What results.json holds.
 
@@ -28,6 +29,7 @@ def summarize(
       parts: The sets of all tasks, for each fold; once without folds.
       records: Of `trials.run_trial`, in order.
       from_scratch: Whether the encoder began with random weights.
+      about_data: Task name -> what is said of its rows.
 
     Returns:
       "from_scratch"; "trials", the records; "best_on_dev", the number of the
@@ -37,10 +39,10 @@ def summarize(
       rate and number of epochs with its trials and its scores, the best on dev
       first, if there are several.
       Then under "tasks", for each task: its description, "main_metric",
-      "num_rows", "baseline" (its name and its scores by split), and for each
-      split <metric>_mean, _median, _stdev, _min and _max over the trials of the
-      best setting. Of a single task all this is at the top, and its scores are
-      in the trials themselves.
+      "num_rows", what `about_data` has, "baseline" (its name and its scores by
+      split), and for each split <metric>_mean, _median, _stdev, _min and _max
+      over the trials of the best setting. Of a single task all this is at the
+      top, and its scores are in the trials themselves.
     """
     tasks = {data.task.name: data for data in parts[0]}
     main_metrics = {name: data.task.main_metric for name, data in tasks.items()}
@@ -83,6 +85,7 @@ def summarize(
                 "train": examples,
                 "dev": examples,
             }
+        of_task |= (about_data or {}).get(name, {})
         of_task["baseline"] = _baseline(parts, name)
         found["tasks"][name] = of_task | _summary(ranked[0], name)
     return _flat(found)

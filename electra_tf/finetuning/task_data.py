@@ -11,6 +11,7 @@ from electra_tf import errors
 from electra_tf.finetuning import digests
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model.windows import Windows
 from electra_tf.text import tokenization
 
 
@@ -52,17 +53,32 @@ class TaskData:
             for split, rows in self.examples.items()
         }
 
-    def about(self) -> dict:
-        """What exporting needs to know of the task; fit for JSON."""
-        has_pairs = any(
+    @property
+    def has_pairs(self) -> bool:
+        """Whether any row has two texts."""
+        return any(
             getattr(example, "text_b", None) is not None
             for rows in self.examples.values()
             for example in rows
         )
-        return {
+
+    @property
+    def windows(self) -> Windows | None:
+        """How long texts are cut into windows; None for a cut at the end."""
+        return getattr(self.task, "windows", None)
+
+    def about(self) -> dict:
+        """What exporting needs to know of the task; fit for JSON."""
+        about: dict = {
             "task_name": self.task.name,
-            "has_pairs": has_pairs,
-        } | self.task.description()
+            "has_pairs": self.has_pairs,
+        }
+        if self.windows is not None:
+            about["windows"] = {
+                "stride": self.windows.stride,
+                "max_windows": self.windows.max_windows,
+            }
+        return about | self.task.description()
 
     def remarks(self) -> list[str]:
         """What the files were taken for, and what is wrong with them."""

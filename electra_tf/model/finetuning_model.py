@@ -1,6 +1,6 @@
 """The encoder with the heads of one or several tasks on top.
 
-Shapes: B batch, L length, T tasks.
+Shapes: B batch, L length, T tasks, W windows.
 """
 
 import typing
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.model import encoder, heads, losses
+from electra_tf.model import windows as windows_lib
 
 
 class TaskSpecific(encoder.Layer):
@@ -63,12 +64,15 @@ class FinetuningModel(keras.Model):
     Args:
       config: Sizes of the encoder.
       task_heads: One head for each task; a row's `task_id` counts them.
+      windows: How texts longer than the encoder's inputs are cut; None for
+        rows that fit. Only with heads on the first token's vector.
     """
 
     def __init__(
         self,
         config: configs.EncoderConfig,
         task_heads: Sequence[heads.Head],
+        windows: windows_lib.Windows | None = None,
     ):
         super().__init__(name="finetuning_model", autocast=False)
         names = [head.task_name for head in task_heads]
@@ -78,6 +82,7 @@ class FinetuningModel(keras.Model):
                 f"Received: {names}."
             )
         self.config = config
+        self.windows = windows
         self.electra = encoder.Encoder(config, "electra")
         self.electra.build()
         self.task_specific = TaskSpecific(task_heads)
@@ -98,7 +103,8 @@ class FinetuningModel(keras.Model):
         """One forward pass over a batch.
 
         Args:
-          features: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L];
+          features: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L],
+            or where there are `windows` [B, any length];
             for a loss also the tasks' own features (see their heads) and, with
             several tasks or padding rows, `task_id` <int32>[B], which is the
             number of tasks in a padding row.
@@ -110,18 +116,26 @@ class FinetuningModel(keras.Model):
 
         Returns:
           "task_outputs" (task name -> the head's outputs), "encoder_outputs"
-          and, where the features hold the labels of every task, "task_id"
-          <int32>[B], "task_weights" <float32>[B, T] (1 for a row's own task),
-          "per_example_loss" <float32>[B], 0 in padding rows, and "total_loss"
+          (of W windows, where there are any) and, where the features hold the
+          labels of every task, "task_id" <int32>[B], "task_weights"
+          <float32>[B, T] (1 for a row's own task), "per_example_loss"
+          <float32>[B], 0 in padding rows, and "total_loss"
           <float32>[], their sum as in the original (not their mean).
         """
+        cut = None
+        encoded = features
+        if self.windows is not None:
+            cut = windows_lib.cut(features, self.windows)
+            encoded = cut.features
         encoder_outputs = self.electra(
-            features["input_ids"],
-            features["input_mask"],
-            features["segment_ids"],
+            encoded["input_ids"],
+            encoded["input_mask"],
+            encoded["segment_ids"],
             dropout_seed=dropout_seed,
             return_layers=return_layers,
         )
+        if cut is not None:
+            encoder_outputs["windows"] = cut
         task_outputs = self.task_specific(
             encoder_outputs,
             features,

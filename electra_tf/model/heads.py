@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.model import encoder, kernels, losses
+from electra_tf.model import encoder, kernels, losses, windows
 
 # On the first token's vector, before the last layer; from the original.
 HEAD_DROPOUT_PROB = 0.1
@@ -156,12 +156,18 @@ class PooledHead(Head):
         self.dense.build((None, self.hidden_size))
 
     def project(self, encoder_outputs, dropout_seed=None) -> tf.Tensor:
-        """The dense layer's output <float32>[B, outputs]."""
+        """The dense layer's output <float32>[B, outputs].
+
+        The mean over the windows of each text, where `encoder_outputs` has
+        "windows".
+        """
         x = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))
             x = self.hidden_dropout(x, dropout_seed)
-        return tf.cast(self.dense(x), tf.float32)
+        outputs = tf.cast(self.dense(x), tf.float32)
+        cut = encoder_outputs.get("windows")
+        return outputs if cut is None else windows.average(outputs, cut)
 
 
 class ClassificationHead(PooledHead):

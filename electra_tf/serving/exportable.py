@@ -13,6 +13,7 @@ from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
 from electra_tf.model import encoder, heads
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.model.windows import Windows
 from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
 
@@ -35,10 +36,11 @@ class Source:
       keras_variables: The model's variables.
       tokenizer: The one that it was trained with.
       vocab_file: The tokenizer's vocabulary, as long as its folder is there.
-      max_seq_length: Longer inputs are cut.
+      max_seq_length: Longer inputs are cut, unless there are `windows`.
       task_name: Scope of the head; "" without one.
       labels: Names of the classes, in the order of the logits.
       has_pairs: Whether the input is two texts.
+      windows: How longer texts are read, as in training; None for the cut.
       min_value: What is added to a regression model's outputs ...
       scale: ... after they are multiplied by this, to undo how the labels were
         scaled.
@@ -60,6 +62,7 @@ class Source:
     task_name: str = ""
     labels: tuple[str, ...] = ()
     has_pairs: bool = False
+    windows: Windows | None = None
     min_value: float = 0.0
     scale: float = 1.0
     question_answering: QuestionAnsweringConfig | None = None
@@ -135,6 +138,12 @@ def load(
             model = FinetuningModel(config, [heads.make_head(head, config)])
             its_encoder = model.electra
             about = _about_head(head, has_pairs)
+            about["windows"] = _windows(head, max_seq_length, model_dir)
+            if about["windows"] and about.get("has_pairs"):
+                raise errors.ConfigError(
+                    f"Expected no pairs, as {model_dir} reads a long text in "
+                    "windows. Received: has_pairs=True"
+                )
         variables = list(model.variables)
         what = "the encoder" if kind == kinds.ENCODING else "the model"
         reading.assign_all(checkpoint, variables, model_dir, what)
@@ -189,6 +198,23 @@ def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
     return about
 
 
+def _windows(
+    head: heads.TaskHead, max_seq_length: int, model_dir: str
+) -> Windows | None:
+    options = head.options.get("windows")
+    if options is None:
+        return None
+    try:
+        return Windows(
+            max_seq_length, options["stride"], options["max_windows"]
+        )
+    except ValueError as error:
+        raise errors.ConfigError(
+            f"{model_dir} was trained on windows, which do not fit "
+            f"max_seq_length={max_seq_length}: {error}"
+        ) from None
+
+
 def _tokenizer(
     checkpoint: Checkpoint, model_dir: str, vocab_dir: str
 ) -> tuple[tokenization.FullTokenizer, str]:
@@ -219,6 +245,11 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
         "global_step": checkpoint.global_step,
         "scores": _scores(model_dir),
     }
+    if found.windows is not None:
+        about["windows"] = {
+            "stride": found.windows.stride,
+            "max_windows": found.windows.max_windows,
+        }
     if found.kind == "regression":
         about |= {"min_value": found.min_value, "scale": found.scale}
     if found.question_answering is not None:

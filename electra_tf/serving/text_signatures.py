@@ -5,6 +5,7 @@ Shapes: B batch, L length, C labels.
 
 import tensorflow as tf
 
+from electra_tf.model import windows as windows_lib
 from electra_tf.serving import inputs
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
@@ -14,7 +15,12 @@ _LABEL_SEPARATOR = "|"
 
 
 class _TextModel(signatures_lib.ServedModel):
-    """A model of one text, or of two."""
+    """A model of one text, or of two.
+
+    Where the model was trained on windows of long texts, `serving_default` and
+    `serving_bytes` cut them likewise, and give the mean of what the head says.
+    `tokens` takes what fits into the model.
+    """
 
     def compute(self, features):
         source = self._source
@@ -52,10 +58,26 @@ class _TextModel(signatures_lib.ServedModel):
         }
 
     def _answer_texts(self, *texts):
+        windows = self._source.windows
+        if windows is not None:
+            return self._answer_long_texts(windows, *texts)
         features = inputs.pack_texts(
             self.tokenizer, self._source.max_seq_length, *texts
         )
         return self.answer(self._run(features))
+
+    def _answer_long_texts(self, windows: windows_lib.Windows, text):
+        """Answers with the mean over each text's windows, as training does."""
+        features = inputs.pack_texts(self.tokenizer, windows.most_tokens, text)
+        cut = windows_lib.cut(features, windows)
+        outputs = self._run(cut.features)
+        return self.answer(
+            {
+                name: windows_lib.average(values, cut)
+                for name, values in outputs.items()
+                if values.dtype.is_floating
+            }
+        )
 
 
 class Classifier(_TextModel):

@@ -10,6 +10,8 @@ from electra_tf import errors
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import tagging
+from electra_tf.model import heads, windows
+from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.heads import TaskHead
 from electra_tf.serving import exportable, inputs, saved_model
 from tests import helpers
@@ -116,6 +118,75 @@ def test_examples_for_classify(pairs):
     with pytest.raises(tf.errors.InvalidArgumentError, match="is required"):
         empty = tf.train.Example().SerializeToString()
         signatures["serving_bytes"](inputs=strings([empty]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_outputs"),
+    [
+        ("classification", 3),
+        ("multi_label_classification", 3),
+        ("regression", 1),
+    ],
+)
+def test_long_texts_are_averaged_over_windows_as_in_training(
+    serve, kind, num_outputs
+):
+    checkpoint = models.finetuned(kind, num_outputs)
+    head = dataclasses.replace(
+        checkpoint.head, options={"windows": {"stride": 4, "max_windows": 3}}
+    )
+    found, signatures = serve(dataclasses.replace(checkpoint, head=head))
+    texts = ["wa wb", "", "wc wd we " * 9, "wa wb wc wd we " * 3]
+    model = FinetuningModel(
+        found.encoder.config,
+        [heads.make_head(head, found.encoder.config)],
+        windows.Windows(LENGTH, 4, 3),
+    )
+    model.set_weights([v.numpy() for v in found.keras_variables])
+    outputs = model(
+        # Of the longest text, what is behind 12 + 2 * 4 tokens is not read.
+        features_lib.whole_texts(texts, found.tokenizer, 20)
+    )["task_outputs"][found.task_name]
+    answer = signatures["serving_default"](text=strings(texts))
+    expected = {
+        "classification": lambda: tf.nn.softmax(outputs["logits"]),
+        "multi_label_classification": lambda: tf.sigmoid(outputs["logits"]),
+        "regression": lambda: outputs["predictions"],
+    }[kind]()
+    name = "value" if kind == "regression" else "scores"
+    np.testing.assert_allclose(answer[name], expected, atol=1e-5)
+    cut = outputs_of(
+        found,
+        features_lib.text_features(
+            texts, [None] * len(texts), found.tokenizer, LENGTH
+        ),
+    )
+    is_long = [text.count(" ") > LENGTH - 2 for text in texts]
+    values = "predictions" if kind == "regression" else "logits"
+    differs = np.abs(outputs[values] - cut[values]).reshape(len(texts), -1)
+    assert (differs.max(axis=1) > 1e-3).tolist() == is_long
+    # TF Serving's interface for tf.Example has the same answers.
+    example = tf.train.Example()
+    example.features.feature["text"].bytes_list.value.append(texts[2].encode())
+    of_example = signatures["serving_bytes"](
+        inputs=strings([example.SerializeToString()])
+    )
+    name_of_example = "outputs" if kind == "regression" else "scores"
+    np.testing.assert_allclose(
+        of_example[name_of_example], answer[name][2:3], atol=1e-6
+    )
+
+
+def test_windows_that_do_not_fit_an_export_are_refused(serve):
+    checkpoint = models.finetuned()
+    head = dataclasses.replace(
+        checkpoint.head, options={"windows": {"stride": 8, "max_windows": 3}}
+    )
+    checkpoint = dataclasses.replace(checkpoint, head=head)
+    with pytest.raises(errors.ConfigError, match="fit max_seq_length=8"):
+        serve(checkpoint, max_seq_length=8)
+    with pytest.raises(errors.ConfigError, match="Expected no pairs"):
+        serve(checkpoint, has_pairs=True)
 
 
 def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):

@@ -26,7 +26,9 @@ from electra_tf.text.vocabulary import Vocabulary
 CONVERTED_CLASS = "ConvertedCheckpoint"
 _CLASSES = ("PretrainingConfig", "FinetuningConfig", CONVERTED_CLASS)
 # What a task's description says of its head beside kind and labels.
-_HEAD_OPTIONS = ("has_pairs", "min_value", "scale", "as_original")
+_HEAD_OPTIONS = (
+    *("has_pairs", "min_value", "scale", "as_original", "windows"),
+)
 
 
 def recognise(path: str) -> bool:

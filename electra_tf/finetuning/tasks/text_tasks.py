@@ -16,6 +16,7 @@ from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks import metrics
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
+from electra_tf.model.windows import Windows
 
 # A regression model is degenerate if its predictions spread less than this
 # share of the labels' spread: they follow the seed then, not the text.
@@ -45,15 +46,27 @@ class TextExample(typing.NamedTuple):
 
 
 class TextTask(Task):
-    """A task with texts, or pairs of texts, and something to say of each."""
+    """A task with texts, or pairs of texts, and something to say of each.
+
+    Attributes:
+      windows: How texts longer than the model are read; None for the cut.
+    """
+
+    windows: Windows | None = None
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
-        features = features_lib.text_features(
-            [example.text_a for example in examples],
-            [example.text_b for example in examples],
-            tokenizer,
-            max_seq_length,
-        )
+        first = [example.text_a for example in examples]
+        if self.windows is not None:
+            features = features_lib.whole_texts(
+                first, tokenizer, self.windows.most_tokens
+            )
+        else:
+            features = features_lib.text_features(
+                first,
+                [example.text_b for example in examples],
+                tokenizer,
+                max_seq_length,
+            )
         eids = [example.eid for example in examples]
         features[f"{self.name}_eid"] = np.array(eids, np.int32)
         return features | self.label_features(examples)
@@ -111,18 +124,6 @@ class TextTask(Task):
                 yield [label, prediction, *scores, *texts]
 
         return header, rows()
-
-    def warnings(self, examples=None, features=None):
-        found = []
-        for split, of_split in (features or {}).items():
-            length = of_split["input_ids"].shape[-1]
-            num_full = int(of_split["input_mask"].all(axis=-1).sum())
-            if num_full:
-                found.append(
-                    f"{split}: {num_full} of {len(of_split['input_ids'])} "
-                    f"examples fill all {length} tokens; what was longer is cut"
-                )
-        return found
 
 
 class _LabelsTask(TextTask):

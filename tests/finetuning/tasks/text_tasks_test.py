@@ -165,11 +165,6 @@ def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
         ["entailment", "not_entailment", "0.250000", "0.750000", "a", "b"]
     ]
     assert task.submission_rows("dev", dev, {}) is None
-    mask = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1]])
-    features = {"input_ids": mask, "input_mask": mask}
-    assert task.warnings(features={"dev": features}) == [
-        "dev: 2 of 3 examples fill all 3 tokens; what was longer is cut"
-    ]
 
 
 def test_what_a_run_asks_of_a_regression_task(write, tmp_path):

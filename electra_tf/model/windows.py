@@ -1,0 +1,143 @@
+"""Texts longer than a model's inputs: windows that overlap, and one answer.
+
+A row `[CLS] text [SEP]` of any length becomes windows `[CLS] part [SEP]`, each
+some tokens behind the one before it, as BERT's run_squad.py cuts passages; what
+a head says of the windows of a text is averaged. Training, evaluation and
+exported models all call `cut` and `average`, so they are one function of the
+text. Not in the original.
+
+Shapes: B texts, T tokens of the longest text, W windows of all texts, L tokens
+of the longest window, M windows of the longest text.
+"""
+
+import dataclasses
+import typing
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """How texts are cut.
+
+    Attributes:
+      max_seq_length: Tokens of a window, [CLS] and [SEP] included.
+      stride: Tokens from the start of a window to that of the next one; not
+        more than a window has room for.
+      max_windows: Of one text; what is behind them is not read.
+      keeps_empty: Computes as many windows of every text as T tokens make, so
+        that all shapes follow from those of the input, as XLA needs it.
+    """
+
+    max_seq_length: int
+    stride: int
+    max_windows: int
+    keeps_empty: bool = False
+
+    def __post_init__(self):
+        room = self.max_seq_length - 2
+        if not (1 <= self.stride <= room and self.max_windows >= 1):
+            raise ValueError(
+                f"Expected a stride from 1 to the {room} tokens that a window "
+                "has room for, and one window or more. Received: "
+                f"stride={self.stride}, max_windows={self.max_windows}"
+            )
+
+    @property
+    def most_tokens(self) -> int:
+        """The longest T that is read whole, [CLS] and [SEP] included."""
+        return self.max_seq_length + (self.max_windows - 1) * self.stride
+
+    def counts(self, num_tokens: np.ndarray) -> np.ndarray:
+        """Windows of texts of some tokens <int>[...], with [CLS] and [SEP]."""
+        more = np.maximum(0, num_tokens - self.max_seq_length)
+        return 1 - (-more // self.stride)
+
+
+class Cut(typing.NamedTuple):
+    """Windows of all texts, those of the first text first.
+
+    Attributes:
+      features: `input_ids`, `input_mask` and `segment_ids` <int32>[W, L].
+      text: <int32>[W], whose window it is; -1 for an empty one.
+      num_texts: <int32>[], B.
+    """
+
+    features: dict[str, tf.Tensor]
+    text: tf.Tensor
+    num_texts: tf.Tensor
+
+
+def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
+    """Windows of texts; one for a text that fits into it.
+
+    Args:
+      features: `input_ids` and `input_mask` <int32>[B, T] of single texts.
+      windows: How to cut.
+    """
+    input_ids, input_mask = features["input_ids"], features["input_mask"]
+    num_texts, longest = _sizes(input_ids)
+    stride, length = windows.stride, tf.minimum(longest, windows.max_seq_length)
+    num_tokens = tf.reduce_sum(input_mask, axis=-1)
+    more = tf.maximum(0, longest - windows.max_seq_length)
+    start = tf.range(1 - (-more // stride)) * stride
+    position = tf.range(length)
+    # The place in the text of each place in a window, [M, L].
+    place = start[:, tf.newaxis] + position
+    ids = tf.gather(input_ids, tf.minimum(place, longest - 1), axis=1)
+    # A window ends with the text, or where it is full. [B, M].
+    used = tf.minimum(num_tokens[:, tf.newaxis] - start, length)
+    is_first = tf.equal(start, 0)
+    # What is behind a window's start must be more than the overlap.
+    overlap = windows.max_seq_length - stride
+    exists = is_first | (used > overlap)
+    used = tf.where(exists, used, 0)
+    last = tf.gather(
+        input_ids, tf.maximum(0, num_tokens - 1), axis=1, batch_dims=1
+    )
+    begins = tf.equal(position, 0)
+    ends = tf.equal(position, used[:, :, tf.newaxis] - 1)
+    ids = tf.where(begins, input_ids[:, :1, tf.newaxis], ids)
+    ids = tf.where(ends, last[:, tf.newaxis, tf.newaxis], ids)
+    mask = tf.cast(position < used[:, :, tf.newaxis], tf.int32)
+    text = tf.where(exists, tf.range(num_texts)[:, tf.newaxis], -1)
+
+    shape = tf.stack([-1, length])
+    text = tf.reshape(text, [-1])
+    found = {
+        "input_ids": tf.reshape(ids * mask, shape),
+        "input_mask": tf.reshape(mask, shape),
+    }
+    if not windows.keeps_empty:
+        is_there = text >= 0
+        found = {
+            name: tf.boolean_mask(values, is_there)
+            for name, values in found.items()
+        }
+        text = tf.boolean_mask(text, is_there)
+    found["segment_ids"] = tf.zeros_like(found["input_ids"])
+    return Cut(found, text, tf.convert_to_tensor(num_texts))
+
+
+def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
+    """The mean over each text's windows.
+
+    Args:
+      values: <float32>[W, ...].
+      of: What the values are of.
+
+    Returns:
+      <float32>[B, ...].
+    """
+    return tf.math.unsorted_segment_mean(values, of.text, of.num_texts)
+
+
+def _sizes(tensor: tf.Tensor) -> list:
+    """The two dimensions of a matrix, as numbers where they are known."""
+    return [
+        size if known is None else known
+        for size, known in zip(
+            tf.unstack(tf.shape(tensor)), tensor.shape, strict=True
+        )
+    ]

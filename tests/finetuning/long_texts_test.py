@@ -1,0 +1,270 @@
+"""Tests of finetuning/long_texts.py: texts longer than the model."""
+
+import dataclasses
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import (
+    features,
+    finetune,
+    long_texts,
+    preparation,
+    task_data,
+)
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.inference import predictor
+from electra_tf.serving import saved_model
+from tests import helpers
+
+LENGTH = 16
+# Documents of as many words; the first LENGTH say nothing.
+NUM_WORDS = 60
+LABELS = {"no": "wa", "yes": "wb"}
+NEUTRAL = [word for word in helpers.VOCAB[5:] if word not in LABELS.values()]
+
+
+def documents(seed, number):
+    """Texts whose label is told by words behind the first window alone."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for index in range(number):
+        label = ("no", "yes")[index % 2]
+        words = random.choice(NEUTRAL, NUM_WORDS)
+        is_key = random.random(NUM_WORDS) < 0.2
+        is_key[:LENGTH] = False
+        is_key[random.integers(LENGTH, NUM_WORDS)] = True
+        words[is_key] = LABELS[label]
+        rows.append((" ".join(words), label))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with a pre-trained model, and documents."""
+    folder = tmp_path_factory.mktemp("long_texts")
+    encoder = helpers.encoder_config(
+        initializer_range=0.2,
+        max_position_embeddings=LENGTH,
+        hidden_size=16,
+        intermediate_size=32,
+        embedding_size=16,
+        num_hidden_layers=1,
+    )
+    helpers.write_pretrained(folder / "model", encoder, max_seq_length=LENGTH)
+    helpers.write_vocab(folder)
+    helpers.write_tsv(folder / "train.tsv", documents(1, 256))
+    helpers.write_tsv(folder / "dev.tsv", documents(2, 100))
+    return folder
+
+
+def make_config(data, model_dir, **changes):
+    values = {
+        "train_file": str(data / "train.tsv"),
+        "dev_file": str(data / "dev.tsv"),
+        "vocab_file": str(data / "vocab.txt"),
+        "max_seq_length": LENGTH,
+        "train_batch_size": 16,
+        "num_train_epochs": 4.0,
+        "long_texts": "windows",
+    }
+    return finetuning_configs.FinetuningConfig(
+        init_checkpoint=str(data / "model"),
+        data=finetuning_configs.FinetuningDataConfig(**(values | changes)),
+        optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=1.0),
+        run=helpers.run_config(model_dir, steps_per_loop=16),
+    )
+
+
+def run(config):
+    return finetune.finetune(
+        config, lambda: model_directory.write(config, "", [])
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(data):
+    config = make_config(data, data / "windows")
+    return config, run(config)
+
+
+def test_windows_read_what_the_cut_does_not(data, finished):
+    """The label is decided by words behind the longest input."""
+    assert finished[1]["dev"]["accuracy_mean"] >= 95.0
+    cut = run(make_config(data, data / "cut", long_texts="cut"))
+    assert 35.0 <= cut["dev"]["accuracy_mean"] <= 65.0
+
+
+def read_predictions(config):
+    path = os.path.join(config.run.model_dir, "trial_1", "dev_predictions.tsv")
+    header, *rows = pathlib.Path(path).read_text().splitlines()
+    names = header.split("\t")
+    return [dict(zip(names, r.split("\t"), strict=True)) for r in rows]
+
+
+def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
+    config, results = finished
+    path = saved_model.export(config.run.model_dir, str(tmp_path / "served"))
+    rows = read_predictions(config)
+    model = predictor.ExportedModel(path)
+    answers = model.predict([[row["text"].encode()] for row in rows])
+    for row, answer in zip(rows, answers, strict=True):
+        assert answer["label"] == row["prediction"]
+        for label, score in answer["scores"].items():
+            assert score == pytest.approx(float(row[label]), abs=1e-5)
+    windows = {"stride": 8, "max_windows": 32}
+    assert model.metadata["windows"] == windows
+    about = helpers.read_json(f"{config.run.model_dir}/model.json")
+    assert about["windows"] == windows
+    # What others send keeps its shape: rows of tokens, which fit.
+    inputs = model.metadata["signatures"]["tokens"]["inputs"]
+    assert set(inputs) == set(features.ENCODER_FEATURES)
+    assert inputs["input_ids"]["shape"] == [None, None]
+    # Texts that fit, and none at all, are answered, too.
+    (short,) = model.predict([[b"wa"]])
+    tokens = {"input_ids": [[2, 5, 3]], "input_mask": [[1, 1, 1]]}
+    scores = model.signatures["tokens"](
+        **{
+            name: np.array(tokens.get(name, [[0, 0, 0]]), np.int32)
+            for name in features.ENCODER_FEATURES
+        }
+    )["scores"].numpy()
+    assert list(short["scores"].values()) == pytest.approx(scores[0].tolist())
+    assert model.predict([]) == []
+
+
+def test_what_is_read_in_windows_is_said(data, finished, capsys):
+    config, results = finished
+    assert results["long_texts"] == {
+        "long_texts": "windows",
+        "window_stride": 8,
+        "max_windows": 32,
+        # 62 tokens are 1 + 46 / 8 windows, rounded up.
+        "train": {
+            "num_cut": 0,
+            "longest": 0,
+            "num_windows": 1792,
+            "most_windows": 7,
+        },
+        "dev": {
+            "num_cut": 0,
+            "longest": 0,
+            "num_windows": 700,
+            "most_windows": 7,
+        },
+    }
+    assert (
+        "own_data: dev: 700 windows of at most 16 tokens over 100 texts, at "
+        "most 7 a text; the next one begins 8 tokens later"
+    ) in preparation.prepare(config).notes
+
+
+def test_the_cut_is_counted(data, tmp_path):
+    # With [CLS] and [SEP] 15, 16 and 17 tokens.
+    rows = [
+        (" ".join(["wc"] * n), "yes" if n == 14 else "no") for n in (13, 14, 15)
+    ]
+    path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
+    cut = {"dev_file": path, "long_texts": "cut"}
+    plan = preparation.prepare(make_config(data, tmp_path / "model", **cut))
+    about = plan.about_data["own_data"]["long_texts"]
+    assert about["dev"] == {"num_cut": 1, "longest": 17}
+    assert about["train"] == {"num_cut": 256, "longest": 62}
+    assert plan.notes[-1] == (
+        "own_data: dev: 1 of 3 texts have more than 16 tokens (up to 17) and "
+        "are cut; --long_texts=windows reads all of a single text"
+    )
+    plan = preparation.prepare(
+        make_config(data, tmp_path / "model", dev_file=path, max_windows=2)
+    )
+    assert plan.about_data["own_data"]["long_texts"]["train"] == {
+        "num_cut": 256,
+        "longest": 62,
+        "num_windows": 512,
+        "most_windows": 2,
+    }
+    assert (
+        "own_data: train: 256 of 256 texts have more than 24 tokens (up to "
+        "62) and are cut; FinetuningDataConfig.max_windows reads more"
+    ) in plan.notes
+
+
+def test_pairs_that_are_cut_are_counted(tokenizer):
+    task = text_tasks.ClassificationTask("pairs", ["no", "yes"])
+    examples = [
+        text_tasks.TextExample(i, "a b", second, "no", ("a.tsv", i))
+        # With [CLS] and both [SEP] 8, 7, and without the second text 4 tokens.
+        for i, second in enumerate(["c d e", "c d", " "])
+    ]
+    found = task_data.TaskData(
+        task,
+        {"dev": examples},
+        {"dev": task.features(examples, tokenizer, 7)},
+        frozenset(["dev"]),
+        tokenizer,
+        7,
+    )
+    assert long_texts.about(found)["dev"] == {"num_cut": 1, "longest": 8}
+
+
+def refusal(config):
+    with pytest.raises(errors.ConfigError) as caught:
+        preparation.prepare(config)
+    return str(caught.value)
+
+
+def test_windows_are_of_single_texts(data, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("text_a\ttext_b\tlabel\nwa\twb\tno\nwc\twd\tyes\n")
+    pairs = {"train_file": str(path), "dev_file": str(path)}
+    config = make_config(data, tmp_path / "model", **pairs)
+    assert refusal(config) == (
+        "FinetuningDataConfig.long_texts='windows' needs one text in each row. "
+        "Received: own_data, whose rows have two: name one with text_columns, "
+        "or leave long_texts='cut'"
+    )
+    path = tmp_path / "tags.txt"
+    path.write_text("wa O\nwb B-X\n\n")
+    tags = {"train_file": str(path), "dev_file": str(path)}
+    config = make_config(data, tmp_path / "model", **tags)
+    assert refusal(config) == (
+        "FinetuningDataConfig.long_texts='windows' needs one task of "
+        "classification, multi_label or regression. Received: own_data, tagging"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"long_texts": "slide"}, "long_texts must be one of cut, windows"),
+        ({"window_stride": 15}, "at most the 14 tokens that a window has"),
+        ({"window_stride": 0}, "window_stride must be positive"),
+        ({"max_windows": 0}, "max_windows must be positive"),
+        (
+            {"window_stride": 8, "long_texts": "cut"},
+            "None without long_texts='windows'",
+        ),
+        ({"max_seq_length": 2}, "max_seq_length must be 3 or more"),
+    ],
+)
+def test_windows_that_cannot_be(data, changes, rule):
+    with pytest.raises(errors.ConfigError) as caught:
+        make_config(data, "model", **changes)
+    assert rule in str(caught.value)
+
+
+def test_a_finished_model_reads_a_test_set_in_windows(data, finished):
+    config, results = finished
+    config = dataclasses.replace(
+        config,
+        data=dataclasses.replace(
+            config.data, test_file=str(data / "dev.tsv"), eval_batch_size=9
+        ),
+    )
+    assert run(config)["trials"][0]["test"] == pytest.approx(
+        results["trials"][0]["dev"]
+    )
