@@ -32,8 +32,9 @@ EVAL_RESULTS_FILE = "eval_results.json"
 MODEL_FILE = "model.json"
 RESULTS_FILE = "results.json"
 TABLE_FILE = "results.txt"
-# In the folder of a trial: its settings.
+# In the folder of a trial: its settings; its scores by class.
 TRIAL_FILE = "trial.json"
+REPORTS_FILE = "reports.json"
 # Folders below that of a run with checkpoints of their own.
 PART_OF_RUN = re.compile(rf"trial_\d+|{BEST_DIR}")
 

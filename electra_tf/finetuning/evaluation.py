@@ -116,6 +116,38 @@ class Evaluation(typing.NamedTuple):
         }
 
 
+def reports(
+    tasks: Sequence[TaskData], found: Evaluation
+) -> dict[str, dict[str, dict]]:
+    """What an evaluation shows of each class, see `tasks.reports`.
+
+    Args:
+      tasks: With the rows that were asked about.
+      found: Of `Evaluator.ask`.
+
+    Returns:
+      Task name -> split with labels -> report; nothing for tasks without
+      classes.
+    """
+    of_tasks = {}
+    for data in tasks:
+        outputs = found.outputs[data.task.name]
+        of_splits = {
+            split: data.task.report(
+                outputs[split],
+                data.examples[split],
+                data.tokenizer,
+                data.max_seq_length,
+            )
+            for split in outputs
+            if split in data.labelled
+        }
+        of_tasks[data.task.name] = {
+            split: report for split, report in of_splits.items() if report
+        }
+    return of_tasks
+
+
 class Evaluator:
     """Asks a model about the rows of its tasks.
 

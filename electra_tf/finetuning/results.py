@@ -5,7 +5,9 @@ import statistics
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 
+from electra_tf.finetuning import report_text
 from electra_tf.finetuning.task_data import TaskData
+from electra_tf.finetuning.tasks import reports
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3
@@ -32,17 +34,21 @@ def summarize(
       about_data: Task name -> what is said of its rows.
 
     Returns:
-      "from_scratch"; "trials", the records; "best_on_dev", the number of the
-      trial with the highest score there (the mean over the tasks' main
-      metrics) among those of the best setting; "degenerate_trials" and
-      "replaced_trials", their numbers; "settings", one entry for each learning
-      rate and number of epochs with its trials and its scores, the best on dev
-      first, if there are several.
+      "from_scratch"; "trials", the records without their "reports";
+      "best_on_dev", the number of the trial with the highest score there (the
+      mean over the tasks' main metrics) among those of the best setting;
+      "degenerate_trials" and "replaced_trials", their numbers; "settings", one
+      entry for each learning rate and number of epochs with its trials and its
+      scores, the best on dev first, if there are several.
       Then under "tasks", for each task: its description, "main_metric",
       "num_rows", what `about_data` has, "baseline" (its name and its scores by
       split), and for each split <metric>_mean, _median, _stdev, _min and _max
-      over the trials of the best setting. Of a single task all this is at the
-      top, and its scores are in the trials themselves.
+      over the trials of the best setting; then "report", split -> what
+      `tasks.reports` says of its rows, and "trials", whose answers these are:
+      on "dev" of all folds together, otherwise of the trial "best_on_dev".
+      There is none for tasks without classes, and for trials of earlier
+      versions. Of a single task all this is at the top, and its scores are in
+      the trials themselves.
     """
     tasks = {data.task.name: data for data in parts[0]}
     main_metrics = {name: data.task.main_metric for name, data in tasks.items()}
@@ -61,7 +67,10 @@ def summarize(
     best = max(ranked[0], key=lambda r: _dev_score(r, main_metrics))
     found: dict = {
         "from_scratch": from_scratch,
-        "trials": list(records),
+        "trials": [
+            {key: value for key, value in record.items() if key != "reports"}
+            for record in records
+        ],
         "best_on_dev": best["trial"],
         "degenerate_trials": [r["trial"] for r in records if r["degenerate"]],
         "replaced_trials": sorted(replaced),
@@ -87,8 +96,30 @@ def summarize(
             }
         of_task |= (about_data or {}).get(name, {})
         of_task["baseline"] = _baseline(parts, name)
-        found["tasks"][name] = of_task | _summary(ranked[0], name)
+        of_task |= _summary(ranked[0], name)
+        report = _report(name, best, ranked[0])
+        found["tasks"][name] = of_task | ({"report": report} if report else {})
     return _flat(found)
+
+
+def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
+    """Split -> report of a task.
+
+    Args:
+      name: Of the task.
+      best: The trial whose model is exported.
+      group: All trials of its setting.
+    """
+    records = {
+        split: group if split == "dev" and "fold" in best else [best]
+        for split in best.get("reports", {}).get(name, ())
+    }
+    return {
+        split: {"trials": [record["trial"] for record in of_split]}
+        | reports.pooled([r["reports"][name][split] for r in of_split])
+        for split, of_split in records.items()
+        if all(name in record.get("reports", ()) for record in of_split)
+    }
 
 
 def _dev_score(record: dict, main_metrics: dict[str, str]) -> float:
@@ -162,8 +193,10 @@ def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
     ]
     values = _by_split(
         {
-            split: data.task.baseline_scores(
-                data.examples["train"], data.examples[split]
+            split: data.task.baseline_scores_of_rows(
+                data.examples["train"],
+                data.examples[split],
+                data.features.get(split, {}),
             )
             for split in data.scored_splits
         }
@@ -189,10 +222,16 @@ def format_results(results: dict) -> str:
       Lines of text, without a line end at the end.
     """
     lines = []
-    for table in score_tables(results):
+    for table, (name, of_task) in zip(
+        score_tables(results), tasks_of(results).items(), strict=True
+    ):
         lines.append(table.title)
-        lines += ["  " + line for line in _aligned([table.header, *table.rows])]
+        aligned = report_text.aligned([table.header, *table.rows])
+        lines += ["  " + line for line in aligned]
         lines.append("")
+        for split, report in of_task.get("report", {}).items():
+            title = f"{name}, {split}, {whose_answers(report, of_task)}"
+            lines += [*report_text.format_report(title, report), ""]
     lines += remarks(results)
     while not lines[-1]:
         lines.pop()
@@ -255,7 +294,10 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
             f"trial {trial['trial']}",
             str(trial["seed"]),
             *(f"{trial[key]:g}" for key in settings),
-            *(_number(scores_of(trial, name)[s].get(m)) for s, m in columns),
+            *(
+                report_text.number(scores_of(trial, name)[s].get(m))
+                for s, m in columns
+            ),
         ]
         for trial in trials
     ]
@@ -273,7 +315,10 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
         summaries.append((baseline["name"], baseline, ""))
     rows += [
         [label, *blank]
-        + [_number(found.get(s, {}).get(m + kind)) for s, m in columns]
+        + [
+            report_text.number(found.get(s, {}).get(m + kind))
+            for s, m in columns
+        ]
         for label, found, kind in summaries
     ]
     title = f"{name}: {of_task['num_rows']['train']} training rows"
@@ -295,25 +340,29 @@ def _setting(group: dict) -> str:
     return f"rate {rate:g}, {epochs:g} epochs"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+def whose_answers(report: dict, of_task: dict) -> str:
+    """Whose answers the report of a split counts, in words.
 
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """The first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
-        ).rstrip()
-        for first, *others in rows
-    ]
+    Args:
+      report: Of `of_task`, with its "trials".
+      of_task: Of `tasks_of`.
+    """
+    if len(report["trials"]) == 1:
+        return f"trial {report['trials'][0]}"
+    times = len(report["trials"]) // of_task["num_folds"]
+    return "all rows of the folds" + (f", {times} times" if times > 1 else "")
 
 
 def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
     lines = []
     trials = results["trials"]
+    for name, of_task in tasks_of(results).items():
+        if "labels" in of_task and "report" not in of_task:
+            lines.append(
+                f"{name}: no scores by label, as trials of an earlier version "
+                "are among these"
+            )
     if "fold" in trials[0]:
         lines.append(
             "report the mean over the folds; trial "

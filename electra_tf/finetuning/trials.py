@@ -74,7 +74,9 @@ def run_trial(
     Returns:
       What the trial's results.json holds: its settings, "num_train_steps",
       "degenerate" (names of the tasks whose rows all got the same answer) and
-      "tasks" (task name -> split -> scores).
+      "tasks" (task name -> split -> scores); and as "reports" what its
+      reports.json holds, see `evaluation.reports`. Earlier versions did not
+      write it.
 
     Raises:
       ConfigError: If the directory is that of another trial.
@@ -114,15 +116,17 @@ def run_trial(
         "degenerate": found.degenerate,
         "tasks": found.scores,
     }
+    reports = evaluation.reports(plan.tasks, found)
     if is_chief:
         loop.write_summaries(
             directory, "eval", plan.run.num_train_steps, found.dev_scores
         )
         write_predictions(directory, plan.tasks, found)
+        _write_reports(directory, reports)
         write_atomically(results_path, json.dumps(result, indent=1) + "\n")
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
-    return result
+    return result | {"reports": reports}
 
 
 def write_predictions(
@@ -223,9 +227,13 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     with open(path, encoding="utf-8") as f:
         result = json.load(f)
+    reports: dict[str, dict] = {}
+    reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
+    if os.path.exists(reports_path):  # Not of an earlier version.
+        reports = read_json(reports_path)
     new = _new_splits(plan, result)
     if not new:
-        return result
+        return result | {"reports": reports}
     evaluator = evaluation.Evaluator(
         fitting.trained_model(directory, plan.start.encoder_config, plan.tasks),
         plan.tasks,
@@ -234,11 +242,21 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     found = evaluator.ask(new)
     for name, scores in found.scores.items():
         result["tasks"][name] |= scores
+    for name, of_task in evaluation.reports(plan.tasks, found).items():
+        reports[name] = reports.get(name, {}) | of_task
     if is_chief:
         write_predictions(directory, plan.tasks, found)
+        _write_reports(directory, reports)
         write_atomically(path, json.dumps(result, indent=1) + "\n")
         _claim(plan)
-    return result
+    return result | {"reports": reports}
+
+
+def _write_reports(directory: str, reports: dict[str, dict]) -> None:
+    write_atomically(
+        os.path.join(directory, model_directory.REPORTS_FILE),
+        json.dumps(reports) + "\n",
+    )
 
 
 def _new_splits(plan: TrialPlan, result: dict) -> list[str]:

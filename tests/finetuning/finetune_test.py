@@ -126,6 +126,13 @@ def test_results(finished):
         assert (
             trial["trial"] in results["degenerate_trials"]
         ) == says_one_thing
+    best = results["trials"][results["best_on_dev"] - 1]
+    assert set(results["report"]) == {"dev", "test"}
+    report = results["report"]["dev"]
+    assert report["trials"] == [best["trial"]]
+    assert report["macro_f1"] == best["dev"]["macro_f1"]
+    assert report["weighted_f1"] == best["dev"]["weighted_f1"]
+    assert report["classes"]["yes"]["support"] == 2
 
 
 def test_every_epoch_is_trained(finished):

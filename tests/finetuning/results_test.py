@@ -2,15 +2,16 @@
 
 import types
 
+import numpy as np
 import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import plan as plan_lib
-from electra_tf.finetuning import results
+from electra_tf.finetuning import report_text, results
 from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.finetuning.tasks import reports, text_tasks
 
 LABELS = ["no", "yes"]
 
@@ -235,6 +236,83 @@ def test_the_baseline_of_folds_is_the_mean_over_them():
     assert lines[-1].startswith("report the mean over the folds; trial 2")
 
 
+def with_report(number, accuracy, true, predicted, **changes):
+    found = reports.of_classes(LABELS, np.array(true), np.array(predicted))
+    of_splits = {"letters": {"dev": found, "test": found}}
+    return record(number, accuracy, reports=of_splits, **changes)
+
+
+def test_the_report_is_that_of_the_best_trial():
+    found = summarize(
+        [
+            with_report(1, 50.0, [0, 1], [1, 1]),
+            with_report(2, 90.0, [0, 0, 1], [0, 0, 0]),
+        ]
+    )
+    assert found["report"]["dev"] == found["report"]["test"]
+    report = found["report"]["dev"]
+    assert report["trials"] == [2]
+    assert report["classes"]["no"]["support"] == 2
+    assert report["confusion_matrix"] == {
+        "labels": LABELS,
+        "counts": [[2, 0], [1, 0]],
+    }
+    # Each trial's own is in its directory.
+    assert "reports" not in found["trials"][0]
+    lines = results.format_results(found).splitlines()
+    start = lines.index("letters, dev, trial 2, by label:")
+    assert lines[start + 1 : start + 10] == [
+        "               precision  recall     f1  support",
+        "  no               66.67  100.00  80.00        2",
+        "  yes               0.00    0.00   0.00        1",
+        "  macro F1                        40.00        3",
+        "  weighted F1                     53.33        3",
+        "how often each label (row) was taken for which (column):",
+        "       no  yes",
+        "  no    2    0",
+        "  yes   1    0",
+    ]
+
+
+def test_the_report_of_folds_is_that_of_all_their_rows():
+    folds = [
+        with_report(1, 50.0, [0, 1], [1, 1], fold=1),
+        with_report(2, 90.0, [0, 0, 1], [0, 0, 0], fold=2),
+    ]
+    parts = [[task_data(["yes", "no"])], [task_data(["no", "no", "yes"])]]
+    found = summarize(folds, parts)
+    report = found["report"]["dev"]
+    assert report["trials"] == [1, 2]
+    assert report["confusion_matrix"]["counts"] == [[2, 1], [1, 1]]
+    assert report["weighted_f1"] == pytest.approx(60.0)
+    # Rows of a test set are asked about by every model: the best one answers.
+    assert found["report"]["test"]["trials"] == [2]
+    text = results.format_results(found)
+    assert "letters, dev, all rows of the folds, by label:" in text
+    twice = [*folds, folds[0] | {"trial": 3}, folds[1] | {"trial": 4}]
+    text = results.format_results(summarize(twice, parts))
+    assert "letters, dev, all rows of the folds, 2 times, by label:" in text
+
+
+def test_the_report_of_many_labels_shows_what_fails():
+    labels = [f"label {i:02}" for i in range(40)]
+    true = np.repeat(np.arange(40), 2)
+    predicted = true.copy()
+    predicted[[70, 78, 79]] = 3
+    lines = report_text.format_report(
+        "t, dev", reports.of_classes(labels, true, predicted)
+    )
+    assert lines[0] == (
+        "t, dev, the 30 of 40 labels with the lowest F1 (results.json has all):"
+    )
+    assert lines[2].split() == ["label", "39", *["0.00"] * 3, "2"]
+    assert lines[-3:] == [
+        "taken for another label most often:",
+        "  2 x label 39 for label 03",
+        "  1 x label 35 for label 03",
+    ]
+
+
 def test_format_results():
     found = summarize([record(1, 80.0), record(2, 90.0)])
     found["from_scratch"] = True
@@ -247,6 +325,8 @@ def test_format_results():
         "  stdev                  7.07",
         "  median                85.00",
         "",
+        "letters: no scores by label, as trials of an earlier version are "
+        "among these",
         "best on dev: trial 2, chosen on dev among 2, so its score there is "
         "optimistic",
     ]

@@ -308,6 +308,18 @@ class Sts(GlueFiles, text_tasks.RegressionTask):
         self.data_dir = pathlib.Path(data_dir)
         self.double_unordered = double_unordered
 
+    def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """Adds `mse_in_points`: the original's `mse` is that of points / 5."""
+        scores = super().scores(outputs)
+        in_points = scores.pop("mse")
+        return {
+            "pearson": scores["pearson"],
+            "spearman": scores["spearman"],
+            "mse_in_points": in_points,
+            "mse": in_points / self.scale**2,
+            "loss": scores["loss"],
+        }
+
     def _submitted(self, outputs):
         values = self.in_units_of_labels(outputs["predictions"])
         return [f"{value:.3f}" for value in np.clip(values, 0.0, 5.0)]

@@ -30,13 +30,17 @@ def f1(
       labels: <int>[N], or <int>[N, C] of 0 and 1 for several labels a row.
       predictions: Like `labels`.
       average: "binary" for the F1 of label 1; "macro" for the mean over the
-        labels that occur; "micro" for that of all decisions together.
+        labels that occur, "weighted" for that by how often each is right;
+        "micro" for that of all decisions together.
     """
     import sklearn.metrics
 
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if not labels.size:
         return 0.0
+    if labels.shape[1:] == (1,):
+        # To scikit-learn a column is rows of two classes.
+        labels, predictions, average = labels[:, 0], predictions[:, 0], "binary"
     return 100.0 * float(
         sklearn.metrics.f1_score(
             labels, predictions, average=average, zero_division=0.0

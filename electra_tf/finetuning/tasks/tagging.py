@@ -7,13 +7,13 @@ import itertools
 import os
 import pathlib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import metrics
+from electra_tf.finetuning.tasks import metrics, reports
 from electra_tf.finetuning.tasks.task import Task, read_lines
 from electra_tf.model import heads
 from electra_tf.text import tokenization, vocabulary
@@ -408,34 +408,83 @@ class TaggingTask(Task):
             self.name, config.hidden_size, len(self.labels)
         )
 
+    def predicted_tags(
+        self,
+        outputs: dict[str, np.ndarray],
+        examples: Sequence[TaggingExample],
+        tokenizer: tokenization.FullTokenizer | None = None,
+    ) -> list[list[str | None]]:
+        """A tag for each word: None behind the cut and, without `as_original`,
+        O for words that have no tokens.
+
+        Args:
+          outputs: Of the head.
+          examples: As many as rows of outputs.
+          tokenizer: Knows which words have tokens; None if all have.
+        """
+        has_tokens: Iterator[bool] = itertools.repeat(True)
+        if tokenizer is not None and not self.as_original:
+            words = [word for example in examples for word in example.words]
+            has_tokens = map(bool, self.word_tokens(words, tokenizer))
+        tags = []
+        for example, ids, num in zip(
+            examples, outputs["predictions"], _num_words(outputs), strict=True
+        ):
+            found = iter([self.labels[i] for i in ids[:num]])
+            tags.append(
+                [
+                    next(found, None) if next(has_tokens) else OUTSIDE
+                    for _ in example.words
+                ]
+            )
+        return tags
+
+    def _true_and_predicted(self, outputs, examples, tokenizer):
+        """The tags of all words; those that the model did not see are O.
+
+        Without examples those that it saw.
+        """
+        if not examples:
+            return [
+                [
+                    [self.labels[i] for i in ids[:n]]
+                    for ids, n in zip(
+                        outputs[name], _num_words(outputs), strict=True
+                    )
+                ]
+                for name in ("labels", "predictions")
+            ]
+        predicted = self.predicted_tags(outputs, examples, tokenizer)
+        return (
+            [list(example.labels) for example in examples],
+            [[tag or OUTSIDE for tag in tags] for tags in predicted],
+        )
+
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Accuracy of words, or precision, recall and F1 of spans.
 
-        The original's scorer takes any tags for spans, see `spans_of_tags`;
-        without `as_original` the scorer is seqeval, whose F1 is otherwise there
-        beside it.
+        All words count: one that the model did not see has the tag O. The
+        original, and so `as_original`, leaves those out, and its scorer takes
+        any tags for spans, see `spans_of_tags`; without it the scorer is
+        seqeval, whose F1 over all words is otherwise there beside it.
         """
-        num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
         total_loss = float(np.sum(outputs["loss"], dtype=np.float64))
         # The original's scorer adds each loss twice.
         times = 2 if self.as_original else 1
-        loss = times * total_loss / max(1, int(num_words.sum()))
-        true, predicted = (
-            [
-                [self.labels[i] for i in ids[:n]]
-                for ids, n in zip(outputs[name], num_words, strict=True)
-            ]
-            for name in ("labels", "predictions")
-        )
+        loss = times * total_loss / max(1, int(_num_words(outputs).sum()))
+        true, predicted = self._true_and_predicted(outputs, examples, tokenizer)
+        of_original = true, predicted
+        if self.as_original:
+            of_original = self._true_and_predicted(outputs, (), None)
         if self.is_token_level:
-            flat = (list(itertools.chain(*tags)) for tags in (true, predicted))
+            flat = (list(itertools.chain(*tags)) for tags in of_original)
             return {"accuracy": metrics.accuracy(*flat), "loss": loss}
         by_seqeval = metrics.span_scores(true, predicted)
         if not self.as_original:
             return by_seqeval | {"loss": loss}
         true_spans, predicted_spans = (
             {(row, s) for row, t in enumerate(tags) for s in spans_of_tags(t)}
-            for tags in (true, predicted)
+            for tags in of_original
         )
         found = metrics.precision_recall_f1(
             len(true_spans & predicted_spans),
@@ -443,6 +492,29 @@ class TaggingTask(Task):
             len(true_spans),
         )
         return found | {"seqeval_f1": by_seqeval["f1"], "loss": loss}
+
+    def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """That of words, or that of spans as seqeval finds them."""
+        both = self._true_and_predicted(outputs, examples, tokenizer)
+        if not self.is_token_level:
+            return reports.of_spans(
+                *(
+                    [
+                        ((row, span), span.kind)
+                        for row, of_row in enumerate(tags)
+                        for span in strict_spans_of_tags(of_row)
+                    ]
+                    for tags in both
+                )
+            )
+        true, predicted = (list(itertools.chain(*tags)) for tags in both)
+        labels = list(dict.fromkeys([*self.labels, *predicted]))
+        ids = {label: i for i, label in enumerate(labels)}
+        return reports.of_classes(
+            labels,
+            np.array([ids[tag] for tag in true]),
+            np.array([ids[tag] for tag in predicted]),
+        )
 
     @property
     def baseline_name(self):
@@ -463,6 +535,19 @@ class TaggingTask(Task):
             nothing["seqeval_f1"] = 0.0
         return nothing
 
+    def baseline_scores_of_rows(self, train_examples, examples, features):
+        """The commonest tag for the words that the model sees, O elsewhere."""
+        mask = features.get(f"{self.name}_labels_mask")
+        if not self.is_token_level or self.as_original or mask is None:
+            return self.baseline_scores(train_examples, examples)
+        seen = [
+            self.labels[i] for i in features[f"{self.name}_labels"][mask > 0]
+        ]
+        everywhere = [tag for example in examples for tag in example.labels]
+        num_right = seen.count(_commonest(train_examples))
+        num_right += everywhere.count(OUTSIDE) - seen.count(OUTSIDE)
+        return {"accuracy": 100.0 * num_right / max(1, len(everywhere))}
+
     def is_degenerate(self, outputs):
         mask = outputs["labels_mask"] > 0
         return len(np.unique(outputs["predictions"][mask])) <= 1
@@ -473,27 +558,25 @@ class TaggingTask(Task):
         """See `Task.prediction_table`.
 
         Tags and words of a sentence are separated by spaces; words behind a cut
-        have the prediction "-". The score is that of the sentence's least sure
-        word.
+        have the prediction "-", which seqeval reads as O there. The score is
+        that of the sentence's least sure word.
         """
         header = ["label", "prediction", "least_score", "text"]
+        predicted = self.predicted_tags(outputs, examples, tokenizer)
 
         def rows():
-            num_words = np.rint(outputs["labels_mask"].sum(-1)).astype(int)
-            for example, ids, logits, num in zip(
+            for example, tags, logits, num in zip(
                 examples,
-                outputs["predictions"],
+                predicted,
                 outputs["logits"],
-                num_words,
+                _num_words(outputs),
                 strict=True,
             ):
-                tags = [self.labels[i] for i in ids[:num]]
-                tags += ["-"] * (len(example.words) - len(tags))
                 best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
                 least = float(tf.reduce_min(best)) if num else 0.0
                 yield [
                     " ".join(example.labels if example.has_labels else ()),
-                    " ".join(tags),
+                    " ".join(tag or "-" for tag in tags),
                     f"{least:.6f}",
                     " ".join(example.words),
                 ]
@@ -525,6 +608,11 @@ class TaggingTask(Task):
             "is_token_level": self.is_token_level,
             "as_original": self.as_original,
         }
+
+
+def _num_words(outputs: dict[str, np.ndarray]) -> np.ndarray:
+    """How many words of each row the model saw, <int>[N]."""
+    return np.rint(outputs["labels_mask"].sum(-1)).astype(int)
 
 
 def _commonest(examples: Sequence[TaggingExample]) -> str:

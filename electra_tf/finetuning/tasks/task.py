@@ -160,6 +160,23 @@ class Task(abc.ABC):
           Metric name -> value; shares and correlations in per cent.
         """
 
+    def report(
+        self,
+        outputs: dict[str, np.ndarray],
+        examples: Sequence = (),
+        tokenizer: tokenization.FullTokenizer | None = None,
+        max_seq_length: int = 0,
+    ) -> dict:
+        """How good each class is, see `reports`; nothing without classes.
+
+        Args:
+          outputs: See `scores`, as are the others.
+          examples: As many as rows of outputs.
+          tokenizer: Of their texts.
+          max_seq_length: Of the features.
+        """
+        return {}
+
     @property
     def baseline_name(self) -> str:
         """Whose scores `baseline_scores` are, such as "majority class 'no'"."""
@@ -179,6 +196,19 @@ class Task(abc.ABC):
           model.
         """
         return {}
+
+    def baseline_scores_of_rows(
+        self, train_examples: Sequence, examples: Sequence, features: Features
+    ) -> dict[str, float]:
+        """`baseline_scores`, where it counts what the model sees.
+
+        Args:
+          train_examples: See `baseline_scores`.
+          examples: See `baseline_scores`.
+          features: What was made of `examples`.
+        """
+        del features
+        return self.baseline_scores(train_examples, examples)
 
     def is_degenerate(self, outputs: dict[str, np.ndarray]) -> bool:
         """Whether the model says the same of every row.

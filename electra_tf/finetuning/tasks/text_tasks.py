@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.tasks import metrics
+from electra_tf.finetuning.tasks import metrics, reports
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
 from electra_tf.model.windows import Windows
@@ -187,8 +187,14 @@ class ClassificationTask(_LabelsTask):
         return {
             "accuracy": metrics.accuracy(labels, predictions),
             "macro_f1": metrics.f1(labels, predictions, "macro"),
+            "weighted_f1": metrics.f1(labels, predictions, "weighted"),
             "loss": metrics.mean(outputs["loss"]),
         }
+
+    def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        return reports.of_classes(
+            self.labels, outputs["label_ids"], outputs["predictions"]
+        )
 
     def scores_of_rows(self, outputs):
         scores = tf.nn.softmax(outputs["logits"]).numpy()
@@ -248,11 +254,18 @@ class RegressionTask(TextTask):
         return heads.RegressionHead(self.name, config.hidden_size)
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        """Correlations, and the squared error in the labels' unit.
+
+        The loss is that of training, whose targets are from 0 to about 1.
+        """
         targets, predictions = outputs["targets"], outputs["predictions"]
+        errors = self.in_units_of_labels(targets) - self.in_units_of_labels(
+            predictions
+        )
         return {
             "pearson": metrics.pearson(targets, predictions),
             "spearman": metrics.spearman(targets, predictions),
-            "mse": metrics.mean(np.square(targets - predictions)),
+            "mse": metrics.mean(np.square(errors)),
             "loss": metrics.mean(outputs["loss"]),
         }
 
@@ -319,6 +332,11 @@ class MultiLabelTask(_LabelsTask):
             "exact_match": 100.0 * metrics.mean(exact),
             "loss": metrics.mean(outputs["loss"]),
         }
+
+    def report(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
+        return reports.of_decisions(
+            self.labels, outputs["label_ids"], outputs["predictions"]
+        )
 
     @property
     def baseline_name(self):

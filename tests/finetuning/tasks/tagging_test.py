@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from electra_tf.finetuning.tasks import tagging
+from electra_tf.finetuning.tasks import metrics, tagging
 
 FILE = """-DOCSTART- -X- O
 
@@ -128,6 +128,77 @@ def test_scores_count_spans_and_the_loss_twice():
         "t", {}, is_token_level=True, as_original=False, labels=labels
     )
     assert words.scores(outputs) == {"accuracy": 60.0, "loss": 1.0}
+
+
+def test_spans_behind_the_cut_count(tokenizer):
+    """As seqeval counts over the written predictions."""
+    labels = ["B-X", "E-X", "O", "S-X"]
+    example = tagging.TaggingExample(
+        0,
+        ("a", "\u200b", "b", "c", "d"),
+        ("S-X", "O", "S-X", "O", "S-X"),
+    )
+    task = tagging.TaggingTask("t", {}, labels=labels, as_original=False)
+    # [CLS] a b [SEP]: the last two words are cut, the second has no tokens.
+    features = task.features([example], tokenizer, 4)
+    assert features["t_labels_mask"].sum() == 2
+    outputs = {
+        "labels": features["t_labels"],
+        "labels_mask": features["t_labels_mask"],
+        "predictions": features["t_labels"],
+        "logits": np.eye(4)[features["t_labels"]],
+        "loss": np.zeros(1),
+    }
+    about = (outputs, [example], tokenizer, 4)
+    scores = task.scores(*about)
+    assert scores["precision"] == 100.0
+    assert scores["recall"] == pytest.approx(200 / 3)
+    assert scores["f1"] == pytest.approx(80.0)
+    (row,) = task.prediction_table([example], outputs, tokenizer, 4)[1]
+    assert row[:2] == ["S-X O S-X O S-X", "S-X O S-X - -"]
+    with pytest.warns(UserWarning, match="- seems not to be"):
+        written = metrics.span_scores([row[0].split()], [row[1].split()])
+    assert scores["f1"] == written["f1"]
+    report = task.report(*about)
+    assert report["classes"]["X"]["support"] == 3
+    assert report["weighted_f1"] == pytest.approx(80.0)
+    # The original's scorer leaves out what is behind its cut.
+    original = tagging.TaggingTask("t", {}, labels=labels)
+    example = tagging.TaggingExample(0, ("a", "b", "c"), ("S-X", "S-X", "S-X"))
+    scores = original.scores(outputs, [example])
+    assert scores["f1"] == 100.0
+    assert scores["seqeval_f1"] == pytest.approx(80.0)
+
+
+def test_words_that_no_model_saw_are_outside_in_the_baseline_too(tokenizer):
+    words = ("a", "b", "c", "d")
+    example = tagging.TaggingExample(0, words, ("X", "Y", "O", "X"))
+    task = tagging.TaggingTask(
+        "t", {}, True, as_original=False, labels=["O", "X", "Y"]
+    )
+    features = task.features([example], tokenizer, 4)
+    outputs = {
+        "labels": features["t_labels"],
+        "labels_mask": features["t_labels_mask"],
+        "predictions": features["t_labels"],
+        "loss": np.zeros(1),
+    }
+    # a and b are right, c is O by chance, d is not.
+    assert task.scores(outputs, [example], tokenizer)["accuracy"] == 75.0
+    report = task.report(outputs, [example], tokenizer)
+    assert report["confusion_matrix"]["counts"] == [
+        [1, 0, 0],
+        [1, 1, 0],
+        [0, 0, 1],
+    ]
+    # X everywhere: right for a; c is O by chance.
+    assert task.baseline_scores([example], [example])["accuracy"] == 50.0
+    found = task.baseline_scores_of_rows([example], [example], features)
+    assert found == {"accuracy": 50.0}
+    found = task.baseline_scores_of_rows(
+        [example], [example._replace(labels=("X", "X", "Y", "X"))], features
+    )
+    assert found == {"accuracy": 25.0}
 
 
 def test_what_a_run_asks_of_a_tagging_task(write):

@@ -120,6 +120,7 @@ def test_scores_of_classification_and_cola():
     assert task.scores(outputs) == {
         "accuracy": 75.0,
         "macro_f1": pytest.approx((80 + 200 / 3) / 2),
+        "weighted_f1": pytest.approx((2 * 80 + 2 * 200 / 3) / 4),
         "loss": 0.75,
     }
     # (1 * 2 - 1 * 0) / sqrt(3 * 2 * 2 * 1)
@@ -138,7 +139,19 @@ def test_scores_of_regression():
     )
     assert scores["pearson"] == pytest.approx(50.0)
     assert scores["spearman"] == pytest.approx(50.0)
+    # The original's is that of the targets, points / 5.
     assert scores["mse"] == pytest.approx(0.5 / 3)
+    assert scores["mse_in_points"] == pytest.approx(25 * 0.5 / 3)
+    task = text_tasks.RegressionTask("stars", 1.0, 5.0, scale=4.0)
+    outputs = {
+        "targets": np.array([0.0, 0.25, 1.0]),
+        "predictions": np.array([0.25, 0.25, 0.75]),
+        "loss": np.array([0.0625, 0.0, 0.0625]),
+    }
+    # Of 1, 2 and 5 stars, 2, 2 and 4 were predicted.
+    scores = task.scores(outputs)
+    assert scores["mse"] == pytest.approx(2 / 3)
+    assert scores["loss"] == pytest.approx(0.125 / 3)
 
 
 def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
@@ -153,7 +166,11 @@ def test_what_a_run_asks_of_a_classification_task(write, tmp_path):
     assert task.baseline_name == "majority class 'not_entailment'"
     train, dev = task.read_examples("train"), task.read_examples("dev")
     # The only row of dev is of the other class.
-    assert task.baseline_scores(train, dev) == {"accuracy": 0, "macro_f1": 0}
+    assert task.baseline_scores(train, dev) == {
+        "accuracy": 0,
+        "macro_f1": 0,
+        "weighted_f1": 0,
+    }
     assert task.is_degenerate({"predictions": np.array([1, 1])})
     assert not task.is_degenerate({"predictions": np.array([1, 0])})
     header, rows = task.prediction_table(
@@ -181,6 +198,7 @@ def test_what_a_run_asks_of_a_regression_task(write, tmp_path):
         "pearson": 0.0,
         "spearman": 0.0,
         "mse": pytest.approx(0.3**2),
+        "mse_in_points": pytest.approx(1.5**2),
     }
     spread = np.array([0.0, 1.0])
     still = np.array([0.50, 0.51])
