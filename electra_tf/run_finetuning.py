@@ -54,6 +54,10 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "do not have the usual names."
         ),
         "FinetuningDataConfig.label_column": "Likewise, one column.",
+        "FinetuningDataConfig.label_separator": (
+            "Between the labels of a row, such as '|', where there may be "
+            "several."
+        ),
         "FinetuningDataConfig.task_names": (
             "Tasks by name, such as rte, instead of files; several, separated "
             "by commas, are trained jointly."
@@ -79,6 +83,12 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         "FinetuningConfig.reseed_degenerate": (
             "How often a model that says the same of every row is trained "
             "again with another seed."
+        ),
+    },
+    flags.DEFINE_boolean: {
+        "FinetuningDataConfig.has_header": (
+            "Whether the first row of the files names their columns, where "
+            "that is not certain."
         ),
     },
     _define_task_type: {

@@ -73,7 +73,7 @@ class FinetuningDataConfig:
       label_column: Likewise.
       label_separator: Between the labels of a row; empty for the usual ones.
       has_header: Whether the first row names the columns; None for what it
-        looks like.
+        certainly is, or the run is refused.
       bucketed: Train on batches of rows of similar length, padded to the
         longest of them. False pads all to `max_seq_length`, as does a TPU.
       skip_empty_texts: Leave rows of the files without a text out and count

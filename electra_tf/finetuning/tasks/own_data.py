@@ -6,16 +6,23 @@ Texts are in one or two columns, labels in another one. What was taken for what
 is in the task's `origin`, a line for the log, so that a wrong guess is seen.
 """
 
-import collections
 import dataclasses
 import os
-import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from electra_tf.finetuning import configs
-from electra_tf.finetuning.tasks import table_files, tagging, text_tasks
+from electra_tf.finetuning.tasks import (
+    columns,
+    conll,
+    table_files,
+    tag_schemes,
+    tagging,
+    text_tasks,
+)
+from electra_tf.finetuning.tasks import labels as labels_lib
+from electra_tf.finetuning.tasks.labels import OwnRow
 from electra_tf.finetuning.tasks.table_files import Table, Value
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.finetuning.tasks.text_tasks import (
@@ -26,50 +33,10 @@ from electra_tf.finetuning.tasks.text_tasks import (
 
 TASK_TYPES = ("auto", *configs.TASK_TYPES)
 
-TEXT_PAIRS = (
-    ("text_a", "text_b"),
-    ("sentence1", "sentence2"),
-    ("sentence_a", "sentence_b"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("question", "sentence"),
-)
-TEXT_NAMES = (
-    *("text", "sentence", "document", "comment", "comments", "question"),
-    *("review", "content", "tokens", "words", "title"),
-)
-LABEL_NAMES = (
-    *("label", "labels", "score", "tags", "ner_tags", "tag", "class"),
-    *("category", "target", "rating", "sentiment", "hate", "gold_label"),
-)
-_USUAL_NAMES = frozenset(
-    name for names in (*TEXT_PAIRS, TEXT_NAMES, LABEL_NAMES) for name in names
-)
-
 # Files with a word and its tags in each row.
 _CONLL_ENDINGS = (".txt", ".conll")
-# Outside of spans where tags are such as PER-B.
-_OUTSIDE_OF_KIND_FIRST = (tagging.OUTSIDE, "-")
-# Between the labels of a row, in the order in which they are looked for.
-_SEPARATORS = ("|", ";", ",")
-# More different whole numbers than this are a quantity, not classes.
-_MOST_NUMBERED_CLASSES = 20
-# With this many rows, labels that never repeat are no classes.
-_LEAST_ROWS_TO_JUDGE = 20
-
-
-class OwnRow(typing.NamedTuple):
-    """A row of a file.
-
-    Attributes:
-      texts: One or two; a list of words where the file has lists.
-      label: As in the file; None in a split without labels.
-      number: Of its first line in the file.
-    """
-
-    texts: list[Value]
-    label: Value
-    number: int
+# What empty texts become on the way through pandas.
+_EMPTY_TEXTS = ("nan", "NaN", "<NA>", "None", "null")
 
 
 @dataclasses.dataclass
@@ -79,6 +46,8 @@ class OwnFiles:
     Attributes:
       paths: Split -> file.
       train: The training file's rows.
+      others: Those of the other splits, their header as a row.
+      header_is_given: Whether it was said if there is a header.
       text_columns: Names of one or two columns.
       label_column: Name of the column of labels.
       skip_empty_texts: Leave rows without a text out.
@@ -87,8 +56,10 @@ class OwnFiles:
 
     paths: dict[str, str]
     train: Table
+    others: dict[str, Table]
     text_columns: list[str]
     label_column: str
+    header_is_given: bool = False
     skip_empty_texts: bool = False
 
     def __post_init__(self):
@@ -129,8 +100,11 @@ class OwnFiles:
     def _read(self, split: str) -> list[OwnRow]:
         table = self.train
         if split != "train":
-            table = table_files.read_table(
-                self.paths[split], None, _USUAL_NAMES, like=self.train
+            table = columns.like_train(
+                self.others.pop(split),
+                self.train,
+                [*self.text_columns, self.label_column],
+                not self.header_is_given,
             )
         texts = [table.column(name, "text") for name in self.text_columns]
         label = None
@@ -144,10 +118,17 @@ class OwnFiles:
         rows = []
         for row in table.rows:
             found = [row.values[i] for i in texts]
+            value = None if label is None else row.values[label]
+            for item in (*found, value):
+                if isinstance(item, table_files.Json):
+                    raise ValueError(
+                        "Expected a text, or a list of texts. Received: "
+                        f"{item[:40]} in {table.path!r}, row {row.number}."
+                    )
             empty = [
                 name
                 for name, text in zip(self.text_columns, found, strict=True)
-                if not _items(text)
+                if not labels_lib.items(text)
             ]
             if empty and self.skip_empty_texts:
                 continue
@@ -157,7 +138,6 @@ class OwnFiles:
                     f"{table.path!r}, row {row.number}, column {empty[0]!r} "
                     "(skip_empty_texts leaves such rows out)."
                 )
-            value = None if label is None else row.values[label]
             if label is not None and value is None:
                 value = ""
             if isinstance(value, str):
@@ -221,14 +201,27 @@ def make_task(
     ending = os.path.splitext(paths["train"])[1].lower()
     if ending in _CONLL_ENDINGS and task_type in ("auto", "tagging"):
         return OwnTagging(name, paths)
-    given = [name.lower() for name in (*text_columns, label_column) if name]
-    names = _USUAL_NAMES.union(given)
-    train = table_files.read_table(paths["train"], has_header, names)
-    texts, label = choose_columns(train, text_columns, label_column)
-    source = OwnFiles(paths, train, texts, label, skip_empty_texts)
+    tables = {
+        split: table_files.read_table(path) for split, path in paths.items()
+    }
+    train = tables.pop("train")
+    train.check_columns()
+    header_is_given = has_header is not None
+    given = [name for name in (*text_columns, label_column) if name]
+    train = columns.with_header_or_not(
+        train, has_header, given, list(tables.values())
+    )
+    texts, label = columns.choose_columns(train, text_columns, label_column)
+    source = OwnFiles(
+        paths, train, tables, texts, label, header_is_given, skip_empty_texts
+    )
     rows = source.rows("train")
+    _refuse_conll(source, rows, task_type)
+    labels_lib.check_missing(rows, train.path, task_type)
     if task_type == "auto":
-        task_type, label_separator = guess_type(rows, label_separator)
+        task_type, label_separator = labels_lib.guess_type(
+            rows, label_separator, train.path
+        )
     task: Task
     if task_type == "tagging":
         task = OwnTagging(name, paths, source)
@@ -242,7 +235,26 @@ def make_task(
     return task
 
 
+def _refuse_conll(
+    source: OwnFiles, rows: Sequence[OwnRow], task_type: str
+) -> None:
+    """Refuses a table that has a word and its tag in each row."""
+    if task_type not in ("auto", "tagging"):
+        return
+    tags = {row.label for row in rows if isinstance(row.label, str)}
+    has_words = all(len(labels_lib.items(row.texts[0])) == 1 for row in rows)
+    if has_words and tag_schemes.are_span_tags(sorted(tags)):
+        raise ValueError(
+            "Expected a text and its label in each row. Received: "
+            f"{source.train.path!r}, row {rows[0].number}, with a word and its "
+            f"tag, {rows[0].texts[0]!r} and {rows[0].label!r}: such a file "
+            f"ends in {' or '.join(_CONLL_ENDINGS)}, and has a blank row after "
+            "each sentence. --task_type=classification reads texts of one word."
+        )
+
+
 def _describe(task: Task, source: OwnFiles, task_type: str) -> None:
+    train = source.train
     texts = " and ".join(repr(column) for column in source.text_columns)
     kind = task_type
     if hasattr(task, "labels"):
@@ -250,152 +262,16 @@ def _describe(task: Task, source: OwnFiles, task_type: str) -> None:
         kind += f"{text_tasks.listing(task.labels, 5)})"
     if isinstance(task, OwnRegression):
         kind += f" from {task.min_value} to {task.max_value}"
+    if isinstance(task, OwnMultiLabel):
+        kind += f" between {task.separator!r}" * task.has_separator
+    header = ""
+    if not train.has_header:
+        header = f", no header: row {train.rows[0].number} is "
+        header += ", ".join(repr(value[:30]) for value in train.first)
     task.origin = (
-        f"{source.train.path}: text in column {texts}, labels in "
-        f"{source.label_column!r}"
-        + ("" if source.train.has_header else ", no header")
-        + f": {kind}"
+        f"{train.path}: text in column {texts}, labels in "
+        f"{source.label_column!r}{header}: {kind}"
     )
-
-
-def choose_columns(
-    table: Table, text_columns: Sequence[str] = (), label_column: str = ""
-) -> tuple[list[str], str]:
-    """Which columns hold the texts and the labels.
-
-    Args:
-      table: The training file.
-      text_columns: Those of the texts, if they are known.
-      label_column: That of the labels, if it is known.
-
-    Returns:
-      Names of one or two columns, and of another one.
-
-    Raises:
-      ValueError: If there are no such columns, or more than one choice.
-    """
-    if len(text_columns) > 2:
-        raise ValueError(
-            "Expected one or two text columns. Received: "
-            f"{', '.join(text_columns)}."
-        )
-    texts = list(text_columns)
-    for name in texts:
-        table.column(name, "text")
-    if label_column:
-        table.column(label_column, "labels")
-    by_name = {column.lower(): column for column in table.columns[::-1]}
-    taken = {*texts, label_column}
-    if not texts:
-        usual = [
-            [by_name[name] for name in names if name in by_name]
-            for names in (*TEXT_PAIRS, *((name,) for name in TEXT_NAMES))
-        ]
-        counts = [2] * len(TEXT_PAIRS) + [1] * len(TEXT_NAMES)
-        texts = next(
-            (
-                found
-                for found, count in zip(usual, counts, strict=True)
-                if len(found) == count and not taken & set(found)
-            ),
-            [],
-        )
-    if not label_column:
-        label_column = next(
-            (
-                by_name[name]
-                for name in LABEL_NAMES
-                if name in by_name and by_name[name] not in texts
-            ),
-            "",
-        )
-    left = [c for c in table.columns if c not in (*texts, label_column)]
-    if not texts and not label_column and len(left) in (2, 3):
-        label_column = _fewest_values(table, left[0], left[-1])
-        left.remove(label_column)
-    if not texts and len(left) in ((1,) if table.has_header else (1, 2)):
-        texts = left
-    elif not label_column and len(left) == 1:
-        label_column = left[0]
-    for found, what, setting in (
-        (texts, "texts", "text_columns"),
-        (label_column, "labels", "label_column"),
-    ):
-        if not found:
-            raise ValueError(
-                f"Expected to find the column of the {what} by its name, such "
-                f"as {(TEXT_NAMES if what == 'texts' else LABEL_NAMES)[0]!r}. "
-                f"Received: {table.path!r} with the columns "
-                f"{', '.join(table.columns)}: say which in {setting}."
-            )
-    return texts, label_column
-
-
-def _fewest_values(table: Table, first: str, last: str) -> str:
-    """That of two columns with fewer different values; of equals the last."""
-
-    def num_values(name):
-        column = table.columns.index(name)
-        return len({str(row.values[column]) for row in table.rows})
-
-    return first if num_values(first) < num_values(last) else last
-
-
-def guess_type(rows: Sequence[OwnRow], separator: str = "") -> tuple[str, str]:
-    """What kind of task the labels make.
-
-    Args:
-      rows: Of the training file.
-      separator: Between the labels of a row, where that is known.
-
-    Returns:
-      One of `TASK_TYPES` but "auto", and the separator of multi_label.
-    """
-    if any(isinstance(row.label, list) for row in rows):
-        is_tagging = all(
-            len(_items(row.texts[0])) == len(_items(row.label)) for row in rows
-        )
-        return ("tagging" if is_tagging else "multi_label"), separator
-    if separator:
-        return "multi_label", separator
-    labels = [str(row.label) for row in rows]
-    numbers = {number(label) for label in labels}
-    if all(np.isfinite(value) for value in numbers):
-        is_quantity = len(numbers) > _MOST_NUMBERED_CLASSES or any(
-            value != round(value) for value in numbers
-        )
-        return ("regression" if is_quantity else "classification"), ""
-    num_tags = [len(label.split()) for label in labels]
-    if max(num_tags) > 1 and all(
-        count == len(_items(row.texts[0]))
-        for count, row in zip(num_tags, rows, strict=True)
-    ):
-        return "tagging", ""
-    for separator in _SEPARATORS:
-        if _separates(separator, set(labels)):
-            return "multi_label", separator
-    return "classification", ""
-
-
-def _separates(separator: str, labels: set[str]) -> bool:
-    """Whether parts of labels are labels, by themselves or in others."""
-    counts = collections.Counter(
-        part.strip() for label in labels for part in label.split(separator)
-    )
-    compound = [label for label in labels if separator in label]
-    return any(
-        counts[part.strip()] > 1
-        for label in compound
-        for part in label.split(separator)
-        if part.strip()
-    )
-
-
-def _items(value: Value) -> list[str]:
-    """The words, or the tags, of a row."""
-    if isinstance(value, list):
-        return value
-    return (value or "").split()
 
 
 class _OwnTextTask(text_tasks.TextTask):
@@ -414,7 +290,7 @@ class _OwnTextTask(text_tasks.TextTask):
         path = self.source.paths.get(split, "")
         for row in self.source.rows(split):
             texts = [
-                " ".join(_items(t)) if isinstance(t, list) else t
+                " ".join(labels_lib.items(t)) if isinstance(t, list) else t
                 for t in row.texts
             ]
             source = (path, row.number)
@@ -433,12 +309,21 @@ class _OwnTextTask(text_tasks.TextTask):
         return examples
 
     def warnings(self, examples=None, features=None):
-        skipped = [
+        found = [
             f"{split}: {count} rows without a text are left out"
             for split, count in self.source.num_skipped.items()
             if count
         ]
-        return skipped + super().warnings(examples, features)
+        for split, of_split in (examples or {}).items():
+            texts = [t for e in of_split for t in (e.text_a, e.text_b)]
+            num_empty = sum(text in _EMPTY_TEXTS for text in texts)
+            if num_empty:
+                found.append(
+                    f"{split}: {num_empty} texts are such as 'nan': had they "
+                    "none?"
+                )
+        found += labels_lib.remarks(getattr(self, "labels", ()))
+        return found + super().warnings(examples, features)
 
     def label_fields(self, label: Value, source: tuple[str, int]) -> dict:
         """`label`, and what else of an example comes from it."""
@@ -477,13 +362,6 @@ class OwnClassification(_OwnTextTask, text_tasks.ClassificationTask):
                 "Expected two or more different labels. Received: "
                 f"{path!r} with the label {different[0]!r} only."
             )
-        if len(different) == len(labels) >= _LEAST_ROWS_TO_JUDGE:
-            raise ValueError(
-                "Expected labels that repeat. Received: "
-                f"{len(different)} different ones in the {len(labels)} rows of "
-                f"{path!r}, column {source.label_column!r}: is another column "
-                "meant (label_column), or numbers (task_type='regression')?"
-            )
         super().__init__(name, different)
 
     @property
@@ -498,7 +376,11 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
         self.source = source
         path = source.train.path
         values = []
-        for row in source.rows("train"):
+        rows = source.rows("train")
+        self.has_decimal_commas = labels_lib.have_decimal_commas(
+            [row.label for row in rows if isinstance(row.label, str)], path
+        )
+        for row in rows:
             fields = self.label_fields(row.label, (path, row.number))
             values.append(number(fields["label"]))
             if not np.isfinite(values[-1]):
@@ -514,6 +396,12 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
             )
         super().__init__(name, least, most, scale=most - least)
 
+    def label_fields(self, label, source):
+        fields = super().label_fields(label, source)
+        if self.has_decimal_commas:
+            fields["label"] = fields["label"].replace(",", ".")
+        return fields
+
     @property
     def unknown_label(self):
         return str(self.min_value)
@@ -524,12 +412,13 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
 
     def __init__(self, name: str, source: OwnFiles, separator: str):
         self.source = source
-        self.separator = separator or _SEPARATORS[0]
-        labels = {
-            label
-            for row in source.rows("train")
-            for label in self._split(row.label)
-        }
+        rows = source.rows("train")
+        texts = [row.label for row in rows if isinstance(row.label, str)]
+        self.separator = separator or labels_lib.separator_of(
+            texts, source.train.path
+        )
+        self.has_separator = any(self.separator in text for text in texts)
+        labels = {label for row in rows for label in self._split(row.label)}
         if not labels:
             raise ValueError(
                 "Expected labels. Received: none in "
@@ -553,8 +442,8 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
 class OwnTagging(tagging.TaggingTask):
     """A tag for each word.
 
-    Tags such as B-PER, or PER-B, stand for spans if all do, else for
-    themselves. The labels are those of the training file.
+    Tags stand for spans if all do, in one of the ways of `tag_schemes`, else
+    for themselves. The labels are those of the training file.
 
     Args:
       name: See `Task`.
@@ -567,12 +456,22 @@ class OwnTagging(tagging.TaggingTask):
     ):
         super().__init__(name, paths, as_original=False)
         self.source = source
-        self.is_kind_first = False
-        self.is_kind_first = _are_kind_first(self._tags())
+        self._read: dict[str, conll.File] = {}
+        self.form = ""
+        found = self._tags()
+        self.form = tag_schemes.form_of(found)
+        stray = "" if self.form else tag_schemes.stray_tag(found)
+        if stray:
+            row = next(
+                s.row for s in self.sentences("train") if stray in s.tags
+            )
+            raise ValueError(
+                "Expected tags such as B-PER, I-PER and O, as others are. "
+                f"Received: {stray!r} in {paths['train']!r}, in the sentence "
+                f"that begins in row {row}."
+            )
         tags = sorted(self._tags())
-        self.is_token_level = tags == [tagging.OUTSIDE] or not all(
-            tagging.is_span_tag(tag) for tag in tags
-        )
+        self.is_token_level = not self.form
         if self.is_token_level:
             self._labels = tags
         else:
@@ -581,25 +480,40 @@ class OwnTagging(tagging.TaggingTask):
                 *(p + kind for kind in kinds for p in tagging.PREFIXES),
                 tagging.OUTSIDE,
             ]
+        changed = sorted(found.difference(tags))
         self.origin = (
             f"{paths['train']}: a word and its tag in each row: tagging with "
             f"{len(tags)} tags ({text_tasks.listing(tags, 5)})"
+            + f", written {text_tasks.listing(changed, 5)}"
+            * bool(changed)
         )
+        num_comments = sum(file.num_comments for file in self._read.values())
+        if num_comments:
+            self.origin += f"; {num_comments} rows of comments left out"
 
     def has_labels(self, split):
-        return self.source is None or self.source.has_labels(split)
+        if self.source is not None:
+            return self.source.has_labels(split)
+        return self._file(split).sentences[0].has_tags
+
+    def _file(self, split: str) -> conll.File:
+        """What a file in CoNLL's layout has; only "test" may lack tags."""
+        if split not in self._read:
+            train = self._file("train") if split == "test" else None
+            self._read[split] = conll.read(self.files[split], train=train)
+        return self._read[split]
 
     def sentences(self, split):
         path = self.files[split]
         if self.source is None:
             return [
                 sentence._replace(tags=self._as_usual(sentence.tags))
-                for sentence in tagging.read_sentences(path, True)
+                for sentence in self._file(split).sentences
             ]
         sentences = []
         for row in self.source.rows(split):
-            words = _items(row.texts[0])
-            tags = _items(row.label)
+            words = labels_lib.items(row.texts[0])
+            tags = labels_lib.items(row.label)
             if row.label is None:
                 tags = [self.labels[-1]] * len(words)
             if len(words) != len(tags):
@@ -623,15 +537,8 @@ class OwnTagging(tagging.TaggingTask):
         return {t for s in self.sentences("train") for t in s.tags}
 
     def _as_usual(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """PER-B as B-PER, where the training file has the former."""
-        if not self.is_kind_first:
-            return tuple(tags)
-        return tuple(
-            tagging.OUTSIDE
-            if tag in _OUTSIDE_OF_KIND_FIRST
-            else f"{tag[-1]}-{tag[:-2]}"
-            for tag in tags
-        )
+        """The tags of spans in one way, see `tag_schemes`."""
+        return tuple(tag_schemes.as_bioes(tag, self.form) for tag in tags)
 
     def labels_of_tags(self, sentence, path):
         labels = super().labels_of_tags(sentence, path)
@@ -643,12 +550,3 @@ class OwnTagging(tagging.TaggingTask):
                 f"{path!r}, row {sentence.row}."
             )
         return labels
-
-
-def _are_kind_first(tags: Collection[str]) -> bool:
-    """Whether tags are such as PER-B and -, as Korean sets have them."""
-    of_spans = set(tags).difference(_OUTSIDE_OF_KIND_FIRST)
-    ends = tuple(f"-{prefix[0]}" for prefix in tagging.PREFIXES)
-    return bool(of_spans) and all(
-        tag.endswith(ends) and len(tag) > 2 for tag in of_spans
-    )

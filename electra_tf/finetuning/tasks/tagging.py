@@ -13,12 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import metrics, reports
+from electra_tf.finetuning.tasks import conll, metrics, reports, tag_schemes
+from electra_tf.finetuning.tasks.conll import Sentence
 from electra_tf.finetuning.tasks.task import Task, read_lines
 from electra_tf.model import heads
 from electra_tf.text import tokenization, vocabulary
 
-OUTSIDE = "O"
+OUTSIDE = tag_schemes.OUTSIDE
 SPLITS = ("train", "dev", "test")
 
 PREFIXES = ("B-", "I-", "E-", "S-")
@@ -48,34 +49,15 @@ class TaggingExample(typing.NamedTuple):
     has_labels: bool = True
 
 
-class Sentence(typing.NamedTuple):
-    """A tagged sentence of a file.
-
-    Attributes:
-      words: Its words.
-      tags: One for each word, as in the file.
-      row: Its first row, from 1.
-      has_tags: False where the tags stand for unknown ones.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    row: int
-    has_tags: bool = True
-
-
 def read_sentences(
-    path: str | os.PathLike,
-    keep_last_sentence: bool = False,
-    tag_column: int = -1,
+    path: str | os.PathLike, tag_column: int = -1
 ) -> list[Sentence]:
-    """Reads sentences in the layout of CoNLL: a word and its tags in a row.
+    """Reads CoNLL's layout as the original does; `conll.read` does more.
 
     Args:
-      path: A file with blank rows between sentences. The word is in the first
-        column; columns are separated by white space.
-      keep_last_sentence: Keep a last sentence without a blank row behind it.
-        The original drops it.
+      path: A file with a word and its tags in each row, separated by white
+        space, and a blank row after each sentence: what is behind the last
+        blank row is dropped.
       tag_column: Where the tag is; negative ones count from the end.
 
     Returns:
@@ -87,8 +69,7 @@ def read_sentences(
     sentences: list[Sentence] = []
     rows: list[tuple[int, str, str]] = []
     least = max(2, tag_column + 1, -tag_column)
-    lines = read_lines(path) + [""] * keep_last_sentence
-    for row, line in enumerate(lines, start=1):
+    for row, line in enumerate(read_lines(path), start=1):
         columns = line.split()
         if not columns:
             if rows:
@@ -270,9 +251,9 @@ class TaggingTask(Task):
 
     def sentences(self, split: str) -> list[Sentence]:
         """The sentences of a split, as in its file."""
-        return read_sentences(
-            self.files[split], not self.as_original, self.tag_column
-        )
+        if self.as_original:
+            return read_sentences(self.files[split], self.tag_column)
+        return conll.read(self.files[split], self.tag_column).sentences
 
     def labels_of_tags(self, sentence: Sentence, path: str) -> tuple[str, ...]:
         """The labels that the tags of a sentence of a file become."""

@@ -4,6 +4,7 @@ Shapes: N rows, L length.
 """
 
 import abc
+import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,11 +21,12 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     """The lines of a text file, without their ends.
 
     Args:
-      path: A UTF-8 file; any that `tf.io.gfile` reads. Lines end at \\n only,
-        a \\r before it is dropped.
+      path: A UTF-8 file, or UTF-16 with a byte order mark; any that
+        `tf.io.gfile` reads. Lines end at \\n only, a \\r before it is dropped;
+        at \\r in a file without any \\n.
 
     Raises:
-      ValueError: If the file is missing, empty or not UTF-8.
+      ValueError: If the file is missing, empty or not such text.
     """
     path = os.fspath(path)
     try:
@@ -38,14 +40,24 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     except (tf.errors.OpError, OSError) as error:
         reason = getattr(error, "message", str(error))
         raise ValueError(f"Cannot read {path!r}: {reason}") from None
+    is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         row = content[: error.start].count(b"\n") + 1
         raise ValueError(
             f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
-            f"byte 0x{content[error.start]:02x}."
+            f"byte 0x{content[error.start]:02x}. What the file is in, such as "
+            "LATIN1 or CP949, becomes UTF-8 by iconv -f CP949 -t UTF-8."
         ) from None
+    if "\0" in text:
+        row = text[: text.index("\0")].count("\n") + 1
+        raise ValueError(
+            f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
+            "byte 0x00: is it UTF-16 without its mark, or no text?"
+        )
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
     if not text.strip():
         raise ValueError(
             f"Expected a file of examples. Received: {path!r}, which is empty."

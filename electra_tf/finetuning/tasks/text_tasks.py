@@ -366,9 +366,12 @@ def listing(labels: Sequence[str], most: int = 10) -> str:
 
 
 def number(text: str) -> float:
-    """The number that a text holds; NaN if it holds none."""
+    """The number that a text holds; NaN if it holds none.
+
+    Python's own 1_000 is none.
+    """
     try:
-        return float(text)
+        return float(text if "_" not in text else "nan")
     except ValueError:
         return float("nan")
 

@@ -49,79 +49,6 @@ def test_classification_of_a_csv(write, tokenizer):
     )
 
 
-@pytest.mark.parametrize(
-    ("rows", "kind", "separator"),
-    [
-        ([("a b", "x"), ("c", "y"), ("c d", "x")], "classification", ""),
-        ([("a", "0"), ("b", "1.0"), ("c", "2")], "classification", ""),
-        ([("a", "0.5"), ("b", "1"), ("c", "2")], "regression", ""),
-        ([("a", str(i)) for i in range(30)], "regression", ""),
-        ([("a b", "X Y"), ("c", "X")], "tagging", ""),
-        ([("a b", "X Y"), ("c", "X Y")], "classification", ""),
-        ([("a", "x|y"), ("b", "x"), ("c", "")], "multi_label", "|"),
-        ([("a", "x, y"), ("b", "y, z")], "multi_label", ","),
-        # A comma inside names is none between them.
-        ([("a", "x, y"), ("b", "z"), ("c", "x, y")], "classification", ""),
-        ([("a b", ["X", "Y"]), ("c", ["X"])], "tagging", ""),
-        ([("a b", ["X"]), ("c", [])], "multi_label", ""),
-    ],
-)
-def test_guess_type(rows, kind, separator):
-    rows = [
-        own_data.OwnRow([text], label, number)
-        for number, (text, label) in enumerate(rows, start=1)
-    ]
-    assert own_data.guess_type(rows) == (kind, separator)
-
-
-@pytest.mark.parametrize(
-    ("header", "row", "texts", "label"),
-    [
-        ("label\ttext", "x\ta", ["text"], "label"),
-        ("id\tsentence2\tsentence1\tscore", "1\tb\ta\t1",
-         ["sentence1", "sentence2"], "score"),
-        ("title\tcomment\tbias\thate", "t\tc\tb\th", ["comment"], "hate"),
-        # One usual name leaves one choice for the other.
-        ("text\tmood", "a\tx", ["text"], "mood"),
-        ("entry\tlabel", "a\tx", ["entry"], "label"),
-    ],
-)  # fmt: skip
-def test_columns_by_name(write, header, row, texts, label):
-    path = write("a.tsv", f"{header}\n{row}\n")
-    table = own_data.table_files.read_table(path, True)
-    assert own_data.choose_columns(table) == (texts, label)
-
-
-def test_columns_without_a_header(write):
-    path = write("a.tsv", "x\ta b\ny\tc\nx\td\n")
-    table = own_data.table_files.read_table(path)
-    assert own_data.choose_columns(table) == (["2"], "1")
-    path = write("b.tsv", "a\tb\tx\nc\td\tx\n")
-    table = own_data.table_files.read_table(path)
-    assert own_data.choose_columns(table) == (["1", "2"], "3")
-
-
-def test_given_columns(write):
-    path = write("a.tsv", "text\tlabel\tp\tq\na\tx\tb\ty\n")
-    table = own_data.table_files.read_table(path, True)
-    found = own_data.choose_columns(table, ["p"], "q")
-    assert found == (["p"], "q")
-    with pytest.raises(ValueError, match="text_columns|'pp' for the text.*'p'"):
-        own_data.choose_columns(table, ["pp"])
-    with pytest.raises(ValueError, match="one or two text columns. .*a, b, c"):
-        own_data.choose_columns(table, ["a", "b", "c"])
-
-
-@pytest.mark.parametrize("missing", ["texts", "labels"])
-def test_no_usual_name(write, missing):
-    other = "label" if missing == "texts" else "text"
-    table = own_data.table_files.read_table(
-        write("a.tsv", f"{other}\tp\tq\na\tx\ty\n"), True
-    )
-    with pytest.raises(ValueError, match=f"column of the {missing} by its"):
-        own_data.choose_columns(table)
-
-
 def test_pairs_with_numbers(write, tokenizer):
     rows = "sentence1\tsentence2\tscore\na\tb\t1.5\nc\td\t4\n"
     dev = "sentence1\tsentence2\tscore\na\tb\t6.5\n"
@@ -245,7 +172,7 @@ def test_conll(write):
         (
             "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(20)),
             {},
-            "labels that repeat. Received: 20 different .*'label'",
+            "labels that repeat. Received: 20 different .*'x0'",
         ),
         (
             "text\tlabel\na\t1\nb\tmany\n",

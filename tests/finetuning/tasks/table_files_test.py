@@ -2,11 +2,9 @@ import pytest
 
 from electra_tf.finetuning.tasks import table_files
 
-NAMES = ("text", "label")
 
-
-def _read(path, **kwargs):
-    return table_files.read_table(path, usual_names=NAMES, **kwargs)
+def _read(path):
+    return table_files.read_table(path).with_header()
 
 
 def test_tsv_has_no_quotes(write):
@@ -33,15 +31,6 @@ def test_jsonl(write):
     table = _read(write("a.jsonl", content))
     assert table.columns == ["text", "label"]
     assert table.rows == [(1, ["a", "1"]), (3, [None, ["1.5", "x"]])]
-
-
-def test_a_header_is_recognised_by_a_usual_name(write):
-    assert _read(write("a.tsv", "a\tx\nb\ty\n")).columns == ["1", "2"]
-    path = write("b.tsv", "a\tx\nb\ty\n")
-    assert _read(path, has_header=True).columns == ["a", "x"]
-    like = _read(path, has_header=True)
-    assert _read(write("c.tsv", "x\ta\n1\t2\n"), like=like).has_header
-    assert len(_read(write("d.tsv", "p\tq\n1\t2\n"), like=like).rows) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from electra_tf.finetuning.tasks import metrics, tagging
+from electra_tf.finetuning.tasks import conll, metrics, tagging
 
 FILE = """-DOCSTART- -X- O
 
@@ -15,12 +15,8 @@ d NN B-NP"""
 
 def test_sentences_and_the_dropped_last_one(write):
     path = write("train.txt", FILE)
-    first = tagging.Sentence(("a", "bx", "."), ("B-NP", "I-NP", "O"), row=3)
+    first = conll.Sentence(("a", "bx", "."), ("B-NP", "I-NP", "O"), row=3)
     assert tagging.read_sentences(path) == [first]
-    assert tagging.read_sentences(path, keep_last_sentence=True) == [
-        first,
-        tagging.Sentence(("c", "d"), ("B-VP", "B-NP"), row=7),
-    ]
     (middle,) = tagging.read_sentences(path, tag_column=1)
     assert middle.tags == ("NN", "NN", ".")
 

@@ -1,0 +1,50 @@
+import pytest
+
+from electra_tf.finetuning.tasks import columns, table_files
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "texts", "label"),
+    [
+        ("label\ttext", "x\ta", ["text"], "label"),
+        ("id\tsentence2\tsentence1\tscore", "1\tb\ta\t1",
+         ["sentence1", "sentence2"], "score"),
+        ("title\tcomment\tbias\thate", "t\tc\tb\th", ["comment"], "hate"),
+        # One usual name leaves one choice for the other.
+        ("text\tmood", "a\tx", ["text"], "mood"),
+        ("entry\tlabel", "a\tx", ["entry"], "label"),
+    ],
+)  # fmt: skip
+def test_columns_by_name(write, header, row, texts, label):
+    path = write("a.tsv", f"{header}\n{row}\n")
+    table = table_files.read_table(path).with_header()
+    assert columns.choose_columns(table) == (texts, label)
+
+
+def test_columns_without_a_header(write):
+    path = write("a.tsv", "x\ta b\ny\tc\nx\td\n")
+    table = table_files.read_table(path)
+    assert columns.choose_columns(table) == (["2"], "1")
+    path = write("b.tsv", "a b\tb a\tx\nc a\td a\tx\n")
+    table = table_files.read_table(path)
+    assert columns.choose_columns(table) == (["1", "2"], "3")
+
+
+def test_given_columns(write):
+    path = write("a.tsv", "text\tlabel\tp\tq\na\tx\tb\ty\n")
+    table = table_files.read_table(path).with_header()
+    found = columns.choose_columns(table, ["p"], "q")
+    assert found == (["p"], "q")
+    with pytest.raises(ValueError, match="text_columns|'pp' for the text.*'p'"):
+        columns.choose_columns(table, ["pp"])
+    with pytest.raises(ValueError, match="one or two text columns. .*a, b, c"):
+        columns.choose_columns(table, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("missing", ["texts", "labels"])
+def test_no_usual_name(write, missing):
+    other = "label" if missing == "texts" else "text"
+    path = write("a.tsv", f"{other}\tp\tq\na\tx\ty\n")
+    table = table_files.read_table(path).with_header()
+    with pytest.raises(ValueError, match=f"column of the {missing} by its"):
+        columns.choose_columns(table)

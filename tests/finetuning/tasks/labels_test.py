@@ -1,0 +1,28 @@
+import pytest
+
+from electra_tf.finetuning.tasks import labels
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "separator"),
+    [
+        ([("a b", "x"), ("c", "y"), ("c d", "x")], "classification", ""),
+        ([("a", "0"), ("b", "1.0"), ("c", "2")], "classification", ""),
+        ([("a", "0.5"), ("b", "1"), ("c", "2")], "regression", ""),
+        ([("a", str(i / 2)) for i in range(30)], "regression", ""),
+        ([("a b", "X Y"), ("c", "X")], "tagging", ""),
+        ([("a b", "X Y"), ("c", "X Y")], "classification", ""),
+        ([("a", "x|y"), ("b", "x"), ("c", "")], "multi_label", "|"),
+        ([("a", "x, y"), ("b", "x"), ("c", "y")], "multi_label", ","),
+        # A comma inside names is none between them.
+        ([("a", "x, y"), ("b", "z"), ("c", "x, y")], "classification", ""),
+        ([("a b", ["X", "Y"]), ("c", ["X"])], "tagging", ""),
+        ([("a b", ["X"]), ("c", [])], "multi_label", ""),
+    ],
+)
+def test_guess_type(rows, kind, separator):
+    rows = [
+        labels.OwnRow([text], label, number)
+        for number, (text, label) in enumerate(rows, start=1)
+    ]
+    assert labels.guess_type(rows) == (kind, separator)
