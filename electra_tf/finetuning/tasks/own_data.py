@@ -523,7 +523,7 @@ class OwnTagging(tagging.TaggingTask):
                     f"{row.number}."
                 )
             sentences.append(
-                tagging.Sentence(
+                conll.Sentence(
                     tuple(words),
                     self._as_usual(tags),
                     row.number,
