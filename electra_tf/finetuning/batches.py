@@ -1,12 +1,14 @@
 """Features of a labelled set -> batches, as a function of the step.
 
 Batches hold rows of similar length and are padded to the longest of them, not
-to the maximum. They are loaded while the one before them is worked on.
+to the maximum. They are loaded while the one before them is worked on. Which
+rows meet in a batch changes from epoch to epoch: see `_Plan`.
 
 Shapes: N rows, B batch, L length.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,9 +24,17 @@ from electra_tf.training import replicas
 LENGTH_STEP = 4
 # For steps that XLA compiles as a whole, which takes many seconds each.
 COMPILED_LENGTH_STEP = 16
-# Rows of this many batches are sorted by length together. Fewer: more random
-# batches; more: less padding.
-_BATCHES_SORTED_TOGETHER = 50
+# Rows of similar length are one group, and meet at random. Fewer groups: more
+# random batches; more: less padding. By these, two rows of a batch meet in the
+# next epoch at most three times as often as in batches of any rows; RTE in
+# batches of 32 has 7 groups (docs/finetuning.md).
+_FEWEST_GROUPS, _MOST_GROUPS = 5, 12
+_GROUPS_FOR_EACH_BATCH = 0.8
+# Shifted by this share of a group in each epoch, the borders between groups
+# come closest to where they were as late as they can.
+_GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
+# Number of a row that is none.
+PADDING = -1
 # What a batch of evaluation has besides features; no task's name begins so.
 _ROWS = "/rows"
 
@@ -40,8 +50,12 @@ def train_dataset(
 ) -> tf.data.Dataset:
     """Endless training batches in a new random order every epoch.
 
+    An epoch has every row once. A batch that is not full is filled up with
+    padding rows as in the original: all zero, and of no task, so that their
+    weight in the loss is 0.
+
     Args:
-      features: Of the whole set.
+      features: Of the whole set; of several tasks with `task_id`.
       seed: Of the order.
       batch_size: Rows of a part of a batch.
       first_step: The step of the first batch.
@@ -51,20 +65,31 @@ def train_dataset(
       length_step: Lengths are rounded up to a multiple of this.
 
     Returns:
-      A dataset of the features, [B, ...] with L cut to the batch's longest row.
+      A dataset of the features, [B, ...] with L cut to the batch's longest
+      row, and `task_id` <int32>[B], the number of tasks in a padding row.
     """
     plan = _Plan(
-        features, seed, batch_size * shard.num_parts, bucketed, length_step
+        features["input_mask"].sum(axis=-1),
+        features["input_mask"].shape[-1],
+        seed,
+        batch_size * shard.num_parts,
+        bucketed,
+        length_step,
     )
+    if "task_id" not in features:
+        of_one_task = np.zeros(plan.num_rows, np.int32)
+        features = features | {"task_id": of_one_task}
+    num_tasks = features["task_id"].max() + 1
     names = sorted(features)
 
     def load(index):
         batch, part = divmod(int(shard.part(int(index))), shard.num_parts)
         rows = plan.rows(batch)
-        length = plan.length(rows)
-        selected = _cut(features, rows, length)
-        mine = slice(part * batch_size, (part + 1) * batch_size)
-        return [selected[name][mine] for name in names]
+        mine = rows[part * batch_size : (part + 1) * batch_size]
+        selected = _cut(features, mine, plan.length(rows))
+        for name, values in selected.items():
+            values[mine == PADDING] = num_tasks if name == "task_id" else 0
+        return [selected[name] for name in names]
 
     counter = tf.data.Dataset.counter(first_step * shard.local_parts)
     return _loaded(counter, load, features, names, batch_size, not bucketed)
@@ -95,8 +120,7 @@ def eval_dataset(
 
     def load(index):
         rows = groups[int(index)]
-        length = _round_up(lengths[rows].max(), LENGTH_STEP)
-        length = min(length, max_length)
+        length = min(_round_up(lengths[rows].max(), LENGTH_STEP), max_length)
         selected = _cut(features, rows, length)
         return [rows] + [selected[name] for name in names]
 
@@ -158,58 +182,122 @@ def _loaded(
     ).prefetch(replicas.PREFETCHED_BATCHES)
 
 
+def in_batches(rows: np.ndarray, batch_size: int) -> np.ndarray:
+    """Row numbers <int64>[N] -> [batches, B], the last one with `PADDING`."""
+    missing = np.full(-len(rows) % batch_size, PADDING)
+    return np.append(rows, missing).reshape(-1, batch_size)
+
+
 @dataclasses.dataclass
 class _Plan:
-    """Which rows make up which batch; `train_dataset` has the words."""
+    """Which rows make up which batch.
 
-    features: Features
+    For an epoch the rows are cut into groups of similar length. Within a group
+    those that shared a batch in the epoch before are dealt out to different
+    batches, as far as there are so many, and otherwise at random. The borders
+    between groups lie elsewhere in every epoch.
+
+    So the rows of an epoch follow from the one before, and all of them from the
+    seed.
+
+    Attributes:
+      lengths: <int>[N].
+      max_length: L.
+      seed: See `train_dataset`.
+      batch_size: B, of all parts.
+      bucketed: See `train_dataset`.
+      length_step: See `train_dataset`.
+    """
+
+    lengths: np.ndarray
+    max_length: int
     seed: int
     batch_size: int
     bucketed: bool
     length_step: int
 
     def __post_init__(self):
-        self.num_rows, self.max_length = self.features["input_mask"].shape
-        self.lengths = self.features["input_mask"].sum(axis=-1)
+        self.num_rows = len(self.lengths)
         self.batches_per_epoch = -(-self.num_rows // self.batch_size)
+        # What a batch of such rows alone is cut to.
+        self._padded_lengths = np.minimum(
+            _round_up(self.lengths, self.length_step), self.max_length
+        )
+        self._start = np.random.default_rng(self.seed).random()
         self._epoch = -1
-        self._rows = np.zeros(0, np.int64)
+        self._batches = np.zeros([0, self.batch_size], np.int64)
 
     def rows(self, batch: int) -> np.ndarray:
-        """Row numbers <int64>[B] of the batch of a step."""
+        """Row numbers <int64>[B] of the batch of a step, some `PADDING`."""
         epoch, within = divmod(batch, self.batches_per_epoch)
-        if epoch != self._epoch:
-            self._rows = self._plan_epoch(epoch)
-            self._epoch = epoch
-        return self._rows[within]
+        if epoch < self._epoch:
+            self._epoch = -1
+        while self._epoch < epoch:
+            self._epoch += 1
+            self._batches = self._plan_epoch(self._epoch, self._batches)
+        return self._batches[within]
 
     def length(self, rows: np.ndarray) -> int:
         """L of a batch with these rows."""
         if not self.bucketed:
             return self.max_length
-        length = _round_up(self.lengths[rows].max(), self.length_step)
-        return min(length, self.max_length)
+        return int(self._padded_lengths[rows[rows != PADDING]].max())
 
-    def _plan_epoch(self, epoch: int) -> np.ndarray:
+    def _plan_epoch(self, epoch: int, before: np.ndarray) -> np.ndarray:
+        """Row numbers <int64>[batches, B].
+
+        Args:
+          epoch: From 0.
+          before: The same of the epoch before; ignored in the first one.
+        """
         random = np.random.default_rng([self.seed, epoch])
-        # The last batch is filled up with rows from the start of the order.
-        order = np.resize(
-            random.permutation(self.num_rows),
-            self.batches_per_epoch * self.batch_size,
-        )
+        rows = random.permutation(self.num_rows)
         if not self.bucketed:
-            return order.reshape(-1, self.batch_size)
-        together = _BATCHES_SORTED_TOGETHER * self.batch_size
-        sorted_parts = [
-            part[np.argsort(self.lengths[part], kind="stable")]
-            for part in np.split(order, range(together, len(order), together))
-        ]
-        batches = np.concatenate(sorted_parts).reshape(-1, self.batch_size)
+            return in_batches(rows, self.batch_size)
+        if epoch:
+            in_order = np.argsort(before, axis=None)[-self.num_rows :]
+            met_in = in_order // self.batch_size
+            rows = rows[np.argsort(met_in[rows], kind="stable")]
+        groups = self._groups(epoch)
+        rows = rows[np.argsort(groups[rows], kind="stable")]
+        batches = np.full(
+            [self.batches_per_epoch, self.batch_size], PADDING, np.int64
+        )
+        # Any one batch, not always that of the longest rows, is not full.
+        places = np.arange(self.num_rows)
+        is_behind = places >= (
+            random.integers(self.batches_per_epoch) * self.batch_size
+        )
+        places[is_behind] += batches.size - self.num_rows
+        # Neighbours in a group go to one batch of it after the other.
+        batch, place = np.divmod(places, self.batch_size)
+        dealt = np.lexsort((batch, place, groups[rows]))
+        batches.flat[places[dealt]] = rows
         return random.permutation(batches)
 
+    def _groups(self, epoch: int) -> np.ndarray:
+        """For each row the number of its group <int>[N], the shortest first.
 
-def _round_up(length: int, step: int) -> int:
-    return int(-(-length // step) * step)
+        A group adds up to its width times its rows in padding. The sum over
+        the groups is least where their width goes with 1 / sqrt(density), so a
+        group has as much as any other of the sum of sqrt(rows of a length).
+        """
+        _, of_row, counts = np.unique(
+            self._padded_lengths, return_inverse=True, return_counts=True
+        )
+        shares = np.sqrt(counts)
+        middles = (np.cumsum(shares) - shares / 2) / shares.sum()
+        wanted = (
+            _FEWEST_GROUPS
+            + _GROUPS_FOR_EACH_BATCH * self.batches_per_epoch / self.batch_size
+        )
+        offset = (self._start + epoch * _GOLDEN_SECTION) % 1
+        groups = np.floor(middles * min(wanted, _MOST_GROUPS) + offset)
+        return groups.astype(int)[of_row]
+
+
+def _round_up(lengths, step: int):
+    return -(-lengths // step) * step
 
 
 def _cut(features: Features, rows: np.ndarray, length: int) -> Features:

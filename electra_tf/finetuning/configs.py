@@ -75,7 +75,8 @@ class FinetuningDataConfig:
       has_header: Whether the first row names the columns; None for what it
         certainly is, or the run is refused.
       bucketed: Train on batches of rows of similar length, padded to the
-        longest of them. False pads all to `max_seq_length`, as does a TPU.
+        longest of them. False takes any rows together and pads them to
+        `max_seq_length`, as does a TPU.
       skip_empty_texts: Leave rows of the files without a text out and count
         them, rather than refuse them.
     """

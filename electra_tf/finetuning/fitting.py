@@ -22,7 +22,7 @@ def make_engine(
     start = plan.start
     run = plan.run
     rows = [data.features["train"] for data in plan.tasks]
-    train_features = rows[0] if len(rows) == 1 else features.combine(rows)
+    train_features = features.combine(rows)
     decay = plan.optimizer.layerwise_lr_decay
     assert decay is not None
     replicas.set_policy(run)  # Seeds the new head.

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from electra_tf.finetuning import batches
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.model import losses
+from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import replicas
+from tests import helpers
 
 MAX_LENGTH = 40
 
@@ -47,16 +51,63 @@ def test_every_row_comes_once_an_epoch():
     assert len({str(epoch) for epoch in (found[:2], found[2:4])}) == 2
 
 
-def test_the_last_batch_is_filled_up():
-    found = rows(take(batches.train_dataset(TEN, 3, 4), 3))
-    counts = np.bincount(sum(found, []), minlength=10)
-    # 3 batches of 4 for 10 rows: two rows come twice.
-    assert sorted(counts.tolist()) == [1] * 8 + [2] * 2
+def assert_padded(batch, num_padding):
+    """Padding rows are as the original's: all zero, and of no task."""
+    is_padding = batch["task_id"] == 1
+    assert is_padding.sum() == num_padding
+    assert set(batch["task_id"][~is_padding]) == {0}
+    for name, values in batch.items():
+        if name != "task_id":
+            assert not values[is_padding].any(), name
+
+
+@pytest.mark.parametrize("bucketed", [True, False])
+def test_the_batch_that_is_not_full_has_padding_rows(bucketed):
+    dataset = batches.train_dataset(TEN, 3, 4, bucketed=bucketed)
+    where = set()
+    for epoch in np.split(np.array(take(dataset, 30)), 10):
+        counts = [(batch["task_id"] == 1).sum() for batch in epoch]
+        assert sorted(counts) == [0, 0, 2]
+        where.add(counts.index(2))
+        for batch, count in zip(epoch, counts, strict=True):
+            assert_padded(batch, count)
+        found = [batch["task_eid"][batch["task_id"] == 0] for batch in epoch]
+        assert sorted(np.concatenate(found).tolist()) == list(range(10))
+        # Padding rows make no batch longer than its rows.
+        for batch in epoch:
+            assert batch["input_mask"].sum() > 0
+    assert where == ({0, 1, 2} if bucketed else {2})
 
 
 def test_a_batch_may_be_larger_than_the_set():
-    (batch,) = rows(take(batches.train_dataset(TEN, 3, 25), 1))
-    assert sorted(np.bincount(batch).tolist()) == [2] * 5 + [3] * 5
+    (batch,) = take(batches.train_dataset(TEN, 3, 25), 1)
+    assert_padded(batch, 15)
+    assert sorted(batch["task_eid"][batch["task_id"] == 0]) == list(range(10))
+
+
+def test_padding_rows_of_several_tasks_are_of_none():
+    two = TEN | {"task_id": np.array([0] * 6 + [1] * 4, np.int32)}
+    (batch,) = take(batches.train_dataset(two, 3, 12), 1)
+    assert sorted(batch["task_id"]) == [0] * 6 + [1] * 4 + [2] * 2
+
+
+def test_padding_rows_have_no_weight(tokenizer):
+    task = text_tasks.ClassificationTask("task", ["no", "yes"])
+    encoder = helpers.encoder_config()
+    model = FinetuningModel(encoder, [task.make_head(encoder)])
+    rows = {
+        name: np.concatenate([helpers.inputs([n])[name] for n in (2, 0, 1)])
+        for name in helpers.inputs([0])
+    } | {"task_label_ids": np.array([1, 0, 1], np.int32)}
+
+    def loss(batch_size):
+        (batch,) = take(batches.train_dataset(rows, 3, batch_size), 1)
+        total, sums = model.training_loss(batch, None, None)
+        return float(total), losses.metrics_from_sums(sums)
+
+    (alone, metrics), (padded, padded_metrics) = loss(3), loss(8)
+    assert padded == pytest.approx(alone, rel=1e-5)
+    assert padded_metrics == pytest.approx(metrics, rel=1e-5)
 
 
 def test_rows_keep_their_features():
@@ -99,17 +150,60 @@ def test_the_length_of_a_batch(longest, length):
     assert batch["input_ids"].shape == (2, length)
 
 
+# As many rows as RTE, in number and length: every eighth is cut.
+LIKE_RTE = np.clip(
+    np.random.default_rng(0).lognormal(4.05, 0.55, 2490).astype(int), 13, 128
+)
+BATCH_SIZE = 32
+
+
+def rows_like_rtes():
+    mask = np.arange(128) < LIKE_RTE[:, np.newaxis]
+    names = ("input_ids", "input_mask")
+    return {name: mask.astype(np.int32) for name in names} | {
+        "task_eid": np.arange(len(mask), dtype=np.int32)
+    }
+
+
+def epochs_like_rtes(num_epochs, **changes):
+    """For each epoch the number of every row's batch, and the batches' L."""
+    dataset = batches.train_dataset(rows_like_rtes(), 3, BATCH_SIZE, **changes)
+    num_batches = -(-len(LIKE_RTE) // BATCH_SIZE)
+    for epoch in np.split(
+        np.array(take(dataset, num_epochs * num_batches)), num_epochs
+    ):
+        batch_of = np.zeros(len(LIKE_RTE), int)
+        for number, batch in enumerate(epoch):
+            batch_of[batch["task_eid"][batch["task_id"] == 0]] = number
+        yield batch_of, [batch["input_ids"].shape[1] for batch in epoch]
+
+
+def share_that_meets_again(before, after):
+    """Of pairs in one batch, how many are in one batch later."""
+    pairs = again = 0
+    for batch in range(before.max() + 1):
+        counts = np.bincount(after[before == batch])
+        again += (counts * (counts - 1)).sum()
+        pairs += counts.sum() * (counts.sum() - 1)
+    return again / pairs
+
+
+def test_rows_of_a_batch_seldom_meet_again():
+    # In batches of any rows.
+    by_chance = (BATCH_SIZE - 1) / (len(LIKE_RTE) - 1)
+    found = [batch_of for batch_of, _ in epochs_like_rtes(4)]
+    for before, after in zip(found, found[1:], strict=False):
+        assert share_that_meets_again(before, after) <= 3 * by_chance
+    for before, after in zip(found, found[2:], strict=False):
+        assert share_that_meets_again(before, after) <= 8 * by_chance
+
+
 def test_rows_of_a_batch_are_of_similar_length():
-    found = rows(take(batches.train_dataset(TEN, 3, 2), 5))
-    # Sorted by length and cut in twos, in any order.
-    assert sorted(sorted(batch) for batch in found) == [
-        [0, 1],
-        [2, 3],
-        [4, 5],
-        [6, 7],
-        [8, 9],
-    ]
-    assert sorted(found) != found
+    ((_, lengths),) = epochs_like_rtes(1)
+    # All rows sorted by length would be 67, any rows together 128.
+    least = np.sort(LIKE_RTE)[::-BATCH_SIZE].mean()
+    assert np.mean(lengths) < 1.12 * least
+    assert lengths != sorted(lengths)
 
 
 def test_the_order_follows_from_seed_and_step():
@@ -132,6 +226,7 @@ def test_without_buckets_a_batch_is_any_rows_at_full_length():
     assert sorted(sum(rows(taken), [])) == list(range(10))
     assert any(abs(first - second) > 1 for first, second in rows(taken))
     for batch in taken:
+        assert batch.pop("task_id").tolist() == [0, 0]
         assert_equal(
             batch, {name: TEN[name][batch["task_eid"]] for name in TEN}
         )

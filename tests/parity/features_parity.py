@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from electra_tf.configs import QuestionAnsweringConfig
+from electra_tf.finetuning import batches
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import by_name, question_answering, tagging
@@ -371,7 +372,7 @@ class _Comparer:
             if split == "train":
                 random.Random(entry["seed"]).shuffle(examples)
             rows: list[dict[int, list[int]]] = []
-            feature_names = {"task_id"}
+            of_tasks = []
             for number, (task, tokenizer) in enumerate(
                 zip(of_order, tokenizers, strict=True)
             ):
@@ -381,7 +382,7 @@ class _Comparer:
                     _ORDER_LENGTH,
                     split == "train",
                 )
-                feature_names |= set(features)
+                of_tasks.append(features)
                 rows.append(_rows_of_examples(task, features))
             pairs = [
                 [number, eid]
@@ -398,9 +399,12 @@ class _Comparer:
             )
             num_steps = data.num_train_steps(len(pairs))
             # The original fills the last batch up with rows of no task.
-            num_added = -len(pairs) % batch_size
-            ours = [[*pair] for pair in pairs]
-            ours += [[len(of_order), 0]] * num_added
+            ours = [
+                pairs[row] if row != batches.PADDING else [len(of_order), 0]
+                for row in batches.in_batches(
+                    np.arange(len(pairs)), batch_size
+                ).flat
+            ]
             name = f"{split}_task_id_and_eid_in_file_order"
             yield self._check(
                 f"preprocessor_order/{key}",
@@ -420,14 +424,40 @@ class _Comparer:
                 f"{file}:{key}/num_train_epochs",
             )
             if split == "train":
-                ours = sorted(feature_names)
-                yield self._check(
-                    f"preprocessor_order/{key}",
-                    "feature_names",
-                    ours != entry["feature_names"],
-                    0,
-                    f"{file}:{key}/feature_names",
+                yield from self._check_epoch(
+                    key, entry, of_order, of_tasks, batch_size
                 )
+
+    def _check_epoch(
+        self, key, entry, of_order, of_tasks, batch_size
+    ) -> Iterator[Check]:
+        """What an epoch is made of when it is trained on, in any order."""
+        file = "preprocessor_order.json"
+        name = "train_task_id_and_eid_in_file_order"
+        dataset = batches.train_dataset(
+            features_lib.combine(of_tasks), entry["seed"], batch_size
+        )
+        yield self._check(
+            f"preprocessor_order/{key}",
+            "feature_names",
+            sorted(dataset.element_spec) != entry["feature_names"],
+            0,
+            f"{file}:{key}/feature_names",
+        )
+        num_batches = len(entry[name]) // batch_size
+        eids = [f"{task.name}_eid" for task in of_order]
+        ours = [
+            [int(task), int(sum(batch[eid][row] for eid in eids))]
+            for batch in dataset.take(num_batches).as_numpy_iterator()
+            for row, task in enumerate(batch["task_id"])
+        ]
+        yield self._check(
+            f"preprocessor_order/{key}",
+            "rows of an epoch, with padding rows",
+            _num_different_rows(sorted(ours), sorted(entry[name])),
+            0,
+            f"{file}:{key}/{name}",
+        )
 
     # From model outputs to answers and scores.
 
