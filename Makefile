@@ -32,7 +32,7 @@ endef
 
 .PHONY: quickstart
 quickstart: $(BUILD)/report.html
-	@echo "The quickstart is complete: open $(BUILD)/report.html (figures: $(BUILD)/summary.json)."
+	@echo "The quickstart is complete: open $(BUILD)/report.html (figures: $(BUILD)/summary.json; the classifier's own page: $(BUILD)/finetune_pretrained/report.html)."
 
 # --- Set-up -------------------------------------------------------------------
 

@@ -28,10 +28,12 @@ BEST_DIR = "best"
 # Of pre-training, and of its best checkpoint: metrics on held-out examples.
 EVAL_RESULTS_FILE = "eval_results.json"
 # Of fine-tuning: what exporting must know of tasks and encoder; the scores,
-# those of one trial in its folder; the same as a table.
+# those of one trial in its folder; the same as a table;
+# and as a page for a browser.
 MODEL_FILE = "model.json"
 RESULTS_FILE = "results.json"
 TABLE_FILE = "results.txt"
+REPORT_FILE = "report.html"
 # In the folder of a trial: its settings; its scores by class.
 TRIAL_FILE = "trial.json"
 REPORTS_FILE = "reports.json"

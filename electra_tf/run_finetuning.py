@@ -12,12 +12,13 @@ python -m electra_tf.run_finetuning --data-dir data --model-name mine \\
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
+import os
 from collections.abc import Callable
 
 from absl import flags
 
 # Registers QuestionAnsweringConfig for gin.
-from electra_tf import configs  # noqa: F401
+from electra_tf import configs, model_directory  # noqa: F401
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -131,7 +132,11 @@ def _run(config, before_training) -> None:
     if found is None:  # Another worker speaks for the run.
         return
     print(results.format_results(found))
-    print(f"fine-tuned model: {config.run.model_dir}")
+    model_dir = config.run.model_dir
+    print(f"fine-tuned model: {model_dir}")
+    report = os.path.join(model_dir, model_directory.REPORT_FILE)
+    if os.path.exists(report):
+        print(f"report: {report}")
 
 
 if __name__ == "__main__":

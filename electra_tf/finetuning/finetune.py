@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 from electra_tf import model_directory
 from electra_tf.files import write_atomically
-from electra_tf.finetuning import predictions, preparation, results, trials
+from electra_tf.finetuning import (
+    predictions,
+    preparation,
+    report_page,
+    results,
+    trials,
+)
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.text import vocabulary
 from electra_tf.training import replicas
@@ -22,7 +28,8 @@ def finetune(
     Finished trials are not run again, and an unfinished one goes on from its
     last checkpoint. A trial is in <model_dir>/trial_<n>. Beside results.json
     and results.txt there are the best trial's predictions of GLUE's test sets,
-    glue_submission.zip, where these were predicted.
+    glue_submission.zip, where these were predicted; and report.html, the page
+    of `report_page`.
 
     Args:
       config: Everything the run needs.
@@ -73,4 +80,5 @@ def finetune(
     ):
         write_atomically(os.path.join(model_dir, name), content + "\n")
     predictions.write_submission(model_dir)
+    report_page.write(model_dir, found)
     return found

@@ -25,7 +25,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import loop
-from tests import helpers
+from tests import helpers, pages
 from tests.checkpoints import models
 
 # "wa" says it all.
@@ -159,6 +159,16 @@ def test_predictions_are_written(finished):
         scores = float(row[2]), float(row[3])
         assert sum(scores) == pytest.approx(1.0, abs=1e-5)
         assert row[1] == ("no", "yes")[int(np.argmax(scores))]
+
+
+def test_a_page_is_written(finished):
+    config, results = finished
+    path = pathlib.Path(config.run.model_dir, "report.html")
+    page = path.read_text(encoding="utf-8")
+    pages.assert_whole(page)
+    best = f"{results['dev']['macro_f1_mean']:.1f}</b>"
+    assert best in page
+    assert "The test set" in page
 
 
 def test_finished_trials_are_not_run_again(finished, monkeypatch):
