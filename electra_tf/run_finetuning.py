@@ -67,6 +67,10 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         "FinetuningDataConfig.vocab_file": (
             "Vocabulary, where it is not beside --init_checkpoint."
         ),
+        "FinetuningConfig.class_weights": (
+            "What rows count in training: balanced, for as much of each label, "
+            "or as in yes=19,no=1."
+        ),
     },
     flags.DEFINE_integer: {
         "FinetuningDataConfig.folds": (

@@ -35,6 +35,8 @@ _GROUPS_FOR_EACH_BATCH = 0.8
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 # Number of a row that is none.
 PADDING = -1
+# Features [N, C]: C may be L by chance.
+_OF_LABELS = ("_label_ids", "_loss_weights")
 # What a batch of evaluation has besides features; no task's name begins so.
 _ROWS = "/rows"
 
@@ -310,6 +312,6 @@ def _cut(features: Features, rows: np.ndarray, length: int) -> Features:
     for name, values in features.items():
         cut[name] = values[rows]
         is_of_tokens = values.shape[1:] == (max_length,)
-        if is_of_tokens and not name.endswith("_label_ids"):
+        if is_of_tokens and not name.endswith(_OF_LABELS):
             cut[name] = cut[name][:, :length]
     return cut

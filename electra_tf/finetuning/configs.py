@@ -186,6 +186,11 @@ class FinetuningConfig:
         what pre-training is to be compared with.
       dropout: In the encoder and in the head; None for what `init_checkpoint`
         has, and 0.1 in the head.
+      head_dropout: In the head, the classifier, alone; None for `dropout`.
+      class_weights: What rows count in training: 'balanced' gives all labels
+        the same sum, as scikit-learn's `compute_class_weight` does; or a weight
+        for each label, 1 for the others, as {'yes': 19.0} or 'yes=19,no=1';
+        None for all alike. For classification and multi_label.
       learning_rates: Tried one after the other instead of
         `optimizer.learning_rate`, each with `num_trials` seeds.
       num_train_epochs_options: Likewise instead of `data.num_train_epochs`,
@@ -223,12 +228,14 @@ class FinetuningConfig:
     question_answering: object | None = None
     keep_head: bool = False
     expected_encoder: dict | None = None
+    head_dropout: float | None = None
+    class_weights: str | dict | None = None
 
     def __post_init__(self):
         validation.check_types(self)
         validation.require_positive(self, "num_trials")
         validation.require_one_of(self, recipe=RECIPES)
-        validation.require_fraction(self, "dropout")
+        validation.require_fraction(self, "dropout", "head_dropout")
         must = functools.partial(validation.require, self)
         must(
             not self.keep_head
@@ -248,3 +255,39 @@ class FinetuningConfig:
             "expected_encoder",
             "made of fields of EncoderConfig",
         )
+        weights = self.weights_of_classes
+        is_given = isinstance(weights, dict)
+        must(
+            not is_given
+            or bool(weights)
+            and all(0.0 < weight < math.inf for weight in weights.values()),
+            "class_weights",
+            "'balanced', or a positive number for each label, such as "
+            "'yes=19,no=1'",
+        )
+        must(
+            not is_given or len(self.data.task_names) <= 1,
+            "class_weights",
+            "'balanced' or None for several tasks",
+        )
+
+    @property
+    def weights_of_classes(self) -> str | dict[str, float] | None:
+        """`class_weights`: 'balanced', or label -> weight.
+
+        A weight that is no number is NaN.
+        """
+        given = self.class_weights
+        if given is None or given == "balanced":
+            return given
+        pairs: list = list(given.items()) if isinstance(given, dict) else []
+        if isinstance(given, str):
+            # A label may hold a "=", a weight does not.
+            pairs = [part.rpartition("=")[::2] for part in given.split(",")]
+        found = {}
+        for label, weight in pairs:
+            try:
+                found[str(label).strip()] = float(weight)
+            except (TypeError, ValueError):
+                found[str(label).strip()] = math.nan
+        return found

@@ -2,9 +2,12 @@
 
 import dataclasses
 import typing
+from collections.abc import Sequence
 
+from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import (
+    class_weights,
     long_texts,
     plan,
     recipe,
@@ -13,6 +16,10 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
+from electra_tf.finetuning.tasks.task import Task
+
+# Kinds whose heads drop nothing.
+_WITHOUT_DROPOUT = ("tagging", "question_answering")
 
 
 def prepare(config: FinetuningConfig) -> plan.RunPlan:
@@ -27,6 +34,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         config.data,
         typing.cast(QuestionAnsweringConfig | None, config.question_answering),
     )
+    _refuse_head_dropout(config, tasks)
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
@@ -61,6 +69,16 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         about = long_texts.about(of_task)
         remarks += long_texts.remarks(about, of_task)
         about_data[of_task.task.name] = {"long_texts": about} if about else {}
+    weights = config.weights_of_classes
+    if weights is not None:
+        for of_task in data:
+            of_labels = class_weights.about(of_task, weights)
+            remarks.append(class_weights.remark(of_task, of_labels))
+            about_data[of_task.task.name]["class_weights"] = of_labels
+        folds = [
+            [class_weights.apply(of_task, weights) for of_task in of_fold]
+            for of_fold in folds
+        ]
     optimizer, notes = recipe.complete(
         config.optimizer,
         config.recipe,
@@ -89,6 +107,27 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         )
     )
     return dataclasses.replace(found, notes=[*found.notes, *warmup])
+
+
+def _refuse_head_dropout(
+    config: FinetuningConfig, tasks: Sequence[Task]
+) -> None:
+    """Refuses a dropout in heads that have none.
+
+    Raises:
+      ConfigError: If one is given.
+    """
+    if config.head_dropout is None:
+        return
+    for task in tasks:
+        kind = task.description().get("kind")
+        if kind in _WITHOUT_DROPOUT:
+            raise errors.ConfigError(
+                "FinetuningConfig.head_dropout needs heads on a whole text. "
+                f"Received: {task.name}, {kind}, whose head drops nothing, as "
+                "in the original; FinetuningConfig.dropout is the encoder's, "
+                "too"
+            )
 
 
 def _within_positions(

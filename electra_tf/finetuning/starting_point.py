@@ -88,7 +88,7 @@ def read(config: FinetuningConfig) -> StartingPoint:
         )
     return StartingPoint(
         encoder_config,
-        config.dropout,
+        config.dropout if config.head_dropout is None else config.head_dropout,
         None if config.from_scratch else checkpoint,
         source,
         config.keep_head,

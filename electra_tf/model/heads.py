@@ -93,6 +93,12 @@ class Head(encoder.Layer):
         """<float32>[B], from predictions and labels."""
         raise NotImplementedError
 
+    def weighted(self, of_rows: tf.Tensor, features) -> tf.Tensor:
+        """Losses times `<task>_loss_weights` <float32>[B, ...], if there are
+        any: training may have them, evaluation has none."""
+        weights = features.get(f"{self.task_name}_loss_weights")
+        return of_rows if weights is None else of_rows * weights
+
     def set_dropout(self, rate: float) -> None:
         """Another share of dropped activations, where the head drops any."""
 
@@ -187,9 +193,10 @@ class ClassificationHead(PooledHead):
         }
 
     def loss(self, outputs, features):
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(
+        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
             outputs["label_ids"], outputs["logits"]
         )
+        return self.weighted(cross_entropy, features)
 
     def metric_sums(self, outputs, weights):
         correct = outputs["predictions"] == outputs["label_ids"]
@@ -219,7 +226,7 @@ class MultiLabelHead(PooledHead):
             labels=tf.cast(outputs["label_ids"], tf.float32),
             logits=outputs["logits"],
         )
-        return tf.reduce_mean(cross_entropy, axis=-1)
+        return tf.reduce_mean(self.weighted(cross_entropy, features), axis=-1)
 
     def metric_sums(self, outputs, weights):
         correct = tf.reduce_all(

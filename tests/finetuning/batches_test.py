@@ -266,8 +266,12 @@ def test_evaluation_has_every_row_once_by_length():
 
 def test_as_many_labels_as_tokens_are_not_cut():
     labels = np.ones((2, MAX_LENGTH), np.int32)
-    rows_with_labels = features([3, 5]) | {"task_label_ids": labels}
+    rows_with_labels = features([3, 5]) | {
+        "task_label_ids": labels,
+        "task_loss_weights": labels.astype(np.float32),
+    }
     dataset = batches.eval_dataset(rows_with_labels, 2)
     ((_, batch),) = dataset.as_numpy_iterator()
     assert batch["input_ids"].shape == (2, 8)
     assert batch["task_label_ids"].shape == (2, MAX_LENGTH)
+    assert batch["task_loss_weights"].shape == (2, MAX_LENGTH)

@@ -430,6 +430,61 @@ def test_dropout_is_that_of_the_run(pretrained, tmp_path):
     assert engine.model.task_specific.heads[0].dropout.rate == 0.2
 
 
+def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
+    config = make_config(pretrained, tmp_path / "model", head_dropout=0.2)
+    start = preparation.prepare(config).start
+    assert start.head_dropout == 0.2
+    both = dataclasses.replace(config, dropout=0.3)
+    both = preparation.prepare(both).start
+    assert (both.encoder_config.hidden_dropout_prob, both.head_dropout) == (
+        0.3,
+        0.2,
+    )
+    assert start.encoder_config.hidden_dropout_prob == (
+        preparation.prepare(
+            dataclasses.replace(config, head_dropout=None)
+        ).start.encoder_config.hidden_dropout_prob
+    )
+    (tmp_path / "tags.conll").write_text("wa B-X\nwb O\n\n")
+    tagged = {
+        f"{split}_file": str(tmp_path / "tags.conll")
+        for split in ("train", "dev")
+    }
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        tagged | {"test_file": ""},
+        head_dropout=0.2,
+    )
+    assert refusal(config) == (
+        "FinetuningConfig.head_dropout needs heads on a whole text. Received: "
+        "letters, tagging, whose head drops nothing, as in the original; "
+        "FinetuningConfig.dropout is the encoder's, too"
+    )
+
+
+def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        {"dev_file": "", "folds": 2},
+        class_weights="balanced",
+    )
+    plan = preparation.prepare(config)
+    for (fold,) in plan.folds:
+        weights = fold.features["train"]["letters_loss_weights"]
+        assert weights.sum() == pytest.approx(len(fold.examples["train"]))
+        assert len(set(weights.tolist())) == 2
+    # 8 of 13 rows say yes.
+    expected = {"no": 13 / (2 * 5), "yes": 13 / (2 * 8)}
+    assert plan.about_data["letters"]["class_weights"] == expected
+    note = "letters: class weights in training: 'no' 1.3, 'yes' 0.8125"
+    assert note in plan.notes
+    unweighted = dataclasses.replace(config, class_weights=None)
+    (fold,) = preparation.prepare(unweighted).folds[0]
+    assert "letters_loss_weights" not in fold.features["train"]
+
+
 def fake_trials(monkeypatch, is_degenerate):
     """Trials that are not trained; returns those that would be."""
     asked = []

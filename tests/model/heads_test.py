@@ -69,6 +69,29 @@ def test_multi_label():
     assert losses.metrics_from_sums(sums) == {"accuracy": 0.0}
 
 
+def test_rows_of_some_labels_count_for_more():
+    pooled = {"pooled_output": tf.constant([[0.0, math.log(3.0)], [1.0, 1.0]])}
+    labels = {"t_label_ids": tf.constant([0, 1])}
+    head = _built(heads.ClassificationHead("t", 2, 2), dense=np.eye(2))
+    weights = {"t_loss_weights": tf.constant([3.0, 0.5])}
+    np.testing.assert_allclose(
+        head(pooled, labels | weights)["loss"],
+        [3.0 * math.log(4.0), 0.5 * math.log(2.0)],
+        rtol=1e-6,
+    )
+    head = _built(heads.MultiLabelHead("t", 2, 2), dense=np.eye(2))
+    labels = {"t_label_ids": tf.constant([[1, 1], [1, 1]])}
+    weights = {"t_loss_weights": tf.constant([[1.0, 2.0], [0.0, 1.0]])}
+    np.testing.assert_allclose(
+        head(pooled, labels | weights)["loss"],
+        [
+            (math.log(2.0) + 2.0 * math.log(4.0 / 3.0)) / 2,
+            math.log1p(math.exp(-1.0)) / 2,
+        ],
+        rtol=1e-6,
+    )
+
+
 def test_another_dropout():
     head = _built(heads.RegressionHead("t", 10), dense=np.ones((10, 1)))
     head.set_dropout(0.0)

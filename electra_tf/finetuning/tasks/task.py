@@ -172,6 +172,28 @@ class Task(abc.ABC):
           Metric name -> value; shares and correlations in per cent.
         """
 
+    def loss_weights(
+        self, examples: Sequence, class_weights: str | Mapping[str, float]
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        """What training rows count in the loss, as their labels weigh.
+
+        Args:
+          examples: Of training.
+          class_weights: 'balanced', or label -> weight, 1 for the others.
+
+        Returns:
+          <float32>[N, ...], the feature `<task>_loss_weights`, and label ->
+          weight, for the log.
+
+        Raises:
+          ValueError: If the task has no such labels.
+        """
+        raise ValueError(
+            "FinetuningConfig.class_weights needs a task of classification or "
+            f"multi_label. Received: {self.name}, "
+            f"{self.description().get('kind', 'another kind')}"
+        )
+
     def report(
         self,
         outputs: dict[str, np.ndarray],

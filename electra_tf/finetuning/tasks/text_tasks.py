@@ -5,7 +5,7 @@ Shapes: N rows, L length.
 
 import abc
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.special
@@ -150,6 +150,15 @@ class _LabelsTask(TextTask):
                 f"Received: {label!r} in {path!r}, row {row}."
             ) from None
 
+    def _known_weights(self, weights: Mapping[str, float]) -> None:
+        """Refuses weights of labels that there are not."""
+        unknown = [label for label in weights if label not in self.labels]
+        if unknown:
+            raise ValueError(
+                "FinetuningConfig.class_weights must be of the labels "
+                f"{listing(self.labels)}. Received: {listing(unknown)}"
+            )
+
     def make_head(self, config):
         return self.head(self.name, config.hidden_size, len(self.labels))
 
@@ -172,6 +181,17 @@ class ClassificationTask(_LabelsTask):
     def label_features(self, examples):
         ids = [self._id(e.label, e, "one of the labels") for e in examples]
         return {f"{self.name}_label_ids": np.array(ids, np.int32)}
+
+    def loss_weights(self, examples, class_weights):
+        """By scikit-learn: 'balanced' gives all labels the same sum."""
+        labels = [example.label for example in examples]
+        classes = sorted(set(labels))
+        if not isinstance(class_weights, str):
+            self._known_weights(class_weights)
+            class_weights = dict.fromkeys(classes, 1.0) | dict(class_weights)
+        weights = _class_weights(class_weights, classes, labels)
+        of_rows = np.array([weights[label] for label in labels], np.float32)
+        return of_rows, weights
 
     @property
     def baseline_name(self):
@@ -319,6 +339,25 @@ class MultiLabelTask(_LabelsTask):
                 row[self._id(label, example, "labels among")] = 1
         return {f"{self.name}_label_ids": wanted}
 
+    def loss_weights(self, examples, class_weights):
+        """Of each decision: 'balanced' gives the rows with a label, and those
+        without it, the same sum; a given weight is that of rows with it."""
+        if not isinstance(class_weights, str):
+            self._known_weights(class_weights)
+        (wanted,) = self.label_features(examples).values()
+        of_rows = np.ones(wanted.shape, np.float32)
+        weights: dict[str, float] = {}
+        for label, has_it, column in zip(
+            self.labels, wanted.T, of_rows.T, strict=True
+        ):
+            of_label = class_weights
+            if not isinstance(class_weights, str):
+                of_label = {0: 1.0, 1: class_weights.get(label, 1.0)}
+            found = _class_weights(of_label, np.unique(has_it), has_it)
+            column[:] = [found[has] for has in has_it]
+            weights[label] = found.get(1, 1.0)
+        return of_rows, weights
+
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """F1 of all decisions and of each label, and whole rows that are right.
 
@@ -356,6 +395,16 @@ class MultiLabelTask(_LabelsTask):
         ):
             found = [self.labels[i] for i in np.flatnonzero(predictions)]
             yield "|".join(found), [f"{value:.6f}" for value in row]
+
+
+def _class_weights(class_weights, classes: Sequence, labels: Sequence) -> dict:
+    """Class -> its weight, see scikit-learn's `compute_class_weight`."""
+    from sklearn.utils import class_weight
+
+    found = class_weight.compute_class_weight(
+        class_weights, classes=np.asarray(classes), y=np.asarray(labels)
+    )
+    return dict(zip(classes, map(float, found), strict=True))
 
 
 def listing(labels: Sequence[str], most: int = 10) -> str:
