@@ -110,9 +110,9 @@ def looks_like_header(
     """
     cells = table.first
     names = [cell.lower() for cell in cells]
+    rows = [r for r in table.rows[1:] if r.values != table.rows[0].values]
     columns = [
-        [str(row.values[i]).strip() for row in table.rows[1:]]
-        for i in range(len(cells))
+        [str(row.values[i]).strip() for row in rows] for i in range(len(cells))
     ]
     pairs = list(zip(cells, columns, strict=True))
     if not set(given_columns) <= set(table.columns):

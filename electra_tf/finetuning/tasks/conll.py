@@ -176,7 +176,7 @@ def _comments(rows: list[_Row], tag_column: int):
         if len(row.columns) != width:
             return True
         tag = row.columns[tag_column]
-        if tag in tags or tag_schemes.are_span_tags([tag]):
+        if tag in tags or tag_schemes.form_of({tag, "B-x"}):
             return False
         return first == "#" or bool(_KEY_AND_VALUE.match(row.line))
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from electra_tf.finetuning.tasks import tag_schemes
 from electra_tf.finetuning.tasks.table_files import Value
 from electra_tf.finetuning.tasks.text_tasks import number
 
@@ -113,9 +114,17 @@ def guess_type(
     if kind:
         return kind
     num_tags = [len(label.split()) for label in labels]
-    if max(num_tags) > 1 and all(
-        count == len(items(row.texts[0]))
-        for count, row in zip(num_tags, rows, strict=True)
+    # If they are as many in all rows, the labels may have names of two words.
+    are_tags = len(set(num_tags)) > 1 or tag_schemes.are_span_tags(
+        " ".join(labels).split()
+    )
+    if (
+        max(num_tags) > 1
+        and are_tags
+        and all(
+            count == len(items(row.texts[0]))
+            for count, row in zip(num_tags, rows, strict=True)
+        )
     ):
         return "tagging", ""
     for separator in _SEPARATORS:
