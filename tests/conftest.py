@@ -11,11 +11,15 @@ import pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
-def pytest_collection_finish():
-    """Makes the tests fast: see `graph_optimizer` for what is off."""
-    # What the imports left stays: no collection need look at it again.
+def _keep_what_is_there() -> None:
+    """No later collection looks at it again."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish():
+    """Makes the tests fast: see `graph_optimizer` for what is off."""
+    _keep_what_is_there()
     if "tensorflow" in sys.modules:
         _optimize_graphs(False)
 
@@ -57,3 +61,9 @@ def mixed_bfloat16():
     keras.config.set_dtype_policy("mixed_bfloat16")
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="module")
+def quick_collections():
+    """For tests of what collects garbage itself, more than once a test."""
+    _keep_what_is_there()

@@ -14,6 +14,8 @@ import tensorflow as tf
 CPU_SQUARES = ((1024, 1024, 1024), (2048, 2048, 2048))
 # Products that are timed together take about as many operations.
 _FLOPS_AT_ONCE = 1e10
+# Of small ones, which take as long as the loop around them.
+_MOST_REPEATS = 2000
 
 
 class MatmulRate:
@@ -35,7 +37,9 @@ class MatmulRate:
         strategy: tf.distribute.Strategy | None = None,
     ):
         m, k, n = shape
-        repeats = repeats or max(1, int(_FLOPS_AT_ONCE / (2 * m * k * n)))
+        repeats = repeats or min(
+            _MOST_REPEATS, max(1, int(_FLOPS_AT_ONCE / (2 * m * k * n)))
+        )
         strategy = strategy or tf.distribute.get_strategy()
         self._strategy = strategy
         self._flops = strategy.num_replicas_in_sync * repeats * 2 * m * k * n

@@ -15,6 +15,8 @@ from tests import helpers
 from tests.checkpoints import models
 from tools import convert_checkpoint
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 
 def convert(*flags) -> int:
     return convert_checkpoint.main([str(flag) for flag in flags])

@@ -18,6 +18,8 @@ from electra_tf.text import vocabulary as vocabulary_lib
 from tests import helpers
 from tests.checkpoints import models
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
 SPECIAL = helpers.VOCAB[:5]
 UNCASED = [
     *(*SPECIAL, ".", ",", "!", "a", "b", "##b", "##c", "caf", "##e", "uber"),
