@@ -36,8 +36,9 @@ def finetune(
       before_training: Called once all is checked, before the first step.
 
     Returns:
-      What results.json holds, see `results.summarize`, and "recipe", see
-      `recipe.choices`; None for every worker but the chief.
+      What results.json holds, see `results.summarize`, "recipe", see
+      `recipe.choices`, and "notes", what was said before the first step; None
+      for every worker but the chief.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
@@ -74,6 +75,7 @@ def finetune(
     found["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
+    found["notes"] = [*plan.notes, *unchecked]
     for name, content in (
         (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(found)),

@@ -139,10 +139,16 @@ def _scores_section(results: dict) -> str:
         f'<p class="note">{html.escape(_sentence(remark))}</p>'
         for remark in results_lib.remarks(results)
     )
+    # Of the data: what was found, cut, left out; earlier versions said it only.
+    notes = "".join(
+        f"<li>{html.escape(note)}</li>" for note in results.get("notes", ())
+    )
+    said = "<h3>What was said before training</h3>\n"
     return f"""<section>
 <h2>Scores</h2>
 {tables}
 {remarks}
+{f'{said}<ul class="notes">{notes}</ul>' if notes else ""}
 </section>"""
 
 

@@ -255,7 +255,11 @@ def test_page_is_whole_and_says_it_all(model_dir):
     recipe = {"learning_rate": {"value": [1e-4, 3e-4], "source": "given"}}
     found = report_page.render(
         str(model_dir),
-        results_of(report={"dev": report()}, recipe=recipe),
+        results_of(
+            report={"dev": report()},
+            recipe=recipe,
+            notes=["train: 3 of 60 rows are <also> in dev"],
+        ),
     )
     pages.assert_whole(found)
     # Loss, dev score, calibration.
@@ -266,6 +270,7 @@ def test_page_is_whole_and_says_it_all(model_dir):
         "<b>33.0</b><span>dev: majority class &#x27;&lt;i&gt;&#x27;</span>",
         '<th scope="row">trial 2</th><td class="number">2</td>',
         "Best on dev: trial 2",
+        "<li>train: 3 of 60 rows are &lt;also&gt; in dev</li>",
         # Of the log, and after the last step that of the trial.
         "dev 20 at step 2, 75 at step 4",
         '<th scope="row" dir="auto">없음</th><td class="number">10</td>',
