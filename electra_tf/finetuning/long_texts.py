@@ -146,4 +146,4 @@ def remarks(told: dict, data: TaskData) -> list[str]:
                 f"than {most} tokens (up to {of_split['longest']}) and are "
                 f"cut; {way_on}"
             )
-    return [f"{data.task.name}: {line}" for line in lines]
+    return lines

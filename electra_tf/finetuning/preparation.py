@@ -8,6 +8,7 @@ from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import (
     class_weights,
+    copies,
     long_texts,
     plan,
     recipe,
@@ -66,9 +67,10 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     hidden_size = start.encoder_config.hidden_size
     about_data = {}
     for of_task in data:
-        about = long_texts.about(of_task)
-        remarks += long_texts.remarks(about, of_task)
-        about_data[of_task.task.name] = {"long_texts": about} if about else {}
+        about_data[of_task.task.name], lines = _look_at(
+            of_task, bool(config.data.folds)
+        )
+        remarks += lines
     weights = config.weights_of_classes
     if weights is not None:
         for of_task in data:
@@ -128,6 +130,23 @@ def _refuse_head_dropout(
                 "in the original; FinetuningConfig.dropout is the encoder's, "
                 "too"
             )
+
+
+def _look_at(
+    data: task_data.TaskData, has_folds: bool
+) -> tuple[dict, list[str]]:
+    """What results.json says of a task's rows, and lines for the user."""
+    name, tokenizer = data.task.name, data.tokenizer
+    lower = tokenizer is not None and tokenizer.do_lower_case
+    of_lengths = long_texts.about(data)
+    of_copies = copies.about(data.task, data.examples, lower)
+    lines = long_texts.remarks(of_lengths, data)
+    lines += copies.remarks(of_copies, data.num_rows, has_folds)
+    about = {"long_texts": of_lengths, "copies": of_copies}
+    return (
+        {what: told for what, told in about.items() if told},
+        [f"{name}: {line}" for line in lines],
+    )
 
 
 def _within_positions(

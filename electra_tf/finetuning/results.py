@@ -5,7 +5,7 @@ import statistics
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 
-from electra_tf.finetuning import report_text
+from electra_tf.finetuning import copies, report_text
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
 
@@ -363,6 +363,15 @@ def remarks(results: dict) -> list[str]:
                 f"{name}: no scores by label, as trials of an earlier version "
                 "are among these"
             )
+        leaks = {
+            split: found
+            for split, found in of_task.get("copies", {}).items()
+            if split != "train"
+        }
+        lines += [
+            f"{name}: {line}"
+            for line in copies.remarks(leaks, of_task["num_rows"])
+        ]
     if "fold" in trials[0]:
         lines.append(
             "report the mean over the folds; trial "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from electra_tf import errors
-from electra_tf.finetuning import digests
+from electra_tf.finetuning import copies, digests
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model.windows import Windows
@@ -150,6 +150,8 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
     """The sets of all folds: each leaves another part out of training.
 
     With one label for each row, every part has the same share of each label.
+    Rows with the same texts are in the same part, so that none is scored by a
+    model that was trained on its copy; copies count once in these shares.
 
     Args:
       data: With the split "train", a row of features for each example.
@@ -165,17 +167,21 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
     from sklearn import model_selection
 
     examples = data.examples["train"]
+    groups = _groups_of_copies(data)
+    _, first_rows = np.unique(groups, return_index=True)
     labels: Sequence = [0] * len(examples)
     cut: typing.Any = model_selection.KFold
     if data.task.description().get("kind") == "classification":
         labels = [example.label for example in examples]
         cut = model_selection.StratifiedKFold
-    rarest, count = min(
-        ((label, labels.count(label)) for label in sorted(set(labels))),
-        key=lambda pair: pair[1],
-    )
+    # Of copies the first one decides.
+    labels_of_groups = [labels[row] for row in first_rows]
+    rarest = min(sorted(set(labels)), key=labels_of_groups.count)
+    count = labels_of_groups.count(rarest)
     if count < num_folds:
-        what = f"rows of the label {rarest!r}" if rarest != 0 else "rows"
+        has_copies = len(first_rows) < len(examples)
+        what = "different rows" if has_copies else "rows"
+        what += f" of the label {rarest!r}" if rarest != 0 else ""
         raise errors.ConfigError(
             "FinetuningDataConfig.folds must not exceed the rows of the "
             f"rarest label in training. Received: folds={num_folds}, but only "
@@ -183,9 +189,31 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
         )
     folds = cut(num_folds, shuffle=True, random_state=seed)
     return [
-        _of_fold(data, {"train": rows, "dev": heldout})
-        for rows, heldout in folds.split(np.zeros(len(labels)), labels)
+        _of_fold(
+            data,
+            {
+                "train": np.flatnonzero(~np.isin(groups, heldout)),
+                "dev": np.flatnonzero(np.isin(groups, heldout)),
+            },
+        )
+        for _, heldout in folds.split(
+            np.zeros(len(first_rows)), labels_of_groups
+        )
     ]
+
+
+def _groups_of_copies(data: TaskData) -> np.ndarray:
+    """For each row of "train" a number <int>[N] that its copies have, too.
+
+    They count the rows that are not copies of rows before them.
+    """
+    examples = data.examples["train"]
+    do_lower_case = data.tokenizer is not None and data.tokenizer.do_lower_case
+    found = copies.keys(data.task, examples, do_lower_case)
+    if found is None:
+        return np.arange(len(examples))
+    numbers: dict = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in found])
 
 
 def _of_fold(data: TaskData, rows_of: Mapping[str, np.ndarray]) -> TaskData:

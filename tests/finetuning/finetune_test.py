@@ -414,8 +414,8 @@ def test_folds_need_rows_of_every_label(pretrained, tmp_path):
     )
     assert refusal(config) == (
         "FinetuningDataConfig.folds must not exceed the rows of the rarest "
-        "label in training. Received: folds=6, but only 5 rows of the label "
-        "'no'"
+        "label in training. Received: folds=6, but only 2 different rows of "
+        "the label 'no'"
     )
 
 

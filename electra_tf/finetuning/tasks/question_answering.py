@@ -90,6 +90,9 @@ class QuestionAnsweringTask(Task):
         suffix = "jsonl" if self.is_mrqa else "json"
         return os.fspath(self.data_dir / f"{split}.{suffix}")
 
+    def texts_of(self, example):
+        return example.question_text, " ".join(example.doc_tokens)
+
     def read_examples(self, split):
         """See `Task.read_examples`.
 

@@ -249,6 +249,9 @@ class TaggingTask(Task):
             for eid, s in enumerate(self.sentences(split))
         ]
 
+    def texts_of(self, example):
+        return example.words
+
     def sentences(self, split: str) -> list[Sentence]:
         """The sentences of a split, as in its file."""
         if self.as_original:

@@ -211,6 +211,19 @@ class Task(abc.ABC):
         """
         return {}
 
+    def texts_of(self, example) -> Sequence[str] | None:
+        """What a model reads of an example; copies have the same texts.
+
+        Args:
+          example: One of `read_examples`.
+
+        Returns:
+          The texts; None where the task does not say, and copies are not
+          looked for.
+        """
+        del example
+        return None
+
     @property
     def baseline_name(self) -> str:
         """Whose scores `baseline_scores` are, such as "majority class 'no'"."""

@@ -71,6 +71,9 @@ class TextTask(Task):
         features[f"{self.name}_eid"] = np.array(eids, np.int32)
         return features | self.label_features(examples)
 
+    def texts_of(self, example):
+        return example.text_a, example.text_b or ""
+
     @abc.abstractmethod
     def label_features(self, examples: Sequence[TextExample]) -> Features:
         """What the labels become."""

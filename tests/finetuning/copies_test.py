@@ -1,0 +1,214 @@
+"""Tests of finetuning/copies.py, and of the folds that keep copies together."""
+
+import numpy as np
+import pytest
+from sklearn import model_selection
+
+from electra_tf import errors
+from electra_tf.finetuning import copies, results, task_data
+from electra_tf.finetuning.tasks import own_data, tagging, text_tasks
+from tests.finetuning import results_test
+
+TRAIN = [
+    ("a b", "no"),
+    ("c", "yes"),
+    ("A  b", "no"),
+    ("d", "no"),
+    ("a b", "yes"),
+]
+DEV = [("e", "no"), ("c", "yes"), ("a b ", "yes"), ("b a", "no")]
+
+
+def write_rows(write, name, rows):
+    lines = "".join(f"{text}\t{label}\n" for text, label in rows)
+    return write(name, f"text\tlabel\n{lines}")
+
+
+@pytest.fixture
+def read(write):
+    """A function from rows to a task and its examples, by split."""
+
+    def read_task(**rows_of):
+        files = {
+            split: write_rows(write, f"{split}.tsv", rows)
+            for split, rows in rows_of.items()
+        }
+        task = own_data.make_task("own", files)
+        return task, {split: task.read_examples(split) for split in files}
+
+    return read_task
+
+
+def test_rows_that_training_has_seen_are_counted(read):
+    task, examples = read(train=TRAIN, dev=DEV, test=[("x", ""), ("D", "")])
+    found = copies.about(task, examples, do_lower_case=True)
+    assert found == {
+        # Of three rows two are copies, one of them with another label.
+        "train": {
+            "num_rows": 2,
+            "num_with_other_label": 1,
+            "example": ["row 6 of train.tsv", "row 2 of train.tsv"],
+        },
+        "dev": {
+            "num_rows": 2,
+            "num_with_other_label": 1,
+            "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
+        },
+        "test": {
+            "num_rows": 1,
+            "num_with_other_label": 0,
+            "example": ["row 3 of test.tsv", "row 5 of train.tsv"],
+        },
+    }
+    num_rows = {"train": 5, "dev": 4, "test": 2}
+    assert copies.remarks(found, num_rows) == [
+        "train: 2 of 5 rows are copies of others, 1 of them with another "
+        "label: row 6 of train.tsv is row 2 of train.tsv; they count as often",
+        "dev: 2 of 4 rows are in train, too, 1 of them with another label: row "
+        "4 of dev.tsv is row 2 of train.tsv; scores of these mean little",
+        "test: 1 of 2 rows are in train, too: row 3 of test.tsv is row 5 of "
+        "train.tsv; scores of these mean little",
+    ]
+    assert "copies are in one fold" in copies.remarks(found, num_rows, True)[0]
+
+
+def test_case_counts_where_the_model_reads_it(read):
+    task, examples = read(train=TRAIN, dev=[("A b", "no"), ("a B", "no")])
+    found = copies.about(task, examples, do_lower_case=False)
+    assert found["dev"]["num_rows"] == 1
+    assert found["train"]["num_rows"] == 1
+
+
+def test_nothing_is_said_of_rows_that_differ(read):
+    task, examples = read(train=[("a", "no"), ("b", "yes")], dev=[("c", "no")])
+    found = copies.about(task, examples, True)
+    assert found["dev"] == {"num_rows": 0, "num_with_other_label": 0}
+    assert copies.remarks(found, {"train": 2, "dev": 1}) == []
+
+
+def test_pairs_are_copies_if_both_texts_are(write):
+    head = "sentence1\tsentence2\tlabel\n"
+    files = {
+        "train": write("train.tsv", f"{head}a\tb\tno\nb\tc\tyes\n"),
+        "dev": write("dev.tsv", f"{head}a\tc\tno\nb\ta\tno\na\tb\tno\n"),
+    }
+    task = own_data.make_task("own", files)
+    examples = {split: task.read_examples(split) for split in files}
+    assert copies.about(task, examples, True)["dev"] == {
+        "num_rows": 1,
+        "num_with_other_label": 0,
+        "example": ["row 4 of dev.tsv", "row 2 of train.tsv"],
+    }
+
+
+def test_sentences_and_questions_have_copies(write):
+    train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
+    dev = write("dev.txt", "d O\n\na O\nb O\n\n")
+    task = own_data.OwnTagging("own", {"train": train, "dev": dev})
+    examples = {split: task.read_examples(split) for split in ("train", "dev")}
+    assert copies.about(task, examples, True)["dev"] == {
+        "num_rows": 1,
+        "num_with_other_label": 1,
+        "example": ["example 2 of dev", "example 1 of train"],
+    }
+
+
+def test_a_task_that_does_not_say_its_texts_is_left_alone(read):
+    task, examples = read(train=TRAIN, dev=DEV)
+    task.texts_of = lambda example: None
+    assert copies.about(task, examples, True) == {}
+
+
+def test_the_table_says_that_dev_was_seen():
+    leak = {
+        "num_rows": 1,
+        "num_with_other_label": 0,
+        "example": ["row 3 of dev.tsv", "row 5 of train.tsv"],
+    }
+    found = results.summarize(
+        [[results_test.task_data(["yes", "no"])]],
+        [results_test.record(1, 80.0)],
+        False,
+        {"letters": {"copies": {"train": leak, "dev": leak}}},
+    )
+    assert found["copies"]["dev"] == leak
+    lines = results.format_results(found).splitlines()
+    assert (
+        "letters: dev: 1 of 2 rows are in train, too: row 3 of dev.tsv is row "
+        "5 of train.tsv; scores of these mean little"
+    ) in lines
+    assert not any("copies of others" in line for line in lines)
+
+
+# --- Folds -------------------------------------------------------------------
+
+
+def data_of(texts_and_labels):
+    examples = [
+        text_tasks.TextExample(i, text, None, label, ("a.tsv", i + 2))
+        for i, (text, label) in enumerate(texts_and_labels)
+    ]
+    return task_data.TaskData(
+        text_tasks.ClassificationTask("own", ["no", "yes"]),
+        {"train": examples},
+        {"train": {"input_ids": np.arange(len(examples))[:, np.newaxis]}},
+        frozenset(["train"]),
+    )
+
+
+def dev_rows(folds):
+    return [fold.features["dev"]["input_ids"][:, 0].tolist() for fold in folds]
+
+
+def test_folds_of_rows_without_copies_are_as_ever():
+    labels = ["yes", "no", "no"] * 10
+    data = data_of([(f"text {i}", label) for i, label in enumerate(labels)])
+    expected = model_selection.StratifiedKFold(
+        5, shuffle=True, random_state=7
+    ).split(np.zeros(30), labels)
+    folds = task_data.cut_into_folds(data, 5, 7)
+    for fold, (train, dev) in zip(folds, expected, strict=True):
+        for split, rows in (("train", train), ("dev", dev)):
+            found = fold.features[split]["input_ids"][:, 0]
+            np.testing.assert_array_equal(found, rows)
+    assert dev_rows(folds)[0] == [1, 4, 6, 12, 13, 20]
+
+
+def test_copies_are_in_one_fold():
+    rows = [(f"text {i % 20}", ("yes", "no")[i % 2]) for i in range(60)]
+    folds = task_data.cut_into_folds(data_of(rows), 5, 7)
+    for fold in folds:
+        seen = {example.text_a for example in fold.examples["train"]}
+        scored = {example.text_a for example in fold.examples["dev"]}
+        assert not seen & scored
+        # Three copies of two texts of each label.
+        labels = [example.label for example in fold.examples["dev"]]
+        assert labels.count("yes") == labels.count("no") == 6
+    assert sorted(sum(dev_rows(folds), [])) == list(range(60))
+    again = task_data.cut_into_folds(data_of(rows), 5, 7)
+    assert dev_rows(again) == dev_rows(folds)
+
+
+def test_folds_need_different_rows():
+    rows = [("a", "yes"), ("a", "yes"), ("b", "no"), ("c", "no")]
+    with pytest.raises(errors.ConfigError) as caught:
+        task_data.cut_into_folds(data_of(rows), 2, 7)
+    assert str(caught.value).endswith(
+        "Received: folds=2, but only 1 different rows of the label 'yes'"
+    )
+
+
+def test_folds_of_sentences_keep_copies_together():
+    examples = [
+        tagging.TaggingExample(i, ("a", "bcdef"[i % 5]), ("O", "O"))
+        for i in range(10)
+    ]
+    data = task_data.TaskData(
+        tagging.TaggingTask("own", {}),
+        {"train": examples},
+        {"train": {"input_ids": np.arange(10)[:, np.newaxis]}},
+        frozenset(["train"]),
+    )
+    for rows in dev_rows(task_data.cut_into_folds(data, 5, 7)):
+        first, second = rows
+        assert second == first + 5
