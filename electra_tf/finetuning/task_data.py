@@ -10,6 +10,7 @@ import numpy as np
 from electra_tf import errors
 from electra_tf.finetuning import copies, digests
 from electra_tf.finetuning.features import Features
+from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model.windows import Windows
 from electra_tf.text import tokenization
@@ -65,7 +66,9 @@ class TaskData:
     @property
     def windows(self) -> Windows | None:
         """How long texts are cut into windows; None for a cut at the end."""
-        return getattr(self.task, "windows", None)
+        # Question answering has windows of its own.
+        is_text = isinstance(self.task, text_tasks.TextTask)
+        return self.task.windows if is_text else None
 
     def about(self) -> dict:
         """What exporting needs to know of the task; fit for JSON."""

@@ -5,6 +5,7 @@ import pytest
 
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.errors import ConfigError
+from electra_tf.finetuning import task_data
 from electra_tf.finetuning.tasks import answers, question_answering
 
 CONTEXT = "a (b-c) d e f g"
@@ -233,6 +234,10 @@ def test_what_a_run_asks_of_question_answering(write, tmp_path, tokenizer):
     assert found["predictions"] == {"q0": prediction}
     assert found["null_odds"]["q0"] == pytest.approx(float(odds), abs=1e-6)
     assert task.description()["options"]["doc_stride"] == 2
+    data = task_data.read_rows(task, tokenizer, 16, ("train", "dev"))
+    # Its windows are not those of long texts.
+    assert data.windows is None
+    assert data.about()["kind"] == "question_answering"
 
 
 def test_answers_that_are_no_span_are_degenerate(tmp_path):
