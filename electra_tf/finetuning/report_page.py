@@ -385,7 +385,7 @@ def _classes_part(rows: _Rows, names: Iterator[str]) -> str:
     for number, (label, scores) in enumerate(classes.items(), start=1):
         first = f"{number} · {label}" if is_numbered else label
         cells = "".join(
-            f'<td class="number">{scores[metric]:.1f}</td>'
+            f'<td class="number">{scores[metric]:.2f}</td>'
             for metric in ("precision", "recall", "f1")
         )
         lines.append(
