@@ -86,6 +86,14 @@ _MAY_DIFFER = (
 )
 # What a run that has none may get later: another set to score.
 _MAY_BE_ADDED = ("data.test_file",)
+# With `data.eval_only` nothing is learned: all that decides no answer may.
+_MAY_DIFFER_IN_EVALUATION = (
+    *("init_checkpoint", "optimizer", "recipe", "from_scratch", "keep_head"),
+    *("dropout", "data.eval_only", "data.train_file", "data.dev_file"),
+    *("data.test_file", "data.data_dir", "data.folds", "data.vocab_file"),
+    *("data.train_batch_size", "data.num_train_epochs", "data.bucketed"),
+    *("data.double_unordered", "run.seed"),
+)
 # Share -> the size of the discriminator that it is one of.
 _SHARES = {
     "generator_hidden_size": "hidden_size",
@@ -235,6 +243,9 @@ def refuse_other_run(config) -> None:
     # As it comes back from a file: a tuple as a list.
     ours = json.loads(json.dumps(as_dict(config)))
     was_cut = {f"model.{size.name}": size for size in cut}
+    may_differ: tuple[str, ...] = _MAY_DIFFER
+    if getattr(getattr(config, "data", None), "eval_only", False):
+        may_differ += _MAY_DIFFER_IN_EVALUATION
     found = []
     for name, a, b in differences(ours, theirs):
         reason = f"was {b!r}"
@@ -250,7 +261,7 @@ def refuse_other_run(config) -> None:
             continue
         if name == "recipe" and _rates_are_given(ours, theirs):
             continue
-        if not any(f"{name}.".startswith(f"{may}.") for may in _MAY_DIFFER):
+        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ):
             found.append(f"{name}={a!r} ({reason})")
     if found:
         raise errors.ConfigError(

@@ -9,6 +9,9 @@ python -m electra_tf.run_finetuning --init_checkpoint=models/electra_small \\
 python -m electra_tf.run_finetuning --data-dir data --model-name mine \\
     --hparams '{"model_size": "base", "task_names": ["rte"]}'
 
+python -m electra_tf.run_finetuning --eval_only --model_dir=models/mine \\
+    --test_file=new.tsv
+
 Run it again after an interruption and it goes on from its last checkpoint.
 """
 
@@ -18,7 +21,7 @@ from collections.abc import Callable
 from absl import flags
 
 # Registers QuestionAnsweringConfig for gin.
-from electra_tf import configs, model_directory  # noqa: F401
+from electra_tf import configs, errors, model_directory  # noqa: F401
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -70,6 +73,12 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         "FinetuningConfig.class_weights": (
             "What rows count in training: balanced, for as much of each label, "
             "or as in yes=19,no=1."
+        ),
+    },
+    flags.DEFINE_bool: {
+        "FinetuningDataConfig.eval_only": (
+            "Train nothing, and score --dev_file and --test_file with the "
+            "models of the run in --model_dir; nothing else need be given."
         ),
     },
     flags.DEFINE_integer: {
@@ -137,10 +146,36 @@ def _run(config, before_training) -> None:
         return
     print(results.format_results(found))
     model_dir = config.run.model_dir
+    if config.data.eval_only:
+        print(f"scores and predictions: {found['directory']}")
+        return
     print(f"fine-tuned model: {model_dir}")
     report = os.path.join(model_dir, model_directory.REPORT_FILE)
     if os.path.exists(report):
         print(f"report: {report}")
+
+
+def _trained_run() -> launch.Base | None:
+    """What --eval_only goes by: the run in --model_dir, but for its files."""
+    if not flags.FLAGS.eval_only:
+        return None
+    model_dir = flags.FLAGS.model_dir
+    if not model_dir:
+        raise errors.ConfigError(
+            "Expected --model_dir, of the run whose models are to be asked, "
+            "with --eval_only. Received: no --model_dir"
+        )
+    path = os.path.join(model_dir, model_directory.OPERATIVE_CONFIG_FILE)
+    if not os.path.isfile(path):
+        raise errors.ConfigError(
+            f"Expected a finished fine-tuning run in {model_dir}, found no "
+            f"{model_directory.OPERATIVE_CONFIG_FILE} there"
+        )
+    return [path], [
+        "FinetuningDataConfig.dev_file = ''",
+        "FinetuningDataConfig.test_file = ''",
+        "FinetuningDataConfig.folds = 0",
+    ]
 
 
 if __name__ == "__main__":
@@ -155,4 +190,5 @@ if __name__ == "__main__":
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),
+        _trained_run,
     )

@@ -53,6 +53,9 @@ _BINDINGS = {
     for name in ("model_dir", "distribution_strategy", "num_gpus", "tpu")
 }
 
+# gin files and, overriding them, single bindings.
+Base = tuple[Sequence[str], Sequence[str]]
+
 
 def launch(
     command: str,
@@ -61,6 +64,7 @@ def launch(
     translate: original_hparams.Translate,
     bindings: Mapping[str, str] | None = None,
     needed: Sequence[str] = (),
+    stand_in: Callable[[], Base | None] | None = None,
 ) -> None:
     """Runs a command: 0 on success, 1 and one line on a user's mistake.
 
@@ -75,6 +79,7 @@ def launch(
       bindings: Flag of the entry module -> the parameter that it overrides,
         such as "RunConfig.seed".
       needed: Flags that do without a gin file; none where there must be one.
+      stand_in: Asked, where there is no gin file, for what stands in its place.
     """
 
     def main(argv):
@@ -82,12 +87,11 @@ def launch(
         try:
             if len(argv) > 1:
                 raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
+            files, params = _base(needed, translate, bindings or {}, stand_in)
             config, before_training = _configure(
                 configurable,
-                [
-                    *_base(needed, translate, bindings or {}),
-                    *_GIN_PARAM.value,
-                ],
+                files,
+                [*params, *_GIN_PARAM.value],
                 bindings or {},
             )
             _set_environment(config.run)
@@ -130,8 +134,9 @@ def _base(
     needed: Sequence[str],
     translate: original_hparams.Translate,
     bindings: Mapping[str, str],
-) -> Sequence[str]:
-    """The bindings that stand in place of a gin file, if there is none."""
+    stand_in: Callable[[], Base | None] | None,
+) -> Base:
+    """The gin files, and bindings that stand in place of one."""
     # The original's flags that are nobody else's.
     theirs = [
         name
@@ -140,8 +145,11 @@ def _base(
     ]
     if not theirs:
         if not _GIN_FILE.value:
+            base = stand_in() if stand_in else None
+            if base is not None:
+                return base
             _require_flags(needed)
-        return ()
+        return _GIN_FILE.value, ()
     if _GIN_FILE.value:
         raise errors.ConfigError(
             f"Expected either --gin_file or --{theirs[0]}. Received: both"
@@ -167,7 +175,7 @@ def _base(
     )
     for note in found.notes:
         print(f"hparams: {note}")
-    return original_hparams.as_gin(found.bindings)
+    return (), original_hparams.as_gin(found.bindings)
 
 
 def _require_flags(needed: Sequence[str]) -> None:
@@ -186,7 +194,12 @@ def _require_flags(needed: Sequence[str]) -> None:
         )
 
 
-def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
+def _configure(
+    configurable,
+    files: Sequence[str],
+    params: list[str],
+    bindings: Mapping[str, str],
+):
     """The configuration, and what to call before the first step."""
     bindings = _BINDINGS | dict(bindings)
     params += [
@@ -194,7 +207,7 @@ def _configure(configurable, params: list[str], bindings: Mapping[str, str]):
         for name, binding in bindings.items()
         if flags.FLAGS[name].value is not None
     ]
-    config = gin_files.load(configurable, _GIN_FILE.value, params)
+    config = gin_files.load(configurable, files, params)
     model_directory.refuse_other_run(config)
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [

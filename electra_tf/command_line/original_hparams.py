@@ -343,6 +343,8 @@ def _bindings(
             value = "tpu" if value else "one_device"
         elif name == "tpu_name" and value is None:
             value = ""
+        elif name == "do_train":
+            value = not value
         bindings[hparam.parameter] = value
     return bindings
 

@@ -191,8 +191,8 @@ FINETUNING: dict[str, Hparam] = {
     "num_trials": Hparam(1, "FinetuningConfig.num_trials"),
     "do_train": Hparam(
         True,
-        why="a run trains what is not trained yet, and scores it",
-        refused=True,
+        "FinetuningDataConfig.eval_only",
+        "False: the models in the model directory are scored, none is trained",
     ),
     "do_eval": Hparam(True, why="every trial is scored"),
     "keep_all_models": Hparam(True, why="the model of every trial is kept"),

@@ -79,6 +79,9 @@ class FinetuningDataConfig:
         `max_seq_length`, as does a TPU.
       skip_empty_texts: Leave rows of the files without a text out and count
         them, rather than refuse them.
+      eval_only: Train nothing: score `dev_file` and `test_file`, or the tasks'
+        sets but "train", with the models that the run in the model directory
+        trained.
     """
 
     task_name: str = "own_data"
@@ -107,6 +110,7 @@ class FinetuningDataConfig:
     long_texts: str = "cut"
     window_stride: int | None = None
     max_windows: int = 32
+    eval_only: bool = False
 
     def __post_init__(self):
         validation.check_types(self)
@@ -144,6 +148,9 @@ class FinetuningDataConfig:
                 rule = "empty with task_names, whose files are in data_dir"
                 must(not getattr(self, name), name, rule)
             must(not self.folds, "folds", "0 without a train_file")
+        elif self.eval_only:
+            rule = "given with eval_only, or test_file"
+            must(bool(self.dev_file or self.test_file), "dev_file", rule)
         elif not self.train_file:
             raise errors.ConfigError(
                 "FinetuningDataConfig must name either a train_file or "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from electra_tf import model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import (
+    finished_run,
     predictions,
     preparation,
     report_page,
@@ -37,8 +38,9 @@ def finetune(
 
     Returns:
       What results.json holds, see `results.summarize`, "recipe", see
-      `recipe.choices`, and "notes", what was said before the first step; None
-      for every worker but the chief.
+      `recipe.choices`, and "notes", what was said before the first step; with
+      `eval_only`, see `finished_run.score`. None for every worker but the
+      chief.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
@@ -49,6 +51,8 @@ def finetune(
     strategy = replicas.make_strategy(config.run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
+    if config.data.eval_only:
+        return finished_run.score(config, is_chief)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
     unchecked = trials.refuse_changes(plan)

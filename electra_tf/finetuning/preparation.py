@@ -18,6 +18,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.finetuning.tasks.task import Task
+from electra_tf.text import tokenization
 
 # Kinds whose heads drop nothing.
 _WITHOUT_DROPOUT = ("tagging", "question_answering")
@@ -30,30 +31,16 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
       ValueError: If data, vocabulary and checkpoint do not fit together.
     """
     start = starting_point.read(config)
-    config, cuts = _within_positions(config, start)
-    tasks = by_name.make_tasks(
-        config.data,
-        typing.cast(QuestionAnsweringConfig | None, config.question_answering),
+    config, cuts = within_positions(
+        config, start.encoder_config.max_position_embeddings, start.source
     )
+    tasks = make_tasks(config)
     _refuse_head_dropout(config, tasks)
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
-    long_texts.choose(
-        tasks,
-        config.data,
-        # Where XLA compiles.
-        config.run.jit_compile or config.run.distribution_strategy == "tpu",
-    )
     wanted = ("train",) if config.data.folds else ("train", "dev")
-    data = [
-        task_data.read_rows(
-            task, start.tokenizer, config.data.max_seq_length, wanted
-        )
-        for task in tasks
-    ]
-    for of_task in data:
-        long_texts.refuse_pairs(of_task)
+    data = read_rows(config, tasks, start.tokenizer, wanted)
     folds = [data]
     if config.data.folds:
         (whole,) = data
@@ -88,6 +75,9 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         bool(config.learning_rates),
     )
     choices = recipe.choices(config, optimizer, hidden_size)
+    if cuts:
+        length = choices["max_seq_length"].value
+        choices["max_seq_length"] = recipe.Choice(length, "checkpoint")
     chosen = ", ".join(f"{name} {what}" for name, what in choices.items())
     found = plan.RunPlan(
         start=start,
@@ -149,16 +139,67 @@ def _look_at(
     )
 
 
-def _within_positions(
-    config: FinetuningConfig, start: starting_point.StartingPoint
+def within_positions(
+    config: FinetuningConfig, num_positions: int, source: str
 ) -> tuple[FinetuningConfig, list[str]]:
-    """Texts no longer than the encoder can read, and a line if that is less."""
+    """Texts no longer than the encoder can read, and a line if that is less.
+
+    Args:
+      config: Of the run.
+      num_positions: Of the encoder.
+      source: Where the encoder is from, for the line.
+    """
     wanted = config.data.max_seq_length
-    longest = start.encoder_config.max_position_embeddings
-    if wanted <= longest:
+    if wanted <= num_positions:
         return config, []
-    data = dataclasses.replace(config.data, max_seq_length=longest)
+    data = dataclasses.replace(config.data, max_seq_length=num_positions)
     return dataclasses.replace(config, data=data), [
-        f"max_seq_length {longest} rather than {wanted}: {start.source} has "
-        f"{longest} positions"
+        f"max_seq_length {num_positions} rather than {wanted}: {source} has "
+        f"{num_positions} positions"
     ]
+
+
+def make_tasks(config: FinetuningConfig) -> list[Task]:
+    """The tasks of a run.
+
+    Raises:
+      ValueError: If a name is unknown, or a file missing or damaged.
+    """
+    options = config.question_answering
+    return by_name.make_tasks(
+        config.data, typing.cast(QuestionAnsweringConfig | None, options)
+    )
+
+
+def read_rows(
+    config: FinetuningConfig,
+    tasks: Sequence[Task],
+    tokenizer: tokenization.FullTokenizer,
+    wanted: Sequence[str] = (),
+    unwanted: Sequence[str] = (),
+) -> list[task_data.TaskData]:
+    """The tasks with their rows.
+
+    Args:
+      config: Of the run.
+      tasks: Of the run, in the order of the model's heads.
+      tokenizer: Of their texts.
+      wanted: Splits that must be there.
+      unwanted: Splits that are not read.
+
+    Raises:
+      ValueError: If rows cannot be read or used.
+    """
+    data, run = config.data, config.run
+    # Where XLA compiles.
+    is_compiled = run.jit_compile or run.distribution_strategy == "tpu"
+    long_texts.choose(tasks, data, is_compiled)
+    found = [
+        task_data.read_rows(
+            task, tokenizer, data.max_seq_length, wanted, unwanted
+        )
+        for task in tasks
+    ]
+    for of_task in found:
+        long_texts.refuse_pairs(of_task)
+    return found

@@ -24,8 +24,8 @@ PAPER = {
 _WHOSE = {"paper": "the paper's", "released": "the released code's"}
 
 # Where a value is from. One that is the same as the default is called so,
-# whoever says it.
-SOURCES = ("paper", "released code", "given", "default")
+# whoever says it; a length that the checkpoint allows no longer is from there.
+SOURCES = ("paper", "released code", "given", "default", "checkpoint")
 # Of `configs.OptimizerConfig` and of `FinetuningDataConfig`: what decides how
 # well a model learns.
 _OF_OPTIMIZER = (

@@ -125,7 +125,7 @@ def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
 def _dev_score(record: dict, main_metrics: dict[str, str]) -> float:
     """The mean over the tasks, -1000 for a score that is no number."""
     scores = [
-        record["tasks"][name]["dev"][metric]
+        record["tasks"][name].get("dev", {}).get(metric)
         for name, metric in main_metrics.items()
     ]
     return statistics.fmean(-1e3 if s is None else s for s in scores)
@@ -191,6 +191,8 @@ def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
     of_parts = [
         next(data for data in part if data.task.name == name) for part in parts
     ]
+    if any("train" not in data.examples for data in of_parts):
+        return {"name": ""}
     values = _by_split(
         {
             split: data.task.baseline_scores_of_rows(
@@ -321,7 +323,12 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
         ]
         for label, found, kind in summaries
     ]
-    title = f"{name}: {of_task['num_rows']['train']} training rows"
+    title = f"{name}: " + ", ".join(
+        f"{count} rows of {split}"
+        for split, count in of_task["num_rows"].items()
+    )
+    if "train" in of_task["num_rows"]:
+        title = f"{name}: {of_task['num_rows']['train']} training rows"
     if "num_folds" in of_task:
         title += f" in {of_task['num_folds']} folds, each of them scored once"
     if results["from_scratch"]:

@@ -96,6 +96,7 @@ def read_rows(
     tokenizer: tokenization.FullTokenizer,
     max_seq_length: int,
     wanted: Sequence[str],
+    unwanted: Sequence[str] = (),
 ) -> TaskData:
     """Reads all splits of a task.
 
@@ -104,11 +105,12 @@ def read_rows(
       tokenizer: Of their texts.
       max_seq_length: L of the features.
       wanted: Splits that must be there.
+      unwanted: Splits that are not read.
 
     Raises:
       ValueError: If a file is missing, or cannot be read or used.
     """
-    splits = task.splits()
+    splits = [split for split in task.splits() if split not in unwanted]
     for split in wanted:
         if split not in splits:
             _refuse_missing(task, split)

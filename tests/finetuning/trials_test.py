@@ -237,3 +237,36 @@ def test_another_test_set_is_refused(finished):
     with pytest.raises(errors.ConfigError, match="data.test_file="):
         run(make_config(finished, {"test_file": f"{finished}/other.tsv"}))
     assert contents(finished / "model") == before
+
+
+# --- Evaluation alone --------------------------------------------------------
+
+
+def evaluation(folder, **data):
+    none = {"train_file": "", "dev_file": "", "eval_only": True}
+    return make_config(folder, none | data)
+
+
+def test_evaluation_alone_gives_the_numbers_of_the_training(finished):
+    before = contents(finished / "model")
+    config = with_test(finished)
+    config = dataclasses.replace(
+        config, data=dataclasses.replace(config.data, eval_only=True)
+    )
+    trained = helpers.read_json(finished / "model" / "results.json")
+    found = run(config)
+    for split in ("dev", "test"):
+        assert found[split] == trained[split]
+        assert found["trials"][0][split] == trained["trials"][0][split]
+    after = contents(finished / "model")
+    assert {path: after[path] for path in before} == before
+    folder = finished / "model" / "evaluation" / "dev_test"
+    assert found["directory"] == str(folder)
+    assert found == helpers.read_json(folder / "results.json")
+    for split in ("dev", "test"):
+        name = f"trial_1/{split}_predictions.tsv"
+        assert (folder / name).read_bytes() == (
+            finished / "model" / name
+        ).read_bytes()
+    table = (folder / "results.txt").read_text()
+    assert table.startswith("letters: 3 rows of dev, 2 rows of test\n")

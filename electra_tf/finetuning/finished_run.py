@@ -1,0 +1,199 @@
+"""A finished run and labelled rows -> scores of its models, without training.
+
+Nothing that the run has written is touched: scores and predictions go to
+<model_dir>/evaluation/<name of the rows>.
+"""
+
+import dataclasses
+import json
+import os
+
+from electra_tf import errors, model_directory
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.files import read_json, write_atomically
+from electra_tf.finetuning import (
+    evaluation,
+    fitting,
+    preparation,
+    results,
+    trials,
+)
+from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
+from electra_tf.finetuning.task_data import TaskData
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.text import tokenization
+
+# Below the model directory.
+EVALUATION_DIR = "evaluation"
+
+
+def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
+    """Asks the models of a finished run about other rows, or the same again.
+
+    Of several settings those of the best one are asked, of a degenerate model
+    and the one that repeats it the latter: what the run's own means are of.
+
+    Args:
+      config: With `data.eval_only`, and the run's directory as `run.model_dir`.
+      is_chief: Whether this worker writes.
+
+    Returns:
+      What `results.summarize` returns of these rows, with "best_on_dev" as the
+      run chose it; "directory", what was written where; "files", split -> path.
+      None for every worker but the chief.
+
+    Raises:
+      ValueError: If the run is not finished, its labels are not those of the
+        rows, or these cannot be read.
+    """
+    model_dir = config.run.model_dir
+    found = _read_results(model_dir)
+    checkpoint = reading.read_checkpoint(model_dir)
+    data = _read_rows(config, checkpoint)
+    encoder = checkpoint.discriminator
+    assert encoder is not None
+    name = _name_of_rows(config.data, data)
+    directory = os.path.join(model_dir, EVALUATION_DIR, name)
+    records = []
+    for number in _numbers(found):
+        trained = model_directory.trial_dir(model_dir, number)
+        model = fitting.trained_model(trained, encoder, data)
+        answers = evaluation.Evaluator(
+            model, data, config.data.eval_batch_size
+        ).ask()
+        path = os.path.join(trained, model_directory.RESULTS_FILE)
+        records.append(read_json(path) | {"tasks": answers.scores})
+        if is_chief:
+            folder = model_directory.trial_dir(directory, number)
+            os.makedirs(folder, exist_ok=True)
+            trials.write_predictions(folder, data, answers)
+    if not is_chief:
+        return None
+    summary = results.summarize([data], records, found["from_scratch"])
+    summary |= {
+        "best_on_dev": found["best_on_dev"],
+        "directory": directory,
+        "files": _files(config.data),
+    }
+    for file_name, content in (
+        (model_directory.RESULTS_FILE, json.dumps(summary, indent=1)),
+        (model_directory.TABLE_FILE, results.format_results(summary)),
+    ):
+        write_atomically(os.path.join(directory, file_name), content + "\n")
+    return summary
+
+
+def _read_results(model_dir: str) -> dict:
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
+    if not os.path.isfile(path):
+        raise errors.ConfigError(
+            f"Expected a finished fine-tuning run in {model_dir}, found no "
+            f"{model_directory.RESULTS_FILE} there: without eval_only the "
+            "command trains"
+        )
+    found = read_json(path)
+    if "best_on_dev" not in found:
+        raise errors.ConfigError(
+            f"Expected the results of a fine-tuning run in {path}. Received: "
+            "others"
+        )
+    return found
+
+
+def _numbers(found: dict) -> list[int]:
+    """The trials that the run's own means are of."""
+    if "settings" in found:
+        return found["settings"][0]["trials"]
+    replaced = found.get("replaced_trials", [])
+    numbers = [trial["trial"] for trial in found["trials"]]
+    return [number for number in numbers if number not in replaced]
+
+
+def _read_rows(
+    config: FinetuningConfig, checkpoint: Checkpoint
+) -> list[TaskData]:
+    """The rows to be scored, with the tasks as the models know them."""
+    model_dir = config.run.model_dir
+    assert checkpoint.discriminator is not None
+    if checkpoint.vocabulary is None:
+        raise errors.ConfigError(
+            f"Expected the vocabulary of the models in {model_dir}, found none"
+        )
+    positions = checkpoint.discriminator.max_position_embeddings
+    config, _ = preparation.within_positions(config, positions, model_dir)
+    # What is scored with folds are parts of the training file.
+    config = dataclasses.replace(
+        config, data=dataclasses.replace(config.data, folds=0)
+    )
+    tasks = preparation.make_tasks(config)
+    about = read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
+    of_tasks = about.get("tasks", [about])
+    for task in tasks:
+        described = next(
+            (of for of in of_tasks if of["task_name"] == task.name), None
+        )
+        if described is None:
+            raise errors.ConfigError(
+                f"Expected a model for {task.name!r} in {model_dir}. Received: "
+                + ", ".join(repr(of["task_name"]) for of in of_tasks)
+            )
+        _refuse_other_answers(task.description(), described, model_dir)
+    data = preparation.read_rows(
+        config,
+        tasks,
+        tokenization.FullTokenizer(checkpoint.vocabulary),
+        unwanted=["train"],
+    )
+    for of_task in data:
+        if not of_task.examples:
+            raise errors.ConfigError(
+                f"Expected rows to score of the task {of_task.task.name!r}. "
+                f"Received: none{_where(of_task)}"
+            )
+        for line in of_task.remarks():
+            print(line)
+    return data
+
+
+def _where(data: TaskData) -> str:
+    return f" in {data.task.looked_in}" if data.task.looked_in else ""
+
+
+def _refuse_other_answers(ours: dict, theirs: dict, model_dir: str) -> None:
+    """Refuses rows whose answers are not those of the models.
+
+    Args:
+      ours: Description of a task.
+      theirs: What the run wrote of it.
+      model_dir: Of the run.
+    """
+    for name in ("kind", "labels", "min_value", "scale"):
+        a, b = ours.get(name), theirs.get(name)
+        if a != b and name in theirs:
+            shown = [
+                text_tasks.listing(value) if isinstance(value, list) else value
+                for value in (b, a)
+            ]
+            raise errors.ConfigError(
+                f"Expected {name} {shown[0]}, as the models in {model_dir} "
+                f"have it. Received: {shown[1]}"
+            )
+
+
+def _files(data: FinetuningDataConfig) -> dict[str, str]:
+    """Split -> where its rows are."""
+    if data.task_names:
+        return {"data_dir": data.data_dir}
+    files = {"dev": data.dev_file, "test": data.test_file}
+    return {split: path for split, path in files.items() if path}
+
+
+def _name_of_rows(data: FinetuningDataConfig, rows: list[TaskData]) -> str:
+    if data.task_names:
+        return "_".join(of_task.task.name for of_task in rows)
+    stems = [
+        os.path.splitext(os.path.basename(path))[0]
+        for path in _files(data).values()
+    ]
+    return "_".join(dict.fromkeys(stems))
