@@ -63,19 +63,24 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
             model, data, config.data.eval_batch_size
         ).ask()
         path = os.path.join(trained, model_directory.RESULTS_FILE)
-        records.append(read_json(path) | {"tasks": answers.scores})
+        # Whatever fold was left out of training: all are asked the same here.
+        record = {n: of for n, of in read_json(path).items() if n != "fold"}
+        record["tasks"] = answers.scores
+        record["reports"] = evaluation.reports(data, answers)
+        records.append(record)
         if is_chief:
             folder = model_directory.trial_dir(directory, number)
             os.makedirs(folder, exist_ok=True)
             trials.write_predictions(folder, data, answers)
     if not is_chief:
         return None
-    summary = results.summarize([data], records, found["from_scratch"])
-    summary |= {
-        "best_on_dev": found["best_on_dev"],
-        "directory": directory,
-        "files": _files(config.data),
-    }
+    summary = results.summarize(
+        [data],
+        records,
+        found["from_scratch"],
+        best_on_dev=found["best_on_dev"],
+    )
+    summary |= {"directory": directory, "files": _files(config.data)}
     for file_name, content in (
         (model_directory.RESULTS_FILE, json.dumps(summary, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(summary)),

@@ -21,6 +21,7 @@ def summarize(
     records: Sequence[dict],
     from_scratch: bool,
     about_data: Mapping[str, dict] | None = None,
+    best_on_dev: int | None = None,
 ) -> dict:
     """What results.json holds.
 
@@ -32,6 +33,7 @@ def summarize(
       records: Of `trials.run_trial`, in order.
       from_scratch: Whether the encoder began with random weights.
       about_data: Task name -> what is said of its rows.
+      best_on_dev: The trial that was chosen before; None to choose it.
 
     Returns:
       "from_scratch"; "trials", the records without their "reports";
@@ -65,6 +67,8 @@ def summarize(
         reverse=True,
     )
     best = max(ranked[0], key=lambda r: _dev_score(r, main_metrics))
+    if best_on_dev is not None:
+        best = next(r for r in counted if r["trial"] == best_on_dev)
     found: dict = {
         "from_scratch": from_scratch,
         "trials": [

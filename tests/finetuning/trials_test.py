@@ -270,3 +270,58 @@ def test_evaluation_alone_gives_the_numbers_of_the_training(finished):
         ).read_bytes()
     table = (folder / "results.txt").read_text()
     assert table.startswith("letters: 3 rows of dev, 2 rows of test\n")
+
+
+def test_all_models_that_count_are_asked(finished):
+    """Two folds, of which the second one is exported."""
+    model = finished / "model"
+    shutil.copytree(model / "trial_1", model / "trial_2")
+    results = helpers.read_json(model / "results.json")
+    (first,) = results["trials"]
+    results["trials"] = [first | {"fold": 1}, first | {"fold": 2, "trial": 2}]
+    results["best_on_dev"] = 2
+    (model / "results.json").write_text(json.dumps(results))
+    for number, record in ((1, {"fold": 1}), (2, {"fold": 2, "trial": 2})):
+        for name in ("trial", "results"):
+            path = model / f"trial_{number}" / f"{name}.json"
+            path.write_text(json.dumps(helpers.read_json(path) | record))
+    found = run(
+        evaluation(
+            finished,
+            train_file=f"{finished}/train.tsv",
+            dev_file=f"{finished}/dev.tsv",
+        )
+    )
+    assert found["best_on_dev"] == 2
+    assert [trial["trial"] for trial in found["trials"]] == [1, 2]
+    assert found["dev"]["accuracy_mean"] == first["dev"]["accuracy"]
+    assert found["report"]["dev"]["trials"] == [2]
+    assert "test" not in found
+
+
+def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
+    config = evaluation(finished, test_file=f"{finished}/test.tsv")
+    (finished / "model" / "results.json").unlink()
+    with pytest.raises(errors.ConfigError) as caught:
+        run(config)
+    assert str(caught.value) == (
+        f"Expected a finished fine-tuning run in {finished}/model, found no "
+        "results.json there: without eval_only the command trains"
+    )
+
+
+def test_evaluation_alone_needs_rows(finished):
+    with pytest.raises(errors.ConfigError) as caught:
+        evaluation(finished)
+    assert str(caught.value).splitlines()[0] == (
+        "FinetuningDataConfig.dev_file must be given with eval_only, or "
+        "test_file. Received: dev_file=''"
+    )
+
+
+def test_evaluation_alone_reads_texts_as_in_training(finished):
+    config = evaluation(
+        finished, test_file=f"{finished}/test.tsv", max_seq_length=6
+    )
+    with pytest.raises(errors.ConfigError, match="data.max_seq_length=6"):
+        run(config)
