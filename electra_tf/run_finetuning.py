@@ -75,12 +75,6 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "or as in yes=19,no=1."
         ),
     },
-    flags.DEFINE_bool: {
-        "FinetuningDataConfig.eval_only": (
-            "Train nothing, and score --dev_file and --test_file with the "
-            "models of the run in --model_dir; nothing else need be given."
-        ),
-    },
     flags.DEFINE_integer: {
         "FinetuningDataConfig.folds": (
             "Cross-validation over --train_file, instead of --dev_file: as "
@@ -100,6 +94,10 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         ),
     },
     flags.DEFINE_boolean: {
+        "FinetuningDataConfig.eval_only": (
+            "Train nothing, and score --dev_file and --test_file with the "
+            "models of the run in --model_dir; nothing else need be given."
+        ),
         "FinetuningDataConfig.has_header": (
             "Whether the first row of the files names their columns, where "
             "that is not certain."
