@@ -29,7 +29,7 @@ _LEAST_TO_CALIBRATE = 30
 
 
 def write(model_dir: str, results: dict) -> None:
-    """Writes report.html; says so in one line where that fails.
+    """Writes report.html; where that fails, says so and leaves none.
 
     Args:
       model_dir: Of a finished run.
@@ -42,6 +42,9 @@ def write(model_dir: str, results: dict) -> None:
     except Exception as error:
         said = " ".join(str(error).split())
         print(f"no {path}: {type(error).__name__}: {said}")
+        # That of an earlier run would have other scores.
+        if os.path.exists(path):
+            os.remove(path)
 
 
 def render(model_dir: str, results: dict) -> str:

@@ -348,6 +348,7 @@ def test_several_tasks(model_dir):
 
 def test_a_page_that_cannot_be_written_says_so(model_dir, capsys):
     write(model_dir / "trial_2/dev_predictions.tsv", "label\nno\n")
+    write(model_dir / "report.html", "what an earlier run wrote")
     report_page.write(str(model_dir), results_of())
     said = capsys.readouterr().out
     path = model_dir / "report.html"
