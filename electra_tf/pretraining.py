@@ -100,6 +100,8 @@ def pretrain(
         continuing.start_from_init_checkpoint(
             config, vocab, model, optimizer, engine.global_step
         )
+    if heldout_data:  # Now, not at the first evaluation.
+        engine.share_of_batch(data.eval_batch_size)
     if is_chief:
         _describe(config, model, train_data)
         before_training()

@@ -11,7 +11,7 @@ from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
 from electra_tf.text.vocabulary import Vocabulary
-from electra_tf.training import optimization, replicas
+from electra_tf.training import optimization, replicas, saving
 
 
 def start_from_init_checkpoint(
@@ -36,7 +36,7 @@ def start_from_init_checkpoint(
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
     """
-    if tf.train.latest_checkpoint(config.run.model_dir):
+    if saving.checkpoints_of(config.run.model_dir):
         return
     if config.init_checkpoint:
         _start_all(config, vocab, model, optimizer, global_step)

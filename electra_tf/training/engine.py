@@ -66,7 +66,7 @@ class Engine(orbit.AbstractTrainer):
         self.batch_size = batch_size
         self.train_dataset = train_dataset
         self.flops_per_example = flops_per_example
-        share = self._share_of(batch_size)
+        share = self.share_of_batch(batch_size)
         self.micro_batch_size = _micro_batch_size(run, share)
         self.num_micro_batches = share // self.micro_batch_size
         self.global_step = orbit.utils.create_global_step()
@@ -100,7 +100,7 @@ class Engine(orbit.AbstractTrainer):
           ConfigError: If the batch cannot be shared out evenly.
         """
         num_replicas = self.strategy.num_replicas_in_sync
-        share = self._share_of(batch_size)
+        share = self.share_of_batch(batch_size)
 
         def of_worker(context):
             local = num_replicas // context.num_input_pipelines
@@ -112,8 +112,12 @@ class Engine(orbit.AbstractTrainer):
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 
-    def _share_of(self, batch_size: int) -> int:
-        """Examples that each replica has of a batch."""
+    def share_of_batch(self, batch_size: int) -> int:
+        """Examples that each replica has of a batch.
+
+        Raises:
+          ConfigError: If it cannot be shared out evenly.
+        """
         num_replicas = self.strategy.num_replicas_in_sync
         if batch_size % num_replicas:
             raise errors.ConfigError(

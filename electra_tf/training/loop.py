@@ -43,9 +43,11 @@ def train(
         about them, each under a name by which it is said once.
 
     Raises:
-      ConfigError: If the workers do not share `run.model_dir`.
+      ConfigError: If the workers do not share `run.model_dir`, or it has no
+        whole checkpoint, or one of a later step than the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
-      TrainingError: If the loss is not finite, or a worker has gone.
+      TrainingError: If the loss is not finite, a worker has gone, or the last
+        state could not be saved.
     """
     run = engine.run
     if run.distribution_strategy != "tpu":
@@ -66,6 +68,7 @@ def train(
     with _lost_workers(run.model_dir):
         checkpoints.restore()
         engine.check_same_step()
+        _refuse_later_step(engine, num_train_steps)
         with (
             loop.stop_requests,
             # Orbit's lines would break the live line.
@@ -87,6 +90,18 @@ def train(
             finally:
                 checkpoints.finish()
                 line.close()
+        checkpoints.check_saved()
+
+
+def _refuse_later_step(engine: engine_lib.Engine, last_step: int) -> None:
+    """Of a run that is past it, nothing could be said of the last step."""
+    step = int(engine.global_step.numpy())
+    if step > last_step:
+        raise errors.ConfigError(
+            f"{engine.run.model_dir} is at step {step} already, beyond "
+            f"{last_step}, where this run is to end: raise "
+            "RunConfig.stop_at_step, or choose another --model_dir"
+        )
 
 
 @dataclasses.dataclass
@@ -170,6 +185,7 @@ class _Loop:
             self.checkpoints.save()
         if stop and not is_last:
             self.checkpoints.finish()
+            self.checkpoints.check_saved()
             who = self.stop_requests.signal_name or "Another worker stopped"
             raise errors.Stopped(
                 f"{who} at step {step}: saved in {run.model_dir}; run again "

@@ -1,7 +1,9 @@
 """A run's state <-> checkpoints on disk, the best one beside the last ones."""
 
+import itertools
 import json
 import os
+import re
 import typing
 from collections.abc import Sequence
 
@@ -66,6 +68,37 @@ def restore_variables(
     restored.expect_partial()
 
 
+def checkpoints_of(model_dir: str) -> list[str]:
+    """Prefixes of a run's checkpoints, whole or not, the newest first.
+
+    Those that the file "checkpoint" names, and those with an index, which is
+    written last: data alone are what a run was killed over.
+    """
+    state = tf.train.get_checkpoint_state(model_dir)
+    named = state.all_model_checkpoint_paths if state else []
+    pattern = os.path.join(model_dir, f"{model_directory.CHECKPOINT_NAME}-*")
+    indexed = tf.io.gfile.glob(f"{pattern}.index")
+    names = [os.path.basename(path) for path in (*named, *indexed)]
+    steps = {
+        int(found[1])
+        for name in names
+        if (found := re.search(r"-(\d+)(\.index)?$", name))
+    }
+    return [f"{pattern[:-1]}{step}" for step in sorted(steps, reverse=True)]
+
+
+def is_whole(prefix: str) -> bool:
+    """Whether all of a checkpoint can be read, as its checksums say."""
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    # A file that ends too soon is an IndexError.
+    except (tf.errors.OpError, RuntimeError, ValueError, IndexError):
+        return False
+    return True
+
+
 class Checkpoints:
     """Saves and restores a run; the chief alone writes.
 
@@ -109,28 +142,57 @@ class Checkpoints:
             )
 
     def restore(self) -> None:
-        """Goes on from the last checkpoint, if there is one."""
-        path = tf.train.latest_checkpoint(self.run.model_dir)
-        if path:
-            with self.strategy.scope():
-                self.checkpoint.restore(path).assert_existing_objects_matched()
-            self._saved_step = int(self.global_step.numpy())
+        """Goes on from the newest checkpoint that is whole, if there is one.
+
+        Raises:
+          ConfigError: If there are some, but none is whole.
+        """
+        found = checkpoints_of(self.run.model_dir)
+        passed_over = list(
+            itertools.takewhile(lambda p: not is_whole(p), found)
+        )
+        if passed_over and self.is_chief:
+            print(
+                "passed over, as a part is missing or damaged: "
+                + ", ".join(passed_over)
+            )
+        if len(passed_over) == len(found):
+            if found:
+                raise errors.ConfigError(
+                    f"None of the checkpoints in {self.run.model_dir} is "
+                    "whole. Choose another --model_dir, or move them away to "
+                    "train from the beginning"
+                )
+            return
+        with self.strategy.scope():
+            self.checkpoint.restore(
+                found[len(passed_over)]
+            ).assert_existing_objects_matched()
+        self._saved_step = int(self.global_step.numpy())
 
     def save(self) -> None:
-        """Saves the state of the current step, once."""
+        """Saves the state of the current step, once.
+
+        Raises:
+          TrainingError: If this, or what was saved before it in the
+            background, cannot be written.
+        """
         step = int(self.global_step.numpy())
         if self.is_chief and step != self._saved_step:
-            self._manager.save(checkpoint_number=step, options=self._options)
+            self._write(self._manager, step)
             self._saved_step = step
 
     def save_best(self, metrics: dict[str, float]) -> None:
-        """Saves the state beside the others, with the metrics it reached."""
+        """Saves the state beside the others, with the metrics it reached.
+
+        Raises:
+          TrainingError: As `save`, or if it cannot be read back.
+        """
         if self.is_chief:
             step = int(self.global_step.numpy())
-            self._best_manager.save(
-                checkpoint_number=step, options=self._options
-            )
+            self._write(self._best_manager, step)
             self._best_manager.sync()
+            self._read_back(self._best_manager, step)
             write_atomically(
                 os.path.join(
                     self._best_manager.directory,
@@ -143,3 +205,39 @@ class Checkpoints:
         """Waits for what is being written."""
         if self.is_chief:
             self._manager.sync()
+
+    def check_saved(self) -> None:
+        """Makes sure that the last state is on disk, after `finish`.
+
+        Errors of writing in the background are not told otherwise.
+
+        Raises:
+          TrainingError: If it is not.
+        """
+        if self.is_chief and self._saved_step is not None:
+            self._read_back(self._manager, self._saved_step)
+
+    def _write(self, manager: tf.train.CheckpointManager, step: int) -> None:
+        try:
+            manager.save(checkpoint_number=step, options=self._options)
+        except (tf.errors.OpError, OSError) as error:
+            # Without the names of nodes and operations around it.
+            reason = re.sub(r"{{.*?}} | \[Op:.*", "", str(error))
+            raise errors.TrainingError(
+                f"Cannot save step {step} in {manager.directory}: "
+                f"{reason.splitlines()[0]}"
+            ) from None
+
+    def _read_back(self, manager: tf.train.CheckpointManager, step: int):
+        prefix = os.path.join(
+            manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
+        )
+        if not is_whole(prefix):
+            # Once more: it tells what went wrong in the background.
+            self._write(manager, step)
+            manager.sync()
+        if not is_whole(prefix):
+            raise errors.TrainingError(
+                f"Step {step} was not saved: {prefix} cannot be read back. "
+                "Run again to go on from the last whole checkpoint"
+            )

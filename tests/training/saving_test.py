@@ -1,0 +1,166 @@
+"""Tests of training/saving.py: what is damaged, missing, or was not written."""
+
+import os
+import resource
+
+import pytest
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.training import loop, saving
+from tests import helpers
+from tests.training import engine_test
+
+
+def train(model_dir, last_step=8, **changes):
+    changes = {"save_checkpoints_steps": 2, "keep_checkpoint_max": 3} | changes
+    engine = engine_test.one_weight_engine(
+        helpers.run_config(model_dir, **changes)
+    )
+    loop.train(engine, last_step, "training", ("total_loss",))
+    return engine
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def remove_index(model_dir):
+    (model_dir / "model.ckpt-8.index").unlink()
+
+
+def remove_data(model_dir):
+    (model_dir / "model.ckpt-8.data-00000-of-00001").unlink()
+
+
+def cut_index(model_dir):
+    cut(model_dir / "model.ckpt-8.index")
+
+
+def cut_data(model_dir):
+    cut(model_dir / "model.ckpt-8.data-00000-of-00001")
+
+
+def flip_a_bit(model_dir):
+    path = model_dir / "model.ckpt-8.data-00000-of-00001"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage", [remove_index, remove_data, cut_index, cut_data, flip_a_bit]
+)
+def test_a_run_goes_on_from_the_newest_that_is_whole(tmp_path, damage, capsys):
+    whole = train(tmp_path)
+    damage(tmp_path)
+    first_steps = []
+    engine = engine_test.one_weight_engine(
+        helpers.run_config(
+            tmp_path, save_checkpoints_steps=2, keep_checkpoint_max=3
+        ),
+        dataset=lambda size, step, shard: (
+            first_steps.append(step),
+            engine_test.numbers_dataset(size, step, shard),
+        )[1],
+    )
+    loop.train(engine, 8, "training", ("total_loss",))
+    assert first_steps == [6]
+    assert (
+        "passed over, as a part is missing or damaged: "
+        f"{tmp_path}/model.ckpt-8\n" in capsys.readouterr().out
+    )
+    assert float(engine.model.w) == float(whole.model.w) != 0
+    # Nothing that was whole is gone, and what was not is there again.
+    assert [os.path.basename(p) for p in saving.checkpoints_of(tmp_path)] == [
+        "model.ckpt-8",
+        "model.ckpt-6",
+        "model.ckpt-4",
+    ]
+    assert all(map(saving.is_whole, saving.checkpoints_of(tmp_path)))
+
+
+def test_the_list_of_checkpoints_may_be_lost(tmp_path):
+    train(tmp_path, 6)
+    (tmp_path / "checkpoint").unlink()
+    engine = train(tmp_path)
+    assert int(engine.global_step) == 8
+    assert engine_test.steps(engine.run, "train") == [2, 4, 6, 8]
+
+
+def test_none_that_is_whole_is_refused(tmp_path):
+    train(tmp_path, keep_checkpoint_max=1)
+    log = (tmp_path / "metrics.jsonl").read_text()
+    cut_data(tmp_path)
+    with pytest.raises(errors.ConfigError) as caught:
+        train(tmp_path)
+    assert str(caught.value) == (
+        f"None of the checkpoints in {tmp_path} is whole. Choose another "
+        "--model_dir, or move them away to train from the beginning"
+    )
+    assert (tmp_path / "metrics.jsonl").read_text() == log
+    assert (tmp_path / "model.ckpt-8.index").exists()
+
+
+@pytest.fixture
+def full_disk():
+    """From the call on, no file can be larger than 20 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_state_that_was_not_saved_is_told(tmp_path, full_disk, is_async):
+    engine = engine_test.one_weight_engine(
+        helpers.run_config(tmp_path, async_checkpoints=is_async)
+    )
+    checkpoints = saving.Checkpoints(engine)
+    full_disk()
+    with pytest.raises(
+        errors.TrainingError,
+        match=f"^Cannot save step 0 in {tmp_path}: .*; File too large$",
+    ):
+        checkpoints.save()
+        checkpoints.finish()
+        checkpoints.check_saved()
+
+
+def test_a_run_ends_with_what_was_not_saved(tmp_path, monkeypatch):
+    """However writing fails: what is not there at the end is missed."""
+    sync = tf.train.CheckpointManager.sync
+
+    def lose(manager):
+        sync(manager)
+        for path in tf.io.gfile.glob(f"{manager.latest_checkpoint}.data*"):
+            tf.io.gfile.remove(path)
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "sync", lose)
+    with pytest.raises(errors.TrainingError, match="Step 8 was not saved"):
+        train(tmp_path)
+
+
+def test_the_best_is_read_back(tmp_path, monkeypatch):
+    engine = engine_test.one_weight_engine(helpers.run_config(tmp_path))
+    checkpoints = saving.Checkpoints(engine)
+    monkeypatch.setattr(saving, "is_whole", lambda prefix: False)
+    with pytest.raises(errors.TrainingError, match="best/model.ckpt-0 cannot"):
+        checkpoints.save_best({"disc_auc": 0.7})
+    assert not (tmp_path / "best" / "eval_results.json").exists()
+
+
+def test_a_run_past_its_last_step_is_refused(tmp_path):
+    train(tmp_path)
+    with pytest.raises(errors.ConfigError) as caught:
+        train(tmp_path, 4)
+    assert str(caught.value) == (
+        f"{tmp_path} is at step 8 already, beyond 4, where this run is to end: "
+        "raise RunConfig.stop_at_step, or choose another --model_dir"
+    )
+
+
+def test_data_without_an_index_are_no_checkpoint(tmp_path):
+    """What a run was killed over."""
+    train(tmp_path, 2)
+    (tmp_path / "model.ckpt-4.data-00000-of-00001").write_bytes(b"half")
+    assert saving.checkpoints_of(tmp_path) == [f"{tmp_path}/model.ckpt-2"]
