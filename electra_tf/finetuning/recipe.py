@@ -156,7 +156,7 @@ def choices(
             source, value = "given", list(tried[name])
         elif name in released and value == released[name]:
             source = "released code"
-        elif getattr(config.optimizer, name, value) is None:
+        elif name in Rates._fields and getattr(config.optimizer, name) is None:
             source = "paper"
         else:
             source = "default" if value == defaults[name] else "given"

@@ -117,7 +117,8 @@ def load(
     tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
     longest = config.max_position_embeddings
     if max_seq_length is None:
-        max_seq_length = checkpoint.max_seq_length or longest
+        # A training on longer ones cut them to the positions.
+        max_seq_length = min(checkpoint.max_seq_length or longest, longest)
     if not 8 <= max_seq_length <= longest:
         raise errors.ConfigError(
             f"max_seq_length must be from 8 to the {longest} positions of "

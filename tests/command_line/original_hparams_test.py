@@ -123,6 +123,15 @@ def test_the_same_fine_tuning_as_the_gin_file(name, size):
     assert different <= allowed
 
 
+def test_no_training_is_evaluation_alone():
+    assert not finetuning().data.eval_only
+    assert not finetuning(do_train=True).data.eval_only
+    assert finetuning(do_train=False).data.eval_only
+    assert refusal(pretraining, do_train=False).startswith(
+        "The hparam do_train must be True"
+    )
+
+
 def test_electric_alone_is_asked_for():
     model = pretraining(electric_objective=True).model
     assert model.electric_objective and not model.electra_objective

@@ -91,6 +91,9 @@ def test_every_choice_has_its_source():
     grid = choices(config(learning_rates=(1e-4, 1e-3)))["learning_rate"]
     assert grid == ([1e-4, 1e-3], "given")
     assert str(grid) == "0.0001 or 0.001 (given)"
+    # Nothing but the rates is the recipe's.
+    found = choices(config({"warmup_proportion": None}))
+    assert found["warmup_proportion"] == (None, "given")
 
 
 def test_what_the_released_code_has_is_called_so():

@@ -390,6 +390,15 @@ def test_tokens_of_a_wrong_size_or_number_are_refused(encoder):
             signatures["tokens"](**(request | changes))
 
 
+def test_a_length_that_training_cut_is_cut_again(tmp_path):
+    # A fine-tuning with max_seq_length=128 of an encoder with 12 positions.
+    trained = dataclasses.replace(models.finetuned(), max_seq_length=128)
+    electra_tf_format.write(trained, str(tmp_path / "model"))
+    (tmp_path / "vocab").mkdir()
+    source = exportable.load(str(tmp_path / "model"), str(tmp_path / "vocab"))
+    assert source.max_seq_length == 12
+
+
 def test_refuses_what_a_model_cannot_do(tmp_path):
     electra_tf_format.write(models.finetuned(), str(tmp_path / "model"))
     for options, message in (
