@@ -251,10 +251,17 @@ def choose_columns(
         table.column(name, "text")
     if label_column:
         table.column(label_column, "labels")
+    given = [*texts, label_column]
+    repeated = [name for name in given if given.count(name) > 1]
+    if repeated:
+        raise ValueError(
+            "Expected different columns for texts and labels. Received: "
+            f"{repeated[0]!r} twice."
+        )
     by_name = {column.lower(): column for column in table.columns[::-1]}
     taken = {*texts, label_column}
     if not texts:
-        usual = [
+        known = [
             [by_name[name] for name in names if name in by_name]
             for names in (*TEXT_PAIRS, *((name,) for name in TEXT_NAMES))
         ]
@@ -262,20 +269,25 @@ def choose_columns(
         texts = next(
             (
                 found
-                for found, count in zip(usual, counts, strict=True)
+                for found, count in zip(known, counts, strict=True)
                 if len(found) == count and not taken & set(found)
             ),
             [],
         )
     if not label_column:
-        label_column = next(
-            (
-                by_name[name]
-                for name in LABEL_NAMES
-                if name in by_name and by_name[name] not in texts
-            ),
-            "",
-        )
+        usual = [
+            name
+            for name in LABEL_NAMES
+            if name in by_name and by_name[name] not in texts
+        ]
+        if len(usual) == 1 or _NEVER_DATA & set(usual[:1]):
+            label_column = by_name[usual[0]]
+        elif usual:
+            raise ValueError(
+                "Expected one column of labels. Received: "
+                f"{table.path!r} with {' and '.join(map(repr, usual))}: say "
+                "which in --label_column."
+            )
     left = [c for c in table.columns if c not in (*texts, label_column)]
     num_left = len(left)
     if not texts and num_left > 1 + (not label_column):

@@ -20,8 +20,9 @@ from electra_tf.finetuning.tasks.text_tasks import number
 _SURELY_MISSING = frozenset(
     ("nan", "NaN", "-nan", "-NaN", "<NA>", "#N/A", "#NA", "#N/A N/A")
 )
-# These may be classes; pandas reads them as missing, too.
-MISSING = _SURELY_MISSING | {"NA", "N/A", "n/a", "NULL", "null", "None"}
+# These may be classes. Pandas reads all but "-" as missing; SNLI has that where
+# nobody agreed.
+MISSING = _SURELY_MISSING | {"NA", "N/A", "n/a", "NULL", "null", "None", "-"}
 
 # Between the labels of a row, in the order in which they are looked for.
 _SEPARATORS = ("|", ";", ",")
@@ -30,6 +31,8 @@ _MOST_NUMBERED_CLASSES = 20
 # With this many rows, labels that hardly repeat are no classes.
 _LEAST_ROWS_TO_JUDGE = 20
 
+# What pandas writes of lists into a .csv.
+_LIST = re.compile(r"\[(['\"].*['\"]|[0-9]+([ ,]+[0-9]+)*)?\]", re.DOTALL)
 _DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
 # 1,234 is a bit more than one in some countries, and a thousand in others.
 _MAYBE_THOUSANDS = re.compile("[+-]?[1-9][0-9]{0,2},[0-9]{3}")
@@ -56,10 +59,8 @@ def items(value: Value) -> list[str]:
     return (value or "").split()
 
 
-def check_missing(
-    rows: Sequence[OwnRow], path: str, task_type: str = "auto"
-) -> None:
-    """Refuses labels that stand for none, such as "nan".
+def check(rows: Sequence[OwnRow], path: str, task_type: str = "auto") -> None:
+    """Refuses labels that stand for none, such as "nan", or for a list.
 
     Args:
       rows: With labels.
@@ -69,7 +70,16 @@ def check_missing(
     Raises:
       ValueError: If there is such a label.
     """
+    texts = [row.label for row in rows if isinstance(row.label, str)]
+    if tag_schemes.form_of(set(" ".join(texts).split())):
+        return  # "-" is outside of spans.
     for row in rows:
+        if isinstance(row.label, str) and _LIST.fullmatch(row.label):
+            raise ValueError(
+                "Expected a label. Received: a list as text, "
+                f"{row.label[:40]!r}, in {path!r}, row {row.number}: lists are "
+                "for a .jsonl; in others, labels stand between '|'."
+            )
         of_row = [row.label] if isinstance(row.label, str) else row.label
         label = next((v for v in of_row or () if v in MISSING), "")
         if label in _SURELY_MISSING:
@@ -285,9 +295,9 @@ def remarks(labels: Sequence[str]) -> list[str]:
     """What should be looked at in the names of classes, a line each."""
     by_form = collections.defaultdict(list)
     for label in labels:
-        by_form[
-            " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        ].append(label)
+        plain = unicodedata.normalize("NFKC", label).casefold()
+        shown = [c for c in plain if unicodedata.category(c) != "Cf"]
+        by_form["".join("".join(shown).split())].append(label)
     return [
         f"the labels {' and '.join(map(repr, same))} differ in case, spaces or "
         "the coding of characters only"

@@ -217,7 +217,7 @@ def make_task(
     )
     rows = source.rows("train")
     _refuse_conll(source, rows, task_type)
-    labels_lib.check_missing(rows, train.path, task_type)
+    labels_lib.check(rows, train.path, task_type)
     if task_type == "auto":
         task_type, label_separator = labels_lib.guess_type(
             rows, label_separator, train.path

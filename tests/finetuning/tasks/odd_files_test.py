@@ -364,6 +364,13 @@ COLUMNS = [
         {COMMON: table([(*row, *row) for row in GOOD])},
         refuses=("the texts", "1, 2, 3, 4", "say which in --text_columns"),
     ),
+    Case("two columns of usual names for labels",
+         {COMMON: "text\tsentiment\tcategory\na\tx\ty\n"},
+         refuses=("one column of labels", "'category' and 'sentiment'",
+                  "--label_column")),
+    Case("a text for its own label", {COMMON: USUAL},
+         refuses=("different columns", "'text' twice"),
+         settings={"text_columns": ["text"], "label_column": "text"}),
     Case(
         "numbers of rows for labels",
         {COMMON: table([(i, text) for i, (text, _) in enumerate(GOOD * 6)])},
@@ -449,6 +456,13 @@ LABELS = [
     Case("NA, said to be a class", labels("x", "NA"),
          "classification ['NA', 'x']: a = x / b = NA",
          settings={"task_type": "classification"}),
+    Case("a dash", labels("x", "-", "y"),
+         refuses=("'-'", "row 3", "--task_type=classification")),
+    Case("lists as text", labels("['x', 'y']", "['x']"),
+         refuses=("a list as text", "\"['x', 'y']\"", "row 2", ".jsonl")),
+    Case("lists as text, whatever is said", labels("[0, 2]", "[]"),
+         refuses=("a list as text", "'[0, 2]'", "row 2", ".jsonl"),
+         settings={"task_type": "multi_label"}),
     Case("none", labels("x", "none"),
          "classification ['none', 'x']: a = x / b = none"),
     Case("a number in two ways", labels("1", "0", "1.0"),
@@ -462,6 +476,9 @@ LABELS = [
     Case("another case", labels("Spam", "spam", "ham"),
          "classification ['Spam', 'ham', 'spam']: a = Spam / b = spam / c = "
          "ham; the labels 'Spam' and 'spam' differ in case"),
+    Case("characters that are not seen", labels("x", "x\u200b", "y"),
+         "classification ['x', 'x\\u200b', 'y']: a = x / b = x\u200b / c = y; "
+         "the labels 'x' and 'x\\u200b' differ in case"),
     Case("texts that were missing", {COMMON: "text\tlabel\nnan\tx\nb\ty\n"},
          "classification ['x', 'y']: nan = x / b = y; train: 1 texts are such "
          "as 'nan': had they none?"),

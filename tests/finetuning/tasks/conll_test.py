@@ -1,0 +1,68 @@
+import pytest
+
+from electra_tf.finetuning.tasks import conll
+
+FILE = """-DOCSTART- -X- O
+
+# text = a bx .
+a NN B-NP
+bx NN I-NP
+# NN O
+
+c VB B-VP
+d NN B-NP"""
+
+
+def test_sentences(write):
+    found = conll.read(write("train.txt", FILE))
+    assert found == conll.File(
+        [
+            conll.Sentence(("a", "bx", "#"), ("B-NP", "I-NP", "O"), row=4),
+            conll.Sentence(("c", "d"), ("B-VP", "B-NP"), row=8),
+        ],
+        num_columns=3,
+        num_comments=1,
+    )
+    assert found.tags == {"B-NP", "I-NP", "O", "B-VP"}
+
+
+def test_the_column_of_tags(write):
+    found = conll.read(write("train.txt", FILE), tag_column=1)
+    assert [s.tags for s in found.sentences] == [
+        ("NN", "NN", "NN"),
+        ("VB", "NN"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "has_tags"),
+    [
+        ("a\nbx\n", False),
+        ("a NN\nbx NN\n", False),
+        ("a NN _\nbx NN _\n", False),
+        ("a NN O\nbx NN O\n", True),
+        ("a NN B-NP\nbx NN O\n", True),
+        # Other columns than those of the training file.
+        ("a B-NP\nbx O\n", True),
+    ],
+)
+def test_a_file_that_may_lack_tags(write, content, has_tags):
+    train = conll.read(write("train.txt", FILE))
+    (sentence,) = conll.read(write("test.txt", content), train=train).sentences
+    assert sentence.words == ("a", "bx")
+    assert sentence.has_tags == has_tags
+    if not has_tags:
+        assert sentence.tags == ("O", "O")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a B-X\nb\n\n", "a word and a tag.*'b' in .*, row 2"),
+        ("a\nb\n", "a word and a tag.*'a' in .*, row 1"),
+        ("# id 7\n", "sentences with a blank row after each"),
+    ],
+)
+def test_bad_files(write, content, message):
+    with pytest.raises(ValueError, match=message):
+        conll.read(write("t.txt", content))

@@ -1,0 +1,49 @@
+import pytest
+
+from electra_tf.finetuning.tasks import tag_schemes
+
+
+@pytest.mark.parametrize(
+    ("tags", "form", "as_bioes"),
+    [
+        ("B-X I-X O", "B-PER", "B-X I-X O"),
+        ("I-X O", "B-PER", "I-X O"),
+        ("B-X L-X U-X I-X o", "B-PER", "B-X E-X S-X I-X O"),
+        ("B_X M_X E_X S_X O", "B-PER", "B-X I-X E-X S-X O"),
+        ("b-X w-X O", "B-PER", "B-X S-X O"),
+        ("X-B X-I -", "PER-B", "B-X I-X O"),
+        ("B I O", "B", "B-_ I-_ O"),
+        # Kinds may have these signs, too.
+        ("B-X-Y B-X_Y O", "B-PER", "B-X-Y B-X_Y O"),
+    ],
+)
+def test_tags_of_spans(tags, form, as_bioes):
+    found = tags.split()
+    assert tag_schemes.form_of(found) == form
+    converted = [tag_schemes.as_bioes(tag, form) for tag in found]
+    assert converted == as_bioes.split()
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "DET NN VB",
+        "O",
+        "B-X NN O",
+        # Sizes, no scheme has these letters.
+        "S-X M-X L-X",
+        "L-X M-X O",
+        "I O",
+        "B I",
+    ],
+)
+def test_tags_of_words(tags):
+    assert not tag_schemes.form_of(tags.split())
+    assert tag_schemes.as_bioes("B-X", "") == "B-X"
+
+
+def test_a_stray_tag():
+    assert tag_schemes.stray_tag({"B-X", "I-X", "XX", "O"}) == "XX"
+    assert not tag_schemes.stray_tag({"NN", "VB", "B-X", "O"})
+    # All are such as B-X, but of two schemes.
+    assert tag_schemes.stray_tag({"B-X", "M-X", "L-X"}) == "B-X"
