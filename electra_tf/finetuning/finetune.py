@@ -8,6 +8,7 @@ from collections.abc import Callable
 from electra_tf import model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import (
+    cost,
     finished_run,
     predictions,
     preparation,
@@ -80,6 +81,9 @@ def finetune(
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
     found["notes"] = [*plan.notes, *unchecked]
+    best = found["best_on_dev"]
+    (of_best,) = (r for r in records if r["trial"] == best)
+    found["cost"] = cost.of_run(plan, of_best)
     for name, content in (
         (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
         (model_directory.TABLE_FILE, results.format_results(found)),

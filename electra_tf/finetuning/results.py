@@ -5,7 +5,7 @@ import statistics
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 
-from electra_tf.finetuning import copies, report_text
+from electra_tf.finetuning import copies, cost, report_text
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
 
@@ -422,4 +422,6 @@ def remarks(results: dict) -> list[str]:
                 "lower learning rate or more epochs"
             )
         lines.append(line)
+    if results.get("cost"):
+        lines.append(cost.in_words(results["cost"]))
     return lines

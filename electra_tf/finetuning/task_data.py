@@ -67,8 +67,9 @@ class TaskData:
     def windows(self) -> Windows | None:
         """How long texts are cut into windows; None for a cut at the end."""
         # Question answering has windows of its own.
-        is_text = isinstance(self.task, text_tasks.TextTask)
-        return self.task.windows if is_text else None
+        if isinstance(self.task, text_tasks.TextTask):
+            return self.task.windows
+        return None
 
     def about(self) -> dict:
         """What exporting needs to know of the task; fit for JSON."""
