@@ -143,12 +143,13 @@ def _run(config, before_training) -> None:
     if found is None:  # Another worker speaks for the run.
         return
     print(results.format_results(found))
-    model_dir = config.run.model_dir
+    directory = config.run.model_dir
     if config.data.eval_only:
-        print(f"scores and predictions: {found['directory']}")
-        return
-    print(f"fine-tuned model: {model_dir}")
-    report = os.path.join(model_dir, model_directory.REPORT_FILE)
+        directory = found["directory"]
+        print(f"scores and predictions: {directory}")
+    else:
+        print(f"fine-tuned model: {directory}")
+    report = os.path.join(directory, model_directory.REPORT_FILE)
     if os.path.exists(report):
         print(f"report: {report}")
 

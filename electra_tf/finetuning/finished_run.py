@@ -16,6 +16,7 @@ from electra_tf.finetuning import (
     evaluation,
     fitting,
     preparation,
+    report_page,
     results,
     trials,
 )
@@ -86,6 +87,7 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
         (model_directory.TABLE_FILE, results.format_results(summary)),
     ):
         write_atomically(os.path.join(directory, file_name), content + "\n")
+    report_page.write(directory, summary)
     return summary
 
 

@@ -116,8 +116,10 @@ def _header(model_dir: str, results: dict) -> str:
             if baseline is not None:
                 told = f"{of}{split}: {of_task['baseline']['name']}"
                 tiles.append(page.tile(_figure(baseline), told))
-        rows = of_task["num_rows"]
-        tiles.append(page.tile(f"{rows['train']:,}", f"{of}training rows"))
+        # Of an evaluation alone there are none.
+        for split, number in of_task["num_rows"].items():
+            named = "training" if split == "train" else split
+            tiles.append(page.tile(f"{number:,}", f"{of}{named} rows"))
     origin = (
         "an encoder with random weights"
         if results["from_scratch"]
@@ -240,6 +242,8 @@ def _curves_section(
             model_directory.METRICS_FILE,
         )
         log = model_directory.read_metrics(path)
+        if not log:
+            continue
         is_best = trial["trial"] == results["best_on_dev"]
         for found, key, split in (
             (losses, f"{name}_loss", "train"),
@@ -257,7 +261,7 @@ def _curves_section(
                 found.append(
                     report_charts.Curve(points, split == "train", is_best)
                 )
-    if not losses:
+    if not losses:  # An evaluation alone.
         return ""
     baseline = of_task["baseline"].get("dev", {}).get(metric)
     charts = report_charts.learning_curves(

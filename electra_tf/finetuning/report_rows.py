@@ -4,6 +4,7 @@ Shapes: N rows, K bins.
 """
 
 import collections
+import string
 import typing
 from collections.abc import Callable, Sequence
 
@@ -12,6 +13,8 @@ import numpy as np
 # What stands for a word that no model saw, and how that counts.
 _UNSEEN, _OUTSIDE = "-", "O"
 _NUM_BINS = 10
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = ("a", "an", "the")
 
 
 class Row(typing.NamedTuple):
@@ -161,11 +164,17 @@ def _error_of_tags(row: Row, labels: Sequence[str]) -> float:
 
 
 def _error_of_answer(row: Row, labels: Sequence[str]) -> float:
-    given = collections.Counter(row.prediction.lower().split())
+    given = _words_of_answer(row.prediction)
     return min(
-        1.0 - _word_f1(given, collections.Counter(answer.lower().split()))
+        1.0 - _word_f1(given, _words_of_answer(answer))
         for answer in row.label.split(" | ")
     )
+
+
+def _words_of_answer(text: str) -> collections.Counter:
+    """Without case, punctuation and articles, as SQuAD's script has it."""
+    words = text.lower().translate(_NO_PUNCTUATION).split()
+    return collections.Counter(w for w in words if w not in _ARTICLES)
 
 
 def _word_f1(first: collections.Counter, second: collections.Counter) -> float:

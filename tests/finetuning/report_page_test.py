@@ -64,13 +64,13 @@ def test_a_word_that_was_not_seen_is_no_mistake_where_nothing_is():
 
 def test_the_answer_that_shares_no_word_is_the_worst():
     rows = [
-        row("the red house | a house", "A house", float("nan")),
+        row("the red house | a house", "The house!", float("nan")),
         row("the red house", "red", float("nan")),
         row("Rome", "", float("nan")),
         row("", "", 0.5),
     ]
     found = errors_of(rows, "question_answering")
-    assert found == [(2, 1.0), (1, 0.5)]
+    assert found == [(2, 1.0), (1, pytest.approx(1 / 3))]
 
 
 # --- Calibration -------------------------------------------------------------
@@ -344,6 +344,18 @@ def test_several_tasks(model_dir):
     assert "off by 3.500" in found
     # Nothing is known of a kind of one's own but its scores.
     assert "The dev set: two" not in found
+
+
+def test_an_evaluation_alone_has_no_course(model_dir):
+    for number in (1, 2):
+        (model_dir / f"trial_{number}/metrics.jsonl").unlink()
+    (model_dir / "runs.jsonl").unlink()
+    results = results_of(num_rows={"dev": 40}, baseline={"name": ""})
+    found = report_page.render(str(model_dir), results)
+    pages.assert_whole(found)
+    assert "How it learned" not in found
+    assert "training rows" not in found
+    assert "10 of 40 answers are wrong" in found
 
 
 def test_a_page_that_cannot_be_written_says_so(model_dir, capsys):

@@ -270,6 +270,8 @@ def test_evaluation_alone_gives_the_numbers_of_the_training(finished):
         ).read_bytes()
     table = (folder / "results.txt").read_text()
     assert table.startswith("letters: 3 rows of dev, 2 rows of test\n")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "The test set" in page and "How it learned" not in page
 
 
 def test_all_models_that_count_are_asked(finished):
