@@ -182,8 +182,8 @@ def in_words(cost: dict) -> str:
     """
     threads, unit = cost["threads"], cost["unit"]
     return (
-        f"cost of an answer: {_number(cost['ms_per_text'])} ms for a {unit} alone, "
-        f"{_number(cost['texts_per_second'])} {unit}s a second "
+        f"cost of an answer: {_number(cost['ms_per_text'])} ms for a {unit} "
+        f"alone, {_number(cost['texts_per_second'])} {unit}s a second "
         f"{cost['batch_size']} at a time"
         + ("" if cost["from_text"] else ", without tokenization")
         + f" ({cost['processor']}, {threads} thread"

@@ -56,6 +56,13 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
     assert encoder is not None
     name = _name_of_rows(config.data, data)
     directory = os.path.join(model_dir, EVALUATION_DIR, name)
+    about_data = {}
+    for of_task in data:
+        about, lines = preparation.look_at(of_task)
+        about_data[of_task.task.name] = about
+        if is_chief:
+            for line in lines:
+                print(line)
     records = []
     for number in _numbers(found):
         trained = model_directory.trial_dir(model_dir, number)
@@ -79,6 +86,7 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
         [data],
         records,
         found["from_scratch"],
+        about_data,
         best_on_dev=found["best_on_dev"],
     )
     summary |= {"directory": directory, "files": _files(config.data)}
@@ -136,10 +144,9 @@ def _read_rows(
     tasks = preparation.make_tasks(config)
     about = read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
     of_tasks = about.get("tasks", [about])
+    described_of = {of["task_name"]: of for of in of_tasks}
     for task in tasks:
-        described = next(
-            (of for of in of_tasks if of["task_name"] == task.name), None
-        )
+        described = described_of.get(task.name)
         if described is None:
             raise errors.ConfigError(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
@@ -158,9 +165,30 @@ def _read_rows(
                 f"Expected rows to score of the task {of_task.task.name!r}. "
                 f"Received: none{_where(of_task)}"
             )
+        _refuse_other_windows(of_task, described_of[of_task.task.name], config)
         for line in of_task.remarks():
             print(line)
     return data
+
+
+def _refuse_other_windows(
+    data: TaskData, described: dict, config: FinetuningConfig
+) -> None:
+    """Refuses to read long texts in another way than the models learned."""
+    ours, theirs = data.about().get("windows"), described.get("windows")
+    if ours == theirs:
+        return
+
+    def in_words(windows):
+        if windows is None:
+            return "long_texts='cut'"
+        values = ", ".join(f"{name}={of}" for name, of in windows.items())
+        return f"long_texts='windows' ({values})"
+
+    raise errors.ConfigError(
+        f"Expected {in_words(theirs)}, as the models in "
+        f"{config.run.model_dir} have it. Received: {in_words(ours)}"
+    )
 
 
 def _where(data: TaskData) -> str:

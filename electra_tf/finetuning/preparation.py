@@ -54,7 +54,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     hidden_size = start.encoder_config.hidden_size
     about_data = {}
     for of_task in data:
-        about_data[of_task.task.name], lines = _look_at(
+        about_data[of_task.task.name], lines = look_at(
             of_task, bool(config.data.folds)
         )
         remarks += lines
@@ -122,10 +122,15 @@ def _refuse_head_dropout(
             )
 
 
-def _look_at(
-    data: task_data.TaskData, has_folds: bool
+def look_at(
+    data: task_data.TaskData, has_folds: bool = False
 ) -> tuple[dict, list[str]]:
-    """What results.json says of a task's rows, and lines for the user."""
+    """What results.json says of a task's rows, and lines for the user.
+
+    Args:
+      data: The task with its rows.
+      has_folds: Whether "train" is cut into folds.
+    """
     name, tokenizer = data.task.name, data.tokenizer
     lower = tokenizer is not None and tokenizer.do_lower_case
     of_lengths = long_texts.about(data)

@@ -12,6 +12,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     features,
     finetune,
+    finished_run,
     long_texts,
     preparation,
     task_data,
@@ -267,4 +268,27 @@ def test_a_finished_model_reads_a_test_set_in_windows(data, finished):
     )
     assert run(config)["trials"][0]["test"] == pytest.approx(
         results["trials"][0]["dev"]
+    )
+
+
+def test_rows_of_a_finished_run_are_read_as_its_models_learned(
+    finished, capsys
+):
+    config, results = finished
+
+    def scored(**changes):
+        changed = dataclasses.replace(config.data, eval_only=True, **changes)
+        return finished_run.score(dataclasses.replace(config, data=changed))
+
+    found = scored()
+    assert found["trials"][0]["dev"] == pytest.approx(
+        results["trials"][0]["dev"]
+    )
+    assert found["long_texts"]["dev"]["most_windows"] == 7
+    assert "700 windows of at most 16 tokens" in capsys.readouterr().out
+    with pytest.raises(errors.ConfigError) as caught:
+        scored(long_texts="cut")
+    assert str(caught.value) == (
+        "Expected long_texts='windows' (stride=8, max_windows=32), as the "
+        f"models in {config.run.model_dir} have it. Received: long_texts='cut'"
     )
