@@ -42,6 +42,7 @@ _NEVER_DATA = frozenset(
 )
 # A cell with more than this is no name of a column.
 _MOST_WORDS_OF_A_NAME = 5
+_LEAST_ROWS_TO_JUDGE = 20
 _SENTENCE_ENDS = (".", "!", "?", "。", "…")
 
 
@@ -154,7 +155,9 @@ def looks_like_header(
     is_usual = bool((_NAMES_OF_TEXTS | set(LABEL_NAMES)) & set(names))
     if alike and (not (is_odd or is_usual) or len(alike | long) == len(cells)):
         return False
-    return False if long and not (is_odd or is_usual) else None
+    # With fewer rows, labels that are all different say nothing.
+    is_judged = len(rows) >= _LEAST_ROWS_TO_JUDGE
+    return False if long and is_judged and not (is_odd or is_usual) else None
 
 
 def _is_one_of(cell: str, below: Sequence[str]) -> bool:
