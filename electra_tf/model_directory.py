@@ -37,6 +37,8 @@ REPORT_FILE = "report.html"
 # In the folder of a trial: its settings; its scores by class.
 TRIAL_FILE = "trial.json"
 REPORTS_FILE = "reports.json"
+# In the results of a trial trained with patience: which weights it has.
+BEST_STEP = "best_step"
 # Folders below that of a run with checkpoints of their own.
 PART_OF_RUN = re.compile(rf"trial_\d+|{BEST_DIR}")
 
@@ -92,7 +94,7 @@ _MAY_DIFFER_IN_EVALUATION = (
     *("dropout", "data.eval_only", "data.train_file", "data.dev_file"),
     *("data.test_file", "data.data_dir", "data.folds", "data.vocab_file"),
     *("data.train_batch_size", "data.num_train_epochs", "data.bucketed"),
-    *("data.double_unordered", "run.seed"),
+    *("data.double_unordered", "run.seed", "early_stopping_patience"),
 )
 # Share -> the size of the discriminator that it is one of.
 _SHARES = {
@@ -107,6 +109,18 @@ _GENERATOR_LAYER = re.compile(
 def trial_dir(model_dir: str, number: int) -> str:
     """The folder of one trial of a fine-tuning run, counted from 1."""
     return os.path.join(model_dir, f"trial_{number}")
+
+
+def weights_dir(folder: str) -> str:
+    """Where the checkpoint is that is the model of a run, or of a trial.
+
+    That is the folder itself, but for a finished trial that names its best
+    step: it was trained with patience, and has the weights of that step.
+    """
+    path = os.path.join(folder, RESULTS_FILE)
+    found = files.read_json(path) if os.path.isfile(path) else {}
+    has_best = found.get(BEST_STEP) is not None
+    return os.path.join(folder, BEST_DIR) if has_best else folder
 
 
 def write(config, operative_config: str, flags: list[str]) -> None:
@@ -244,8 +258,10 @@ def refuse_other_run(config) -> None:
     ours = json.loads(json.dumps(as_dict(config)))
     was_cut = {f"model.{size.name}": size for size in cut}
     may_differ: tuple[str, ...] = _MAY_DIFFER
+    if ours.get("early_stopping_patience"):  # They decide when it ends.
+        may_differ = tuple(n for n in _MAY_DIFFER if n != "run.eval_steps")
     if getattr(getattr(config, "data", None), "eval_only", False):
-        may_differ += _MAY_DIFFER_IN_EVALUATION
+        may_differ = _MAY_DIFFER + _MAY_DIFFER_IN_EVALUATION
     found = []
     for name, a, b in differences(ours, theirs):
         reason = f"was {b!r}"
@@ -334,20 +350,50 @@ class MetricsLog:
           metric: Lower is better where its name ends in "loss".
           value: What was found.
         """
-        sign = -1 if metric.endswith("loss") else 1
-        return all(
-            sign * value > sign * record[metric]
-            for record in read_metrics(self.path)
-            if record["split"] == "heldout"
-            and record["step"] < step
-            and metric in record
-        )
+        before = [r for r in read_metrics(self.path) if r["step"] < step]
+        best = best_evaluation(before, metric).record
+        return best is None or _is_better(metric, value, best[metric])
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Adds the line of one look."""
         record = {"step": step, "split": split} | metrics
         with open(self.path, "a", encoding="utf-8") as f:
             f.write(json.dumps(record) + "\n")
+
+
+class BestEvaluation(typing.NamedTuple):
+    """Which of the evaluations in a log was best.
+
+    Attributes:
+      record: The first that was as good; None if none has the metric.
+      num_since: How many came after it.
+    """
+
+    record: dict | None
+    num_since: int
+
+
+def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
+    """The best of the evaluations on held-out examples.
+
+    Args:
+      records: Of `read_metrics`, in order.
+      metric: Lower is better where its name ends in "loss".
+    """
+    best, num_since = None, 0
+    for record in records:
+        if record["split"] != "heldout":
+            continue
+        num_since += 1
+        if metric in record and (
+            best is None or _is_better(metric, record[metric], best[metric])
+        ):
+            best, num_since = record, 0
+    return BestEvaluation(best, num_since)
+
+
+def _is_better(metric: str, value: float, other: float) -> bool:
+    return value < other if metric.endswith("loss") else value > other
 
 
 def read_metrics(path: str) -> list[dict]:

@@ -92,6 +92,10 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "How often a model that says the same of every row is trained "
             "again with another seed."
         ),
+        "FinetuningConfig.early_stopping_patience": (
+            "Evaluations in a row that are not better on dev, one each epoch, "
+            "after which training ends; the best weights are taken."
+        ),
     },
     flags.DEFINE_boolean: {
         "FinetuningDataConfig.eval_only": (

@@ -169,8 +169,12 @@ class FinetuningDataConfig:
         An epoch is as long as all batches, the last one filled up; the product
         with the epochs is rounded down.
         """
-        per_epoch = math.ceil(num_examples / self.train_batch_size)
+        per_epoch = self.steps_per_epoch(num_examples)
         return max(1, int(per_epoch * self.num_train_epochs))
+
+    def steps_per_epoch(self, num_examples: int) -> int:
+        """Batches that hold every row once, the last one filled up."""
+        return math.ceil(num_examples / self.train_batch_size)
 
 
 @gin.configurable
@@ -207,6 +211,10 @@ class FinetuningConfig:
       question_answering: `QuestionAnsweringConfig`; None for its defaults.
       keep_head: Go on with the head of `init_checkpoint`, which is fine-tuned
         itself, rather than with a new one.
+      early_stopping_patience: Training ends after so many evaluations in a row
+        whose dev score was not better than the best before, and the weights of
+        the best are the model; 0 trains to the end and takes the last. There
+        is one every `run.eval_steps` steps, or each epoch where that is 0.
       expected_encoder: Field of `EncoderConfig` -> the value that
         `init_checkpoint` must have, or the run is refused; None for any. It
         changes nothing that is learned.
@@ -234,6 +242,7 @@ class FinetuningConfig:
     reseed_degenerate: int = 0
     question_answering: object | None = None
     keep_head: bool = False
+    early_stopping_patience: int = 0
     expected_encoder: dict | None = None
     head_dropout: float | None = None
     class_weights: str | dict | None = None
@@ -255,7 +264,9 @@ class FinetuningConfig:
             is_good = min(values, default=1) > 0
             is_good &= len(set(values)) == len(values)
             must(is_good, name, "different positive numbers")
-        validation.require_not_negative(self, "reseed_degenerate")
+        validation.require_not_negative(
+            self, "reseed_degenerate", "early_stopping_patience"
+        )
         known = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
         must(
             known >= set(self.expected_encoder or ()),

@@ -5,6 +5,7 @@ Shapes: N rows.
 
 import collections
 import math
+import statistics
 import typing
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,9 @@ from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.heads import DISALLOWED_LOGIT
+
+# In the log of a training: the mean over the tasks of their main metrics.
+DEV_SCORE = "dev_score"
 
 # Takes N rows of features; returns output name -> [N, ...], in their order.
 Predictor = Callable[[Features], dict[str, np.ndarray]]
@@ -167,6 +171,23 @@ class Evaluator:
             (data, make_predictor(model, data.task.name, batch_size))
             for data in tasks
         ]
+
+    def ask_dev(self) -> dict[str, float]:
+        """Scores of "dev" by the model as it is now, for the log.
+
+        Returns:
+          <task>_<metric> -> score and, where all of them are finite,
+          `DEV_SCORE`.
+        """
+        scores = self.ask(["dev"]).dev_scores
+        main = [
+            scores.get(f"{data.task.name}_{data.task.main_metric}")
+            for data, _ in self._predictors
+        ]
+        known = [score for score in main if score is not None]
+        if len(known) == len(main):
+            scores[DEV_SCORE] = statistics.fmean(known)
+        return scores
 
     def ask(self, splits: Sequence[str] | None = None) -> Evaluation:
         """Asks the model as it is now.

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, model_directory
-from electra_tf.finetuning import digests, features
+from electra_tf.finetuning import digests, evaluation, features
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.recipe import Choice
 from electra_tf.finetuning.starting_point import StartingPoint
@@ -60,6 +60,8 @@ class TrialPlan:
       train_batch_size: Examples in one step.
       eval_batch_size: Examples in one evaluation step.
       bucketed: Whether batches are cut to their longest row.
+      patience: Evaluations in a row without a better `run.keep_best_metric`
+        after which training ends; 0 for never.
     """
 
     trial: Trial
@@ -70,6 +72,7 @@ class TrialPlan:
     train_batch_size: int
     eval_batch_size: int
     bucketed: bool
+    patience: int
 
     @property
     def digests(self) -> dict:
@@ -101,6 +104,7 @@ class RunPlan:
       run: Of all trials together.
       trials: In the order in which they are run.
       reseed_degenerate: How often a degenerate one is repeated.
+      patience: See `TrialPlan`.
       notes: What was chosen for the user, a line each.
       recipe: What the models learn with, and where each value is from.
       about_data: Task name -> what results.json says of its rows.
@@ -113,6 +117,7 @@ class RunPlan:
     run: configs.RunConfig
     trials: Sequence[Trial]
     reseed_degenerate: int
+    patience: int
     notes: Sequence[str]
     recipe: Mapping[str, Choice]
     about_data: Mapping[str, dict]
@@ -124,6 +129,20 @@ class RunPlan:
         data = dataclasses.replace(
             self.data, num_train_epochs=trial.num_train_epochs
         )
+        run = dataclasses.replace(
+            self.run,
+            model_dir=model_directory.trial_dir(
+                self.run.model_dir, trial.number
+            ),
+            seed=trial.seed,
+            num_train_steps=data.num_train_steps(num_rows),
+        )
+        if self.patience:
+            run = dataclasses.replace(
+                run,
+                eval_steps=run.eval_steps or data.steps_per_epoch(num_rows),
+                keep_best_metric=evaluation.DEV_SCORE,
+            )
         return TrialPlan(
             trial=trial,
             start=self.start,
@@ -131,19 +150,13 @@ class RunPlan:
             optimizer=dataclasses.replace(
                 self.optimizer, learning_rate=trial.learning_rate
             ),
-            run=dataclasses.replace(
-                self.run,
-                model_dir=model_directory.trial_dir(
-                    self.run.model_dir, trial.number
-                ),
-                seed=trial.seed,
-                num_train_steps=data.num_train_steps(num_rows),
-            ),
+            run=run,
             train_batch_size=data.train_batch_size,
             eval_batch_size=data.eval_batch_size,
             bucketed=(
                 data.bucketed and self.run.distribution_strategy != "tpu"
             ),
+            patience=self.patience,
         )
 
 

@@ -340,6 +340,33 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
     return ScoreTable(title, header, rows)
 
 
+def _early_stopping(trials: Sequence[dict]) -> list[str]:
+    """Which weights trials have that were trained with patience, and why."""
+    lines = []
+    for trial in trials:
+        best, last = trial.get("best_step"), trial.get("last_step")
+        if last is None:
+            continue
+        total, since = trial["num_train_steps"], trial["evaluations_since_best"]
+        why = f"trained to the end, step {last}"
+        if last < total:
+            why = (
+                f"training ended at step {last} of {total}, after {since} "
+                f"evaluation{'s' * (since > 1)} in a row that "
+                f"{'were' if since > 1 else 'was'} not better"
+            )
+        whose = f"the weights of step {best}, the best on dev"
+        if best is None:
+            whose = "the last weights, as no score on dev was a number"
+        lines.append(f"trial {trial['trial']} has {whose}; {why}")
+    if lines:
+        lines.append(
+            "early stopping chose the weights on dev, so scores there are "
+            "optimistic"
+        )
+    return lines
+
+
 def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
     """The main metric first."""
     others = [m for m in scores if m not in (main_metric, *_NOT_SHOWN)]
@@ -400,6 +427,7 @@ def remarks(results: dict) -> list[str]:
             + _setting(results["settings"][0])
             + "; its scores there are optimistic, too"
         )
+    lines += _early_stopping(trials)
     by_number = {trial.get("replaces"): trial["trial"] for trial in trials}
     for trial in trials:
         if not trial["degenerate"]:

@@ -15,7 +15,8 @@ from electra_tf.finetuning import digests, evaluation, fitting, predictions
 from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.text import vocabulary
-from electra_tf.training import loop, replicas
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import loop, replicas, saving
 
 # In what the folder of a trial says of it: what its model learned from.
 _DIGESTS = "digests"
@@ -73,10 +74,10 @@ def run_trial(
 
     Returns:
       What the trial's results.json holds: its settings, "num_train_steps",
-      "degenerate" (names of the tasks whose rows all got the same answer) and
-      "tasks" (task name -> split -> scores); and as "reports" what its
-      reports.json holds, see `evaluation.reports`. Earlier versions did not
-      write it.
+      what `_take_best` says where there was patience, "degenerate" (names of
+      the tasks whose rows all got the same answer) and "tasks" (task name ->
+      split -> scores); and as "reports" what its reports.json holds, see
+      `evaluation.reports`. Earlier versions did not write it.
 
     Raises:
       ConfigError: If the directory is that of another trial.
@@ -108,25 +109,71 @@ def run_trial(
             for data in plan.tasks
             for metric in metrics
         ),
-        lambda: evaluator.ask(["dev"]).dev_scores,
+        evaluator.ask_dev,
+        patience=plan.patience,
     )
+    about: dict = {"num_train_steps": plan.run.num_train_steps}
+    if plan.patience:
+        with strategy.scope():
+            about |= _take_best(plan, engine)
     found = evaluator.ask()
-    result = plan.trial.as_dict() | {
-        "num_train_steps": plan.run.num_train_steps,
-        "degenerate": found.degenerate,
-        "tasks": found.scores,
-    }
+    result = (
+        plan.trial.as_dict()
+        | about
+        | {"degenerate": found.degenerate, "tasks": found.scores}
+    )
     reports = evaluation.reports(plan.tasks, found)
     if is_chief:
-        loop.write_summaries(
-            directory, "eval", plan.run.num_train_steps, found.dev_scores
-        )
+        step = about.get(model_directory.BEST_STEP) or int(engine.global_step)
+        loop.write_summaries(directory, "eval", step, found.dev_scores)
         write_predictions(directory, plan.tasks, found)
         _write_reports(directory, reports)
         write_atomically(results_path, json.dumps(result, indent=1) + "\n")
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
     return result | {"reports": reports}
+
+
+def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
+    """Gives a model that was trained with patience its best weights.
+
+    Args:
+      plan: Of the model.
+      engine: Of its training, which has ended.
+
+    Returns:
+      "best_step", whose weights these now are; None where the dev score was
+      never finite, and these are the last; "last_step", where training ended,
+      and "evaluations_since_best".
+
+    Raises:
+      TrainingError: If the best weights are not there.
+    """
+    directory = plan.run.model_dir
+    best = model_directory.best_evaluation(
+        model_directory.read_metrics(
+            os.path.join(directory, model_directory.METRICS_FILE)
+        ),
+        plan.run.keep_best_metric,
+    )
+    step = best.record and best.record["step"]
+    if step is not None:
+        prefix = os.path.join(
+            directory,
+            model_directory.BEST_DIR,
+            f"{model_directory.CHECKPOINT_NAME}-{step}",
+        )
+        if not os.path.isfile(f"{prefix}.index"):
+            raise errors.TrainingError(
+                f"Expected the best weights of {directory}, of step {step}, at "
+                f"{prefix}, found none: delete {directory} and run again"
+            )
+        saving.restore_variables(engine.model.variables, prefix, "the model")
+    return {
+        model_directory.BEST_STEP: step,
+        "last_step": int(engine.global_step.numpy()),
+        "evaluations_since_best": best.num_since,
+    }
 
 
 def write_predictions(

@@ -30,8 +30,12 @@ def train(
     live_metrics: tuple[str, ...],
     evaluate: Callable[[], dict[str, float]] | None = None,
     watch: Callable[[int, dict[str, float]], dict[str, str]] | None = None,
+    patience: int = 0,
 ) -> None:
     """Trains to the last step, from the last checkpoint if there is one.
+
+    When training ends early follows from the evaluations in the log, which a
+    run that goes on keeps up to its step: it ends where it would have ended.
 
     Args:
       engine: Model, optimizer and data.
@@ -41,6 +45,8 @@ def train(
       evaluate: Called every `run.eval_steps` steps.
       watch: Takes a step and its metrics; returns what the user should know
         about them, each under a name by which it is said once.
+      patience: Training ends after so many evaluations in a row without a
+        better `run.keep_best_metric`; 0 for never.
 
     Raises:
       ConfigError: If the workers do not share `run.model_dir`, or it has no
@@ -63,6 +69,7 @@ def train(
         live_metrics,
         evaluate,
         watch,
+        patience,
     )
     summary_dir = os.path.join(run.model_dir, "train")
     with _lost_workers(run.model_dir):
@@ -85,7 +92,9 @@ def train(
             )
             loop.start()
             try:
-                controller.train(num_train_steps)
+                if not loop.is_long_enough():
+                    with contextlib.suppress(_LongEnough):
+                        controller.train(num_train_steps)
                 checkpoints.save()
             finally:
                 checkpoints.finish()
@@ -104,6 +113,10 @@ def _refuse_later_step(engine: engine_lib.Engine, last_step: int) -> None:
         )
 
 
+class _LongEnough(Exception):
+    """Ends a training whose evaluations no longer get better."""
+
+
 @dataclasses.dataclass
 class _Loop:
     """What happens between two stretches of steps; `train` has the words."""
@@ -115,6 +128,7 @@ class _Loop:
     live_metrics: tuple[str, ...]
     evaluate: Callable | None
     watch: Callable | None
+    patience: int
 
     def __post_init__(self):
         self.is_chief = replicas.is_chief(self.engine.strategy)
@@ -179,9 +193,11 @@ class _Loop:
         self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
             self._look_at_evaluation(step, self.evaluate())
+        is_enough = self.is_long_enough()
         stop = engine.any_worker(self.stop_requests.signal_name is not None)
         is_last = step == self.num_train_steps
-        if stop or is_last or step % run.save_checkpoints_steps == 0:
+        is_due = step % run.save_checkpoints_steps == 0
+        if stop or is_last or is_enough or is_due:
             self.checkpoints.save()
         if stop and not is_last:
             self.checkpoints.finish()
@@ -191,7 +207,25 @@ class _Loop:
                 f"{who} at step {step}: saved in {run.model_dir}; run again "
                 "to go on"
             )
+        if is_enough and not is_last:
+            self.line.note(
+                f"training ends at step {step} of {self.num_train_steps}: "
+                f"{self.patience} evaluations in a row were not better"
+            )
+            raise _LongEnough
         self._last = (step, time.monotonic())
+
+    def is_long_enough(self) -> bool:
+        """Whether the last evaluations, up to this step, were not better."""
+        if not self.patience:
+            return False
+        is_enough = self.is_chief and self.patience <= (
+            model_directory.best_evaluation(
+                model_directory.read_metrics(self.log.path),
+                self.engine.run.keep_best_metric,
+            ).num_since
+        )
+        return self.engine.any_worker(is_enough)
 
     def _look_at_evaluation(self, step: int, evaluated: dict) -> None:
         """Logs it, and keeps what is better than all before."""

@@ -153,6 +153,7 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
     if record["class"] == "FinetuningConfig" and is_run:
         results = _read_of_finetuning(model_dir, model_directory.RESULTS_FILE)
         folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
+    folder = model_directory.weights_dir(folder)
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
         raise CheckpointError(

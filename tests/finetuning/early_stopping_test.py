@@ -1,0 +1,350 @@
+"""Tests of FinetuningConfig.early_stopping_patience."""
+
+import dataclasses
+import functools
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints import reading
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import evaluation, finetune, fitting, results, trials
+from tests import helpers
+
+TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 4
+DEV = [("wa wc", "yes"), ("wc wb", "no"), ("wh wa wb", "yes")]
+
+# 3 steps an epoch. What is as good as before is not better.
+DEV_SCORES = {3: 50.0, 6: 60.0, 9: 60.0, 12: 55.0, 15: 99.0}
+
+
+def make_config(folder, model_dir, patience=2, epochs=6.0, **run):
+    return finetuning_configs.FinetuningConfig(
+        init_checkpoint=f"{folder}/pretrained",
+        data=finetuning_configs.FinetuningDataConfig(
+            task_name="letters",
+            train_file=f"{folder}/train.tsv",
+            dev_file=f"{folder}/dev.tsv",
+            vocab_file=f"{folder}/vocab.txt",
+            max_seq_length=8,
+            train_batch_size=4,
+            num_train_epochs=epochs,
+        ),
+        optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
+        run=helpers.run_config(
+            folder / model_dir, **{"save_checkpoints_steps": 4} | run
+        ),
+        early_stopping_patience=patience,
+    )
+
+
+class Engines:
+    """Makes an engine once: trainings of the same sizes begin anew with it.
+
+    It is traced then, which takes longer than all of its steps; so is what
+    its model is asked with.
+    """
+
+    def __init__(self):
+        self.make_engine = fitting.make_engine
+        self.make_predictor = functools.cache(evaluation.make_predictor)
+        self.made = None
+
+    def make(self, plan, strategy):
+        if self.made is None:
+            engine = self.make_engine(plan, strategy)
+            self.made = engine, [v.numpy() for v in self.variables(engine)]
+        engine, initial = self.made
+        for variable, value in zip(
+            self.variables(engine), initial, strict=True
+        ):
+            variable.assign(value)
+        engine.run = plan.run
+        engine._iterator = None
+        return engine
+
+    @staticmethod
+    def variables(engine):
+        return [
+            *engine.model.variables,
+            *engine.optimizer.variables,
+            engine.global_step,
+        ]
+
+
+class Watched:
+    """A training whose dev scores are `DEV_SCORES`.
+
+    Attributes:
+      at: Step -> called when that step is evaluated.
+      weights: Step -> name -> value, of the last training.
+      steps: That were evaluated.
+    """
+
+    def __init__(self, engines, monkeypatch):
+        self.at = {}
+        self.weights = {}
+        self.steps = []
+        ask_dev = evaluation.Evaluator.ask_dev
+
+        def making(*args):
+            self.engine = engines.make(*args)
+            return self.engine
+
+        def asking(evaluator):
+            step = int(self.engine.global_step)
+            self.steps.append(step)
+            self.weights[step] = {
+                v.path: v.numpy() for v in self.engine.model.variables
+            }
+            self.at.get(step, lambda: None)()
+            return ask_dev(evaluator) | {evaluation.DEV_SCORE: DEV_SCORES[step]}
+
+        monkeypatch.setattr(fitting, "make_engine", making)
+        monkeypatch.setattr(
+            evaluation, "make_predictor", engines.make_predictor
+        )
+        monkeypatch.setattr(evaluation.Evaluator, "ask_dev", asking)
+
+
+@pytest.fixture(scope="module")
+def engines():
+    return Engines()
+
+
+@pytest.fixture
+def watched(engines, monkeypatch):
+    return Watched(engines, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("early_stopping")
+    helpers.write_pretrained(folder / "pretrained")
+    helpers.write_vocab(folder)
+    helpers.write_tsv(folder / "train.tsv", TRAIN)
+    helpers.write_tsv(folder / "dev.tsv", DEV)
+    return folder
+
+
+def run(config):
+    # As the command does.
+    model_directory.refuse_other_run(config)
+    return finetune.finetune(
+        config, lambda: model_directory.write(config, "", [])
+    )
+
+
+def log_of(config):
+    log = model_directory.read_metrics(
+        f"{config.run.model_dir}/trial_1/metrics.jsonl"
+    )
+    return [
+        {name: of for name, of in record.items() if "per_second" not in name}
+        for record in log
+    ]
+
+
+def exported(config):
+    """The model that exporting reads."""
+    return reading.read_checkpoint(config.run.model_dir)
+
+
+def assert_has_weights(checkpoint, weights):
+    assert checkpoint.tensors.keys() >= weights.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(checkpoint.tensors[name], value, name)
+
+
+@pytest.fixture(scope="module")
+def whole(folder, engines):
+    """A run that was not interrupted, what came out, and its weights."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        watched = Watched(engines, monkeypatch)
+        config = make_config(folder, "whole")
+        return config, run(config), watched.weights
+
+
+def test_training_ends_and_the_best_weights_are_the_model(whole):
+    config, found, weights = whole
+    assert list(weights) == [3, 6, 9, 12]
+    (trial,) = found["trials"]
+    assert trial["num_train_steps"] == 18
+    assert trial["best_step"] == 6
+    assert trial["last_step"] == 12
+    assert trial["evaluations_since_best"] == 2
+    # What is reported, and what is exported, is of the best weights.
+    of_best = log_of(config)[[r["step"] for r in log_of(config)].index(6) + 1]
+    assert of_best["split"] == "heldout"
+    assert trial["dev"]["loss"] == pytest.approx(of_best["letters_loss"])
+    checkpoint = exported(config)
+    assert checkpoint.global_step == 6
+    assert_has_weights(checkpoint, weights[6])
+    assert_has_weights(
+        reading.read_checkpoint(f"{config.run.model_dir}/trial_1"),
+        weights[6],
+    )
+    assert any(
+        (checkpoint.tensors[name] != value).any()
+        for name, value in weights[12].items()
+    )
+    table = results.format_results(found)
+    assert (
+        "trial 1 has the weights of step 6, the best on dev; training ended at "
+        "step 12 of 18, after 2 evaluations in a row that were not better"
+    ) in table
+    assert "early stopping chose the weights on dev" in table
+
+
+class Killed(Exception):
+    pass
+
+
+def kill():
+    raise Killed
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("step", "end", "error"),
+    [
+        # Before the best, between two checkpoints, and after the last one; the
+        # best that was kept then is that of a later step, or of none.
+        (3, kill, Killed),
+        (6, terminate, errors.Stopped),
+        (9, kill, Killed),
+        (12, kill, Killed),
+    ],
+)
+def test_a_killed_run_ends_as_one_that_was_not(
+    folder, whole, watched, step, end, error
+):
+    config, expected, weights = whole
+    killed = make_config(folder, f"killed_{step}_{end.__name__}")
+    watched.at = {step: end}
+    with pytest.raises(error):
+        run(killed)
+    watched.at = {}
+    found = run(killed)
+    assert found == expected
+    assert_has_weights(exported(killed), weights[6])
+    # Those of steps that were taken twice are those of the second time.
+    for of_step, values in watched.weights.items():
+        for name, value in values.items():
+            np.testing.assert_array_equal(value, weights[of_step][name], name)
+    assert log_of(killed) == log_of(config)
+
+
+def test_what_has_ended_is_not_trained_again(
+    folder, whole, watched, monkeypatch
+):
+    """It was killed after training and before its scores were written."""
+    _, expected, weights = whole
+    killed = make_config(folder, "killed_at_the_end")
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "write_predictions", lambda *args: kill())
+        with pytest.raises(Killed):
+            run(killed)
+    watched.steps.clear()
+    best = f"{killed.run.model_dir}/trial_1/best/model.ckpt-6"
+    os.rename(f"{best}.index", f"{best}.lost")
+    with pytest.raises(errors.TrainingError) as caught:
+        run(killed)
+    assert str(caught.value) == (
+        f"Expected the best weights of {killed.run.model_dir}/trial_1, of step "
+        f"6, at {best}, found none: delete {killed.run.model_dir}/trial_1 and "
+        "run again"
+    )
+    os.rename(f"{best}.lost", f"{best}.index")
+    assert run(killed) == expected
+    assert not watched.steps
+    assert_has_weights(exported(killed), weights[6])
+
+
+def test_a_run_that_gets_better_goes_to_the_end(folder, watched, monkeypatch):
+    monkeypatch.setitem(DEV_SCORES, 9, 70.0)
+    config = make_config(folder, "better", epochs=4.0)
+    found = run(config)
+    (trial,) = found["trials"]
+    assert (trial["best_step"], trial["last_step"]) == (9, 12)
+    assert (
+        "trial 1 has the weights of step 9, the best on dev; trained to the "
+        "end, step 12"
+    ) in results.format_results(found)
+    assert_has_weights(exported(config), watched.weights[9])
+
+
+def test_without_a_score_that_is_a_number_the_last_weights_count(
+    folder, watched, monkeypatch
+):
+    monkeypatch.setattr(
+        evaluation.Evaluator, "ask_dev", lambda self: {"letters_loss": 1.0}
+    )
+    config = make_config(folder, "no_number")
+    found = run(config)
+    (trial,) = found["trials"]
+    assert (trial["best_step"], trial["last_step"]) == (None, 6)
+    assert "trial 1 has the last weights" in results.format_results(found)
+    assert exported(config).global_step == 6
+
+
+def test_the_dev_score_is_the_mean_of_the_main_metrics(folder, monkeypatch):
+    found = evaluation.Evaluation(
+        {},
+        {
+            "a": {"dev": {"accuracy": 50.0, "loss": 2.0}},
+            "b": {"dev": {"spearman": 20.0}},
+        },
+        [],
+    )
+    asked = evaluation.Evaluator.__new__(evaluation.Evaluator)
+    monkeypatch.setattr(evaluation.Evaluator, "ask", lambda *args: found)
+
+    class Data:
+        def __init__(self, name, main_metric):
+            self.task = self
+            self.name, self.main_metric = name, main_metric
+
+    asked._predictors = [
+        (Data("a", "accuracy"), None),
+        (Data("b", "spearman"), None),
+    ]
+    assert asked.ask_dev()["dev_score"] == 35.0
+    found.scores["b"]["dev"]["spearman"] = None
+    assert "dev_score" not in asked.ask_dev()
+
+
+def test_evaluations_are_every_epoch_or_as_often_as_asked(folder):
+    from electra_tf.finetuning import preparation
+
+    def eval_steps(**changes):
+        plan = preparation.prepare(make_config(folder, "model", **changes))
+        return plan.of_trial(plan.trials[0]).run.eval_steps
+
+    assert eval_steps() == 3
+    assert eval_steps(eval_steps=2) == 2
+    assert eval_steps(patience=0) == 0
+
+
+def test_what_decides_when_it_ends_must_not_change(folder, whole):
+    config, _, _ = whole
+    for changed, what in (
+        (
+            dataclasses.replace(config, early_stopping_patience=3),
+            "early_stopping_patience=3",
+        ),
+        (
+            dataclasses.replace(
+                config, run=dataclasses.replace(config.run, eval_steps=5)
+            ),
+            "run.eval_steps=5",
+        ),
+    ):
+        with pytest.raises(errors.ConfigError, match=what):
+            model_directory.refuse_other_run(changed)
