@@ -22,7 +22,7 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.finetuning.tasks import own_data, text_tasks
 from electra_tf.text import tokenization
 
 # Below the model directory.
@@ -141,10 +141,21 @@ def _read_rows(
     config = dataclasses.replace(
         config, data=dataclasses.replace(config.data, folds=0)
     )
-    tasks = preparation.make_tasks(config)
     about = read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
     of_tasks = about.get("tasks", [about])
     described_of = {of["task_name"]: of for of in of_tasks}
+    if config.data.task_names or "reading" not in about:
+        # Files of one's own, after an earlier version: by the training file.
+        tasks = preparation.make_tasks(config)
+    else:
+        tasks = [
+            own_data.task_of_model(
+                config.data.task_name,
+                _files(config.data),
+                about,
+                config.data.skip_empty_texts,
+            )
+        ]
     for task in tasks:
         described = described_of.get(task.name)
         if described is None:

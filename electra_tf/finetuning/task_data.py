@@ -77,6 +77,8 @@ class TaskData:
             "task_name": self.task.name,
             "has_pairs": self.has_pairs,
         }
+        if reading := self.task.reading():
+            about["reading"] = reading
         if self.windows is not None:
             about["windows"] = {
                 "stride": self.windows.stride,

@@ -360,10 +360,8 @@ def _claim(plan: TrialPlan) -> None:
 
 def _has_learned(directory: str) -> bool:
     """Whether there is more in the folder of a trial than its settings."""
-    return any(
-        os.path.isfile(os.path.join(directory, name))
-        for name in ("checkpoint", model_directory.RESULTS_FILE)
-    )
+    path = os.path.join(directory, model_directory.RESULTS_FILE)
+    return os.path.isfile(path) or bool(saving.checkpoints_of(directory))
 
 
 def _refuse_other_settings(directory: str, ours: Trial, claim: dict) -> None:

@@ -86,6 +86,16 @@ class OwnFiles:
         """Whether the rows of a split have labels; only "test" may not."""
         return self.rows(split)[0].label is not None
 
+    def reading(self) -> dict:
+        """See `Task.reading`."""
+        return {
+            "train_file": self.train.path,
+            "columns": self.train.columns,
+            "has_header": self.train.has_header,
+            "text_columns": self.text_columns,
+            "label_column": self.label_column,
+        }
+
     def splits(self) -> list[str]:
         """All splits, those with labels first."""
         return sorted(
@@ -235,6 +245,51 @@ def make_task(
     return task
 
 
+def task_of_model(
+    name: str,
+    files: Mapping[str, str | os.PathLike],
+    about: Mapping,
+    skip_empty_texts: bool = False,
+) -> Task:
+    """The task of a model, for files that are like its training file.
+
+    Args:
+      name: See `Task`.
+      files: "dev" or "test", or both -> file; see `make_task`.
+      about: `Task.description` of the task that was trained, and as "reading"
+        its `Task.reading`.
+      skip_empty_texts: See `make_task`.
+
+    Raises:
+      ValueError: If a file cannot be read.
+    """
+    reading = about["reading"]
+    paths = {split: os.fspath(path) for split, path in files.items() if path}
+    source = None
+    if "columns" in reading:
+        source = OwnFiles(
+            paths,
+            Table(
+                reading["train_file"],
+                reading["columns"],
+                [],
+                reading["has_header"],
+            ),
+            {split: table_files.read_table(p) for split, p in paths.items()},
+            reading["text_columns"],
+            reading["label_column"],
+            skip_empty_texts=skip_empty_texts,
+        )
+    if about["kind"] == "tagging":
+        return OwnTagging(name, paths, source, about)
+    kinds: dict[str, type[Task]] = {
+        "classification": OwnClassification,
+        "regression": OwnRegression,
+        "multi_label_classification": OwnMultiLabel,
+    }
+    return kinds[about["kind"]](name, source, trained=about)  # type: ignore
+
+
 def _refuse_conll(
     source: OwnFiles, rows: Sequence[OwnRow], task_type: str
 ) -> None:
@@ -278,6 +333,9 @@ class _OwnTextTask(text_tasks.TextTask):
     """Mixed into tasks with texts from files of one's own."""
 
     source: OwnFiles
+
+    def reading(self):
+        return self.source.reading()
 
     def splits(self):
         return self.source.splits()
@@ -349,8 +407,13 @@ class OwnClassification(_OwnTextTask, text_tasks.ClassificationTask):
 
     main_metric = "macro_f1"
 
-    def __init__(self, name: str, source: OwnFiles):
+    def __init__(
+        self, name: str, source: OwnFiles, trained: Mapping | None = None
+    ):
         self.source = source
+        if trained is not None:
+            super().__init__(name, trained["labels"])
+            return
         path = source.train.path
         labels = []
         for row in source.rows("train"):
@@ -372,8 +435,15 @@ class OwnClassification(_OwnTextTask, text_tasks.ClassificationTask):
 class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
     """A number a row; the range is that of the training file."""
 
-    def __init__(self, name: str, source: OwnFiles):
+    def __init__(
+        self, name: str, source: OwnFiles, trained: Mapping | None = None
+    ):
         self.source = source
+        if trained is not None:
+            self.has_decimal_commas = trained["reading"]["has_decimal_commas"]
+            names = ("min_value", "max_value", "scale")
+            super().__init__(name, *(trained[value] for value in names))
+            return
         path = source.train.path
         values = []
         rows = source.rows("train")
@@ -396,6 +466,10 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
             )
         super().__init__(name, least, most, scale=most - least)
 
+    def reading(self):
+        commas = {"has_decimal_commas": self.has_decimal_commas}
+        return super().reading() | commas
+
     def label_fields(self, label, source):
         fields = super().label_fields(label, source)
         if self.has_decimal_commas:
@@ -410,8 +484,18 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
 class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
     """Any labels a row: a list in JSON, or separated; none is allowed."""
 
-    def __init__(self, name: str, source: OwnFiles, separator: str):
+    def __init__(
+        self,
+        name: str,
+        source: OwnFiles,
+        separator: str = "",
+        trained: Mapping | None = None,
+    ):
         self.source = source
+        if trained is not None:
+            self.separator = trained["reading"]["label_separator"]
+            super().__init__(name, trained["labels"])
+            return
         rows = source.rows("train")
         texts = [row.label for row in rows if isinstance(row.label, str)]
         self.separator = separator or labels_lib.separator_of(
@@ -425,6 +509,9 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
                 f"{source.train.path!r}, column {source.label_column!r}."
             )
         super().__init__(name, sorted(labels))
+
+    def reading(self):
+        return super().reading() | {"label_separator": self.separator}
 
     def label_fields(self, label, source):
         del source
@@ -449,15 +536,25 @@ class OwnTagging(tagging.TaggingTask):
       name: See `Task`.
       paths: Split -> file, in CoNLL's layout if there is no `source`.
       source: Columns of words and of tags, separated by white space or lists.
+      trained: See `task_of_model`; None to look at the training file.
     """
 
     def __init__(
-        self, name: str, paths: dict[str, str], source: OwnFiles | None = None
+        self,
+        name: str,
+        paths: dict[str, str],
+        source: OwnFiles | None = None,
+        trained: Mapping | None = None,
     ):
         super().__init__(name, paths, as_original=False)
         self.source = source
         self._read: dict[str, conll.File] = {}
         self.form = ""
+        if trained is not None:
+            self.form = trained["reading"]["form"]
+            self.is_token_level = trained["is_token_level"]
+            self._labels = list(trained["labels"])
+            return
         found = self._tags()
         self.form = tag_schemes.form_of(found)
         stray = "" if self.form else tag_schemes.stray_tag(found)
@@ -491,6 +588,10 @@ class OwnTagging(tagging.TaggingTask):
         if num_comments:
             self.origin += f"; {num_comments} rows of comments left out"
 
+    def reading(self):
+        of_columns = self.source.reading() if self.source else {}
+        return of_columns | {"form": self.form}
+
     def has_labels(self, split):
         if self.source is not None:
             return self.source.has_labels(split)
@@ -499,7 +600,8 @@ class OwnTagging(tagging.TaggingTask):
     def _file(self, split: str) -> conll.File:
         """What a file in CoNLL's layout has; only "test" may lack tags."""
         if split not in self._read:
-            train = self._file("train") if split == "test" else None
+            has_train = split == "test" and "train" in self.files
+            train = self._file("train") if has_train else None
             self._read[split] = conll.read(self.files[split], train=train)
         return self._read[split]
 

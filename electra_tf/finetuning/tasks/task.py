@@ -345,3 +345,12 @@ class Task(abc.ABC):
           what belongs to it, such as "labels"; fit for JSON.
         """
         return {}
+
+    def reading(self) -> dict:
+        """How the training file was read, for other files like it.
+
+        Returns:
+          What `own_data.task_of_model` takes, fit for JSON; nothing for tasks
+          whose files say all by themselves.
+        """
+        return {}

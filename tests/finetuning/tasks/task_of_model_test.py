@@ -1,0 +1,102 @@
+"""Tests of `own_data.task_of_model`: other files, without the training file."""
+
+import json
+
+import pytest
+
+from electra_tf.finetuning.tasks import own_data
+
+# Name -> training file, its content, another file, its content.
+FILES = {
+    "classification": (
+        "train.tsv",
+        "text\tlabel\na b\tyes\nc\tno\nd\tno\n",
+        "dev.tsv",
+        "label\ttext\nyes\tc d\n",
+    ),
+    "classification without a header": (
+        "train.csv",
+        "a b and c.,yes\nc was d.,no\nd it is.,no\ne and a.,yes\n",
+        "dev.csv",
+        "it is c.,yes\n",
+    ),
+    "pairs": (
+        "train.jsonl",
+        '{"text_a": "a", "text_b": "b", "label": "x"}\n'
+        '{"text_a": "c", "text_b": "d", "label": "y"}\n',
+        "dev.tsv",
+        "text_a\ttext_b\tlabel\na\tb\ty\n",
+    ),
+    "regression": (
+        "train.csv",
+        'text;score\na;"0,5"\nb;"1,25"\nc;"3,75"\n',
+        "dev.csv",
+        'text;score\na b;"2,5"\n',
+    ),
+    "multi_label": (
+        "train.tsv",
+        "text\tlabels\na\tx;y\nb\ty\nc\tx\n",
+        "dev.tsv",
+        "text\tlabels\na b\ty;x\n",
+    ),
+    "tagging": (
+        "train.tsv",
+        "text\ttags\na b\tB-PER O\nc d e\tO B-LOC I-LOC\n",
+        "dev.tsv",
+        "text\ttags\nd e\tB-LOC I-LOC\n",
+    ),
+    "CoNLL": (
+        "train.txt",
+        "a PER-B\nb -\n\nc -\nd LOC-B\ne LOC-I\n",
+        "dev.txt",
+        "d LOC-B\ne LOC-I\n",
+    ),
+    "words": (
+        "train.txt",
+        "a N\nb V\n\nc N\n",
+        "dev.txt",
+        "d N\ne V\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_rows_are_read_as_in_training(write, name, split):
+    train_name, train, other_name, other = FILES[name]
+    paths = {"train": write(train_name, train), split: write(other_name, other)}
+    kind = name if name == "regression" else "auto"  # It has decimal commas.
+    trained = own_data.make_task("mine", paths, kind)
+    about = trained.description() | {"reading": trained.reading()}
+    about = json.loads(json.dumps(about))
+    write(train_name, "")  # Nobody looks at it.
+    task = own_data.task_of_model("mine", {split: paths[split]}, about)
+    assert task.splits() == [split]
+    assert task.has_labels(split)
+    assert task.read_examples(split) == trained.read_examples(split)
+    assert task.description() == trained.description()
+    assert task.reading() == trained.reading()
+    assert task.main_metric == trained.main_metric
+
+
+def test_a_set_of_one_class_is_scored(write):
+    train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
+    trained = own_data.make_task("mine", {"train": train})
+    about = trained.description() | {"reading": trained.reading()}
+    test = write("test.tsv", "text\tlabel\nb\tno\na\tno\n")
+    task = own_data.task_of_model("mine", {"test": test}, about)
+    assert [row.label for row in task.read_examples("test")] == ["no", "no"]
+
+
+def test_a_label_that_the_model_does_not_know_is_refused(write):
+    train = write("train.tsv", "text\tlabel\na\tyes\nb\tno\n")
+    trained = own_data.make_task("mine", {"train": train})
+    about = trained.description() | {"reading": trained.reading()}
+    test = write("test.tsv", "text\tlabel\nb\tno\na\tperhaps\n")
+    task = own_data.task_of_model("mine", {"test": test}, about)
+    with pytest.raises(ValueError) as caught:
+        task.read_examples("test")
+    assert str(caught.value) == (
+        "Expected one of the labels 'no', 'yes'. Received: 'perhaps' in "
+        f"{test!r}, row 3."
+    )
