@@ -19,6 +19,9 @@ from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.text import vocabulary
 
+# The one format that holds how long texts are read.
+_OURS = "electra_tf"
+
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
@@ -295,6 +298,13 @@ def _report(
     written = checkpoint.notes
     if hasattr(writer, "notes"):
         written += writer.notes(checkpoint)
+    head = checkpoint.head
+    if head and "windows" in head.options and asked.output_format != _OURS:
+        written += (
+            "the head was trained on windows of long texts, "
+            f"{head.options['windows']['stride']} tokens from one to the next, "
+            "whose logits are averaged; the new format does not say so",
+        )
     for note in dict.fromkeys(written):
         print(f"  note: {note}")
 

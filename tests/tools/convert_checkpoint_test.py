@@ -1,5 +1,6 @@
 """Tests of tools/convert_checkpoint.py."""
 
+import dataclasses
 import os
 import sys
 
@@ -73,6 +74,30 @@ def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
         models.pretrained(), reading.read_checkpoint(output)
     )
     assert os.listdir(tmp_path / "new") == ["hf"]
+
+
+def test_says_that_windows_stay_behind(tmp_path, capsys, no_peers):
+    checkpoint = models.finetuned()
+    head = dataclasses.replace(
+        checkpoint.head, options={"windows": {"stride": 4, "max_windows": 3}}
+    )
+    ours = tmp_path / "ours"
+    electra_tf_format.write(
+        dataclasses.replace(checkpoint, head=head), str(ours)
+    )
+    for name, is_noted in (("electra_tf", False), ("huggingface", True)):
+        code = convert(
+            f"--input={ours}",
+            f"--output={tmp_path / name}",
+            f"--output-format={name}",
+        )
+        assert code == 0
+        note = (
+            "  note: the head was trained on windows of long texts, 4 tokens "
+            "from one to the next, whose logits are averaged; the new format "
+            "does not say so\n"
+        )
+        assert is_noted == (note in capsys.readouterr().out)
 
 
 def test_names_every_variable(tmp_path, pretrained, capsys):
