@@ -26,11 +26,14 @@ class Curve(typing.NamedTuple):
       points: What was measured.
       is_train: On training rows, rather than on those of the dev set.
       is_best: Whether it is that of the trial that is shown.
+      kept_step: The step whose weights the trial keeps, where that is not the
+        last one's.
     """
 
     points: Points
     is_train: bool
     is_best: bool
+    kept_step: int | None = None
 
 
 def learning_curves(
@@ -74,6 +77,16 @@ def learning_curves(
             markersize=5 if curve.is_best else 4,
             markeredgecolor=charts.SURFACE,
         )
+        if curve.kept_step in steps:
+            axes.plot(
+                curve.kept_step,
+                values[steps.index(curve.kept_step)],
+                color=charts.INK,
+                alpha=1.0 if curve.is_best else 0.45,
+                marker="o",
+                markersize=9,
+                fillstyle="none",
+            )
         if curve.is_best:
             told.append(
                 f"{'training' if curve.is_train else 'dev'} {values[0]:.3g} at "

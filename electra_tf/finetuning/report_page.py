@@ -258,8 +258,14 @@ def _curves_section(
             if split == "heldout":
                 points += _last_points(log, trial, name, key)
             if points:
+                is_train = split == "train"
                 found.append(
-                    report_charts.Curve(points, split == "train", is_best)
+                    report_charts.Curve(
+                        points,
+                        is_train,
+                        is_best,
+                        None if is_train else trial.get("best_step"),
+                    )
                 )
     if not losses:  # An evaluation alone.
         return ""
@@ -277,6 +283,11 @@ def _curves_section(
     note = ""
     if len(results["trials"]) > 1:
         note = f"The strong line is trial {results['best_on_dev']}. "
+    if any(curve.kept_step for curve in scores):
+        note += (
+            "Training could end early: a ring is the step whose weights were "
+            "kept, and scored. "
+        )
     if all(len(curve.points) == 1 for curve in scores):
         note += (
             "The dev set was scored once, at the end; with "
@@ -297,7 +308,12 @@ learns its training rows by heart: fewer epochs, or more rows.</p>
 def _last_points(
     log: Sequence[dict], trial: dict, name: str, key: str
 ) -> report_charts.Points:
-    """The score after the last step, where the log does not have it."""
+    """The score after the last step, where the log does not have it.
+
+    Of a trial that may end early the last scores are those of other weights.
+    """
+    if trial.get("best_step") is not None:
+        return []
     step = max((record["step"] for record in log), default=0)
     if any(r["step"] == step and r["split"] == "heldout" for r in log):
         return []

@@ -288,6 +288,22 @@ def test_page_is_whole_and_says_it_all(model_dir):
         assert part in found, part
 
 
+def test_weights_that_were_kept_are_marked(model_dir):
+    results = results_of()
+    before = report_page.render(str(model_dir), results)
+    results["trials"][1] |= {
+        "best_step": 2,
+        "last_step": 4,
+        "evaluations_since_best": 1,
+        "num_train_steps": 9,
+    }
+    found = report_page.render(str(model_dir), results)
+    assert "a ring is the step whose weights" in found
+    assert "a ring is the step" not in before
+    # The score of these weights is not that of the last step.
+    assert "dev 20 at step 2, 20 at step 2" in found
+
+
 def test_many_classes_are_a_picture(model_dir):
     of_dev = report(num_labels=30)
     results = results_of(report={"dev": of_dev}, labels=LABELS)
