@@ -15,7 +15,7 @@ from tests import helpers, warm
 
 # Moments at which a run is killed; more of them where it is to be tried hard.
 NUM_KILLS = int(os.environ.get("ELECTRA_TF_NUM_KILLS", "1"))
-NUM_TRAIN_STEPS = 40 * NUM_KILLS
+NUM_TRAIN_STEPS = 60 * NUM_KILLS
 
 GIN = f"""
 PretrainingConfig.model = @ElectraConfig()
