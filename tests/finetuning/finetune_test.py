@@ -174,7 +174,7 @@ def test_a_page_is_written(finished):
 def test_finished_trials_are_not_run_again(finished, monkeypatch):
     config, results = finished
 
-    def train(*args):
+    def train(*args, **kwargs):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(loop, "train", train)
@@ -198,7 +198,7 @@ def weights_at_the_start(config, monkeypatch):
     """The model of a trial before its first step."""
     found = {}
 
-    def train(engine, *args):
+    def train(engine, *args, **kwargs):
         found.update({v.path: v.numpy() for v in engine.model.variables})
         found["scales"] = engine.optimizer.scales
         raise Began
@@ -620,7 +620,7 @@ def test_names_the_files_that_a_task_needs(pretrained, tmp_path):
 
 def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
     config, _ = finished
-    monkeypatch.setattr(loop, "train", lambda *args: pytest.fail("trains"))
+    monkeypatch.setattr(loop, "train", lambda *args, **_: pytest.fail())
     changed = dataclasses.replace(config, learning_rates=(5e-3,))
     with pytest.raises(errors.ConfigError) as caught:
         run(changed)
