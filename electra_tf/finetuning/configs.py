@@ -267,6 +267,13 @@ class FinetuningConfig:
         validation.require_not_negative(
             self, "reseed_degenerate", "early_stopping_patience"
         )
+        validation.require(
+            self.run,
+            not self.early_stopping_patience
+            or self.run.keep_best_metric in ("total_loss", "dev_score"),
+            "keep_best_metric",
+            "left alone with early_stopping_patience, which goes by dev_score",
+        )
         known = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
         must(
             known >= set(self.expected_encoder or ()),

@@ -332,6 +332,17 @@ def test_evaluations_are_every_epoch_or_as_often_as_asked(folder):
     assert eval_steps(patience=0) == 0
 
 
+def test_another_metric_than_the_one_it_goes_by_is_refused(folder):
+    with pytest.raises(errors.ConfigError) as caught:
+        make_config(folder, "model", keep_best_metric="letters_loss")
+    assert str(caught.value).startswith(
+        "RunConfig.keep_best_metric must be left alone with "
+        "early_stopping_patience, which goes by dev_score. Received: "
+        "keep_best_metric='letters_loss'"
+    )
+    make_config(folder, "model", patience=0, keep_best_metric="letters_loss")
+
+
 def test_what_decides_when_it_ends_must_not_change(folder, whole):
     config, _, _ = whole
     for changed, what in (
