@@ -6,6 +6,7 @@
 #   make check        format, lint, types and tests, as CI does
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
 #   make test-experiments  20 steps of every row of the paper's comparisons
+#   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
@@ -125,7 +126,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop test-beam test-serving test-experiments check format lint types clean
+.PHONY: test test-interop test-beam test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
 
@@ -164,6 +165,11 @@ test-serving: $(INSTALLED)
 # has 2 steps of those that differ in more than a number, and XLA of four.
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py -k "row or stage or xla"
+
+# Ten trainings on phrases of SST-2: docs/finetuning.md.
+test-class-weights: $(INSTALLED)
+	@test -n "$(DATA)" || { echo "Expected the folder of SST-2: make test-class-weights DATA=<folder>" >&2; exit 1; }
+	ELECTRA_TF_DATA="$(DATA)" $(PYTHON) -m pytest -q -s tests/finetuning/class_weights_proof.py
 
 check: format lint types test
 

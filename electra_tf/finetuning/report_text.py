@@ -1,5 +1,6 @@
 """Figures as text: aligned columns, and the report of a classifier."""
 
+import unicodedata
 from collections.abc import Sequence
 
 # Of more labels those with the lowest F1 are shown.
@@ -16,13 +17,25 @@ def number(value: float | None) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
-        ).rstrip()
-        for first, *others in rows
-    ]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        blanks = [
+            " " * (width - _width(text))
+            for width, text in zip(widths, row, strict=True)
+        ]
+        line = row[0] + blanks[0]
+        for blank, text in zip(blanks[1:], row[1:], strict=True):
+            line += f"  {blank}{text}"
+        lines.append(line.rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: two for a Hangul syllable or an ideograph."""
+    return len(text) + sum(
+        unicodedata.east_asian_width(character) in "WF" for character in text
+    )
 
 
 def format_report(title: str, report: dict) -> list[str]:

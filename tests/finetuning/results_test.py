@@ -294,6 +294,13 @@ def test_the_report_of_folds_is_that_of_all_their_rows():
     assert "letters, dev, all rows of the folds, 2 times, by label:" in text
 
 
+def test_korean_labels_stand_in_line():
+    assert report_text.aligned([["", "꿈", "memo"], ["일기", "1", "23"]]) == [
+        "      꿈  memo",
+        "일기   1    23",
+    ]
+
+
 def test_the_report_of_many_labels_shows_what_fails():
     labels = [f"label {i:02}" for i in range(40)]
     true = np.repeat(np.arange(40), 2)
