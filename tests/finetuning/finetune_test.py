@@ -364,6 +364,17 @@ def test_each_task_of_several_has_its_predictions(joint):
     assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
 
 
+def test_several_tasks_are_scored_again_without_training(joint):
+    config, results = joint
+    data = dataclasses.replace(config.data, eval_only=True)
+    found = run(dataclasses.replace(config, data=data))
+    for name, of_task in results["tasks"].items():
+        assert found["tasks"][name]["dev"] == of_task["dev"]
+    folder = f"{config.run.model_dir}/evaluation/rte_sts"
+    assert found["directory"] == folder
+    assert len(read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")) == 5
+
+
 def test_test_sets_become_a_submission(joint):
     config, _ = joint
     path = f"{config.run.model_dir}/glue_submission.zip"
