@@ -126,14 +126,18 @@ def _header(model_dir: str, results: dict) -> str:
         else "a pre-trained encoder"
     )
     num_models = len(results["trials"])
-    models = "one model" if num_models == 1 else f"{num_models} models"
+    models = (
+        "one model and its scores"
+        if num_models == 1
+        else f"{num_models} models and their scores"
+    )
     return f"""<header>
 <p class="kicker">electra_tf · fine-tuning · {
         html.escape(os.path.basename(os.path.abspath(model_dir)))
     }</p>
 <h1>{html.escape(", ".join(tasks))}</h1>
-<p class="lead">What came out of fine-tuning {origin}: {models}, their scores,
-what they mistake for what, and how far they can be trusted.</p>
+<p class="lead">What came out of fine-tuning {origin}: {models}, what is
+mistaken for what, and how far the answers can be trusted.</p>
 <div class="tiles">{"".join(tiles)}</div>
 </header>"""
 
@@ -141,7 +145,7 @@ what they mistake for what, and how far they can be trusted.</p>
 def _scores_section(results: dict) -> str:
     tables = "\n".join(map(_score_table, results_lib.score_tables(results)))
     remarks = "".join(
-        f'<p class="note">{html.escape(_sentence(remark))}</p>'
+        f'<p class="note">{html.escape(remark)}</p>'
         for remark in results_lib.remarks(results)
     )
     # Of the data: what was found, cut, left out; earlier versions said it only.
@@ -534,7 +538,3 @@ def _in_words(metric: str) -> str:
 
 def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

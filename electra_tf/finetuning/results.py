@@ -396,7 +396,8 @@ def remarks(results: dict) -> list[str]:
     lines = []
     trials = results["trials"]
     for name, of_task in tasks_of(results).items():
-        if "labels" in of_task and "report" not in of_task:
+        is_scored = any(split in of_task for split in of_task["num_rows"])
+        if is_scored and "labels" in of_task and "report" not in of_task:
             lines.append(
                 f"{name}: no scores by label, as trials of an earlier version "
                 "are among these"

@@ -269,7 +269,7 @@ def test_page_is_whole_and_says_it_all(model_dir):
         '<div class="tile strong"><b>62.5</b><span>dev: macro F1, mean of 2 ',
         "<b>33.0</b><span>dev: majority class &#x27;&lt;i&gt;&#x27;</span>",
         '<th scope="row">trial 2</th><td class="number">2</td>',
-        "Best on dev: trial 2",
+        "best on dev: trial 2",
         "<li>train: 3 of 60 rows are &lt;also&gt; in dev</li>",
         # Of the log, and after the last step that of the trial.
         "dev 20 at step 2, 75 at step 4",

@@ -339,6 +339,14 @@ def test_format_results():
     ]
 
 
+def test_rows_without_labels_are_not_called_those_of_an_earlier_version():
+    """An evaluation alone of a test set that nobody labelled."""
+    found = summarize([record(1, 80.0)])
+    del found["dev"], found["trials"][0]["dev"]
+    found["num_rows"] = {"test": 4}
+    assert "earlier version" not in results.format_results(found)
+
+
 @pytest.mark.parametrize("kind", ["mean", "median"])
 def test_a_score_that_is_no_number_is_left_out(kind):
     found = summarize([record(1, None), record(2, 90.0)])
