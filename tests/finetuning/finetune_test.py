@@ -475,10 +475,14 @@ def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
 
 
 def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
+    # None of them is a copy of another.
+    rows = [(f"wa w{letter}", "yes") for letter in "abcdefgh"]
+    rows += [(f"wb w{letter}", "no") for letter in "bcdef"]
+    train_file = helpers.write_tsv(tmp_path / "train.tsv", rows)
     config = make_config(
         pretrained,
         tmp_path / "model",
-        {"dev_file": "", "folds": 2},
+        {"train_file": train_file, "dev_file": "", "folds": 2},
         class_weights="balanced",
     )
     plan = preparation.prepare(config)
