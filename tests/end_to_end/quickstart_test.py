@@ -115,7 +115,10 @@ def test_quickstart(folder):
     finetuned = succeed(
         folder, "-m", "electra_tf.run_finetuning", "--gin_file=finetuning.gin"
     )
-    assert finetuned.stdout.endswith("fine-tuned model: finetuned\n")
+    assert finetuned.stdout.endswith(
+        "fine-tuned model: finetuned\nreport: finetuned/report.html\n"
+    )
+    assert "cost of an answer: " in finetuned.stdout
     results = helpers.read_json(folder / "finetuned" / "results.json")
     assert results["labels"] == ["none", "red"]
     assert results["num_rows"] == {"train": 40, "dev": 20}
