@@ -131,6 +131,11 @@ def test_help_shows_the_flags():
             "scored instead. Received: dev_file='b.tsv'",
         ),
         (
+            ["--eval_only", "--test_file=a.tsv"],
+            "Expected a finished fine-tuning run in mine, found no "
+            "operative_config.gin there",
+        ),
+        (
             ["--task_names=rte,sts"],
             "FinetuningDataConfig.data_dir must be given with task_names. "
             "Received: data_dir=''",
