@@ -162,7 +162,7 @@ test-serving: $(INSTALLED)
 	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
-# has 2 steps of those that differ in more than a number, and XLA of four.
+# has 2 steps of those that differ in more than a number, and XLA of three.
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py -k "row or stage or xla"
 

@@ -378,7 +378,10 @@ def test_takes_the_generators_of_the_release(name, sizes):
 
 
 # Of 8 units 3.6: 3 in an earlier version, 4 in the original.
-CUT = {"generator_hidden_size": 0.45}
+CUT = {
+    "encoder": helpers.encoder_config(num_hidden_layers=1),
+    "generator_hidden_size": 0.45,
+}
 FITTING = {"generator_hidden_size": 0.375}
 
 

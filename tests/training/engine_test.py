@@ -810,7 +810,7 @@ OBJECTIVES = {
 COMPILED = (
     OBJECTIVES
     if os.environ.get("ALL_EXPERIMENT_ROWS")
-    else ("electra", "mlm", "electric", "distinct, disallowed, disentangled")
+    else ("electra", "mlm", "distinct, disallowed, disentangled")
 )
 
 
