@@ -496,7 +496,7 @@ def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
     capsys.readouterr()
     start(with_shares(later, FITTING))
     out = capsys.readouterr().out
-    assert "step     1, 164 of 164 optimizer slots" in out
+    assert "step     1, 100 of 100 optimizer slots" in out
     assert (
         "note     the generator is 3 wide, cut by an earlier version where the "
         "original has 4"
