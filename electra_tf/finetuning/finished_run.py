@@ -7,6 +7,7 @@ Nothing that the run has written is touched: scores and predictions go to
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 
 from electra_tf import errors, model_directory
 from electra_tf.checkpoints import reading
@@ -63,6 +64,9 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
         if is_chief:
             for line in lines:
                 print(line)
+    if is_chief:
+        for line in _learned(model_dir, _numbers(found), data):
+            print(line)
     records = []
     for number in _numbers(found):
         trained = model_directory.trial_dir(model_dir, number)
@@ -123,6 +127,32 @@ def _numbers(found: dict) -> list[int]:
     replaced = found.get("replaced_trials", [])
     numbers = [trial["trial"] for trial in found["trials"]]
     return [number for number in numbers if number not in replaced]
+
+
+def _learned(
+    model_dir: str, numbers: Sequence[int], data: Sequence[TaskData]
+) -> list[str]:
+    """A line for each split whose rows a model was trained on.
+
+    Whole sets are compared: nothing is said of some of these rows, or of those
+    that several folds were trained on.
+    """
+    lines = []
+    for number in numbers:
+        path = os.path.join(
+            model_directory.trial_dir(model_dir, number),
+            model_directory.TRIAL_FILE,
+        )
+        # Earlier versions kept no digests.
+        rows = read_json(path).get(trials.DIGESTS, {}).get("rows", {})
+        lines += [
+            f"{split}: trial {number} was trained on these very rows, so its "
+            "scores say how well it learned them by heart"
+            for of_task in data
+            for split, digest in of_task.digests.items()
+            if digest == rows.get(of_task.task.name, {}).get("train")
+        ]
+    return lines
 
 
 def _read_rows(

@@ -375,7 +375,7 @@ def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
 
 def _setting(group: dict) -> str:
     rate, epochs = group["learning_rate"], group["num_train_epochs"]
-    return f"rate {rate:g}, {epochs:g} epochs"
+    return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
 
 
 def whose_answers(report: dict, of_task: dict) -> str:
@@ -417,7 +417,9 @@ def remarks(results: dict) -> list[str]:
             f"{results['best_on_dev']}, whose fold went best, is what "
             "exporting takes"
         )
-    elif len(trials) > 1:
+    elif len(trials) > 1 and any(
+        "dev" in of_task["num_rows"] for of_task in tasks_of(results).values()
+    ):
         lines.append(
             f"best on dev: trial {results['best_on_dev']}, chosen on dev among "
             f"{len(trials)}, so its score there is optimistic"

@@ -19,7 +19,7 @@ from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, replicas, saving
 
 # In what the folder of a trial says of it: what its model learned from.
-_DIGESTS = "digests"
+DIGESTS = "digests"
 
 
 def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:
@@ -225,7 +225,7 @@ def refuse_changes(plan: RunPlan) -> list[str]:
         fold = claim.get("fold")
         ours = plan.of_trial(dataclasses.replace(plan.trials[0], fold=fold))
         if _knows_its_data(claim):
-            changed = digests.changes(ours.digests, claim[_DIGESTS])
+            changed = digests.changes(ours.digests, claim[DIGESTS])
         else:
             changed = _changed_since_earlier_version(plan)
             unknown.append(os.path.basename(directory))
@@ -314,8 +314,8 @@ def _new_splits(plan: TrialPlan, result: dict) -> list[str]:
       result: What it wrote.
     """
     claim = _read_claim(plan.run.model_dir) or {}
-    if _DIGESTS in claim:
-        return digests.new_splits(plan.digests, claim[_DIGESTS])
+    if DIGESTS in claim:
+        return digests.new_splits(plan.digests, claim[DIGESTS])
     # Of an earlier version: what it scored, and what it wrote of the rest.
     new = {}
     for data in plan.tasks:
@@ -339,7 +339,7 @@ def _read_claim(directory: str) -> dict | None:
 
 
 def _knows_its_data(claim: dict) -> bool:
-    return claim.get(_DIGESTS, {}).get("format") == digests.FORMAT
+    return claim.get(DIGESTS, {}).get("format") == digests.FORMAT
 
 
 def _claim(plan: TrialPlan) -> None:
@@ -353,7 +353,7 @@ def _claim(plan: TrialPlan) -> None:
         return
     write_atomically(
         os.path.join(directory, model_directory.TRIAL_FILE),
-        json.dumps(plan.trial.as_dict() | {_DIGESTS: plan.digests}, indent=1)
+        json.dumps(plan.trial.as_dict() | {DIGESTS: plan.digests}, indent=1)
         + "\n",
     )
 
@@ -365,7 +365,7 @@ def _has_learned(directory: str) -> bool:
 
 
 def _refuse_other_settings(directory: str, ours: Trial, claim: dict) -> None:
-    theirs = {name: of for name, of in claim.items() if name != _DIGESTS}
+    theirs = {name: of for name, of in claim.items() if name != DIGESTS}
     differences = [
         f"{name}={a!r} (was {b!r})"
         for name, a, b in model_directory.differences(ours.as_dict(), theirs)

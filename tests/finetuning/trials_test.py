@@ -303,6 +303,18 @@ def test_all_models_that_count_are_asked(finished):
     assert "test" not in found
 
 
+def test_rows_that_were_learned_are_told(finished, capsys):
+    shutil.copy(finished / "train.tsv", finished / "again.tsv")
+    run(evaluation(finished, test_file=f"{finished}/again.tsv"))
+    told = (
+        "test: trial 1 was trained on these very rows, so its scores say how "
+        "well it learned them by heart\n"
+    )
+    assert told in capsys.readouterr().out
+    run(evaluation(finished, test_file=f"{finished}/test.tsv"))
+    assert "by heart" not in capsys.readouterr().out
+
+
 def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
     config = evaluation(finished, test_file=f"{finished}/test.tsv")
     (finished / "model" / "results.json").unlink()
