@@ -97,6 +97,7 @@ class PretrainingData:
             tf.data.Dataset.counter(start)
             .map(load, num_parallel_calls=2, deterministic=True)
             .prefetch(replicas.PREFETCHED_BATCHES)
+            .with_options(replicas.UNTUNED)
         )
 
     def _served(
@@ -137,6 +138,7 @@ class PretrainingData:
             tf.data.Dataset.zip(tf.data.Dataset.counter(start), batches)
             .map(check)
             .prefetch(replicas.PREFETCHED_BATCHES)
+            .with_options(replicas.UNTUNED)
         )
 
     def _batches_in_graph(
