@@ -65,10 +65,10 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
             for line in lines:
                 print(line)
     if is_chief:
-        for line in _learned(model_dir, _numbers(found), data):
+        for line in _learned(model_dir, results.counted_trials(found), data):
             print(line)
     records = []
-    for number in _numbers(found):
+    for number in results.counted_trials(found):
         trained = model_directory.trial_dir(model_dir, number)
         model = fitting.trained_model(trained, encoder, data)
         answers = evaluation.Evaluator(
@@ -118,15 +118,6 @@ def _read_results(model_dir: str) -> dict:
             "others"
         )
     return found
-
-
-def _numbers(found: dict) -> list[int]:
-    """The trials that the run's own means are of."""
-    if "settings" in found:
-        return found["settings"][0]["trials"]
-    replaced = found.get("replaced_trials", [])
-    numbers = [trial["trial"] for trial in found["trials"]]
-    return [number for number in numbers if number not in replaced]
 
 
 def _learned(

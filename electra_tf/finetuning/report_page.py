@@ -80,15 +80,6 @@ def _splits(results: dict, name: str, of_task: dict) -> list[str]:
     return [split for split in of_task["num_rows"] if scores.get(split)]
 
 
-def _counted(results: dict) -> list[int]:
-    """The trials that means are over: those of the best setting."""
-    if "settings" in results:
-        return results["settings"][0]["trials"]
-    replaced = results["replaced_trials"]
-    numbers = [trial["trial"] for trial in results["trials"]]
-    return [number for number in numbers if number not in replaced]
-
-
 def _best(results: dict) -> dict:
     best = results["best_on_dev"]
     return next(t for t in results["trials"] if t["trial"] == best)
@@ -100,7 +91,7 @@ def _best(results: dict) -> dict:
 def _header(model_dir: str, results: dict) -> str:
     tasks = results_lib.tasks_of(results)
     # Of the best setting, without those that were repeated.
-    num_trials = len(_counted(results))
+    num_trials = len(results_lib.counted_trials(results))
     tiles = []
     for name, of_task in tasks.items():
         of = f"{name}, " if len(tasks) > 1 else ""
@@ -366,7 +357,7 @@ class _Rows(typing.NamedTuple):
         if trials is None:
             trials = [results["best_on_dev"]]
             if "fold" in _best(results) and split == "dev":
-                trials = _counted(results)
+                trials = results_lib.counted_trials(results)
         kind, labels = of_task.get("kind", ""), of_task.get("labels", [])
         prefix = f"{name}_" if "tasks" in results else ""
         rows = []

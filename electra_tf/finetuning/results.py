@@ -391,6 +391,19 @@ def whose_answers(report: dict, of_task: dict) -> str:
     return "all rows of the folds" + (f", {times} times" if times > 1 else "")
 
 
+def counted_trials(results: dict) -> list[int]:
+    """Numbers of the trials that means are over: those of the best setting.
+
+    Args:
+      results: Of `summarize`, or an earlier version's.
+    """
+    if "settings" in results:
+        return results["settings"][0]["trials"]
+    replaced = results.get("replaced_trials", [])
+    numbers = [trial["trial"] for trial in results["trials"]]
+    return [number for number in numbers if number not in replaced]
+
+
 def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
     lines = []
