@@ -164,7 +164,7 @@ test-serving: $(INSTALLED)
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
 # has 2 steps of those that differ in more than a number, and XLA of three.
 test-experiments: $(INSTALLED)
-	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py -k "row or stage or xla"
+	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py::test_xla_compiles_every_objective
 
 # Ten trainings on phrases of SST-2: docs/finetuning.md.
 test-class-weights: $(INSTALLED)
