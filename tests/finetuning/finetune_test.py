@@ -557,7 +557,7 @@ def test_a_grid_is_tried_and_written_as_a_table(
     ]
     assert results["settings"][0]["learning_rate"] == 1e-2
     table = (tmp_path / "model" / "results.txt").read_text()
-    assert "mean of rate 0.01, 1 epochs" in table
+    assert "mean of rate 0.01, 1 epoch" in table
     assert "best setting on dev: rate 0.01" in table
 
 
