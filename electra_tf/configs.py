@@ -127,8 +127,9 @@ class ElectraConfig:
       unigram_generator: Replacements are drawn by the frequencies of the tokens
         in the training data.
       generator_training: 'maximum_likelihood'; 'adversarial', which rewards
-        samples that the discriminator does not find (Appendix F); or 'frozen',
-        for the second of two stages (section 3.2).
+        samples that the discriminator does not find (Appendix F), and sets
+        `distinct_positions`, as it only sees one of two samples that meet; or
+        'frozen', for the second of two stages (section 3.2).
       two_tower_generator: A left-to-right and a right-to-left tower instead of
         a masked language model, each with weights of its own; Electric always
         has it.
@@ -279,6 +280,7 @@ class ElectraConfig:
                 f"{chosen} needs a discriminator that detects replaced tokens",
                 "discriminator_objective",
             )
+            object.__setattr__(self, "distinct_positions", True)
 
     @property
     def max_predictions_per_seq(self) -> int:

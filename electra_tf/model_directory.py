@@ -21,6 +21,8 @@ from electra_tf.files import write_atomically
 CONFIG_FILE = "config.json"
 OPERATIVE_CONFIG_FILE = "operative_config.gin"
 RUNS_FILE = "runs.jsonl"
+# Of pre-training: what it learns from, wherever that is.
+TRAIN_DATA_FILE = "train_data.json"
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINT_NAME = "model.ckpt"
 # The checkpoint that was best on held-out examples.
@@ -76,6 +78,8 @@ _MAY_DIFFER = (
     "run.num_intra_op_threads",
     "data.eval_batch_size",
     "data.features_cache_dir",  # Of earlier versions.
+    "data.data_service_address",
+    "data.train_files",  # Moved; see `refuse_other_records`.
     "data.num_eval_steps",
     "data.heldout_files",
     # Every trial of fine-tuning says itself what it is.
@@ -241,11 +245,8 @@ def refuse_other_run(config) -> None:
             f"{len(os.listdir(model_dir))} entries but no {CONFIG_FILE}: "
             "choose another --model_dir"
         )
-    if not any(
-        os.path.isfile(os.path.join(folder, "checkpoint"))
-        for folder in (model_dir, trial_dir(model_dir, 1))
-    ):
-        return  # Nothing was learned there.
+    if not _has_learned(model_dir):
+        return
     record, cut = _read(model_dir)
     theirs = _with_defaults(record, config)
     ours_class, their_class = type(config).__name__, theirs.get("class")
@@ -285,6 +286,51 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def refuse_other_records(config, digest: str) -> None:
+    """Refuses to go on with other records than those that were learned.
+
+    Args:
+      config: Of pre-training.
+      digest: Of its records, under whatever name they are.
+
+    Raises:
+      ConfigError: If the run in its model directory had others.
+    """
+    model_dir = config.run.model_dir
+    if not _has_learned(model_dir):
+        return
+    path = os.path.join(model_dir, TRAIN_DATA_FILE)
+    if not os.path.isfile(path):  # An earlier version's.
+        before = read_config(model_dir).get("data", {}).get("train_files")
+        if before != config.data.train_files:
+            print(
+                f"{model_dir} was trained on {before} and does not tell its "
+                "records: those of train_files are taken for the same"
+            )
+    elif files.read_json(path).get("sha256") != digest:
+        raise errors.ConfigError(
+            f"{model_dir} holds a run on other records than those of "
+            f"PretrainingDataConfig.train_files={config.data.train_files}: "
+            "other files, or of other names, which are their order, or built "
+            "again. Choose another --model_dir, or bring the old ones back"
+        )
+
+
+def write_records_digest(model_dir: str, digest: str) -> None:
+    """Writes what `refuse_other_records` compares."""
+    write_atomically(
+        os.path.join(model_dir, TRAIN_DATA_FILE),
+        json.dumps({"sha256": digest}) + "\n",
+    )
+
+
+def _has_learned(model_dir: str) -> bool:
+    return any(
+        os.path.isfile(os.path.join(folder, "checkpoint"))
+        for folder in (model_dir, trial_dir(model_dir, 1))
+    )
 
 
 def differences(

@@ -70,6 +70,7 @@ def pretrain(
         run.seed,
         service=data.data_service_address,
     )
+    model_directory.refuse_other_records(config, train_data.digest)
     heldout_data, num_eval_steps = _heldout_data(config)
     special_ids = masking.SpecialIds.of(vocab)
     continues_a_word = masking.continues_a_word(vocab.tokens)
@@ -101,10 +102,11 @@ def pretrain(
             config, vocab, model, optimizer, engine.global_step
         )
     if heldout_data:  # Now, not at the first evaluation.
-        engine.share_of_batch(data.eval_batch_size)
+        engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     if is_chief:
         _describe(config, model, train_data)
         before_training()
+        model_directory.write_records_digest(run.model_dir, train_data.digest)
 
     def evaluate():
         return engine.evaluate_on(

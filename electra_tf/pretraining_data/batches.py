@@ -12,6 +12,8 @@ memory.
 Shapes: B batch, L length, N slots for predictions.
 """
 
+import hashlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -32,6 +34,10 @@ class PretrainingData:
       shuffle: Visit the records in a new random order every epoch.
       service: tf.data services that prepare the batches, see
         `PretrainingDataConfig.data_service_address`; '' for this process.
+
+    Attributes:
+      digest: SHA-256 of where the records begin and of those that are looked
+        at before a run: the same for the same files in another folder.
 
     Raises:
       DataError: If files are missing, damaged or do not fit the model.
@@ -339,12 +345,15 @@ class PretrainingData:
         firsts = firsts[firsts < len(self.records)]
         spread = np.linspace(0, len(self.records) - 1, records_lib.NUM_CHECKED)
         records = np.unique(np.concatenate([firsts, spread.astype(np.int64)]))
+        digest = hashlib.sha256(self.records.first_records.tobytes())
+        digest.update(self.records.offsets.tobytes())
         for start in range(0, len(records), records_lib.NUM_CHECKED):
             some = records[start : start + records_lib.NUM_CHECKED]
+            serialized = list(self.records.read(some))
+            digest.update(b"".join(serialized))
             try:
                 self._parse(
-                    tf.constant(list(self.records.read(some))),
-                    tf.constant(some, tf.int64),
+                    tf.constant(serialized), tf.constant(some, tf.int64)
                 )
             except (
                 tf.errors.InvalidArgumentError,
@@ -361,3 +370,4 @@ class PretrainingData:
                         f"siblings. Received: {message}"
                     )
                 raise errors.DataError(message) from error
+        self.digest = digest.hexdigest()

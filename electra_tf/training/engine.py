@@ -66,7 +66,7 @@ class Engine(orbit.AbstractTrainer):
         self.batch_size = batch_size
         self.train_dataset = train_dataset
         self.flops_per_example = flops_per_example
-        share = self.share_of_batch(batch_size)
+        share = self.share_of_batch(batch_size, "train_batch_size")
         self.micro_batch_size = _micro_batch_size(run, share)
         self.num_micro_batches = share // self.micro_batch_size
         self.global_step = orbit.utils.create_global_step()
@@ -112,8 +112,12 @@ class Engine(orbit.AbstractTrainer):
 
         return self.strategy.distribute_datasets_from_function(of_worker)
 
-    def share_of_batch(self, batch_size: int) -> int:
+    def share_of_batch(self, batch_size: int, setting="batch_size") -> int:
         """Examples that each replica has of a batch.
+
+        Args:
+          batch_size: Over all replicas.
+          setting: What the user calls it.
 
         Raises:
           ConfigError: If it cannot be shared out evenly.
@@ -121,8 +125,8 @@ class Engine(orbit.AbstractTrainer):
         num_replicas = self.strategy.num_replicas_in_sync
         if batch_size % num_replicas:
             raise errors.ConfigError(
-                "The batch size must be a multiple of the number of replicas. "
-                f"Received: batch_size={batch_size}, replicas={num_replicas}"
+                f"{setting} must be a multiple of the number of replicas. "
+                f"Received: {setting}={batch_size}, replicas={num_replicas}"
             )
         return batch_size // num_replicas
 

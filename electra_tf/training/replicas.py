@@ -52,6 +52,7 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     Raises:
       ConfigError: If this machine, or the cluster, has no such thing.
     """
+    _require_gpus(run)
     # Imported here: tf-models-official takes a while.
     from official.common import distribute_utils
 
@@ -73,6 +74,22 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
             f"{str(error).splitlines()[0]}"
         ) from None
+
+
+def _require_gpus(run: configs.RunConfig) -> None:
+    """Refuses GPUs that are not there, in whose place CPU 0 would work."""
+    if run.distribution_strategy == "mirrored" and not run.num_gpus:
+        raise errors.ConfigError(
+            "RunConfig.distribution_strategy='mirrored' needs num_gpus, the "
+            "devices to mirror on. Received: num_gpus=0; on a CPU take "
+            "'one_device'"
+        )
+    found = len(tf.config.list_physical_devices("GPU"))
+    if run.distribution_strategy != "tpu" and found < run.num_gpus:
+        raise errors.ConfigError(
+            f"Expected {run.num_gpus} GPUs on this host "
+            f"(RunConfig.num_gpus), found {found}"
+        )
 
 
 def make_cluster_resolver(

@@ -217,6 +217,18 @@ def test_a_unigram_generator_draws_by_frequency():
     assert not any(path.startswith("generator") for path in paths)
 
 
+def test_every_rewarded_sample_was_seen():
+    """Two at one position would meet: the reward would be of neither."""
+    outputs = forward(build(generator_training="adversarial", mask_prob=0.75))
+    masked, fake = outputs["masked_inputs"], outputs["fake_data"]
+    seen = masking.gather_positions(
+        fake.inputs.input_ids, masked.masked_lm_positions
+    )
+    is_rewarded = masked.masked_lm_weights.numpy() > 0
+    assert is_rewarded.sum() > 10
+    assert (seen == fake.sampled_ids).numpy()[is_rewarded].all()
+
+
 def test_a_frozen_generator_is_not_trained():
     model = build(generator_training="frozen", untied_generator_embeddings=True)
     assert not any(

@@ -95,6 +95,21 @@ def test_shapes_are_static(folder):
         assert features[name].shape == (4, helpers.LENGTH), name
 
 
+def test_the_digest_is_that_of_the_records_in_their_order(folder, tmp_path):
+    digest = open_data(folder).digest
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for path in folder.glob("*.tfrecord"):
+        path.rename(moved / path.name)
+    assert open_data(moved).digest == digest
+    (moved / "a.tfrecord").rename(moved / "z.tfrecord")
+    assert open_data(moved).digest != digest
+    rows = [helpers.row(n) for n in (0, 1, 2, 6)]  # Of the same lengths.
+    (moved / "z.tfrecord").unlink()
+    helpers.write_tfrecords(moved / "a.tfrecord", rows)
+    assert open_data(moved).digest != digest
+
+
 def test_the_order_of_an_epoch_is_a_permutation(folder):
     batches = numbers(take(open_data(folder).dataset(NUM_ROWS), 4))
     for batch in batches:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
@@ -306,6 +306,26 @@ def electra_engine(run, data_pattern, batch_size=4, objective=None, **changes):
         )
 
 
+def refusal_of_run(folder, data_pattern):
+    """What a run says before its first step of an odd number of examples."""
+    config = configs.PretrainingConfig(
+        helpers.electra_config(),
+        configs.PretrainingDataConfig(
+            data_pattern,
+            helpers.write_vocab(folder),
+            heldout_files=data_pattern,
+            train_batch_size=4,
+            eval_batch_size=3,
+        ),
+        configs.OptimizerConfig(1e-2),
+        helpers.run_config(folder),
+    )
+    try:
+        pretraining.pretrain(config, sys.exit)
+    except errors.ConfigError as error:
+        return str(error)
+
+
 def state(engine):
     """Every variable of a run, under its name."""
     values = {v.path: v.numpy() for v in engine.model.variables}
@@ -499,6 +519,7 @@ for name, (strategy, changes) in cuts.items():
             found[name]["refusal"] = str(error)
 
 replicas.make_strategy = lambda run: two
+found["refused run"] = engine_test.refusal_of_run(*sys.argv[1:])
 found["norms"] = {
     dtype: engine_test.one_weight_engine(
         helpers.run_config(sys.argv[1], gradient_reduction_dtype=dtype),
@@ -574,8 +595,15 @@ def test_letting_go_of_batches_waits_for_no_tuner(tmp_path, monkeypatch):
 def test_refuses_a_batch_that_replicas_cannot_share(cuts):
     assert cuts["whole"]["refusal"] is None
     assert cuts["2 x 16"]["refusal"] == (
-        "The batch size must be a multiple of the number of replicas. "
+        "batch_size must be a multiple of the number of replicas. "
         "Received: batch_size=3, replicas=2"
+    )
+
+
+def test_refuses_before_step_1_to_evaluate_what_replicas_cannot_share(cuts):
+    assert cuts["refused run"] == (
+        "eval_batch_size must be a multiple of the number of replicas. "
+        "Received: eval_batch_size=3, replicas=2"
     )
 
 
@@ -831,13 +859,36 @@ def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
     assert (state(engine)[path] != before[path]).any()
 
 
-def test_refuses_a_strategy_that_cannot_be(tmp_path):
-    run = helpers.run_config(tmp_path, num_gpus=2)
-    with pytest.raises(
-        errors.ConfigError,
-        match="Cannot set up RunConfig.distribution_strategy='one_device' "
-        "with num_gpus=2: ",
-    ):
+@pytest.mark.parametrize(
+    ("changes", "on_host", "message"),
+    [
+        (
+            {"num_gpus": 2},
+            2,
+            "Cannot set up RunConfig.distribution_strategy='one_device' with "
+            "num_gpus=2: ",
+        ),
+        (
+            {"distribution_strategy": "mirrored"},
+            0,
+            "RunConfig.distribution_strategy='mirrored' needs num_gpus",
+        ),
+        (
+            {"distribution_strategy": "mirrored", "num_gpus": 2},
+            1,
+            "Expected 2 GPUs on this host .RunConfig.num_gpus., found 1",
+        ),
+        ({"num_gpus": 1}, 0, "Expected 1 GPUs on this host "),
+    ],
+)
+def test_refuses_a_strategy_that_cannot_be(
+    tmp_path, monkeypatch, changes, on_host, message
+):
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: ["GPU"] * on_host
+    )
+    run = helpers.run_config(tmp_path, **changes)
+    with pytest.raises(errors.ConfigError, match=message):
         replicas.make_strategy(run)
 
 
