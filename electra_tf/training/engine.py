@@ -110,7 +110,17 @@ class Engine(orbit.AbstractTrainer):
             dataset = make_dataset(share, first_step, shard)
             return dataset.with_options(replicas.UNTUNED)
 
+        if self._is_one_cpu():
+            # What hands batches to devices has a tuner of its own, which cannot
+            # be turned off, and here there is nothing to hand over.
+            return of_worker(tf.distribute.InputContext())
         return self.strategy.distribute_datasets_from_function(of_worker)
+
+    def _is_one_cpu(self) -> bool:
+        """Whether the run's only device is where its batches are made."""
+        if not isinstance(self.strategy, tf.distribute.OneDeviceStrategy):
+            return False
+        return "CPU" in self.strategy.extended.worker_devices[0]
 
     def share_of_batch(self, batch_size: int, setting="batch_size") -> int:
         """Examples that each replica has of a batch.
