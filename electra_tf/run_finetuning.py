@@ -139,20 +139,38 @@ def _run(config, before_training) -> None:
     # Imports TensorFlow: late, so that mistakes in a gin file show at once.
     import tensorflow as tf
 
-    from electra_tf.finetuning import finetune, results
+    from electra_tf.finetuning import finetune
 
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
     found = finetune.finetune(config, before_training)
+    _tell(found, "fine-tuned model", config.run.model_dir)
+
+
+def _score(config) -> None:
+    """--eval_only."""
+    from electra_tf.finetuning import finished_run
+
+    found = finished_run.score(config)
+    _tell(found, "scores and predictions", (found or {}).get("directory", ""))
+
+
+def _run_or_score(config, before_training) -> None:
+    if config.data.eval_only:
+        _score(config)
+    else:
+        _run(config, before_training)
+
+
+def _tell(found: dict | None, what: str, directory: str) -> None:
+    """Prints scores, and where they and what else there is were written."""
     if found is None:  # Another worker speaks for the run.
         return
+    # Imports TensorFlow, as above.
+    from electra_tf.finetuning import results
+
     print(results.format_results(found))
-    directory = config.run.model_dir
-    if config.data.eval_only:
-        directory = found["directory"]
-        print(f"scores and predictions: {directory}")
-    else:
-        print(f"fine-tuned model: {directory}")
+    print(f"{what}: {directory}")
     report = os.path.join(directory, model_directory.REPORT_FILE)
     if os.path.exists(report):
         print(f"report: {report}")
@@ -189,7 +207,7 @@ if __name__ == "__main__":
     launch.launch(
         "run_finetuning",
         finetuning_configs.FinetuningConfig,
-        _run,
+        _run_or_score,
         original_hparams.finetuning,
         BINDINGS,
         ("init_checkpoint", "model_dir"),

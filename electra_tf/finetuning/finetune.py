@@ -9,7 +9,6 @@ from electra_tf import model_directory
 from electra_tf.files import write_atomically
 from electra_tf.finetuning import (
     cost,
-    finished_run,
     predictions,
     preparation,
     report_page,
@@ -39,9 +38,8 @@ def finetune(
 
     Returns:
       What results.json holds, see `results.summarize`, "recipe", see
-      `recipe.choices`, and "notes", what was said before the first step; with
-      `eval_only`, see `finished_run.score`. None for every worker but the
-      chief.
+      `recipe.choices`, and "notes", what was said before the first step. None
+      for every worker but the chief.
 
     Raises:
       ValueError: If data, vocabulary and checkpoint do not fit together.
@@ -52,8 +50,6 @@ def finetune(
     strategy = replicas.make_strategy(config.run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
-    if config.data.eval_only:
-        return finished_run.score(config, is_chief)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
     unchecked = trials.refuse_changes(plan)
@@ -84,11 +80,7 @@ def finetune(
     best = found["best_on_dev"]
     (of_best,) = (r for r in records if r["trial"] == best)
     found["cost"] = cost.of_run(plan, of_best)
-    for name, content in (
-        (model_directory.RESULTS_FILE, json.dumps(found, indent=1)),
-        (model_directory.TABLE_FILE, results.format_results(found)),
-    ):
-        write_atomically(os.path.join(model_dir, name), content + "\n")
+    results.write(model_dir, found)
     predictions.write_submission(model_dir)
     report_page.write(model_dir, found)
     return found

@@ -5,14 +5,13 @@ Nothing that the run has written is touched: scores and predictions go to
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 
 from electra_tf import errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_json
 from electra_tf.finetuning import (
     evaluation,
     fitting,
@@ -25,12 +24,13 @@ from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import own_data, text_tasks
 from electra_tf.text import tokenization
+from electra_tf.training import replicas
 
 # Below the model directory.
 EVALUATION_DIR = "evaluation"
 
 
-def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
+def score(config: FinetuningConfig) -> dict | None:
     """Asks the models of a finished run about other rows, or the same again.
 
     Of several settings those of the best one are asked, of a degenerate model
@@ -38,7 +38,6 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
 
     Args:
       config: With `data.eval_only`, and the run's directory as `run.model_dir`.
-      is_chief: Whether this worker writes.
 
     Returns:
       What `results.summarize` returns of these rows, with "best_on_dev" as the
@@ -49,6 +48,9 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
       ValueError: If the run is not finished, its labels are not those of the
         rows, or these cannot be read.
     """
+    # First: workers can only meet before anything else has run.
+    is_chief = replicas.is_chief(replicas.make_strategy(config.run))
+    replicas.set_policy(config.run)
     model_dir = config.run.model_dir
     found = _read_results(model_dir)
     checkpoint = reading.read_checkpoint(model_dir)
@@ -94,11 +96,7 @@ def score(config: FinetuningConfig, is_chief: bool = True) -> dict | None:
         best_on_dev=found["best_on_dev"],
     )
     summary |= {"directory": directory, "files": _files(config.data)}
-    for file_name, content in (
-        (model_directory.RESULTS_FILE, json.dumps(summary, indent=1)),
-        (model_directory.TABLE_FILE, results.format_results(summary)),
-    ):
-        write_atomically(os.path.join(directory, file_name), content + "\n")
+    results.write(directory, summary)
     report_page.write(directory, summary)
     return summary
 

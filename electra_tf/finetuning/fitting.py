@@ -55,7 +55,6 @@ def make_engine(
                 for v in model.trainable_variables
             },
         )
-        optimizer.build(model.trainable_variables)
         return engine_lib.Engine(
             strategy,
             model,

@@ -1,10 +1,14 @@
 """The scores of a run's models -> summary, and a table to read."""
 
 import collections
+import json
+import os
 import statistics
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 
+from electra_tf import model_directory
+from electra_tf.files import write_atomically
 from electra_tf.finetuning import copies, cost, report_text
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
@@ -216,6 +220,15 @@ def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
         for split, of_split in values.items()
     }
     return {"name": of_parts[0].task.baseline_name} | means
+
+
+def write(directory: str, results: dict) -> None:
+    """Writes results.json and, of the same, results.txt."""
+    for name, content in (
+        (model_directory.RESULTS_FILE, json.dumps(results, indent=1)),
+        (model_directory.TABLE_FILE, format_results(results)),
+    ):
+        write_atomically(os.path.join(directory, name), content + "\n")
 
 
 def format_results(results: dict) -> str:

@@ -272,8 +272,7 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     """The results of a finished trial, with those of splits that are new."""
     directory = plan.run.model_dir
     path = os.path.join(directory, model_directory.RESULTS_FILE)
-    with open(path, encoding="utf-8") as f:
-        result = json.load(f)
+    result = read_json(path)
     reports: dict[str, dict] = {}
     reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
     if os.path.exists(reports_path):  # Not of an earlier version.

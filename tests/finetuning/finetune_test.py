@@ -15,6 +15,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
+    finished_run,
     fitting,
     predictions,
     preparation,
@@ -367,7 +368,7 @@ def test_each_task_of_several_has_its_predictions(joint):
 def test_several_tasks_are_scored_again_without_training(joint):
     config, results = joint
     data = dataclasses.replace(config.data, eval_only=True)
-    found = run(dataclasses.replace(config, data=data))
+    found = finished_run.score(dataclasses.replace(config, data=data))
     for name, of_task in results["tasks"].items():
         assert found["tasks"][name]["dev"] == of_task["dev"]
     folder = f"{config.run.model_dir}/evaluation/rte_sts"

@@ -10,7 +10,7 @@ import pytest
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import finetune, fitting
+from electra_tf.finetuning import finetune, finished_run, fitting
 from tests import helpers
 
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 2
@@ -42,6 +42,8 @@ def make_config(folder, data=None, **changes):
 def run(config):
     # As the command does.
     model_directory.refuse_other_run(config)
+    if config.data.eval_only:
+        return finished_run.score(config)
     return finetune.finetune(
         config, lambda: model_directory.write(config, "", [])
     )

@@ -31,6 +31,8 @@ class Worker:
         self._process = context.Process(
             target=_answer_requests,
             args=(theirs, args, role, pattern, environment or {}),
+            # Whatever ends the benchmark, it waits for none that is left.
+            daemon=True,
         )
         self._process.start()
         theirs.close()
