@@ -11,6 +11,23 @@ import pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
+# Whole files go to one worker each: the longest first, so that none is left over
+# when the other worker has nothing to do.
+_LONGEST = (
+    "engine_test.py",
+    "resume_test.py",
+    "benchmarks/training_test.py",
+    "cluster_test.py",
+    "experiments_gin_test.py",
+    "finetune_test.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the tests of the longest files before all others."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(_LONGEST))
+
+
 def _keep_what_is_there() -> None:
     """No later collection looks at it again."""
     gc.collect()

@@ -120,7 +120,8 @@ DIFFERENCES: dict[str, dict[str, object]] = {
         "run.num_train_steps": 400000,
     },
     "training_algorithms/adversarial": {
-        "model.generator_training": "adversarial"
+        "model.generator_training": "adversarial",
+        "model.distinct_positions": True,
     },
     "models/small": {},
     "models/bert_small": {
