@@ -1,11 +1,12 @@
 """Files: whole or absent, read or refused with the reason; what made them."""
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from electra_tf import errors
 
@@ -42,26 +43,55 @@ def sha256_of_file(path: str) -> str:
         raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None
 
 
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Names the file that is written here, which errors of a full disk do not.
+
+    Raises:
+      ValueError: If the file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"Cannot write {path!r}: {error.strerror or error}."
+        ) from None
+
+
+@contextlib.contextmanager
+def whole_file(path: str) -> Iterator[str]:
+    """The name under which a file is written, until it is whole.
+
+    No other process has that name: not one, either, that was killed and has
+    yet to notice.
+
+    Raises:
+      ValueError: If the file cannot be written.
+    """
+    temporary = f"{path}.tmp{os.getpid()}"
+    with writing(path):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)
+            raise
+
+
 def write_atomically(path: str, content: str) -> None:
     """Writes a text file that is, at any moment, either old or whole.
 
     Raises:
       ValueError: If the file cannot be written.
     """
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.remove(temporary)
-            raise
-    except OSError as error:
-        raise ValueError(f"Cannot write {path!r}: {error.strerror}.") from None
+    with (
+        whole_file(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import glob
 import hashlib
 import json
 import multiprocessing
@@ -49,20 +50,23 @@ def build_dataset(args: argparse.Namespace) -> None:
     if args.heldout_fraction:
         folders.append(output_dir + manifest_lib.HELDOUT_SUFFIX)
     finished = output_folder.finished_build(output_dir)
-    for folder in folders if finished is None else []:
-        output_folder.refuse_foreign_files(folder)
+    if finished is None:
+        output_folder.refuse_foreign_files(folders)
     warn_of_blanks_flag(args.blanks_separate_docs)
     # All that needs no TensorFlow, which takes seconds to import, is checked.
     output_folder.say("importing TensorFlow")
     build, vocabulary, entry = building_flags.make_build(
         args, files, output_folder.say
     )
-    if finished is not None:
+
+    def keep(finished: dict) -> None:
         manifest_lib.check_finished(output_dir, finished, build, entry, files)
         output_folder.say(
             f"{output_dir} already holds this data set; nothing to do"
         )
-        return
+
+    if finished is not None:
+        return keep(finished)
 
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import part_files  # noqa: F401
@@ -74,10 +78,19 @@ def build_dataset(args: argparse.Namespace) -> None:
 
     start = time.monotonic()
     with output_folder.unfinished_folder(output_dir) as folder:
+        # Another run may have come first, before this one locked the folder.
+        output_folder.finish_publishing(output_dir, folder)
+        finished = manifest_lib.read(output_dir)
+        if finished is not None:
+            return keep(finished)
+        output_folder.refuse_foreign_files(folders)
         warn_of_little_room(folder, files)
         parts = parts_lib.make_parts(files)
         versions = manifest_lib.versions()
-        decisions = (build, entry["sha256"], versions)
+        # The number of output files changes no part, and of what is dropped
+        # each part has a digest.
+        for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
+        decisions = (for_parts, entry["sha256"], versions)
         with crew_lib.Crew(
             build, vocabulary, args.num_processes, skips
         ) as crew:
@@ -153,7 +166,9 @@ def preflight(
         # In a process of its own: those that build are forked from this one,
         # in which nothing of TensorFlow must have run.
         context = multiprocessing.get_context("fork")
-        with futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        with futures.ProcessPoolExecutor(
+            1, mp_context=context, initializer=crew_lib.start_child
+        ) as pool:
             report = pool.submit(make_report, *task).result()
     report.print(sys.stderr)
     if report.errors:
@@ -227,10 +242,17 @@ def find_duplicates(
     decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
     parts = [
         part._replace(
-            path=parts_lib.part_path(folder, part, decisions, "fingerprints")
+            path=parts_lib.part_path(
+                # Fingerprints name their file by its number.
+                folder,
+                part,
+                (*decisions, part.first_file),
+                "fingerprints",
+            )
         )
         for part in parts
     ]
+    parts_lib.remove_others(parts)
     missing = [part for part in parts if not os.path.exists(part.path)]
     num_bytes = sum(part.num_bytes for part in parts)
     done_before = num_bytes - sum(part.num_bytes for part in missing)
@@ -239,20 +261,19 @@ def find_duplicates(
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
+    concatenate([part.path for part in parts], all_records)
     first_document = 0
     numbered = []
-    with open(all_records, "wb") as writer:
-        for part in parts:
-            with open(part.path, "rb") as reader:
-                shutil.copyfileobj(reader, writer, 1 << 20)
-            end = writer.tell() // deduplication.RECORD.itemsize
-            numbered.append(
-                part._replace(
-                    first_document=first_document,
-                    num_documents=end - first_document,
-                )
+    for part in parts:
+        num_documents = (
+            os.path.getsize(part.path) // deduplication.RECORD.itemsize
+        )
+        numbered.append(
+            part._replace(
+                first_document=first_document, num_documents=num_documents
             )
-            first_document = end
+        )
+        first_document += num_documents
     if not first_document:
         return numbered
     records = np.memmap(all_records, deduplication.RECORD, "r")
@@ -274,7 +295,9 @@ def find_duplicates(
         duplicates.earlier - first_of_file[kept_file] + 1,
         0,
     )
-    decided.tofile(os.path.join(folder, deduplication.DECISIONS))
+    path = os.path.join(folder, deduplication.DECISIONS)
+    with files_lib.writing(path), open(path, "wb") as writer:
+        writer.write(decided.data)
     names = json.dumps([file.name for file in files])
     files_lib.write_atomically(
         os.path.join(folder, deduplication.FILE_NAMES), names
@@ -297,7 +320,7 @@ def build_parts(
     Returns:
       The `FileRecord`s of all input files, in order.
     """
-    parts_lib.remove_other_parts(parts)
+    parts_lib.remove_others(parts)
     found = [parts_lib.read_part_record(part.path, skips) for part in parts]
     done_before = [
         parts_lib.add_up(file.counts, file.heldout)
@@ -364,10 +387,15 @@ def merge(
             f"warning: {num_examples} example(s) leave some of the "
             f"{num_shards} output files empty"
         )
-    key = [part.path for part in parts] + [num_shards, build.seed]
+    key = [part.path for part in parts] + [build.num_out_files, build.seed]
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
     made = f"merged-{digest}" + (f".{share}" if share else "")
+    for other in glob.glob("merged-*", root_dir=folder):
+        if digest not in other:
+            shutil.rmtree(os.path.join(folder, other))
     os.makedirs(os.path.join(folder, made), exist_ok=True)
+    for temporary in glob.glob(os.path.join(folder, made, "*.tmp*")):
+        os.remove(temporary)
     names = [manifest_lib.shard_name(i, num_shards) for i in range(num_shards)]
     paths = [os.path.join(folder, made, name) for name in names]
     wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
@@ -391,9 +419,20 @@ def merge(
     ]
     if build.dedup and not share:
         names.append(manifest_lib.DROPPED_DOCUMENTS)
-        with open(os.path.join(folder, made, names[-1]), "wb") as writer:
-            for part in parts:
-                with open(part.path_of(parts_lib.DROPPED), "rb") as reader:
-                    shutil.copyfileobj(reader, writer)
+        concatenate(
+            [part.path_of(parts_lib.DROPPED) for part in parts],
+            os.path.join(folder, made, names[-1]),
+        )
     suffix = manifest_lib.suffix_of(share)
     return {"suffix": suffix, "made": made, "names": names}, shards
+
+
+def concatenate(paths: Sequence[str], target: str) -> None:
+    """Writes the bytes of some files to one."""
+    with (
+        files_lib.whole_file(target) as temporary,
+        open(temporary, "wb") as writer,
+    ):
+        for path in paths:
+            with open(path, "rb") as reader:
+                shutil.copyfileobj(reader, writer, 1 << 20)

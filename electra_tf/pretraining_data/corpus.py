@@ -180,7 +180,7 @@ def read_lines(
         with open(path, "rb") as raw:
             counted = _CountingReader(raw, digest)
             stream = io.BufferedReader(counted, _BLOCK_BYTES)
-            for lines in _batched(_lines_of(stream, path, path, reading)):
+            for lines in batched(_lines_of(stream, path, path, reading)):
                 yield LineBatch(lines, counted.take())
             # What follows the end of an archive, or a damaged place.
             rest_of_file = bytearray(_BLOCK_BYTES)
@@ -235,7 +235,7 @@ class _CountingReader(io.RawIOBase):
         return num_bytes
 
 
-def _batched(pieces: Iterator[list[str]]) -> Iterator[list[str]]:
+def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
     """Joins small pieces, which come from rows and members."""
     batch: list[str] = []
     size = 0

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
@@ -221,11 +222,12 @@ class Worker:
                     self._report(parts.Progress(num_bytes, len(found)))
 
         fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
-        temporary = part.path + ".tmp"
-        with open(temporary, "wb") as writer:
+        with (
+            files.whole_file(part.path) as temporary,
+            open(temporary, "wb") as writer,
+        ):
             for records in fingerprinter(documents()):
                 writer.write(records.tobytes())
-        os.replace(temporary, part.path)
 
     def build(self, part: parts.Part) -> None:
         """Writes the examples of a part, and last its record."""
@@ -246,6 +248,23 @@ class Worker:
         part_files.merge_parts(*task)
 
 
+def start_child() -> None:
+    """Makes a process that was forked here depend on its parent.
+
+    It holds none of the parent's locks, and leaves once the parent has gone,
+    whatever that was killed by.
+    """
+    output_folder.forget_locks()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def leave_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+
+
 _worker: Worker | None = None
 
 
@@ -257,6 +276,7 @@ def start_worker(
 ) -> None:
     """Sets up the worker of this process."""
     global _worker
+    start_child()
     # Ctrl-C reaches every process of the group; the parent answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from electra_tf.pretraining_data import parts
+from electra_tf.pretraining_data import corpus, parts
 
 # Words in a row that count as one feature.
 SHINGLE_WORDS = 5
@@ -44,6 +44,8 @@ _PAIRS = 4096
 _MAX_WORDS_REMEMBERED = 1 << 18
 # Of words that are hashed at once: signatures stay in cache.
 _BATCH_WORDS = 1 << 14
+# Characters of a document that is worked on piece by piece.
+_LARGE_DOCUMENT = 1 << 20
 
 
 def normalized(lines: Sequence[str]) -> str:
@@ -53,7 +55,15 @@ def normalized(lines: Sequence[str]) -> str:
 
 def digest_of(lines: Sequence[str]) -> bytes:
     """16 bytes that equal documents, and hardly any others, share."""
-    return _hash(normalized(lines), 16)
+    digest = hashlib.blake2b(digest_size=16)
+    for number, text in enumerate(_normalized_pieces(lines)):
+        digest.update((" " + text if number else text).encode("utf-8"))
+    return digest.digest()
+
+
+def _normalized_pieces(lines: Sequence[str]) -> Iterator[str]:
+    """As `normalized`, cut at spaces: a document may be as large as a file."""
+    return map(normalized, corpus.batched([line] for line in lines))
 
 
 def _hash(text: str, num_bytes: int) -> bytes:
@@ -98,9 +108,15 @@ class Fingerprinter:
         Yields:
           RECORD[(documents)].
         """
-        batch = []
+        batch: list[tuple[int, str]] = []
         num_words = 0
         for file_number, lines in documents:
+            if sum(map(len, lines)) > _LARGE_DOCUMENT:
+                if batch:
+                    yield self._records(batch)
+                    batch, num_words = [], 0
+                yield self._record_of_large(file_number, lines)
+                continue
             text = normalized(lines)
             batch.append((file_number, text))
             num_words += text.count(" ") + 1
@@ -118,6 +134,26 @@ class Fingerprinter:
         if self._with_signatures:
             records["signature"] = self._signatures([t for _, t in batch])
         return records
+
+    def _record_of_large(
+        self, file_number: int, lines: Sequence[str]
+    ) -> np.ndarray:
+        """As `_records` of one document, piece by piece."""
+        digest = np.frombuffer(digest_of(lines), "<u8")
+        record = np.array([(file_number, digest, 0)], RECORD)
+        if self._with_signatures:
+            signatures = []
+            words: list[str] = []
+            for text in _normalized_pieces(lines):
+                words += text.split(" ")
+                if len(words) >= SHINGLE_WORDS:
+                    signatures.append(self._signatures([" ".join(words)]))
+                    # Runs of words go on in the next piece.
+                    words = words[-SHINGLE_WORDS + 1 :]
+            if not signatures:
+                signatures.append(self._signatures([" ".join(words)]))
+            record["signature"] = np.min(signatures, axis=0)
+        return record
 
     def _signatures(self, texts: list[str]) -> np.ndarray:
         """<uint32>[(texts), NUM_VALUES]."""

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from typing import IO
 
 from electra_tf import files as files_lib
 from electra_tf.command_line import arguments
@@ -21,21 +22,25 @@ PLAN = "plan.json"
 # Tells the user, on stderr.
 say = functools.partial(arguments.say, "build_pretraining_dataset")
 
+# Open files that lock a folder for this process.
+_locks: set[IO[str]] = set()
 
-def refuse_foreign_files(output_dir: str) -> None:
-    """Refuses an output folder with files that this tool did not write.
+
+def refuse_foreign_files(folders: Sequence[str]) -> None:
+    """Refuses output folders with files that this run did not write.
 
     Raises:
-      ValueError: If there are any, or the path is a file.
+      ValueError: If there are any, or a path is a file.
     """
-    if os.path.isdir(output_dir):
-        foreign = set(os.listdir(output_dir)) - {UNFINISHED}
-        manifest.refuse_foreign(output_dir, sorted(foreign))
-    elif os.path.exists(output_dir):
-        raise ValueError(
-            f"Expected a folder as --output-dir. Received: {output_dir!r}, "
-            "which is a file."
-        )
+    for folder in folders:
+        if os.path.isdir(folder):
+            foreign = set(os.listdir(folder)) - {UNFINISHED}
+            manifest.refuse_foreign(folder, sorted(foreign))
+        elif os.path.exists(folder):
+            raise ValueError(
+                f"Expected a folder as --output-dir. Received: {folder!r}, "
+                "which is a file."
+            )
 
 
 @contextlib.contextmanager
@@ -56,7 +61,7 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
             yield folder
             succeeded = True
         finally:
-            num_finished = len(glob.glob("part-*.json", root_dir=folder))
+            num_finished = _num_finished_parts(folder)
             if succeeded or not num_finished:
                 shutil.rmtree(folder, ignore_errors=True)
                 if is_new:
@@ -69,6 +74,15 @@ def unfinished_folder(output_dir: str) -> Iterator[str]:
                 )
 
 
+def _num_finished_parts(folder: str) -> int:
+    """Parts that are built, or, before the first of them, looked through."""
+    built = glob.glob("part-*.json", root_dir=folder)
+    # What is unfinished has an ending.
+    return len(built) or len(
+        glob.glob("fingerprints-" + "[!.]" * 24, root_dir=folder)
+    )
+
+
 @contextlib.contextmanager
 def lock_folder(output_dir: str, folder: str) -> Iterator[None]:
     """Keeps other runs out.
@@ -76,21 +90,45 @@ def lock_folder(output_dir: str, folder: str) -> Iterator[None]:
     Raises:
       ValueError: If another run is at work, or the folder cannot be made.
     """
+    lock = None
     try:
-        os.makedirs(folder, exist_ok=True)
-        lock = open(os.path.join(folder, "lock"), "w")  # noqa: SIM115
+        while lock is None:
+            lock = _try_lock(folder)
+    except BlockingIOError:
+        raise ValueError(
+            f"Another run is building in {output_dir!r}."
+        ) from None
     except OSError as error:
         raise ValueError(
             f"Cannot write to {output_dir!r}: {error.strerror}."
         ) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                f"Another run is building in {output_dir!r}."
-            ) from None
+    _locks.add(lock)
+    try:
         yield
+    finally:
+        _locks.discard(lock)
+        lock.close()
+
+
+def _try_lock(folder: str) -> IO[str] | None:
+    """Locks a folder, unless a run that has just ended removes it."""
+    os.makedirs(folder, exist_ok=True)
+    with (
+        contextlib.suppress(FileNotFoundError),
+        contextlib.ExitStack() as stack,
+    ):
+        lock = stack.enter_context(open(os.path.join(folder, "lock"), "w"))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
+            stack.pop_all()
+            return lock
+    return None
+
+
+def forget_locks() -> None:
+    """Leaves to its parent, in a forked process, what that has locked."""
+    while _locks:
+        _locks.pop().close()
 
 
 def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
@@ -102,7 +140,11 @@ def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
       outputs: For each data set `suffix` of the output folder's name, `made`
         (the folder in `folder` with its files), `names` of these and its
         `manifest`.
+
+    Raises:
+      ValueError: If files have come there meanwhile from elsewhere.
     """
+    refuse_foreign_files([output_dir + output["suffix"] for output in outputs])
     files_lib.write_atomically(os.path.join(folder, PLAN), json.dumps(outputs))
     move_outputs(output_dir, folder)
 
@@ -117,17 +159,19 @@ def finished_build(output_dir: str) -> dict | None:
     """
     folder = os.path.join(output_dir, UNFINISHED)
     if os.path.exists(os.path.join(folder, PLAN)):
-        # Unless that run lived on, and has just removed its plan.
-        with (
-            contextlib.suppress(FileNotFoundError),
-            lock_folder(output_dir, folder),
-        ):
-            move_outputs(output_dir, folder)
+        with lock_folder(output_dir, folder):
+            finish_publishing(output_dir, folder)
     finished = manifest.read(output_dir)
     if finished is not None and os.path.isdir(folder):
         with lock_folder(output_dir, folder):
             shutil.rmtree(folder)
     return finished
+
+
+def finish_publishing(output_dir: str, folder: str) -> None:
+    """Moves what a killed run has planned to move; needs the lock."""
+    if os.path.exists(os.path.join(folder, PLAN)):
+        move_outputs(output_dir, folder)
 
 
 def move_outputs(output_dir: str, folder: str) -> None:

@@ -8,11 +8,11 @@ the output files.
 import contextlib
 import hashlib
 import itertools
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from electra_tf import files as files_lib
 from electra_tf.pretraining_data import (
     corpus,
     deduplication,
@@ -130,9 +130,12 @@ class _FileOfPart:
                     else:
                         lines_of[share] += [*document, ""]
                 for share, lines in lines_of.items():
-                    if lines or num_bytes:
-                        yield _Piece(self, share, lines, num_bytes)
-                    num_bytes = 0
+                    # A document may be as large as its file.
+                    for some in corpus.batched([line] for line in lines):
+                        yield _Piece(self, share, some, num_bytes)
+                        num_bytes = 0
+                if num_bytes:
+                    yield _Piece(self, parts.TRAINING, [], num_bytes)
         for share in shares:
             yield _Piece(self, share, [""], 0)
 
@@ -160,14 +163,14 @@ class _Piece(NamedTuple):
 def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
     """Small pieces together, since every call of a graph takes its time."""
     group = []
-    num_bytes = num_lines = 0
+    size = num_lines = 0
     for piece in pieces:
         group.append(piece)
-        num_bytes += piece.num_bytes
+        size += max(piece.num_bytes, sum(map(len, piece.lines)))
         num_lines += len(piece.lines)
-        if num_bytes >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
+        if size >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
             yield group
-            group, num_bytes, num_lines = [], 0, 0
+            group, size, num_lines = [], 0, 0
     if group:
         yield group
 
@@ -222,9 +225,10 @@ class PartBuilder:
         choose = dropped = None
         with contextlib.ExitStack() as stack:
             if build.dedup:
-                dropped = stack.enter_context(
-                    open(part.path_of(parts.DROPPED), "w", encoding="utf-8")
+                path = stack.enter_context(
+                    files_lib.whole_file(part.path_of(parts.DROPPED))
                 )
+                dropped = stack.enter_context(open(path, "w", encoding="utf-8"))
             if build.dedup or build.heldout_fraction:
                 choose = deduplication.Chooser(
                     part, build.heldout_fraction, dropped
@@ -306,21 +310,25 @@ def merge_parts(
         i: list[bytes]()
         for i in (range(num_shards) if wanted is None else wanted)
     }
-
-    def temporary(shard: int) -> str:
-        return shard_paths[shard] + ".tmp"
-
-    def flush() -> None:
-        for shard, buffer in buffers.items():
-            with open(temporary(shard), "ab") as writer:
-                writer.writelines(buffer)
-            buffer.clear()
-
     num_examples = num_buffered_bytes = 0
-    try:
-        for shard in buffers:
-            with open(temporary(shard), "wb"):
+    with contextlib.ExitStack() as stack:
+        temporary = {
+            shard: stack.enter_context(files_lib.whole_file(shard_paths[shard]))
+            for shard in buffers
+        }
+        for path in temporary.values():
+            with open(path, "wb"):
                 pass
+
+        def flush() -> None:
+            for shard, buffer in buffers.items():
+                with (
+                    files_lib.writing(shard_paths[shard]),
+                    open(temporary[shard], "ab") as writer,
+                ):
+                    writer.writelines(buffer)
+                buffer.clear()
+
         for part_path in part_paths:
             with records_lib.mapped(part_path) as content:
                 starts = records_lib.record_starts(content)
@@ -339,12 +347,5 @@ def merge_parts(
                         num_buffered_bytes = 0
                 num_examples += len(starts) - 1
         flush()
-        for shard in buffers:
-            os.replace(temporary(shard), shard_paths[shard])
-    except OSError as error:
-        raise ValueError(
-            f"Cannot write {error.filename or shard_paths[0]!r}: "
-            f"{error.strerror}."
-        ) from None
     shares, rest = divmod(num_examples, num_shards)
     return [shares + (i < rest) for i in range(num_shards)]

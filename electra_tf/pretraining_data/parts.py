@@ -165,10 +165,15 @@ def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
     return records
 
 
-def remove_other_parts(parts: Sequence[Part]) -> None:
-    """Removes what was built with other flags or from files as they were."""
+def remove_others(parts: Sequence[Part]) -> None:
+    """Removes what a killed run left half-written, and parts of this kind that
+    come from other flags or from files as they were.
+    """
     folder = os.path.dirname(parts[0].path)
     names = {os.path.basename(part.path) for part in parts}
+    kind = os.path.basename(parts[0].path).partition("-")[0] + "-"
     for name in os.listdir(folder):
-        if name.startswith("part-") and name.partition(".")[0] not in names:
+        if name.startswith(kind) and (
+            ".tmp" in name or name.partition(".")[0] not in names
+        ):
             os.remove(os.path.join(folder, name))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
+from electra_tf import files as files_lib
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
@@ -238,14 +239,13 @@ def record_writer(path: str) -> Iterator[tf.io.TFRecordWriter]:
     Raises:
       ValueError: If it cannot be written.
     """
-    temporary = path + ".tmp"
-    try:
-        with tf.io.TFRecordWriter(temporary) as writer:
-            yield writer
-    except tf.errors.OpError as error:
-        reason = error.message.rpartition("; ")[2]
-        raise ValueError(f"Cannot write {temporary!r}: {reason}.") from None
-    os.replace(temporary, path)
+    with files_lib.whole_file(path) as temporary:
+        try:
+            with tf.io.TFRecordWriter(temporary) as writer:
+                yield writer
+        except tf.errors.OpError as error:
+            reason = error.message.rpartition("; ")[2]
+            raise ValueError(f"Cannot write {path!r}: {reason}.") from None
 
 
 def record_starts(content: memoryview) -> list[int]:

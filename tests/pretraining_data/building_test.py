@@ -1,5 +1,6 @@
 """Tests of tools/build_pretraining_dataset.py."""
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -8,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 
 import pytest
@@ -23,6 +25,11 @@ from electra_tf.pretraining_data import (
 )
 from tests import helpers
 from tools import build_pretraining_dataset
+
+# Moments at which a build is killed; more of them where it is tried hard.
+NUM_KILLS = int(os.environ.get("ELECTRA_TF_NUM_KILLS", "4"))
+# So many that no run between two kills finishes all of them.
+NUM_PARTS = 6 * NUM_KILLS
 
 SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 
@@ -179,21 +186,21 @@ def test_blank_lines_may_be_skipped(folder, flag):
 
 # TensorFlow is imported once, and every run forks from that.
 RUNS = """
-import os, random, resource, signal, sys, time
+import os, random, resource, select, signal, sys, time
 import tensorflow, tensorflow_text
 from electra_tf.pretraining_data import crew, parts
 from tools import build_pretraining_dataset as tool
 
 parts.PART_BYTES = 1
-common, root = sys.argv[1:-1], sys.argv[-1]
+common, num_kills, root = sys.argv[1:-2], int(sys.argv[-2]), sys.argv[-1]
 
 
 def start(out, *flags, limit=None, pause=0.0):
     pid = os.fork()
     if pid:
+        # A group with its workers, as a container is.
+        os.setpgid(pid, pid)
         return pid
-    # With its workers, as a killed container goes.
-    os.setpgid(0, 0)
     if limit:
         # What exceeds the limit fails as writing to a full disk does.
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
@@ -221,21 +228,32 @@ for n in (1, 2):
     assert os.waitpid(pid, 0)[1] == 0
 
 rng = random.Random(0)
-for kill in range(3):
+for kill in range(num_kills):
     before = finished("killed")
-    flag = f"--num-processes={1 + kill % 2}"
-    pid = start("killed", flag, *shares, pause=0.1)
-    # At a random moment after a first new part.
-    while finished("killed") <= before:
+    # Open for as long as a process of the run is left.
+    left, theirs = os.pipe()
+    pid = start("killed", "--num-processes=3", *shares, pause=0.3)
+    os.close(theirs)
+    # At a random moment, of the first new part or of all.
+    while kill % 4 in (0, 3) and finished("killed") <= before:
         time.sleep(0.005)
-    time.sleep(rng.random() * 0.2)
-    os.killpg(pid, signal.SIGKILL)
-    assert os.waitpid(pid, 0)[1]
+    time.sleep(rng.random() * 0.3)
+    # All processes, or the parent alone.
+    number = (signal.SIGKILL, signal.SIGTERM)[kill // 2 % 2]
+    (os.kill if kill % 2 else os.killpg)(pid, number)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -number
+    assert select.select([left], [], [], 10)[0], "its workers have stayed"
+    os.close(left)
     print(before, finished("killed"))
 assert os.waitpid(start("killed", "--num-processes=4", *shares), 0)[1] == 0
 
-for out, limit in (("full", 500_000), ("fuller", 20_000)):
-    pid = start(out, "--num-out-files=1", limit=limit)
+for out, limit, *flags in (
+    ("full", 500_000),
+    ("fuller", 20_000),
+    ("full-dedup", 100_000, "--dedup"),
+    ("fuller-dedup", 5_000, "--dedup"),
+):
+    pid = start(out, "--num-out-files=1", *flags, limit=limit)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
 """
 
@@ -247,10 +265,10 @@ def runs(tmp_path_factory):
     (folder / "vocab.txt").write_text(SPECIAL + "a\nb\nA\n")
     (folder / "corpus").mkdir()
     rng = random.Random(0)
-    for i in range(16):
+    for i in range(NUM_PARTS):
         lines = [
             " ".join(rng.choices("ab", k=rng.randrange(12)))
-            for _ in range(1500)
+            for _ in range(1000)
         ]
         if i % 3:
             (folder / "corpus" / f"{i}.txt").write_text("\n".join(lines))
@@ -265,6 +283,7 @@ def runs(tmp_path_factory):
         f"--vocab-file={folder / 'vocab.txt'}",
         "--max-seq-length=16",
         "--num-out-files=3",
+        str(NUM_KILLS),
         str(folder),
     )
     assert result.returncode == 0, result.stderr
@@ -288,15 +307,24 @@ def test_killed_runs_go_on_where_they_were(runs):
     _, result = runs
     kills = [line.split() for line in result.stdout.splitlines()]
     num_finished = [(int(before), int(after)) for before, after in kills]
-    assert len(num_finished) == 3
+    assert len(num_finished) == NUM_KILLS
     # What a run finished, the next one found.
     for (_, after), (before, _) in itertools.pairwise(num_finished):
-        assert 0 < before == after
+        assert before == after
     found = num_finished[-1][1]
-    assert f"{found} of 16 parts are finished" in result.stderr
+    assert 0 < found < NUM_PARTS
+    assert f"{found} of {NUM_PARTS} parts are finished" in result.stderr
 
 
-@pytest.mark.parametrize(("out", "num_parts"), [("full", 16), ("fuller", 0)])
+@pytest.mark.parametrize(
+    ("out", "num_parts"),
+    [
+        ("full", NUM_PARTS),
+        ("fuller", 0),
+        ("full-dedup", NUM_PARTS),
+        ("fuller-dedup", 0),
+    ],
+)
 def test_a_full_disk_is_named_and_finished_parts_stay(runs, out, num_parts):
     folder, _ = runs
     lines = (folder / f"{out}.log").read_text().splitlines()
@@ -306,7 +334,8 @@ def test_a_full_disk_is_named_and_finished_parts_stay(runs, out, num_parts):
     )
     stays = f"{num_parts} finished part(s) stay in" in lines[-2]
     assert stays == bool(num_parts)
-    left = [p.name for p in (folder / out).glob("unfinished_build/*.json")]
+    what = "fingerprints-*" if "dedup" in out else "part-*.json"
+    left = list((folder / out).glob(f"unfinished_build/{what}"))
     assert len(left) == num_parts
 
 
@@ -391,6 +420,64 @@ def test_refuses_two_runs_at_once(folder, capsys):
     with output_folder.unfinished_folder(str(folder / "out")):
         assert run(folder) == 1
     assert "Another run is building" in error_of(capsys)
+
+
+@pytest.mark.parametrize("num_out_files", [2, 3])
+def test_looks_again_once_no_other_run_can_come_first(
+    folder, num_out_files, monkeypatch, capsys
+):
+    make_build = building_flags.make_build
+
+    def after_another_run(*args):
+        monkeypatch.setattr(building_flags, "make_build", make_build)
+        assert run(folder, f"--num-out-files={num_out_files}") == 0
+        return make_build(*args)
+
+    monkeypatch.setattr(building_flags, "make_build", after_another_run)
+    assert run(folder) == (0 if num_out_files == 2 else 1)
+    lines = capsys.readouterr().err.splitlines()
+    message = (
+        "already holds this data set"
+        if num_out_files == 2
+        else "holds another data set: num_out_files 3, now 2"
+    )
+    assert message in lines[-1]
+    assert len(os.listdir(folder / "out")) == num_out_files + 1
+
+
+def test_publishes_nothing_beside_what_came_meanwhile(
+    folder, monkeypatch, capsys
+):
+    def merge(*args, merge=building.merge):
+        foreign = folder / "out_heldout" / "pretrain_data.tfrecord-0-of-9"
+        foreign.parent.mkdir(exist_ok=True)
+        foreign.write_text("")
+        return merge(*args)
+
+    monkeypatch.setattr(building, "merge", merge)
+    assert run(folder, "--heldout-fraction=0.6") == 1
+    assert "such as 'pretrain_data.tfrecord-0-of-9'" in error_of(capsys)
+    assert os.listdir(folder / "out") == ["unfinished_build"]
+
+
+def test_a_lock_that_a_run_removes_at_its_end_keeps_nobody_out(
+    tmp_path, monkeypatch
+):
+    folder = str(tmp_path / "out" / output_folder.UNFINISHED)
+
+    def flock(*args, flock=fcntl.flock):
+        monkeypatch.undo()
+        flock(*args)
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with output_folder.lock_folder(str(tmp_path / "out"), folder):
+        assert os.listdir(folder) == ["lock"]
+        with (
+            pytest.raises(ValueError, match="Another run is building"),
+            output_folder.lock_folder(str(tmp_path / "out"), folder),
+        ):
+            pass
 
 
 def test_refuses_a_file_as_output(folder, capsys):
@@ -576,6 +663,34 @@ def test_a_part_with_damage_left_out_is_not_taken_for_whole(
             run(folder, "--on-bad-input=skip")
     assert run(folder) == 1
     assert "whose byte 2 is 0xff" in error_of(capsys)
+
+
+@pytest.mark.parametrize("method", ["fingerprint", "merge"])
+def test_finished_parts_stay_after_ctrl_c(folder, method, monkeypatch, capsys):
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    work = getattr(crew.Worker, method)
+    tasks = []
+
+    def interrupted_work(worker, task):
+        tasks.append(task)
+        if len(tasks) == 2:
+            raise KeyboardInterrupt
+        work(worker, task)
+
+    monkeypatch.setattr(crew.Worker, method, interrupted_work)
+    flags = ["--heldout-fraction=0.6", "--dedup=near"]
+    assert run(folder, *flags, "--num-out-files=4") == 130
+    num_finished = 1 if method == "fingerprint" else 2
+    assert f"{num_finished} finished part(s) stay" in capsys.readouterr().err
+    # Flags that are other than before, but decide no byte of the parts.
+    flags += ["--dedup-threshold=0.7"]
+    assert run(folder, *flags) == 0
+    if method == "fingerprint":
+        assert len(tasks) == 3
+    else:
+        assert "2 of 2 parts are finished" in capsys.readouterr().err
+    assert run(folder, *flags, f"--output-dir={folder / 'other'}") == 0
+    assert bytes_of(folder / "other") == bytes_of(folder / "out")
 
 
 @pytest.mark.parametrize("name", ["none", "vocab.txt"])

@@ -180,6 +180,32 @@ def test_a_part_is_counted(tmp_path):
     assert parts.add_up(*reports) == record.counts
 
 
+def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(part_files, "_GROUP_BYTES", 100)
+    (tmp_path / "text.txt").write_text("7 8\n" * 1000, encoding="utf-8")
+    files = corpus.list_files(str(tmp_path))
+    sizes = []
+
+    def tokenize_lines(lines):
+        sizes.append(len(lines))
+        return words_to_packed_ids(lines)
+
+    made = []
+    for fraction in (0.0, 1e-9):
+        build = manifest.Build(
+            16, True, True, True, 0, 1, heldout_fraction=fraction
+        )
+        builder = part_files.PartBuilder(
+            build, TOKENIZER, tokenize_lines=tokenize_lines
+        )
+        part = tmp_path / f"part{fraction}"
+        records = builder.write(parts.Part(str(part), files, 0))
+        made.append((part.read_bytes(), records))
+    assert made[0] == made[1]
+    assert max(sizes) <= 100
+
+
 def test_blank_lines_may_be_skipped(tmp_path):
     made = examples_of(tmp_path, "11 12\n\n21\n", blanks_separate_docs=False)
     assert [[i for i in row if i > 2] for row in made] == [[11, 12, 21]]
