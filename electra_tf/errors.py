@@ -1,5 +1,7 @@
 """Errors that end a command in one line."""
 
+import re
+
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be read or written; the message is for users."""
@@ -25,6 +27,11 @@ def data_error_message(error: Exception) -> str:
     """The line of a DataError that TensorFlow wrapped into its own error."""
     text = str(error)
     if "DataError: " in text:
-        text = text.split("DataError: ")[1]
-    # What a graph asserts is in brackets.
-    return text.split("\n")[0].split("]")[0]
+        # What a graph asserts is in brackets.
+        return text.split("DataError: ")[1].split("\n")[0].split("]")[0]
+    return first_line(error)
+
+
+def first_line(error: Exception) -> str:
+    """Of TensorFlow's message, without names of nodes and operations."""
+    return re.sub(r"{{.*?}} | \[Op:.*", "", str(error)).split("\n")[0]

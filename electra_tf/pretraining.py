@@ -116,15 +116,28 @@ def pretrain(
     last_step = min(
         run.stop_at_step or run.num_train_steps, run.num_train_steps
     )
-    loop.train(
-        engine,
-        last_step,
-        "pre-training",
-        model.live_metrics,
-        evaluate if heldout_data else None,
-        functools.partial(advice, config),
-    )
-    metrics = evaluate() if heldout_data else {}
+    try:
+        loop.train(
+            engine,
+            last_step,
+            "pre-training",
+            model.live_metrics,
+            evaluate if heldout_data else None,
+            functools.partial(advice, config),
+        )
+        metrics = evaluate() if heldout_data else {}
+    except (tf.errors.OpError, UnicodeDecodeError, errors.DataError):
+        # TensorFlow does not tell which record it cannot read, nor quite when.
+        train_data.refuse_bad_batches(
+            data.train_batch_size,
+            max(0, int(engine.global_step.numpy()) - 2),
+            replicas.PREFETCHED_BATCHES,
+        )
+        if heldout_data:
+            heldout_data.refuse_bad_batches(
+                data.eval_batch_size, 0, num_eval_steps
+            )
+        raise
     if not is_chief:
         return None
     if not metrics:

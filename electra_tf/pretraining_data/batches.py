@@ -217,8 +217,7 @@ class PretrainingData:
             np.linspace(0, len(self) - 1, num_records).astype(np.int64)
         )
         features = self._parse(
-            tf.constant(list(self.records.read(records))),
-            tf.constant(records),
+            tf.constant(self._read_and_check(records)), tf.constant(records)
         )
         tokens = tf.boolean_mask(
             features["input_ids"], features["input_mask"] > 0
@@ -349,25 +348,57 @@ class PretrainingData:
         digest.update(self.records.offsets.tobytes())
         for start in range(0, len(records), records_lib.NUM_CHECKED):
             some = records[start : start + records_lib.NUM_CHECKED]
-            serialized = list(self.records.read(some))
-            digest.update(b"".join(serialized))
-            try:
-                self._parse(
-                    tf.constant(serialized), tf.constant(some, tf.int64)
-                )
-            except (
-                tf.errors.InvalidArgumentError,
-                tf.errors.UnknownError,
-                UnicodeDecodeError,
-            ) as error:
-                message = errors.data_error_message(error)
-                # Else it does not even parse.
-                if "DataError" not in str(error):
-                    path, _ = self.records.locate(int(some[0]))
-                    message = (
-                        "Expected examples with the features "
-                        f"{', '.join(FEATURE_NAMES)} in {path} and its "
-                        f"siblings. Received: {message}"
-                    )
-                raise errors.DataError(message) from error
+            digest.update(b"".join(self._read_and_check(some)))
         self.digest = digest.hexdigest()
+
+    def refuse_bad_batches(
+        self, batch_size: int, first_step: int, num_steps: int
+    ) -> None:
+        """Looks for what has ended a run, to name it.
+
+        Args:
+          batch_size: Over all replicas.
+          first_step: Where to begin.
+          num_steps: Batches to look at.
+
+        Raises:
+          DataError: If a record of theirs cannot be read or parsed, or does
+            not fit.
+        """
+        for step in range(first_step, first_step + num_steps):
+            self._read_and_check(
+                self._order(
+                    draws.positions_of(
+                        replicas.WHOLE, tf.constant(step, tf.int64), batch_size
+                    )
+                ).numpy()
+            )
+
+    def _read_and_check(self, records: np.ndarray) -> list[bytes]:
+        """Serialized examples, all of which fit.
+
+        Raises:
+          DataError: If one does not.
+        """
+        serialized = list(self.records.read(records))
+        try:
+            self._parse(tf.constant(serialized), tf.constant(records, tf.int64))
+        except (
+            tf.errors.InvalidArgumentError,
+            tf.errors.UnknownError,
+            UnicodeDecodeError,  # Of a message that quotes the record.
+        ) as error:
+            message = errors.data_error_message(error)
+            # Else one does not even parse.
+            if "DataError" not in str(error):
+                if len(records) > 1:
+                    for record in records:
+                        self._read_and_check(record[np.newaxis])
+                path, number = self.records.locate(int(records[0]))
+                message = (
+                    "Expected an example with the features "
+                    f"{', '.join(FEATURE_NAMES)} in record {number} of {path}. "
+                    f"Received: {message}"
+                )
+            raise errors.DataError(message) from error
+        return serialized

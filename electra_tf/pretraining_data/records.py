@@ -12,10 +12,12 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf import files as files_lib
+from electra_tf.pretraining_data import checksums
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
+_LENGTH = struct.Struct("<Q")
 # Records that are parsed before a run starts.
 NUM_CHECKED = 1000
 _MAX_OPEN_FILES = 100
@@ -79,6 +81,9 @@ class Records:
 
         Returns:
           <object>[B] of bytes.
+
+        Raises:
+          DataError: If one is not as it was written.
         """
         result = np.empty(len(records), dtype=object)
         file_indices = (
@@ -88,6 +93,13 @@ class Records:
             file = self._open(self.files[file_index])
             for i in np.flatnonzero(file_indices == file_index):
                 result[i] = file.read_record(int(self.offsets[records[i]]))
+                if result[i] is None:
+                    path, number = self.locate(int(records[i]))
+                    raise errors.DataError(
+                        f"Expected record {number} of {path} as it was "
+                        "written, received bytes that do not fit their "
+                        "checksum: the file is damaged"
+                    )
         return result
 
 
@@ -103,20 +115,30 @@ class RandomAccessFile:
         if self._is_local:
             self._file = open(path, "rb", buffering=0)  # noqa: SIM115
 
-    def read_record(self, offset: int) -> bytes:
-        """The data of the record that starts at an offset."""
+    def read_record(self, offset: int) -> bytes | None:
+        """The data of the record that starts at an offset.
+
+        Returns:
+          None if it does not fit its checksum.
+        """
+        found = self._read(self.GUESS, offset)
+        (length,) = _LENGTH.unpack(found[:8].ljust(8, b"\xff"))
+        end = _HEADER_SIZE + length
+        if end + _FOOTER_SIZE > len(found):
+            # Before so much is asked for.
+            if not checksums.fits(found[:8], found[8:_HEADER_SIZE]):
+                return None
+            found = self._read(end + _FOOTER_SIZE, offset)
+        data = found[_HEADER_SIZE:end]
+        footer = found[end : end + _FOOTER_SIZE]
+        return data if checksums.fits(data, footer) else None
+
+    def _read(self, num_bytes: int, offset: int) -> bytes:
         if self._is_local:
-            number = self._file.fileno()
-            found = os.pread(number, self.GUESS, offset)
-            (length,) = struct.unpack_from("<Q", found)
-            end = _HEADER_SIZE + length
-            if end > len(found):
-                found = os.pread(number, end, offset)
-            return found[_HEADER_SIZE:end]
+            return os.pread(self._file.fileno(), num_bytes, offset)
         with tf.io.gfile.GFile(self._path, "rb") as file:
             file.seek(offset)
-            (length,) = struct.unpack("<Q", file.read(_HEADER_SIZE)[:8])
-            return file.read(length)
+            return file.read(num_bytes)
 
 
 def _record_offsets(path: str) -> np.ndarray:
@@ -129,13 +151,13 @@ def _record_offsets(path: str) -> np.ndarray:
             f.seek(offset)
             header = f.read(_HEADER_SIZE)
             if len(header) == _HEADER_SIZE:
-                (length,) = struct.unpack("<Q", header[:8])
+                (length,) = _LENGTH.unpack(header[:8])
                 end = offset + _HEADER_SIZE + length + _FOOTER_SIZE
             if len(header) < _HEADER_SIZE or end > size:
                 raise errors.DataError(
                     f"Expected a whole TFRecord at byte {offset} of {path} "
                     f"(record {len(offsets)}), found the end of the file: it "
-                    "is cut short or not a TFRecord file"
+                    "is cut short, damaged or not a TFRecord file"
                 )
             offsets.append(offset)
             offset = end
@@ -256,9 +278,8 @@ def record_starts(content: memoryview) -> list[int]:
     """
     starts = [0]
     start = 0
-    length_at = struct.Struct("<Q").unpack_from
     while start < len(content):
-        start += length_at(content, start)[0] + 16
+        start += _LENGTH.unpack_from(content, start)[0] + 16
         starts.append(start)
     return starts
 

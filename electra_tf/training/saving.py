@@ -221,11 +221,9 @@ class Checkpoints:
         try:
             manager.save(checkpoint_number=step, options=self._options)
         except (tf.errors.OpError, OSError) as error:
-            # Without the names of nodes and operations around it.
-            reason = re.sub(r"{{.*?}} | \[Op:.*", "", str(error))
             raise errors.TrainingError(
                 f"Cannot save step {step} in {manager.directory}: "
-                f"{reason.splitlines()[0]}"
+                f"{errors.first_line(error)}"
             ) from None
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):

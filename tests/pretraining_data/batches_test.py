@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.pretraining_data import batches as batches_lib
+from electra_tf.pretraining_data import checksums
 from electra_tf.pretraining_data import draws as draws_lib
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.training import replicas
@@ -303,7 +304,7 @@ def test_refuses_a_file_that_is_cut_short(folder, lost_bytes):
     start = len(content) // 6 * 5
     assert refusal(folder) == (
         f"Expected a whole TFRecord at byte {start} of {path} (record 5), "
-        "found the end of the file: it is cut short or not a TFRecord file"
+        "found the end of the file: it is cut short, damaged or not a TFRecord file"
     )
 
 
@@ -313,7 +314,7 @@ def test_refuses_a_file_that_is_no_tfrecord(folder, text):
     path.write_text(text)
     assert refusal(folder) == (
         f"Expected a whole TFRecord at byte 0 of {path} (record 0), found the "
-        "end of the file: it is cut short or not a TFRecord file"
+        "end of the file: it is cut short, damaged or not a TFRecord file"
     )
 
 
@@ -370,8 +371,8 @@ def test_refuses_features_of_another_type(tmp_path):
     write_raw(tmp_path / "a.tfrecord", example.SerializeToString())
     message = refusal(tmp_path)
     assert message.startswith(
-        "Expected examples with the features input_ids, input_mask, "
-        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+        "Expected an example with the features input_ids, input_mask, "
+        f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: "
     )
     assert "\n" not in message
 
@@ -380,8 +381,8 @@ def test_refuses_records_that_are_no_examples(tmp_path):
     write_raw(tmp_path / "a.tfrecord", b"\xff" * 20)
     message = refusal(tmp_path)
     assert message.startswith(
-        "Expected examples with the features input_ids, input_mask, "
-        f"segment_ids in {tmp_path}/a.tfrecord and its siblings. Received: "
+        "Expected an example with the features input_ids, input_mask, "
+        f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: "
     )
     assert "\n" not in message
 
@@ -400,6 +401,60 @@ def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
         "Expected token ids from 0 to 19 (EncoderConfig.vocab_size - 1), "
         f"received 20 in record 2 of {path}: was it built with another "
         "vocabulary?"
+    )
+
+
+def slow_crc32c(data):
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 700, 4095, 4096, 4098, 8193])
+def test_crc32c_is_that_of_its_definition(length):
+    data = np.random.default_rng(length).bytes(length)
+    assert checksums.crc32c(data) == slow_crc32c(data)
+    assert checksums.crc32c(b"123456789") == 0xE3069283  # RFC 3720.
+
+
+@pytest.mark.parametrize(
+    "place", [5, 40, -2], ids=["length", "data", "checksum"]
+)
+def test_refuses_a_flipped_bit_when_its_step_comes(folder, place, monkeypatch):
+    monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
+    path = folder / "c.tfrecord"
+    data = open_data(folder, shuffle=False)
+    start = data.records.offsets[4 + 1]
+    content = bytearray(path.read_bytes())
+    content[(start if place > 0 else data.records.offsets[6]) + place] ^= 1
+    path.write_bytes(content)
+    batches = data.dataset(2)
+    assert len(take(batches, 2)) == 2
+    with pytest.raises(tf.errors.OpError) as caught:
+        take(batches, 3)
+    assert errors.data_error_message(caught.value) == (
+        f"Expected record 1 of {path} as it was written, received bytes that "
+        "do not fit their checksum: the file is damaged"
+    )
+
+
+def test_names_the_record_of_a_batch_that_does_not_parse(folder, monkeypatch):
+    monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
+    good = (folder / "a.tfrecord").read_bytes()
+    write_raw(folder / "bad.tfrecord", b"\xff" * 20)
+    bad = (folder / "bad.tfrecord").read_bytes()
+    (folder / "bad.tfrecord").unlink()
+    (folder / "c.tfrecord").write_bytes(good + bad + good)
+    data = open_data(folder, shuffle=False)
+    data.refuse_bad_batches(4, 0, 2)
+    with pytest.raises(errors.DataError) as caught:
+        data.refuse_bad_batches(4, 1, 2)
+    assert str(caught.value).startswith(
+        "Expected an example with the features input_ids, input_mask, "
+        f"segment_ids in record 4 of {folder}/c.tfrecord. Received: "
     )
 
 
