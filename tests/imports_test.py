@@ -24,6 +24,7 @@ print(json.dumps([n for n in ("tensorflow", "keras") if n in sys.modules]))
         ["electra_tf.run_pretraining", "electra_tf.run_finetuning"],
         ["electra_tf.detect", "electra_tf.score", "electra_tf.predict"],
         ["electra_tf.finetuning.recipe"],
+        ["electra_tf"],
     ],
     ids=" ".join,
 )

@@ -1,0 +1,1 @@
+"""An ELECTRA as Keras models: fit, predict, save."""

@@ -1,0 +1,323 @@
+"""Strings -> token ids, mask and segments, as a Keras layer.
+
+Shapes: B batch, L length.
+"""
+
+import os
+import typing
+import warnings
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.keras_models import checkpoints
+from electra_tf.serving import inputs
+from electra_tf.text import tokenization
+from electra_tf.text import vocabulary as vocabulary_lib
+
+# Names of texts in a dictionary: those of an exported model's inputs.
+TEXT, TEXT_PAIR = "text", "text_pair"
+
+_EXPECTED = (
+    "Expected texts: strings, as a list, an array, a column or a tensor; or "
+    "pairs as a tuple (texts, other_texts)"
+)
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class Preprocessor(keras.layers.Layer):
+    """Texts, or pairs of texts, become what an ELECTRA reads.
+
+    The tokenizer is in the graph, so the layer works on lists, arrays, columns
+    of pandas and tensors, in `tf.data.Dataset.map`, and as the first layer of a
+    functional model. All of it is in its config, so that a .keras file holds
+    the vocabulary.
+
+        preprocessor = electra_tf.Preprocessor.from_checkpoint(path)
+        preprocessor(["A fine film.", "A dull one."])
+        preprocessor((["Who wrote it?"], ["She wrote it."]))
+        dataset.map(preprocessor)  # Of texts, or (texts, labels ...).
+
+    Args:
+      vocabulary: Tokens in the order of their ids, or the path of a vocab.txt.
+      do_lower_case: Whether text is lower-cased; None to take it from the
+        vocabulary, which has capitals or not.
+      strip_accents: Whether accents go; None for what `do_lower_case` says.
+      text_cleaning: What is done to text first, see `text.cleaning.clean`; None
+        for what the vocabulary was made for.
+      max_seq_length: Longer rows are cut, the longer text of a pair first.
+      pad_to_max: Whether L is always `max_seq_length`. Else it is that of the
+        longest row, which costs less; a text by itself, <string>[], is always
+        padded, so that `map` may stand before `batch`.
+      **kwargs: Of `keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        vocabulary: str | os.PathLike | Sequence[str],
+        do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+        text_cleaning: str | None = None,
+        max_seq_length: int = 512,
+        pad_to_max: bool = False,
+        **kwargs,
+    ):
+        super().__init__(**(kwargs | {"autocast": False}))
+        if isinstance(vocabulary, str | os.PathLike):
+            known = vocabulary_lib.load(vocabulary)
+        else:
+            known = vocabulary_lib.Vocabulary(tuple(vocabulary))
+        self.tokenizer = tokenization.FullTokenizer(
+            vocabulary_lib.Vocabulary(
+                known.tokens,
+                _first(do_lower_case, known.do_lower_case),
+                _first(strip_accents, known.strip_accents),
+                _first(text_cleaning, known.text_cleaning),
+            )
+        )
+        # Room for a token of each of two texts.
+        if type(max_seq_length) is not int or max_seq_length < 5:
+            raise ValueError(
+                "Expected max_seq_length to be an integer of at least 5. "
+                f"Received: max_seq_length={max_seq_length!r}"
+            )
+        self.max_seq_length = max_seq_length
+        self.pad_to_max = bool(pad_to_max)
+        self.built = True
+        # Strings are no numbers: `call` converts them.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: checkpoints.Source,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        **kwargs,
+    ) -> typing.Self:
+        """The preprocessor that a checkpoint was trained with.
+
+        Args:
+          path: Of a checkpoint of any format, "hf://owner/name", or what
+            `checkpoints.read` returned.
+          max_seq_length: None for that of the training, else for the positions
+            that the model has.
+          do_lower_case: None for what the checkpoint says.
+          **kwargs: Of the class.
+
+        Raises:
+          CheckpointError: If it cannot be read, or has no vocabulary.
+        """
+        checkpoint = checkpoints.read(path)
+        source = checkpoints.name_of(path)
+        known = checkpoint.vocabulary
+        if known is None:
+            raise errors.CheckpointError(
+                f"Expected a vocabulary in {source}. Received: weights alone; "
+                "make the preprocessor of a vocab.txt, by "
+                "electra_tf.Preprocessor(vocab_file)"
+            )
+        if do_lower_case is None:
+            do_lower_case = known.do_lower_case
+            if do_lower_case is None:
+                lower = known.lower_cases()
+                warnings.warn(
+                    f"{source} does not say whether text is lower-cased: "
+                    f"taken as do_lower_case={lower} from its vocabulary",
+                    stacklevel=2,
+                )
+        config = checkpoint.discriminator or checkpoint.generator
+        if max_seq_length is None and config is not None:
+            longest = config.max_position_embeddings
+            max_seq_length = min(checkpoint.max_seq_length or longest, longest)
+        settings: dict[str, typing.Any] = {
+            "do_lower_case": do_lower_case,
+            "strip_accents": known.strip_accents,
+            "text_cleaning": known.text_cleaning,
+        }
+        if max_seq_length is not None:
+            settings["max_seq_length"] = max_seq_length
+        return cls(known.tokens, **(settings | kwargs))
+
+    from_preset = from_checkpoint
+
+    @property
+    def vocabulary(self) -> vocabulary_lib.Vocabulary:
+        """The tokens, and how text is treated."""
+        return self.tokenizer.vocabulary
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.tokenizer.vocab_size
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocabulary": list(self.vocabulary.tokens),
+            "do_lower_case": self.vocabulary.do_lower_case,
+            "strip_accents": self.vocabulary.strip_accents,
+            "text_cleaning": self.vocabulary.text_cleaning,
+            "max_seq_length": self.max_seq_length,
+            "pad_to_max": self.pad_to_max,
+        }
+
+    def call(self, x, y=None, sample_weight=None):
+        """Packs texts.
+
+        Args:
+          x: Texts <string>[B] or one <string>[]; a tuple of two of these for
+            pairs, or {"text": ..., "text_pair": ...}. A pair whose second text
+            has no token is one text.
+          y: Passed on.
+          sample_weight: Passed on.
+
+        Returns:
+          {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L], or [L] of
+          one text; with `y` and `sample_weight` a tuple, as `fit` takes it.
+
+        Raises:
+          ValueError: If `x` is anything else.
+        """
+        texts = [as_texts(part) for part in _parts(x)]
+        ranks = {text.shape.rank for text in texts}
+        if len(ranks) > 1:
+            raise ValueError(
+                "Expected as many texts as other texts in a pair. Received: "
+                f"shapes {[tuple(t.shape) for t in texts]}"
+            )
+        is_batch = ranks == {1}
+        if not is_batch:
+            texts = [tf.expand_dims(text, 0) for text in texts]
+        sizes = {text.shape[0] for text in texts} - {None}
+        if len(sizes) > 1:
+            raise ValueError(
+                "Expected as many texts as other texts in a pair. Received: "
+                f"{texts[0].shape[0]} and {texts[1].shape[0]}"
+            )
+        features = inputs.pack_texts(
+            self.tokenizer, self.max_seq_length, *texts
+        )
+        is_fixed = self.pad_to_max or not is_batch
+        length = self.max_seq_length if is_fixed else 2
+        features = inputs.pad(features, length)
+        if self.tokenizer.pad_token_id:  # Else it is what padding is.
+            features["input_ids"] = tf.where(
+                features["input_mask"] > 0,
+                features["input_ids"],
+                self.tokenizer.pad_token_id,
+            )
+        if is_fixed:
+            features = {
+                name: tf.ensure_shape(values, [None, length])
+                for name, values in features.items()
+            }
+        if not is_batch:
+            features = {name: values[0] for name, values in features.items()}
+        return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
+
+    def compute_output_spec(self, x, y=None, sample_weight=None):
+        parts = _parts(x)
+        for part in parts:
+            if keras.backend.standardize_dtype(part.dtype) != "string":
+                raise ValueError(f"{_EXPECTED}. Received: x={x}")
+        shape = tuple(parts[0].shape[:1])
+        is_fixed = self.pad_to_max or not shape
+        features = {
+            name: keras.KerasTensor(
+                (*shape, self.max_seq_length if is_fixed else None), "int32"
+            )
+            for name in inputs.ENCODER_FEATURES
+        }
+        return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
+
+
+def _first(*values):
+    """The first that is not None."""
+    return next((value for value in values if value is not None), None)
+
+
+def _parts(x) -> list:
+    """The one text, or the two, of what a preprocessor is given."""
+    if isinstance(x, Mapping):
+        if set(x) - {TEXT, TEXT_PAIR} or TEXT not in x:
+            raise ValueError(
+                f"Expected a dictionary with {TEXT!r}, and for pairs "
+                f"{TEXT_PAIR!r}. Received: {sorted(map(str, x))}"
+            )
+        return [x[name] for name in (TEXT, TEXT_PAIR) if name in x]
+    if isinstance(x, tuple):
+        if len(x) not in (1, 2):
+            raise ValueError(
+                "Expected a list of texts, or a tuple of two for pairs. "
+                f"Received: a tuple of {len(x)}"
+            )
+        return list(x)
+    # What a functional model is given, whose tuples come back from a file as
+    # lists.
+    if isinstance(x, list) and x and all(_is_tensor(part) for part in x):
+        return _parts(tuple(x))
+    return [x]
+
+
+def _is_tensor(value) -> bool:
+    return tf.is_tensor(value) or isinstance(value, keras.KerasTensor)
+
+
+def as_texts(value) -> tf.Tensor:
+    """Texts in any form -> <string>[B], or <string>[] of a string.
+
+    Args:
+      value: A string, a list, an array, a column of pandas, or a tensor of
+        shape [], [B] or [B, 1].
+
+    Raises:
+      ValueError: If it holds anything but strings.
+    """
+    if not tf.is_tensor(value):
+        if hasattr(value, "to_numpy"):
+            value = value.to_numpy(dtype=object)
+        array = value if isinstance(value, np.ndarray) else None
+        if array is None or array.dtype == object:
+            _check_strings(value)
+            # An object array that tf.constant takes for strings when empty.
+            value = value if array is None else array.tolist()
+        elif array.dtype.kind not in "SUT":
+            raise ValueError(
+                f"{_EXPECTED}. Received: an array of {array.dtype}"
+            )
+        elif array.dtype.kind == "T":  # numpy's strings of any length.
+            value = array.tolist()
+        value = tf.constant(value, tf.string)
+    if value.dtype != tf.string:
+        raise ValueError(
+            f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"
+        )
+    if value.shape.rank == 2 and value.shape[1] == 1:
+        value = tf.squeeze(value, 1)
+    if value.shape.rank not in (0, 1):
+        raise ValueError(
+            f"{_EXPECTED}. Received: strings of shape {value.shape}"
+        )
+    return value
+
+
+def _check_strings(value) -> None:
+    if isinstance(value, str | bytes):
+        return
+    if not isinstance(value, list | np.ndarray):
+        raise ValueError(f"{_EXPECTED}. Received: {value!r}")
+    for index, text in enumerate(value):
+        if isinstance(text, np.ndarray) and text.shape == (1,):
+            text = text[0]
+        if isinstance(text, str | bytes):
+            continue
+        received = f"{text!r}, of type {type(text).__name__}, at {index}"
+        if isinstance(text, list | tuple) and len(text) == 2:
+            received += (
+                "; if these are pairs, give the first texts and the second "
+                "ones: tuple(map(list, zip(*pairs)))"
+            )
+        raise ValueError(f"{_EXPECTED}. Received: {received}")
