@@ -60,6 +60,8 @@ def _predict(args: argparse.Namespace) -> None:
     model = predictor.ExportedModel(
         args.saved_model, [name for name in args.outputs.split(",") if name]
     )
+    for note in model.notes:
+        arguments.say("predict", note)
     is_json = (args.file or "").endswith(".jsonl")
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()

@@ -10,6 +10,7 @@ Shapes: B batch, T tokens (or words, or answers), C labels.
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -54,6 +55,7 @@ class SavedModel:
     Attributes:
       path: The version.
       metadata: What `serving` wrote beside it; {} without.
+      notes: Lines for the user: newer versions that were passed over.
       signatures: Name -> what is called, from tensors to tensors.
 
     Raises:
@@ -63,6 +65,11 @@ class SavedModel:
     def __init__(self, path: str):
         self.path = find_version(path)
         self.metadata = _read_metadata(self.path)
+        self.notes = [
+            f"passed over {other}: no SavedModel in it"
+            for number, other in numbered(path).items()
+            if number > max(versions(path), default=number)
+        ]
         try:
             # Kept: the signatures do not keep what they belong to.
             self._loaded = tf.saved_model.load(self.path)
@@ -180,11 +187,28 @@ def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     )
 
 
+def numbered(folder: str) -> dict[int, str]:
+    """What is called 1, 2, ... in a folder: number -> path."""
+    return {
+        int(path.name): str(path)
+        for path in sorted(pathlib.Path(folder).glob("*"))
+        # int() takes more digits than 0 to 9, isdigit() even more.
+        if re.fullmatch("[0-9]{1,18}", path.name)
+    }
+
+
+def versions(folder: str) -> dict[int, str]:
+    """The SavedModels of a folder: number -> path."""
+    return {
+        number: path
+        for number, path in numbered(folder).items()
+        if os.path.isfile(os.path.join(path, _SAVED_MODEL_FILE))
+    }
+
+
 def newest_version(folder: str) -> int | None:
     """The number of the newest SavedModel in a folder; None without any."""
-    found = pathlib.Path(folder).glob(f"*/{_SAVED_MODEL_FILE}")
-    names = [path.parent.name for path in found]
-    return max((int(name) for name in names if name.isdigit()), default=None)
+    return max(versions(folder), default=None)
 
 
 def find_version(path: str) -> str:
@@ -209,7 +233,7 @@ def find_version(path: str) -> str:
             )
             + ": export one with tools/export_saved_model.py"
         )
-    return os.path.join(path, str(version))
+    return versions(path)[version]
 
 
 def _read_metadata(path: str) -> dict:

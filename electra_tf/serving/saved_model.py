@@ -114,8 +114,8 @@ def _save(
 
 def _rename_to_next_version(temporary: str, output_dir: str) -> str:
     while True:
-        versions = [int(n) for n in os.listdir(output_dir) if n.isdigit()]
-        path = os.path.join(output_dir, str(max(versions, default=0) + 1))
+        newest = max(predictor.numbered(output_dir), default=0)
+        path = os.path.join(output_dir, str(newest + 1))
         try:
             os.rename(temporary, path)
             return path

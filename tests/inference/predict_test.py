@@ -198,12 +198,13 @@ def test_no_such_model(tmp_path, capsys):
 
 def test_the_newest_version(tmp_path):
     assert predictor.newest_version(str(tmp_path)) is None
-    for name in ("2", "10", "11", "tmp-12"):
+    # Beside an export that was cut short, 11, and numbers of other digits.
+    for name in ("2", "010", "11", "tmp-12", "\u00b2", "\u0661\u0663"):
         (tmp_path / name).mkdir()
-        if name != "11":  # An export that was cut short.
+        if name != "11":
             (tmp_path / name / "saved_model.pb").touch()
     assert predictor.newest_version(str(tmp_path)) == 10
-    assert predictor.find_version(str(tmp_path)) == str(tmp_path / "10")
+    assert predictor.find_version(str(tmp_path)) == str(tmp_path / "010")
     one = str(tmp_path / "2")
     assert predictor.find_version(one) == one
 

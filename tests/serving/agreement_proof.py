@@ -123,15 +123,11 @@ def evaluate(loaded, texts):
     return [loaded.labels[i] for i in scores.argmax(-1)], scores
 
 
-def in_python(servable, texts):
-    return servable.predict("", {"text": np.array(texts, object)})
-
-
-def over_grpc(stub, texts):
+def ask(predict, texts):
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "real"
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts, tf.string))
-    response = stub.Predict(request, timeout=120)
+    response = predict(request)
     return {k: tf.make_ndarray(v) for k, v in response.outputs.items()}
 
 
@@ -166,13 +162,15 @@ def test_same_answer_everywhere(language, servable, cpp_program, tmp_path):
     labels, scores = evaluate(loaded, texts)
     assert set(labels) == {"a", "b", "c"}
     answers = {
-        "python": in_batches(lambda x: in_python(servable, x), texts, 50)
+        "python": in_batches(lambda x: ask(servable.predict, x), texts, 50)
     }
     with __main__.LocalServer(servable) as server:
         address = f"127.0.0.1:{server.grpc_port}"
         with grpc.insecure_channel(address) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            answers["grpc"] = in_batches(lambda x: over_grpc(stub, x), texts, 7)
+            answers["grpc"] = in_batches(
+                lambda x: ask(stub.Predict, x), texts, 7
+            )
         answers["rest"] = in_batches(
             lambda x: over_rest(server.rest_port, x), texts, 32
         )
@@ -223,6 +221,6 @@ def test_random_strings(language, servable):
     _, loaded, _ = language
     texts = random_strings(NUM_RANDOM)
     labels, scores = evaluate(loaded, texts)
-    answer = in_batches(lambda x: in_python(servable, x), texts, 100)
+    answer = in_batches(lambda x: ask(servable.predict, x), texts, 100)
     assert [x.decode() for x in answer["label"]] == labels
     np.testing.assert_allclose(answer["scores"], scores, atol=TOLERANCE)

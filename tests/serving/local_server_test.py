@@ -1,6 +1,7 @@
 """Tests of serving/local_server/__main__.py and what it is made of."""
 
 import base64
+import http.client
 import json
 import os
 import urllib.error
@@ -10,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -24,9 +26,12 @@ from electra_tf.finetuning import features as features_lib
 from electra_tf.serving.local_server import __main__
 from electra_tf.serving.local_server.servable import Servable
 from tests import helpers
+from tests.serving import odd_requests
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
-MODEL = "/v1/models/letters"
+MODEL = odd_requests.MODEL
+
+NUM_ODD_REQUESTS = int(os.environ.get("ELECTRA_TF_NUM_ODD_REQUESTS", "150"))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,10 @@ def predict_request(texts, name="letters", **inputs):
     return request
 
 
+def arrays(response):
+    return {k: tf.make_ndarray(v) for k, v in response.outputs.items()}
+
+
 @pytest.fixture(scope="module")
 def expected(exported):
     """What the evaluation says of the texts below."""
@@ -96,12 +105,10 @@ def expected(exported):
 def test_same_answer_everywhere(expected, servable, ask, stub):
     texts, scores = expected
     labels = [LABELS[i] for i in scores.argmax(-1)]
+    request = predict_request(texts)
     answers = {
-        "python": servable.predict("", {"text": np.array(texts, object)}),
-    }
-    response = stub.Predict(predict_request(texts))
-    answers["grpc"] = {
-        name: tf.make_ndarray(value) for name, value in response.outputs.items()
+        "python": arrays(servable.predict(request)),
+        "grpc": arrays(stub.Predict(request)),
     }
     as_base64 = [{"b64": base64.b64encode(text).decode()} for text in texts]
     status, rest = ask(f"{MODEL}:predict", {"instances": as_base64})
@@ -193,6 +200,30 @@ def test_classify(ask, stub):
         (":predict", b"{", 400, "JSON Parse error: "),
         (":predict", b"[" * 100_000, 400, "JSON Parse error: nested"),
         (":predict", b"[1]", 400, "JSON Value: [1] Is not object"),
+        (
+            ":predict",
+            b'{"instances": [%s]}' % (b"9" * 4301),
+            400,
+            "JSON Parse error: Number too big to be stored in double.",
+        ),
+        (
+            ":predict",
+            b'{"inputs": %s"wa"%s}' % (b"[" * 65, b"]" * 65),
+            400,
+            "Expects text to have rank 1 but one of rank 65 is provided",
+        ),
+        (
+            ":predict",
+            b'{"signature_name": "\xff", "instances": ["wa"]}',
+            400,
+            'Serving signature name: "\\udcff" not found in signature def',
+        ),
+        (
+            ":classify",
+            b'{"signature_name": "serving_bytes", "examples": [{"\xff": 1}]}',
+            400,
+            "Feature: text (data type: string) is required",
+        ),
         (":predict", {}, 400, "Missing 'inputs' or 'instances' key"),
         (":predict", {"instances": []}, 400, "No values in 'instances' array"),
         (":predict", {"instances": "wa"}, 400, "to be an list/array"),
@@ -233,7 +264,7 @@ def test_classify(ask, stub):
             ":predict",
             {"inputs": {"text": ["wa", ["wb"]]}},
             400,
-            "Encountered list at unexpected level: 1 expected < 1",
+            "Expecting shape [] but got: [1]",
         ),
         (
             ":predict",
@@ -319,8 +350,15 @@ def test_rest_refuses_other_addresses(ask):
         404,
         "Servable not found for request: Latest(other)",
     )
+    status, answer = ask("/v1/models/letters/labels/stable")
+    assert (status, answer["error"]) == (
+        400,
+        "Unrecognized servable version label: stable",
+    )
+    status, answer = ask("/v1/")
+    assert (status, answer["error"]) == (400, "Malformed request: GET /v1/")
     status, answer = ask("/")
-    assert (status, answer["error"]) == (400, "Malformed request: GET /")
+    assert (status, answer["error"]) == (404, "Malformed request: GET /")
 
 
 def test_rest_status_and_metadata(ask):
@@ -368,6 +406,31 @@ def test_rest_status_and_metadata(ask):
             "INVALID_ARGUMENT",
             "Expects text to have rank 1 but one of rank 2 is provided",
         ),
+        *(
+            (predict_request([], text=tensor_pb2.TensorProto(**of_text)), *rest)
+            for of_text, *rest in (
+                (
+                    {"dtype": 999},
+                    "INVALID_ARGUMENT",
+                    "Expects text to be string but unknown dtype enum (999) is",
+                ),
+                (
+                    {"dtype": 21},
+                    "INVALID_ARGUMENT",
+                    "Expects text to be string but variant is provided",
+                ),
+                (
+                    {"dtype": 7, "tensor_shape": {"dim": [{"size": -1}]}},
+                    "INVALID_ARGUMENT",
+                    "tensor parsing error: text",
+                ),
+                (
+                    {"dtype": 7, "tensor_shape": {"dim": [{"size": 10**9}]}},
+                    "INVALID_ARGUMENT",
+                    "tensor parsing error: text: ",
+                ),
+            )
+        ),
     ],
 )
 def test_grpc_refuses(stub, request_, code, message):
@@ -410,13 +473,84 @@ def test_grpc_metadata_and_status(stub, channel):
     assert (status.version, status.state) == (1, 30)
 
 
+def test_odd_requests(server, channel, ask):
+    good = f"{MODEL}:predict", {"instances": ["wa"]}
+    expected = ask(*good)
+    faults = {}
+    for request in odd_requests.draw(20, NUM_ODD_REQUESTS):
+        if request.method:
+            fault = odd_requests.grpc_fault(channel, request)
+        else:
+            fault = odd_requests.rest_fault(server.rest_port, request)
+        if fault:
+            faults[request] = fault
+    assert not faults
+    assert ask(*good) == expected
+
+
+HEAD = f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_, status, message",
+    [
+        ("x\r\n\r\n", 400, "Bad Request: Start line is invalid"),
+        (f"GET {MODEL} HTTP/1.1\r\nA\r\n\r\n", 400, "Invalid header"),
+        ("GET http://[x HTTP/1.1\r\n\r\n", 400, "Invalid IPv6 URL"),
+        (HEAD + "Content-Length: -1\r\n\r\n", 400, "Content-Length is invalid"),
+        (HEAD + f"Content-Length: {'9' * 5000}\r\n\r\n", 400, "digits"),
+        (
+            HEAD + "Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n",
+            413,
+            "Request Entity Too Large",
+        ),
+        (HEAD + f"A: {'a' * 70_000}\r\n\r\n", 431, "exceeds max_header"),
+        (HEAD + "Transfer-Encoding: gzip\r\n\r\n", 501, "not supported"),
+        (
+            HEAD + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            400,
+            "Invalid chunk size",
+        ),
+        (
+            f"GET {MODEL}/versions/{'9' * 5000} HTTP/1.1\r\n\r\n",
+            400,
+            "Failed to convert version: 999",
+        ),
+    ],
+)
+def test_what_is_no_request(server, request_, status, message):
+    response, body = odd_requests.exchange(
+        server.rest_port, request_.encode("latin-1"), 30
+    )
+    assert response.status == status
+    assert response.getheader("Content-Type") == "application/json"
+    answer = json.loads(body)
+    assert list(answer) == ["error"] and message in answer["error"]
+
+
+def test_a_connection_stays_open(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+    for method, path, status in (
+        ("GET", MODEL, 200),
+        ("HEAD", MODEL, 400),
+        ("GET", "/v1/models/other", 404),
+        ("GET", MODEL, 200),
+    ):
+        connection.request(method, path)
+        sock = connection.sock
+        response = connection.getresponse()
+        response.read()
+        assert response.status == status and connection.sock is sock
+    connection.close()
+
+
 def test_large_requests_and_texts(ask, servable):
     status, answer = ask(f"{MODEL}:predict", {"instances": ["wa wb"] * 1000})
     assert status == 200
     assert len(answer["predictions"]) == 1000
     status, answer = ask(f"{MODEL}:predict", {"instances": ["wa " * 350_000]})
     assert status == 200
-    short = servable.predict("", {"text": np.array(["wa " * 6], object)})
+    short = arrays(servable.predict(predict_request(["wa " * 6])))
     np.testing.assert_allclose(
         answer["predictions"][0]["scores"], short["scores"][0], atol=1e-6
     )
@@ -445,6 +579,15 @@ def test_refuses_a_taken_port(servable, server):
         __main__.LocalServer(servable, rest_port=server.rest_port)
     with pytest.raises(ValueError, match="free port for gRPC"):
         __main__.LocalServer(servable, grpc_port=server.grpc_port)
+
+
+def test_passes_over_a_version_without_a_model(exported, tmp_path):
+    (tmp_path / "1").symlink_to(exported.path)
+    (tmp_path / "2").mkdir()
+    (tmp_path / "\u00b2").touch()
+    found = Servable(str(tmp_path))
+    assert found.version == 1
+    assert found.notes == [f"passed over {tmp_path / '2'}: no SavedModel in it"]
 
 
 def test_refuses_a_folder_without_versions(tmp_path, capsys):

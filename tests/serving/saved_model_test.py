@@ -160,13 +160,19 @@ def test_metadata(exported):
 
 def test_versions(exported, tmp_path):
     assert os.path.basename(exported.path) == "1"
-    for name in ("1", "7", "notes", "tmp-3"):
+    for name in ("1", "7", "notes", "tmp-3", "\u00b2"):
         (tmp_path / name).mkdir()
     path = saved_model._rename_to_next_version(
         str(tmp_path / "tmp-3"), str(tmp_path)
     )
     assert path == str(tmp_path / "8")
-    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "1",
+        "7",
+        "8",
+        "notes",
+        "\u00b2",
+    ]
 
 
 def test_nothing_is_left_of_an_export_that_fails(

@@ -10,13 +10,15 @@ only. Flags and ports are those of tensorflow_model_server.
 
 import argparse
 import concurrent.futures
+import logging
 import os
+import socket
 import sys
 import threading
 import typing
 
 import grpc
-from werkzeug import serving
+from waitress import wasyncore
 
 from electra_tf.command_line import arguments
 
@@ -33,7 +35,7 @@ class LocalServer:
       servable: The model.
       rest_port: 0 for any free one.
       grpc_port: 0 for any free one.
-      num_threads: Requests that are answered at once over gRPC.
+      num_threads: Requests that are answered at once, over each of them.
 
     Attributes:
       rest_port: The port.
@@ -52,30 +54,17 @@ class LocalServer:
     ):
         # Imports TensorFlow: late, so that --help is quick.
         from electra_tf.serving.local_server import grpc_service, rest_service
-
-        class Handler(serving.WSGIRequestHandler):
-            """Keeps connections open, and says nothing of each request."""
-
-            protocol_version = "HTTP/1.1"
-
-            def log_request(self, code="-", size="-"):
-                del code, size
+        from electra_tf.serving.local_server.servable import MAX_REQUEST_SIZE
 
         try:
-            self._rest = serving.make_server(
-                HOST,
-                rest_port,
-                rest_service.RestApplication(servable),
-                threaded=True,
-                request_handler=Handler,
-            )
-        except (OSError, SystemExit):
+            listener = socket.create_server((HOST, rest_port))
+        except OSError:
             raise _taken("REST", rest_port) from None
-        self.rest_port = self._rest.server_port
+        self.rest_port = listener.getsockname()[1]
         self._grpc = grpc.server(
             concurrent.futures.ThreadPoolExecutor(num_threads),
             options=[
-                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_receive_message_length", MAX_REQUEST_SIZE),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
             ],
@@ -84,18 +73,27 @@ class LocalServer:
         try:
             self.grpc_port = self._grpc.add_insecure_port(f"{HOST}:{grpc_port}")
         except RuntimeError:
-            self._rest.server_close()
+            listener.close()
             raise _taken("gRPC", grpc_port) from None
+        self._sockets: dict = {}
+        self._rest = rest_service.create_server(
+            servable, listener, num_threads, self._sockets
+        )
+        self._rest_thread = threading.Thread(target=self._rest.run, daemon=True)
 
     def start(self) -> None:
         """Begins to answer, in threads of its own."""
-        threading.Thread(target=self._rest.serve_forever, daemon=True).start()
+        self._rest_thread.start()
         self._grpc.start()
 
     def stop(self) -> None:
         """Ends both interfaces."""
-        self._rest.shutdown()
-        self._rest.server_close()
+        self._rest.task_dispatcher.shutdown()
+        # Closed by the thread that waits for them, which ends without any.
+        self._rest.trigger.pull_trigger(
+            lambda: wasyncore.close_all(self._sockets)
+        )
+        self._rest_thread.join()
         self._grpc.stop(grace=None).wait()
 
     def __enter__(self) -> "LocalServer":
@@ -114,7 +112,7 @@ def _taken(interface: str, port: int) -> ValueError:
 
 
 def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
         raise argparse.ArgumentTypeError(
             f"expected a port from 0 (any free one) to 65535, received {text!r}"
         )
@@ -147,6 +145,10 @@ def _serve(args) -> None:
     from electra_tf.serving.local_server.servable import Servable
 
     servable = Servable(args.model_base_path, args.model_name)
+    # How many requests wait is no news.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    for note in servable.notes:
+        arguments.say("local_server", note)
     number = servable.warm_up()
     with LocalServer(servable, args.rest_api_port, args.port) as server:
         print(

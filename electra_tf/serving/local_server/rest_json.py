@@ -1,37 +1,137 @@
-"""TF Serving's REST bodies <-> arrays.
+"""TF Serving's REST bodies <-> its messages.
 
 https://www.tensorflow.org/tfx/serving/api_rest; refusals in the words of
 tensorflow_serving/util/json_tensor.cc.
 """
 
 import base64
-import binascii
 import json
+import math
 from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
 
+from electra_tf.serving import signatures
 from electra_tf.serving.local_server.servable import (
-    INVALID_ARGUMENT,
+    Servable,
     ServingError,
+    as_utf8,
 )
 
 # Text is bytes: what is no UTF-8 passes through, as in the server.
 _ERRORS = "surrogateescape"
 
-_TYPE_NAMES = {
-    dict: "Object",
-    list: "Array",
-    str: "String",
-    int: "Number",
-    float: "Number",
-    type(None): "Null",
+# What an element of a feature is called, where it is kept, and as what.
+_ELEMENTS = {
+    bool: ("int64_list", tf.int64),
+    int: ("int64_list", tf.int64),
+    float: ("float_list", tf.float32),
+    str: ("bytes_list", tf.string),
+    dict: ("bytes_list", tf.string),
 }
 
 
-def _parse(body: bytes) -> tuple[dict, str]:
-    """The JSON object in a request's body, and the signature that it names."""
+def predict(
+    spec: model_pb2.ModelSpec, body: bytes, servable: Servable
+) -> bytes:
+    """Answers :predict, in rows ("instances") or columns ("inputs")."""
+    found = _parse(body, spec)
+    name = spec.signature_name or signatures.DEFAULT
+    if name not in servable.signatures:
+        raise ServingError(
+            f'Serving signature name: "{name}" not found in signature def'
+        )
+    has_rows = "instances" in found
+    if has_rows == ("inputs" in found):
+        raise _refused_value(
+            found,
+            "Not formatted correctly expecting only one of 'inputs' or "
+            "'instances' keys to exist "
+            if has_rows
+            else "Missing 'inputs' or 'instances' key",
+        )
+    rows = _list_of(found, "instances") if has_rows else [found["inputs"]]
+    inputs = _inputs(rows, has_rows, servable.signatures[name].inputs)
+    response = servable.predict(
+        predict_pb2.PredictRequest(model_spec=spec, inputs=inputs)
+    )
+    columns = {
+        name: _plain(tf.make_ndarray(value), name.endswith("_bytes"))
+        for name, value in sorted(response.outputs.items())
+    }
+    answer: dict | list = columns
+    if len(columns) == 1:
+        (answer,) = columns.values()
+    elif has_rows:
+        answer = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
+    return dump({"predictions" if has_rows else "outputs": answer})
+
+
+def classify(
+    spec: model_pb2.ModelSpec, body: bytes, servable: Servable
+) -> bytes:
+    """Answers :classify."""
+    request = classification_pb2.ClassificationRequest()
+    _fill_examples(request, spec, body)
+    results = []
+    for row in servable.classify(request).result.classifications:
+        scores = _floats(found.score for found in row.classes)
+        labels = [found.label for found in row.classes]
+        results.append(list(zip(labels, scores, strict=True)))
+    return dump({"results": results})
+
+
+def regress(
+    spec: model_pb2.ModelSpec, body: bytes, servable: Servable
+) -> bytes:
+    """Answers :regress."""
+    request = regression_pb2.RegressionRequest()
+    _fill_examples(request, spec, body)
+    regressions = servable.regress(request).result.regressions
+    return dump({"results": _floats(found.value for found in regressions)})
+
+
+def metadata(spec: model_pb2.ModelSpec, _: bytes, servable: Servable) -> bytes:
+    """Answers with the signatures."""
+    request = get_model_metadata_pb2.GetModelMetadataRequest(
+        model_spec=spec, metadata_field=["signature_def"]
+    )
+    found = _as_dict(servable.metadata(request))
+    del found["metadata"]["signature_def"]["@type"]
+    return dump(found)
+
+
+def status(spec: model_pb2.ModelSpec, _: bytes, servable: Servable) -> bytes:
+    """Answers that the version is there."""
+    request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+    return dump(_as_dict(servable.status(request)))
+
+
+def dump(content) -> bytes:
+    """JSON as bytes; text that is no UTF-8 as it is."""
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    return text.encode("utf-8", _ERRORS)
+
+
+# --- Requests -----------------------------------------------------------------
+
+
+def _parse(body: bytes, spec: model_pb2.ModelSpec) -> dict:
+    """The JSON object in a body; the signature that it names goes to `spec`."""
     if not body:
         raise ServingError("JSON Parse error: The document is empty")
     try:
@@ -40,8 +140,10 @@ def _parse(body: bytes) -> tuple[dict, str]:
         raise ServingError(
             f"JSON Parse error: {error.msg} at offset: {error.pos}"
         ) from None
-    except RecursionError:
-        raise ServingError("JSON Parse error: nested too deeply") from None
+    except ValueError:  # More than 4,300 digits.
+        raise ServingError(
+            "JSON Parse error: Number too big to be stored in double."
+        ) from None
     if not isinstance(found, dict):
         raise _refused_value(found, "Is not object")
     name = found.get("signature_name", "")
@@ -51,175 +153,112 @@ def _parse(body: bytes) -> tuple[dict, str]:
             "not formatted correctly. 'signature_name' key must be a string "
             "value.",
         )
-    return found, name
+    spec.signature_name = as_utf8(name)
+    return found
 
 
-def parse_predict(
-    body: bytes, signatures: Mapping
-) -> tuple[str, dict[str, np.ndarray], bool]:
-    """Reads the row format ("instances") or the columnar one ("inputs").
-
-    Args:
-      body: Of the request.
-      signatures: Name -> SignatureDef.
-
-    Returns:
-      The signature's name, "" for the default one, its inputs by name, and
-      whether the answer is to have the row format too.
-
-    Raises:
-      ServingError: If it does not fit.
-    """
-    found, name = _parse(body)
-    wanted = name or tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-    if wanted not in signatures:
-        raise ServingError(
-            f'Serving signature name: "{wanted}" not found in signature def'
-        )
-    dtypes = {
-        key: tf.as_dtype(info.dtype)
-        for key, info in signatures[wanted].inputs.items()
-    }
-    if "instances" in found and "inputs" in found:
-        raise _refused_value(
-            found,
-            "Not formatted correctly expecting only one of 'inputs' or "
-            "'instances' keys to exist ",
-        )
-    if "instances" in found:
-        rows = found["instances"]
-        if not isinstance(rows, list):
-            raise _refused_value(
-                found, "Excepting 'instances' to be an list/array"
-            )
-        if not rows:
-            raise _refused_value(found, "No values in 'instances' array")
-        return name, _of_rows(rows, dtypes), True
-    if "inputs" in found:
-        return name, _of_columns(found["inputs"], dtypes), False
-    raise ServingError("Missing 'inputs' or 'instances' key")
+def _list_of(found: dict, key: str) -> list:
+    if not isinstance(found[key], list):
+        raise _refused_value(found, f"Expecting '{key}' to be an list/array")
+    if not found[key]:
+        raise _refused_value(found, f"No values in '{key}' array")
+    return found[key]
 
 
-def _of_rows(rows: list, dtypes: Mapping) -> dict[str, np.ndarray]:
-    has_names = _is_named(rows[0])
-    if not has_names and len(dtypes) > 1:
-        raise ServingError(
-            "instances is a plain list, but expecting list of objects as "
-            "multiple input tensors required as per tensorinfo_map"
-        )
+def _inputs(
+    rows: list, has_rows: bool, infos: Mapping
+) -> dict[str, tensor_pb2.TensorProto]:
+    """Inputs by name, of rows, or of one object with all of them."""
+    dtypes = {name: tf.as_dtype(info.dtype) for name, info in infos.items()}
     columns: dict[str, list] = {name: [] for name in dtypes}
+    has_names = _is_named(rows[0]) or len(dtypes) > 1
     for number, row in enumerate(rows):
-        if has_names != _is_named(row):
-            raise ServingError(
-                f"Expecting object but got list at item {number} of input list"
-                if has_names
-                else f"Expecting value/list but got object at item {number} of "
-                "input list"
-            )
-        if has_names and set(row) != set(dtypes):
+        try:
+            if has_names != _is_named(row):
+                raise ServingError(
+                    f"Expecting {'object' if has_names else 'value/list'} but "
+                    f"got {_type_name(row)}"
+                )
+            if not has_names:
+                row = dict.fromkeys(dtypes, row)
+            missing = [name for name in dtypes if name not in row]
+            if missing and not has_rows:
+                raise ServingError(
+                    f"Missing named input: {missing[0]} in 'inputs' object."
+                )
+            if set(row) != set(dtypes):
+                raise ServingError(
+                    f"JSON object: {_shown(row)} keys must be equal to: "
+                    + ",".join(sorted(dtypes))
+                )
+            for name, dtype in dtypes.items():
+                columns[name].append(_flat(row[name], dtype))
+        except ServingError as error:
+            if not has_rows:
+                raise
             raise ServingError(
                 f"Failed to process element: {number} of 'instances' list. "
-                f"JSON object: {_shown(row)} keys must be equal to: "
-                + ",".join(sorted(dtypes))
-            )
-        for name, dtype in dtypes.items():
-            try:
-                array = _array(row[name] if has_names else row, dtype)
-                first = columns[name][0] if columns[name] else array
-                if array.shape != first.shape:
-                    raise ServingError(
-                        f"Expecting shape {_shape(first)} but got: "
-                        f"{_shape(array)}"
-                    )
-            except ServingError as error:
-                key = f" key: {name}" if has_names else ""
-                raise ServingError(
-                    f"Failed to process element: {number}{key} of 'instances' "
-                    f"list. Error: {INVALID_ARGUMENT}: {error.message}"
-                ) from None
-            columns[name].append(array)
-    return {name: np.stack(arrays) for name, arrays in columns.items()}
-
-
-def _of_columns(value, dtypes: Mapping) -> dict[str, np.ndarray]:
-    if not _is_named(value):
-        if len(dtypes) > 1:
-            raise ServingError(
-                "inputs is a plain value/list, but expecting an object as "
-                "multiple input tensors required as per tensorinfo_map"
-            )
-        (name,) = dtypes
-        return {name: _array(value, dtypes[name])}
-    for name in dtypes:
-        if name not in value:
-            raise ServingError(
-                f"Missing named input: {name} in 'inputs' object."
-            )
-    return {name: _array(value[name], dtypes[name]) for name in dtypes}
+                f"Error: INVALID_ARGUMENT: {error.message}"
+            ) from None
+    inputs = {}
+    for name, parts in columns.items():
+        shape, values = _stacked(parts) if has_rows else parts[0]
+        inputs[name] = tf.make_tensor_proto(values, dtypes[name], shape)
+    return inputs
 
 
 def _is_named(value) -> bool:
-    return isinstance(value, dict) and not _is_base64(value)
-
-
-def _is_base64(value) -> bool:
-    return (
-        isinstance(value, dict)
-        and list(value) == ["b64"]
-        and isinstance(value["b64"], str)
+    """Whether it is an object, not bytes that JSON cannot hold."""
+    return isinstance(value, dict) and not (
+        list(value) == ["b64"] and isinstance(value["b64"], str)
     )
 
 
-def _array(value, dtype: tf.DType) -> np.ndarray:
-    """A JSON value as an array of that type."""
-    shape: list[int] = []
-    level = value
-    while isinstance(level, list):
-        shape.append(len(level))
-        level = level[0] if level else None
-    flat: list = []
+def _flat(value, dtype: tf.DType) -> tuple[list[int], list]:
+    """The shape of nested lists, and their values one behind the other."""
+    if isinstance(value, list):
+        return _stacked([_flat(part, dtype) for part in value])
+    return [], [_scalar(value, dtype)]
 
-    def add(part, depth):
-        if isinstance(part, list):
-            if depth >= len(shape):
-                raise ServingError(
-                    f"Encountered list at unexpected level: {depth} expected "
-                    f"< {len(shape)}"
-                )
-            if len(part) != shape[depth]:
-                raise ServingError(
-                    f"Encountered list at unexpected size: {len(part)} at "
-                    f"level: {depth} expected size: {shape[depth]}"
-                )
-            for inner in part:
-                add(inner, depth + 1)
-            return
-        if depth != len(shape):
-            raise _refused_value(
-                part,
-                f"found at incorrect level: {depth + 1} in the JSON DOM. "
-                f"Expected at level: {len(shape)}",
-            )
-        flat.append(_scalar(part, dtype))
 
-    add(value, 0)
-    return np.array(flat, dtype.as_numpy_dtype).reshape(shape)
+def _stacked(parts: list[tuple[list[int], list]]) -> tuple[list[int], list]:
+    first = parts[0][0] if parts else []
+    for shape, _ in parts:
+        if shape != first:
+            raise ServingError(f"Expecting shape {first} but got: {shape}")
+    return [len(parts), *first], [v for _, values in parts for v in values]
 
 
 def _scalar(value, dtype: tf.DType):
+    """A value of that type, as a message holds it."""
     if dtype == tf.string:
-        if isinstance(value, dict):
-            return _from_base64(value)
         if isinstance(value, str):
-            return _encode(value)
-    elif dtype.is_integer:
-        limits = np.iinfo(dtype.as_numpy_dtype)
-        if type(value) is int and limits.min <= value <= limits.max:
+            try:
+                return value.encode("utf-8", _ERRORS)
+            except UnicodeEncodeError:
+                raise ServingError(
+                    "JSON Parse error: The surrogate pair in string is invalid."
+                ) from None
+        if isinstance(value, dict):
+            if _is_named(value):
+                raise _refused_value(
+                    value, "not formatted correctly for base64 data"
+                )
+            try:
+                return base64.b64decode(value["b64"], validate=True)
+            except ValueError:
+                raise ServingError("Unable to base64 decode") from None
+    elif dtype.is_bool or dtype.is_integer:
+        if type(value) is (bool if dtype.is_bool else int) and (
+            dtype.min <= value <= dtype.max
+        ):
             return value
-    elif dtype.is_floating:
-        if type(value) in (int, float):
-            return value
-    elif dtype == tf.bool and type(value) is bool:
+    elif type(value) in (int, float):
+        if dtype.max < abs(value) < math.inf:
+            raise ServingError(
+                f"Cannot convert JSON value: {_shown(value)} to {dtype.name} "
+                "without loss of precision."
+            )
         return value
     raise _refused_value(
         value,
@@ -227,52 +266,22 @@ def _scalar(value, dtype: tf.DType):
     )
 
 
-def _from_base64(value: dict) -> bytes:
-    if not _is_base64(value):
-        raise _refused_value(value, "not formatted correctly for base64 data")
-    try:
-        return base64.b64decode(value["b64"], validate=True)
-    except (binascii.Error, ValueError):
-        raise ServingError("Unable to base64 decode") from None
-
-
-def _encode(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", _ERRORS)
-    except UnicodeEncodeError:
-        raise ServingError(
-            "JSON Parse error: The surrogate pair in string is invalid."
-        ) from None
-
-
-def parse_examples(
-    body: bytes,
-) -> tuple[str, list[tf.train.Example], tf.train.Example]:
-    """Reads a :classify or :regress body.
-
-    Returns:
-      The signature's name, "" for the default one, the examples, and the
-      context, whose features all of them have.
-
-    Raises:
-      ServingError: If it does not fit.
-    """
-    found, name = _parse(body)
-    context = _example(found.get("context", {}))
+def _fill_examples(request, spec: model_pb2.ModelSpec, body: bytes) -> None:
+    """Reads a :classify or :regress body."""
+    found = _parse(body, spec)
+    request.model_spec.CopyFrom(spec)
+    examples = request.input.example_list.examples
+    if "context" in found:
+        with_context = request.input.example_list_with_context
+        with_context.context.CopyFrom(_example(found["context"]))
+        examples = with_context.examples
     if "examples" not in found:
         raise _refused_value(
             found,
             "When method is classify, key 'examples' is expected and was not "
             "found",
         )
-    rows = found["examples"]
-    if not isinstance(rows, list):
-        raise _refused_value(
-            found, "Expecting 'examples' value to be an list/array"
-        )
-    if not rows:
-        raise _refused_value(found, "'examples' value is an empty array")
-    return name, [_example(row) for row in rows], context
+    examples.extend(map(_example, _list_of(found, "examples")))
 
 
 def _example(row) -> tf.train.Example:
@@ -282,102 +291,62 @@ def _example(row) -> tf.train.Example:
         )
     example = tf.train.Example()
     for name, content in row.items():
-        feature = example.features.feature[_encode(name).decode("utf-8")]
+        feature = example.features.feature[as_utf8(name)]
         for value in content if isinstance(content, list) else [content]:
-            kind, converted = _feature_value(name, value)
+            if type(value) not in _ELEMENTS or _is_named(value):
+                raise ServingError(
+                    f"Feature: {name} has element with unexpected JSON type: "
+                    + _type_name(value)
+                )
+            kind, dtype = _ELEMENTS[type(value)]
             if feature.WhichOneof("kind") not in (None, kind):
                 raise ServingError(
                     f"Unexpected element type in feature: {name} expecting "
                     "type: " + feature.WhichOneof("kind").partition("_")[0]
                 )
-            getattr(feature, kind).value.append(converted)
+            getattr(feature, kind).value.append(
+                _scalar(int(value) if value in (True, False) else value, dtype)
+            )
     return example
 
 
-def _feature_value(name: str, value):
-    if isinstance(value, bool):
-        return "int64_list", int(value)
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
-        return "int64_list", value
-    if isinstance(value, float):
-        return "float_list", value
-    if isinstance(value, str):
-        return "bytes_list", _encode(value)
-    if _is_base64(value):
-        return "bytes_list", _from_base64(value)
-    raise ServingError(
-        f"Feature: {name} has element with unexpected JSON type: "
-        + _type_name(value)
+# --- Answers ------------------------------------------------------------------
+
+
+def _as_dict(response) -> dict:
+    return json_format.MessageToDict(
+        response,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
     )
 
 
-def format_predictions(
-    outputs: Mapping[str, np.ndarray], is_row_format: bool
-) -> bytes:
-    """The body of an answer to :predict, in the format of the request."""
-    columns = {
-        name: _plain(name, values) for name, values in sorted(outputs.items())
-    }
-    found: dict | list = columns
-    if len(columns) == 1:
-        (found,) = columns.values()
-    elif is_row_format:
-        found = [
-            dict(zip(columns, row, strict=True))
-            for row in zip(*columns.values(), strict=True)
-        ]
-    return dump({"predictions" if is_row_format else "outputs": found})
-
-
-def format_classifications(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """The body of an answer to :classify."""
-    classes = _plain("classes", outputs["classes"])
-    scores = _plain("scores", outputs["scores"])
-    return dump(
-        {
-            "results": [
-                list(zip(*row, strict=True))
-                for row in zip(classes, scores, strict=True)
-            ]
-        }
-    )
-
-
-def format_regressions(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """The body of an answer to :regress."""
-    return dump({"results": _plain("outputs", outputs["outputs"])})
-
-
-def dump(content) -> bytes:
-    """JSON as bytes; text that is no UTF-8 as it is."""
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    return text.encode("utf-8", _ERRORS)
-
-
-def _plain(name: str, values: np.ndarray):
+def _plain(values: np.ndarray, as_base64: bool = False):
     """An array as nested lists of what JSON has."""
-    if values.dtype == object:
-
-        def convert(value):
-            if isinstance(value, list):
-                return [convert(part) for part in value]
-            if name.endswith("_bytes"):
-                return {"b64": base64.b64encode(value).decode("ascii")}
-            return value.decode("utf-8", _ERRORS)
-
-        return convert(values.tolist())
     if values.dtype == np.float32:
         # The shortest number that reads back as the same float32.
-        return values.astype("U").astype(np.float64).tolist()
-    return values.tolist()
+        values = values.astype("U").astype(np.float64)
+
+    def convert(value):
+        if isinstance(value, list):
+            return [convert(part) for part in value]
+        if as_base64:
+            return {"b64": base64.b64encode(value).decode("ascii")}
+        return value.decode("utf-8", _ERRORS)
+
+    plain = values.tolist()
+    return convert(plain) if values.dtype == object else plain
 
 
-def _shape(array: np.ndarray) -> str:
-    return f"[{','.join(map(str, array.shape))}]"
+def _floats(values) -> list[float]:
+    return _plain(np.fromiter(values, np.float32))
 
 
 def _type_name(value) -> str:
-    return _TYPE_NAMES.get(type(value)) or str(value)  # True or False.
+    if isinstance(value, bool):
+        return str(value)
+    names = {dict: "Object", list: "Array", str: "String", type(None): "Null"}
+    return names.get(type(value), "Number")
 
 
 def _shown(value, most: int = 200) -> str:
@@ -385,5 +354,5 @@ def _shown(value, most: int = 200) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-def _refused_value(value, message: str) -> ServingError:
-    return ServingError(f"JSON Value: {_shown(value)} {message}")
+def _refused_value(value, text: str) -> ServingError:
+    return ServingError(f"JSON Value: {_shown(value)} {text}")

@@ -1,57 +1,101 @@
-"""A SavedModel as a server holds it: requests in, answers or errors out.
+"""A SavedModel as a server holds it: TF Serving's requests in, its answers out.
 
-Errors have the codes and, where it has one for the case, the words of TF
+Refusals have the codes and, where it has one for the case, the words of TF
 Serving (tensorflow_serving/servables/tensorflow/predict_util.cc and
 classifier.cc), so that a client that handles them here handles them there.
 """
 
+import logging
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 
+import grpc
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+    regression_pb2,
+)
 
 from electra_tf import errors
 from electra_tf.inference import predictor
 from electra_tf.serving import server_files, signatures
 
-# Canonical names of codes, as gRPC and TensorFlow have them.
-INVALID_ARGUMENT = "INVALID_ARGUMENT"
-FAILED_PRECONDITION = "FAILED_PRECONDITION"
-NOT_FOUND = "NOT_FOUND"
+# Bytes of a request, over either interface.
+MAX_REQUEST_SIZE = 1 << 26
+# Characters of what a client is told: gRPC has 8 KB for it, percent-encoded.
+_MAX_MESSAGE_LENGTH = 500
+# A tensor may say in a few bytes that it has one value this many times.
+_MAX_REPEATED = 1 << 20
 
-_CODES = {
-    tf.errors.INVALID_ARGUMENT: INVALID_ARGUMENT,
-    tf.errors.RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED",
-    tf.errors.UNIMPLEMENTED: "UNIMPLEMENTED",
-    tf.errors.INTERNAL: "INTERNAL",
-}
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class ServingError(Exception):
     """What a client is told.
 
     Attributes:
-      message: One line.
-      code: Canonical name.
+      message: One line of UTF-8.
+      code: The canonical code.
     """
 
-    def __init__(self, message: str, code: str = INVALID_ARGUMENT):
+    def __init__(
+        self,
+        message: str,
+        code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT,
+    ):
+        message = " ".join(as_utf8(message).split())
+        if len(message) > _MAX_MESSAGE_LENGTH:
+            message = message[:_MAX_MESSAGE_LENGTH] + "..."
         super().__init__(message)
         self.code = code
         self.message = message
 
 
+def as_utf8(text: str) -> str:
+    """Text as messages hold it: bytes that are no UTF-8 as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def refusal(error: Exception) -> ServingError:
+    """What a client is told of any error, over either interface."""
+    if isinstance(error, ServingError):
+        return error
+    if isinstance(error, tf.errors.OpError):
+        return ServingError(
+            _first_cause(error.message or str(error)),
+            _STATUS_CODES.get(error.error_code, grpc.StatusCode.UNKNOWN),
+        )
+    if isinstance(error, RecursionError):
+        return ServingError("JSON Parse error: nested too deeply")
+    logging.getLogger(__name__).error("Unexpected", exc_info=error)
+    return ServingError(
+        f"{type(error).__name__}: {error}", grpc.StatusCode.INTERNAL
+    )
+
+
 class Servable:
     """The newest version below a folder.
+
+    Its methods take and give the messages of TF Serving's interfaces, and raise
+    ServingError or what TensorFlow raises: see `refusal`.
 
     Args:
       base_path: Where the versions 1, 2, ... are.
       name: What clients call the model; by default as its folder is called.
 
     Attributes:
-      version: Number of the version.
+      notes: Lines for the user: newer versions that were passed over.
+      path: Of the version.
+      version: Its number.
       signatures: Name -> SignatureDef.
 
     Raises:
@@ -67,9 +111,8 @@ class Servable:
                 "found none: export one with tools/export_saved_model.py"
             )
         self.version = version
-        self._model = predictor.SavedModel(
-            os.path.join(base_path, str(version))
-        )
+        self._model = predictor.SavedModel(base_path)
+        self.notes = self._model.notes
         self.path = self._model.path
         (meta_graph,) = server_files.read_proto(self.path).meta_graphs
         self.signatures = {
@@ -78,110 +121,71 @@ class Servable:
             if value.method_name
         }
 
-    def check_spec(self, name: str, version: int | None = None) -> None:
-        """Refuses requests for another model or version.
-
-        Raises:
-          ServingError: If it is not this one.
-        """
-        if name == self.name and version in (None, self.version):
-            return
-        wanted = f"Specific({name}, {version})"
-        if version is None:
-            wanted = f"Latest({name})"
-        raise ServingError(
-            f"Servable not found for request: {wanted}", NOT_FOUND
+    def predict(self, request):
+        """Answers a PredictRequest with a PredictResponse."""
+        self._check_spec(request.model_spec)
+        name = request.model_spec.signature_name or signatures.DEFAULT
+        outputs = self._run(name, request.inputs, request.output_filter)
+        return predict_pb2.PredictResponse(
+            model_spec=self._spec(name),
+            outputs={k: tf.make_tensor_proto(v) for k, v in outputs.items()},
         )
 
-    def predict(
-        self,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        output_filter: Sequence[str] = (),
-    ) -> dict[str, np.ndarray]:
-        """Answers one request.
-
-        Args:
-          signature_name: "" for the default one.
-          inputs: Name -> values.
-          output_filter: Outputs that are wanted; all without.
-
-        Returns:
-          Output name -> values, sorted by name.
-
-        Raises:
-          ServingError: If the request does not fit, or the model refuses it.
-        """
-        signature_name = signature_name or signatures.DEFAULT
-        if signature_name not in self.signatures:
-            raise ServingError(
-                f'Serving signature key "{signature_name}" not found.',
-                FAILED_PRECONDITION,
-            )
-        signature = self.signatures[signature_name]
-        _check_inputs(signature, inputs)
-        _check_filter(signature, output_filter)
-        try:
-            outputs = self._model.signatures[signature_name](
-                **{name: tf.constant(value) for name, value in inputs.items()}
-            )
-        except tf.errors.OpError as error:
-            raise ServingError(
-                _first_cause(error.message or str(error)),
-                _CODES.get(error.error_code, "UNKNOWN"),
-            ) from None
-        wanted = output_filter or sorted(outputs)
-        return {name: outputs[name].numpy() for name in wanted}
-
-    def run_examples(
-        self,
-        signature_name: str,
-        examples: Sequence[tf.train.Example],
-        method_name: str,
-        context: tf.train.Example,
-    ) -> dict[str, np.ndarray]:
-        """Answers a request of the Classify or Regress interface.
-
-        Args:
-          signature_name: "" for the default one.
-          examples: One for each answer.
-          method_name: `tf.saved_model.CLASSIFY_METHOD_NAME` or
-            `REGRESS_METHOD_NAME`.
-          context: Features of all examples that do not have their own.
-
-        Returns:
-          Output name -> values.
-
-        Raises:
-          ServingError: As `predict`, and if the signature is not for that.
-        """
-        signature_name = signature_name or signatures.DEFAULT
-        if signature_name not in self.signatures:
-            raise ServingError(
-                f"No signature was found with the name: {signature_name}"
-            )
-        found = self.signatures[signature_name].method_name
-        if found != method_name:
-            kind = (
-                "classification"
-                if method_name == tf.saved_model.CLASSIFY_METHOD_NAME
-                else "regression"
-            )
-            raise ServingError(
-                f"Expected {kind} signature method_name to be {method_name}. "
-                f"Was: {found}"
-            )
-        if not examples:
-            raise ServingError("Input is empty")
-        serialized = []
-        for example in examples:
-            merged = tf.train.Example()
-            merged.CopyFrom(context)
-            merged.MergeFrom(example)
-            serialized.append(merged.SerializeToString())
-        return self.predict(
-            signature_name, {"inputs": np.array(serialized, object)}
+    def classify(self, request):
+        """Answers a ClassificationRequest with a ClassificationResponse."""
+        outputs = self._run_examples(
+            request, "classification", tf.saved_model.CLASSIFY_METHOD_NAME
         )
+        response = classification_pb2.ClassificationResponse(
+            model_spec=self._spec(request.model_spec.signature_name)
+        )
+        for row in zip(outputs["classes"], outputs["scores"], strict=True):
+            response.result.classifications.add(
+                classes=[
+                    {"label": label.decode("utf-8"), "score": score}
+                    for label, score in zip(*row, strict=True)
+                ]
+            )
+        return response
+
+    def regress(self, request):
+        """Answers a RegressionRequest with a RegressionResponse."""
+        outputs = self._run_examples(
+            request, "regression", tf.saved_model.REGRESS_METHOD_NAME
+        )
+        return regression_pb2.RegressionResponse(
+            model_spec=self._spec(request.model_spec.signature_name),
+            result={"regressions": [{"value": v} for v in outputs["outputs"]]},
+        )
+
+    def metadata(self, request):
+        """Answers a GetModelMetadataRequest: tells the signatures."""
+        self._check_spec(request.model_spec)
+        if set(request.metadata_field) != {"signature_def"}:
+            raise ServingError(
+                f"Metadata field {', '.join(request.metadata_field)} is not "
+                "supported"
+            )
+        response = get_model_metadata_pb2.GetModelMetadataResponse(
+            model_spec=self._spec()
+        )
+        response.metadata["signature_def"].Pack(
+            get_model_metadata_pb2.SignatureDefMap(
+                signature_def=self.signatures
+            )
+        )
+        return response
+
+    def status(self, request):
+        """Answers a GetModelStatusRequest: the version is there."""
+        self._check_spec(request.model_spec)
+        response = get_model_status_pb2.GetModelStatusResponse()
+        response.model_version_status.add(
+            version=self.version,
+            state=get_model_status_pb2.ModelVersionStatus.AVAILABLE,
+            status={},
+        )
+        return response
 
     def warm_up(self) -> int:
         """Runs the warm-up requests beside the model; returns their number."""
@@ -190,21 +194,96 @@ class Servable:
         )
         if not os.path.isfile(path):
             return 0
-        from tensorflow_serving.apis import prediction_log_pb2
-
         number = 0
         for record in tf.data.TFRecordDataset(path):
             log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
             request = log.predict_log.request
-            self.predict(
-                request.model_spec.signature_name,
-                {k: tf.make_ndarray(v) for k, v in request.inputs.items()},
+            self._run(
+                request.model_spec.signature_name or signatures.DEFAULT,
+                request.inputs,
             )
             number += 1
         return number
 
+    def _check_spec(self, spec: model_pb2.ModelSpec) -> None:
+        choice = spec.WhichOneof("version_choice")
+        wanted = f"Latest({spec.name})"
+        if choice == "version":
+            wanted = f"Specific({spec.name}, {spec.version.value})"
+        if spec.name != self.name or (
+            choice == "version" and spec.version.value != self.version
+        ):
+            raise ServingError(
+                f"Servable not found for request: {wanted}",
+                grpc.StatusCode.NOT_FOUND,
+            )
+        if choice == "version_label":
+            raise ServingError(
+                f"Unrecognized servable version label: {spec.version_label}"
+            )
 
-def _check_inputs(signature, inputs: Mapping[str, np.ndarray]) -> None:
+    def _spec(self, signature_name: str = "") -> model_pb2.ModelSpec:
+        return model_pb2.ModelSpec(
+            name=self.name,
+            version={"value": self.version},
+            signature_name=signature_name,
+        )
+
+    def _run(
+        self,
+        signature_name: str,
+        inputs: Mapping[str, tensor_pb2.TensorProto],
+        output_filter: Sequence[str] = (),
+    ) -> dict[str, np.ndarray]:
+        """Output name -> values: those of the filter, or all, sorted."""
+        if signature_name not in self.signatures:
+            raise ServingError(
+                f'Serving signature key "{signature_name}" not found.',
+                grpc.StatusCode.FAILED_PRECONDITION,
+            )
+        signature = self.signatures[signature_name]
+        _check_names(signature, inputs, output_filter)
+        tensors = {
+            name: _tensor(name, value, signature.inputs[name])
+            for name, value in inputs.items()
+        }
+        outputs = self._model.signatures[signature_name](**tensors)
+        wanted = output_filter or sorted(outputs)
+        return {name: outputs[name].numpy() for name in wanted}
+
+    def _run_examples(
+        self, request, kind: str, method_name: str
+    ) -> dict[str, np.ndarray]:
+        self._check_spec(request.model_spec)
+        name = request.model_spec.signature_name or signatures.DEFAULT
+        if name not in self.signatures:
+            raise ServingError(f"No signature was found with the name: {name}")
+        found = self.signatures[name].method_name
+        if found != method_name:
+            raise ServingError(
+                f"Expected {kind} signature method_name to be {method_name}. "
+                f"Was: {found}"
+            )
+        # One of the two lists is there, the other one is empty.
+        with_context = request.input.example_list_with_context
+        context = with_context.context.SerializeToString()
+        serialized = [
+            context + example.SerializeToString()  # Which merges them.
+            for example in (
+                *request.input.example_list.examples,
+                *with_context.examples,
+            )
+        ]
+        if not serialized:
+            raise ServingError("Input is empty")
+        return self._run(
+            name, {"inputs": tf.make_tensor_proto(serialized, tf.string)}
+        )
+
+
+def _check_names(
+    signature, inputs: Mapping, output_filter: Sequence[str]
+) -> None:
     expected, received = set(signature.inputs), set(inputs)
 
     def listing(names) -> str:
@@ -223,39 +302,51 @@ def _check_inputs(signature, inputs: Mapping[str, np.ndarray]) -> None:
             f"input tensor alias not found in signature: {name}. Inputs "
             f"expected to be in the set {listing(expected)}."
         )
-    for name, value in inputs.items():
-        wanted = tf.as_dtype(signature.inputs[name].dtype)
-        found = tf.as_dtype(
-            tf.string if value.dtype.kind in "OSU" else value.dtype
-        )
-        if found != wanted:
-            raise ServingError(
-                f"Expects {name} to be {wanted.name} but {found.name} is "
-                "provided"
-            )
-        rank = len(signature.inputs[name].tensor_shape.dim)
-        if value.ndim != rank:
-            raise ServingError(
-                f"Expects {name} to have rank {rank} but one of rank "
-                f"{value.ndim} is provided"
-            )
-
-
-def _check_filter(signature, output_filter: Sequence[str]) -> None:
     for i, name in enumerate(output_filter):
         if name not in signature.outputs:
-            expected = ",".join(sorted(signature.outputs))
             raise ServingError(
                 f"output tensor alias not found in signature: {name} Outputs "
-                f"expected to be in the set {{{expected}}}."
+                f"expected to be in the set {listing(signature.outputs)}."
             )
         if name in output_filter[:i]:
             raise ServingError(f"duplicate output tensor alias: {name}")
 
 
+def _tensor(name: str, value: tensor_pb2.TensorProto, info) -> tf.Tensor:
+    """The input of that name, if it is what the signature says."""
+    if value.dtype != info.dtype:
+        raise ServingError(
+            f"Expects {name} to be {_dtype_name(info.dtype)} but "
+            f"{_dtype_name(value.dtype)} is provided"
+        )
+    shape = [dim.size for dim in value.tensor_shape.dim]
+    rank = len(info.tensor_shape.dim)
+    if len(shape) != rank:
+        raise ServingError(
+            f"Expects {name} to have rank {rank} but one of rank {len(shape)} "
+            "is provided"
+        )
+    # Before memory is taken: every value that is there has a byte or more.
+    if math.prod(shape) > max(value.ByteSize(), _MAX_REPEATED):
+        raise ServingError(
+            f"tensor parsing error: {name}: {value.ByteSize()} bytes for the "
+            f"shape {shape}"
+        )
+    try:
+        # As the server does it, odd dimensions and missing values included.
+        return tf.io.parse_tensor(value.SerializeToString(), info.dtype)
+    except tf.errors.InvalidArgumentError:
+        raise ServingError(f"tensor parsing error: {name}") from None
+
+
+def _dtype_name(number: int) -> str:
+    try:
+        return tf.as_dtype(number).name
+    except TypeError:
+        return f"unknown dtype enum ({number})"
+
+
 def _first_cause(message: str) -> str:
     """What an op says, without where in the graph it stands."""
     text = re.split(r"\s*\[\[\{\{node", message)[0]
-    text = text.rpartition("<stack traces unavailable>")[2]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines) or message
+    return text.rpartition("<stack traces unavailable>")[2].strip() or message
