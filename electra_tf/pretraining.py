@@ -96,7 +96,7 @@ def pretrain(
             run,
             data.train_batch_size,
             train_data.dataset,
-            flops.of_training_example(config.model),
+            flops.of_training_example(ablations.networks(config.model)),
         )
         continuing.start_from_init_checkpoint(
             config, vocab, model, optimizer, engine.global_step

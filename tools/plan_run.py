@@ -52,9 +52,10 @@ def main(argv=None) -> int:
     add("--num-devices", type=whole, default=1, help="(default: %(default)s)")
     add(
         "--micro-batch-size",
-        type=int,
+        type=whole,
         default=0,
-        help="examples at once on a device (default: as many as fit)",
+        help="examples at once on a device (default: "
+        "RunConfig.micro_batch_size, or as many as fit)",
     )
     add("--mfu", type=float, help="share of the peak, instead of the table's")
     return arguments.run(_plan, parser, argv)

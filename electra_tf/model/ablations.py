@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.model import electra, encoder, losses, masking
+from electra_tf.model import electra, encoder, flops, losses, masking
 
 
 def make_model(
@@ -73,6 +73,13 @@ def model_class(
     return type("AblatedModel", tuple(changes), {})
 
 
+def networks(config: configs.ElectraConfig) -> list[flops.Network]:
+    """What a step of a configuration's model goes through, to be counted."""
+    model = model_class(config)
+    both = model.generator_network(config), model.discriminator_network(config)
+    return [network for network in both if network is not None]
+
+
 # How tokens are masked and sampled.
 
 
@@ -115,6 +122,10 @@ class AdjustedSampling(electra.PretrainingModel):
 
 class UniformGenerator(electra.PretrainingModel):
     """Draws from the vocabulary: there is no network."""
+
+    @classmethod
+    def generator_network(cls, config):
+        return None
 
     def _build_generator(self):
         pass
@@ -162,6 +173,16 @@ class UnigramGenerator(UniformGenerator):
 class TiedNetworks(electra.PretrainingModel):
     """The generator is the discriminator's network (section 3.2)."""
 
+    @classmethod
+    def generator_network(cls, config):
+        return flops.Network(
+            config.encoder,
+            config.max_seq_length,
+            num_softmaxes=config.max_predictions_per_seq,
+            has_own_layers=False,
+            has_own_embeddings=False,
+        )
+
     def _make_generator_network(self):
         return self.electra
 
@@ -170,6 +191,15 @@ class MaskedLanguageModel(TiedNetworks):
     """BERT: the only network is the generator."""
 
     live_metrics = ("total_loss", "masked_lm_accuracy")
+
+    @classmethod
+    def generator_network(cls, config):
+        network = super().generator_network(config)
+        return network._replace(has_own_layers=True, has_own_embeddings=True)
+
+    @classmethod
+    def discriminator_network(cls, config):
+        return None
 
     def _build_discriminator_head(self):
         pass
@@ -247,6 +277,11 @@ class TwoTowerGenerator(encoder.Layer):
 
 class TwoTowers(electra.PretrainingModel):
     """The generator reads from the left and from the right, never [MASK]."""
+
+    @classmethod
+    def generator_network(cls, config):
+        network = super().generator_network(config)
+        return network._replace(num_softmaxes=network.length, num_towers=2)
 
     def _build_generator(self):
         config = self.config.generator
@@ -356,6 +391,13 @@ class TokenPredictor(electra.PretrainingModel):
         "disc_masked_lm_accuracy",
     )
 
+    @classmethod
+    def discriminator_network(cls, config):
+        network = super().discriminator_network(config)
+        return network._replace(
+            num_verdicts=0, num_softmaxes=config.max_predictions_per_seq
+        )
+
     def _build_discriminator_head(self):
         self.masked_lm_predictions = electra.MaskedLmHead(
             self.config.encoder,
@@ -386,6 +428,14 @@ class ReplaceMlm(TokenPredictor):
 
 class AllTokensMlm(TokenPredictor):
     """The true token of every position, with or without a copy mechanism."""
+
+    @classmethod
+    def discriminator_network(cls, config):
+        network = super().discriminator_network(config)
+        return network._replace(
+            num_softmaxes=network.length,
+            num_numbers=network.length if config.copy_mechanism else 0,
+        )
 
     def _build_discriminator_head(self):
         super()._build_discriminator_head()
@@ -545,6 +595,10 @@ def token_sums(
 class Frozen(electra.PretrainingModel):
     """Of the second of two stages, where the generator rests (section 3.2)."""
 
+    @classmethod
+    def generator_network(cls, config):
+        return super().generator_network(config)._replace(is_trained=False)
+
     def _build_generator(self):
         super()._build_generator()
         self.generator.trainable = False
@@ -557,6 +611,11 @@ class Frozen(electra.PretrainingModel):
 class Adversarial(electra.PretrainingModel):
     """The generator is rewarded where the discriminator is wrong."""
 
+    @classmethod
+    def generator_network(cls, config):
+        network = super().generator_network(config)
+        return network._replace(num_numbers=network.num_softmaxes)
+
     def _build_discriminator_head(self):
         super()._build_discriminator_head()
         self.reward_baseline = RewardBaseline(self.config.generator)
@@ -568,10 +627,10 @@ class Adversarial(electra.PretrainingModel):
         sequence = tf.stop_gradient(
             outputs["generator_outputs"]["sequence_output"]
         )
-        return adversarial_loss(
+        return losses.adversarial_loss(
             outputs["mlm_output"].logits,
             outputs["fake_data"].sampled_ids,
-            rewards(
+            losses.rewards(
                 outputs["disc_output"].logits,
                 outputs["fake_data"].is_fake_tokens,
                 masked.masked_lm_positions,
@@ -609,62 +668,3 @@ class RewardBaseline(encoder.Layer):
           <float32>[B, N].
         """
         return tf.cast(self.dense(x), tf.float32)[..., 0]
-
-
-def rewards(
-    disc_logits: tf.Tensor,
-    is_fake_tokens: tf.Tensor,
-    masked_lm_positions: tf.Tensor,
-) -> tf.Tensor:
-    """R of Appendix F: the discriminator's loss at each sampled token.
-
-    Args:
-      disc_logits: <float32>[B, L], high where replaced.
-      is_fake_tokens: <int32>[B, L].
-      masked_lm_positions: <int32>[B, N].
-
-    Returns:
-      <float32>[B, N], nats, without gradient.
-    """
-    per_token_loss = tf.nn.sigmoid_cross_entropy_with_logits(
-        labels=tf.cast(is_fake_tokens, tf.float32), logits=disc_logits
-    )
-    return tf.stop_gradient(
-        masking.gather_positions(per_token_loss, masked_lm_positions)
-    )
-
-
-def adversarial_loss(
-    mlm_logits: tf.Tensor,
-    sampled_ids: tf.Tensor,
-    reward: tf.Tensor,
-    baseline_logits: tf.Tensor,
-    weights: tf.Tensor,
-    all_reduce_sum: losses.AllReduceSum = losses.identity,
-) -> tf.Tensor:
-    """REINFORCE with a learned baseline (Appendix F of arXiv:2003.10555).
-
-    Its gradient raises log p_G(sample) by reward - baseline, and moves the
-    baseline towards the reward by cross-entropy: sigmoid(w . h) is to be
-    exp(-reward).
-
-    Args:
-      mlm_logits: <float32>[B, N, V] of the generator.
-      sampled_ids: <int32>[B, N].
-      reward: <float32>[B, N], see `rewards`.
-      baseline_logits: <float32>[B, N] of `RewardBaseline`.
-      weights: <float32>[B, N].
-      all_reduce_sum: Sums the weights over replicas.
-
-    Returns:
-      <float32>[], this replica's share.
-    """
-    baseline = tf.stop_gradient(tf.nn.softplus(-baseline_logits))
-    minus_log_prob = losses.cross_entropy(mlm_logits, sampled_ids)
-    policy_loss = (reward - baseline) * minus_log_prob
-    baseline_loss = tf.nn.sigmoid_cross_entropy_with_logits(
-        labels=tf.exp(-reward), logits=baseline_logits
-    )
-    return losses.weighted_mean(
-        policy_loss + baseline_loss, weights, all_reduce_sum
-    )

@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.model import encoder, kernels, losses, masking
+from electra_tf.model import encoder, flops, kernels, losses, masking
 
 
 class FakeData(typing.NamedTuple):
@@ -208,6 +208,33 @@ class PretrainingModel(keras.Model):
         self._build_generator()
         self._build_discriminator_head()
         self.built = True
+
+    @classmethod
+    def generator_network(
+        cls, config: configs.ElectraConfig
+    ) -> flops.Network | None:
+        """What predicts masked tokens; None where that is no network."""
+        return flops.Network(
+            config.generator,
+            config.max_seq_length,
+            num_softmaxes=config.max_predictions_per_seq,
+            has_own_embeddings=config.untied_generator_embeddings,
+        )
+
+    @classmethod
+    def discriminator_network(
+        cls, config: configs.ElectraConfig
+    ) -> flops.Network | None:
+        """What reads corrupted text; None without a discriminator."""
+        encoder, own_table = config.encoder, 0
+        if config.disentangled_embeddings:
+            own_table = encoder.vocab_size * (encoder.embedding_size or 0)
+        return flops.Network(
+            encoder,
+            config.max_seq_length,
+            num_verdicts=config.max_seq_length,
+            num_other_weights=own_table,
+        )
 
     def _build_generator(self) -> None:
         self.generator = self._make_generator_network()

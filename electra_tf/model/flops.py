@@ -13,6 +13,7 @@ Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
 
 import dataclasses
 import typing
+from collections.abc import Sequence
 
 from electra_tf import configs
 
@@ -249,53 +250,35 @@ def electra_train_flops(
 class Network(typing.NamedTuple):
     """One network of a pre-training, and what it says of an example.
 
+    A class of `electra` or `ablations` says which ones it has.
+
     Attributes:
       encoder: Its sizes.
+      length: Tokens of an example.
       num_softmaxes: Tokens that get a softmax over the vocabulary.
       num_verdicts: Tokens that get a binary verdict.
       num_numbers: Tokens that get one number more: the expected reward of a
         sample, or the chance that a token is copied.
       num_towers: Encoders side by side.
+      is_trained: Whether it learns.
+      has_own_layers: They are not those of the other network.
+      has_own_embeddings: Likewise, of each tower.
+      num_other_weights: Beside those of towers and heads.
     """
 
     encoder: configs.EncoderConfig
+    length: int
     num_softmaxes: int = 0
     num_verdicts: int = 0
     num_numbers: int = 0
     num_towers: int = 1
+    is_trained: bool = True
+    has_own_layers: bool = True
+    has_own_embeddings: bool = True
+    num_other_weights: int = 0
 
 
-def generator_network(config: configs.ElectraConfig) -> Network | None:
-    """What predicts masked tokens; None where that is no network."""
-    if not config.has_generator_network:
-        return None
-    # Without a discriminator it is the only network.
-    is_own = config.has_discriminator and config.untied_generator
-    encoder = config.generator if is_own else config.encoder
-    scored = config.max_predictions_per_seq
-    if config.two_tower_generator:
-        return Network(encoder, config.max_seq_length, num_towers=2)
-    is_rewarded = config.generator_training == "adversarial"
-    return Network(encoder, scored, num_numbers=scored if is_rewarded else 0)
-
-
-def discriminator_network(config: configs.ElectraConfig) -> Network | None:
-    """What reads corrupted text; None without a discriminator."""
-    encoder, length = config.encoder, config.max_seq_length
-    if not config.has_discriminator:
-        return None
-    if config.has_binary_discriminator:
-        return Network(encoder, num_verdicts=length)
-    if config.discriminator_objective == "replace_mlm":
-        return Network(encoder, config.max_predictions_per_seq)
-    return Network(
-        encoder, length, num_numbers=length if config.copy_mechanism else 0
-    )
-
-
-def of_pretraining_step(
-    config: configs.ElectraConfig, batch_size: int
-) -> float:
+def of_pretraining_step(networks: Sequence[Network], batch_size: int) -> float:
     """One pre-training step of any objective, as `Transformer` counts.
 
     Words are looked up, as this package does: counted as one-hot matrix
@@ -306,30 +289,25 @@ def of_pretraining_step(
     the discriminator is a pass of its own.
 
     Args:
-      config: Sizes and objective.
+      networks: Of `ablations.networks`.
       batch_size: Examples in a step.
 
     Returns:
       Operations.
     """
-    length = config.max_seq_length
-    generator = _flops(generator_network(config), length)
-    if config.generator_training != "frozen":
-        generator *= FORWARD_PASSES_OF_A_STEP
-    discriminator = FORWARD_PASSES_OF_A_STEP * _flops(
-        discriminator_network(config), length
+    return batch_size * sum(
+        _flops(network)
+        * (FORWARD_PASSES_OF_A_STEP if network.is_trained else 1)
+        for network in networks
     )
-    return batch_size * (generator + discriminator)
 
 
-def _flops(network: Network | None, length: int) -> float:
+def _flops(network: Network) -> float:
     """Forward pass of one example, as `Transformer` counts."""
-    if network is None:
-        return 0.0
     model = Transformer.of(
         network.encoder,
-        length,
-        output_fraction=network.num_softmaxes / length,
+        network.length,
+        output_fraction=network.num_softmaxes / network.length,
         sparse_embed_lookup=True,
     )
     flops = network.num_towers * model.encoder_flops()
@@ -342,7 +320,7 @@ def _flops(network: Network | None, length: int) -> float:
     )
 
 
-def of_training_example(config: configs.ElectraConfig) -> int:
+def of_training_example(networks: Sequence[Network]) -> int:
     """Matrix products of one example in one training step.
 
     The backward pass has two matrix products of the same size for each of the
@@ -350,38 +328,30 @@ def of_training_example(config: configs.ElectraConfig) -> int:
     since they are computed.
 
     Args:
-      config: Sizes and objective.
+      networks: Of `ablations.networks`.
 
     Returns:
       Operations, one for each multiplication and each addition.
     """
-    if config.generator_training == "frozen":
-        length = config.max_seq_length
-        generator = _products(generator_network(config), length)
-        return 3 * (of_forward_pass(config) - generator) + generator
-    return 3 * of_forward_pass(config)
-
-
-def of_forward_pass(config: configs.ElectraConfig) -> int:
-    """Matrix products of one example, forward through both networks."""
-    length = config.max_seq_length
-    return _products(generator_network(config), length) + _products(
-        discriminator_network(config), length
+    return sum(
+        of_forward_pass([network]) * (3 if network.is_trained else 1)
+        for network in networks
     )
 
 
-def _products(network: Network | None, length: int) -> int:
-    """Matrix products of one example, forward."""
-    if network is None:
-        return 0
-    encoder, towers = network.encoder, network.num_towers
-    hidden = encoder.hidden_size
-    return (
-        towers * _encoder(encoder, length)
-        + network.num_softmaxes * _masked_lm_head(encoder, towers * hidden)
-        + network.num_verdicts * 2 * hidden * (hidden + 1)
-        + network.num_numbers * 2 * hidden
-    )
+def of_forward_pass(networks: Sequence[Network]) -> int:
+    """Matrix products of one example, forward through all networks."""
+    total = 0
+    for network in networks:
+        encoder, towers = network.encoder, network.num_towers
+        hidden = encoder.hidden_size
+        total += towers * _encoder(encoder, network.length)
+        total += network.num_softmaxes * _masked_lm_head(
+            encoder, towers * hidden
+        )
+        total += network.num_verdicts * 2 * hidden * (hidden + 1)
+        total += network.num_numbers * 2 * hidden
+    return total
 
 
 def _masked_lm_head(config: configs.EncoderConfig, input_size: int) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.model import masking
+
 AllReduceSum = Callable[[tf.Tensor], tf.Tensor]
 
 # The original adds this to every sum of weights that it divides by.
@@ -185,6 +187,63 @@ def discriminator_output(
         labels=is_fake_tokens,
         loss=weighted_mean(losses, weights, all_reduce_sum),
     )
+
+
+def rewards(
+    disc_logits: tf.Tensor,
+    is_fake_tokens: tf.Tensor,
+    masked_lm_positions: tf.Tensor,
+) -> tf.Tensor:
+    """R of Appendix F: the discriminator's loss at each sampled token.
+
+    Args:
+      disc_logits: <float32>[B, L], high where replaced.
+      is_fake_tokens: <int32>[B, L].
+      masked_lm_positions: <int32>[B, N].
+
+    Returns:
+      <float32>[B, N], nats, without gradient.
+    """
+    per_token_loss = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(is_fake_tokens, tf.float32), logits=disc_logits
+    )
+    return tf.stop_gradient(
+        masking.gather_positions(per_token_loss, masked_lm_positions)
+    )
+
+
+def adversarial_loss(
+    mlm_logits: tf.Tensor,
+    sampled_ids: tf.Tensor,
+    reward: tf.Tensor,
+    baseline_logits: tf.Tensor,
+    weights: tf.Tensor,
+    all_reduce_sum: AllReduceSum = identity,
+) -> tf.Tensor:
+    """REINFORCE with a learned baseline (Appendix F of arXiv:2003.10555).
+
+    Its gradient raises log p_G(sample) by reward - baseline, and moves the
+    baseline towards the reward by cross-entropy: sigmoid(w . h) is to be
+    exp(-reward).
+
+    Args:
+      mlm_logits: <float32>[B, N, V] of the generator.
+      sampled_ids: <int32>[B, N].
+      reward: <float32>[B, N], see `rewards`.
+      baseline_logits: <float32>[B, N] of `ablations.RewardBaseline`.
+      weights: <float32>[B, N].
+      all_reduce_sum: Sums the weights over replicas.
+
+    Returns:
+      <float32>[], this replica's share.
+    """
+    baseline = tf.stop_gradient(tf.nn.softplus(-baseline_logits))
+    minus_log_prob = cross_entropy(mlm_logits, sampled_ids)
+    policy_loss = (reward - baseline) * minus_log_prob
+    baseline_loss = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.exp(-reward), logits=baseline_logits
+    )
+    return weighted_mean(policy_loss + baseline_loss, weights, all_reduce_sum)
 
 
 class Sums(typing.NamedTuple):

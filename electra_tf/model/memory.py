@@ -1,28 +1,26 @@
-"""Sizes of a model -> its weights, and what a step keeps in memory."""
+"""Networks -> their weights, and what a step keeps in memory."""
+
+from collections.abc import Sequence
 
 from electra_tf import configs
 from electra_tf.model import flops
 
 
-def num_parameters(config: configs.ElectraConfig) -> int:
-    """Weights of both networks and their heads, by arithmetic."""
-    encoder = config.encoder
-    total = _embedding_parameters(encoder) + _encoder_parameters(encoder)
-    total += _head_parameters(flops.discriminator_network(config))
-    if config.disentangled_embeddings:
-        total += encoder.vocab_size * (encoder.embedding_size or 0)
-    generator = flops.generator_network(config)
-    if generator is not None and generator.encoder is not encoder:
-        of_tower = _encoder_parameters(generator.encoder)
-        if config.untied_generator_embeddings:
-            of_tower += _embedding_parameters(generator.encoder)
-        total += generator.num_towers * of_tower
-    return total + _head_parameters(generator)
+def num_parameters(networks: Sequence[flops.Network]) -> int:
+    """Weights of some networks and their heads, by arithmetic."""
+    total = 0
+    for network in networks:
+        of_tower = 0
+        if network.has_own_layers:
+            of_tower += _encoder_parameters(network.encoder)
+        if network.has_own_embeddings:
+            of_tower += _embedding_parameters(network.encoder)
+        total += network.num_towers * of_tower + _head_parameters(network)
+        total += network.num_other_weights
+    return total
 
 
-def _head_parameters(network: flops.Network | None) -> int:
-    if network is None:
-        return 0
+def _head_parameters(network: flops.Network) -> int:
     encoder, total = network.encoder, 0
     hidden, width = encoder.hidden_size, encoder.embedding_size or 0
     if network.num_verdicts:
@@ -52,29 +50,29 @@ def _encoder_parameters(config: configs.EncoderConfig) -> int:
 
 
 def activation_bytes(
-    config: configs.ElectraConfig, examples: float, width: int
+    networks: Sequence[flops.Network], examples: float, width: int
 ) -> float:
     """What the backward pass needs of the forward pass.
 
     A layer keeps, of each token, about: the input, queries, keys, values,
     context and both normalised sums (9 vectors with their dropout draws), the
     wide activation three times, and of each head its scores twice and the
-    draws; the generator's head its logits, their exponentials and gradients in
-    float32.
+    draws; a softmax over the vocabulary its logits, their exponentials and
+    gradients in float32. What does not learn keeps nothing.
+
+    Args:
+      networks: Of `ablations.networks`.
+      examples: At once.
+      width: Bytes of a number.
     """
-    length = config.max_seq_length
-
-    def of_encoder(encoder: configs.EncoderConfig) -> float:
-        token = 9 * encoder.hidden_size + 3 * encoder.intermediate_size
-        token *= width
-        scores = encoder.num_attention_heads * length * (width + 4 + 2)
-        return encoder.num_hidden_layers * length * (token + scores)
-
     total = 0.0
-    if config.has_discriminator:
-        total += of_encoder(config.encoder)
-    generator = flops.generator_network(config)
-    if generator is not None:
-        total += generator.num_towers * of_encoder(generator.encoder)
-        total += 3 * 4 * generator.num_softmaxes * config.encoder.vocab_size
+    for network in networks:
+        if not network.is_trained:
+            continue
+        encoder, length = network.encoder, network.length
+        token = 9 * encoder.hidden_size + 3 * encoder.intermediate_size
+        scores = encoder.num_attention_heads * length * (width + 4 + 2)
+        layers = network.num_towers * encoder.num_hidden_layers
+        total += layers * length * (token * width + scores)
+        total += 3 * 4 * network.num_softmaxes * encoder.vocab_size
     return examples * total

@@ -32,7 +32,7 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 @functools.lru_cache(1 << 14)
 def _after(state: int, num_bytes: int) -> int:
-    """What is left of a state after some zeros: as it were their first bytes."""
+    """What is left of a state after zeros: as if it were the first of them."""
     first = np.frombuffer(struct.pack("<I", state), np.uint8)[:num_bytes]
     return _of_block(np.pad(first, (0, num_bytes - len(first)))) ^ (
         state >> 8 * len(first)

@@ -143,9 +143,14 @@ def devices(
 
 def _paper_flops(config: configs.PretrainingConfig) -> float | None:
     """The whole run as the paper counts it."""
+    from electra_tf.model import ablations, electra
+
     model = config.model
-    is_plain = model.electra_objective and model.untied_generator
-    if not is_plain or not model.has_generator_network:
+    plain = electra.PretrainingModel
+    if ablations.networks(model) != [
+        plain.generator_network(model),
+        plain.discriminator_network(model),
+    ]:
         return None
     generator = model.generator
     return flops.electra_train_flops(
@@ -170,7 +175,8 @@ def plan(
       config: The run.
       hardware: One device.
       num_devices: How many of them share each batch.
-      micro_batch_size: Examples at once on a device; 0 for as many as fit.
+      micro_batch_size: Examples at once on a device; 0 for what the run says,
+        and if it says nothing for as many as fit.
 
     Returns:
       The prediction.
@@ -178,6 +184,8 @@ def plan(
     Raises:
       ConfigError: If the batch cannot be shared out evenly.
     """
+    from electra_tf.model import ablations  # Imports TensorFlow.
+
     batch_size = config.data.train_batch_size
     if batch_size % num_devices:
         raise errors.ConfigError(
@@ -185,26 +193,34 @@ def plan(
             f"num_devices={num_devices}, train_batch_size={batch_size}"
         )
     examples = batch_size // num_devices
-    parameters = num_parameters(config.model)
+    networks = ablations.networks(config.model)
+    parameters = num_parameters(networks)
+    trained = num_parameters([n for n in networks if n.is_trained])
+    micro_batch_size = micro_batch_size or config.run.micro_batch_size
+    at_once = min(micro_batch_size or examples, examples)
+    if examples % at_once:
+        raise errors.ConfigError(
+            "The micro batch must divide the examples that a device has of a "
+            f"batch. Received: micro_batch_size={at_once}, examples={examples}"
+        )
 
     def memory_with(at_once: int) -> dict[str, float]:
         width = 4 if hardware.precision == "float32" else 2
         return {
             "weights": 4.0 * parameters,
-            "Adam": 8.0 * parameters,
-            "gradients": 4.0 * parameters * (1 if at_once == examples else 2),
-            "activations": activation_bytes(config.model, at_once, width),
+            "Adam": 8.0 * trained,
+            "gradients": 4.0 * trained * (1 if at_once == examples else 2),
+            "activations": activation_bytes(networks, at_once, width),
         }
 
-    at_once = min(micro_batch_size or examples, examples)
     if not micro_batch_size:
         # The most that fits.
         while at_once > 1 and not _fits(memory_with(at_once), hardware):
             at_once = max(d for d in range(1, at_once) if examples % d == 0)
     memory = memory_with(at_once)
     # A ring sends and receives the gradients nearly twice.
-    sent = 2 * 4.0 * parameters * (num_devices - 1) / num_devices
-    per_step = batch_size * float(flops.of_training_example(config.model))
+    sent = 2 * 4.0 * trained * (num_devices - 1) / num_devices
+    per_step = batch_size * float(flops.of_training_example(networks))
     computing = per_step / (num_devices * hardware.peak * hardware.mfu)
     talking = sent / hardware.link if sent else 0.0
     seconds = computing + talking

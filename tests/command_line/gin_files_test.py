@@ -123,7 +123,7 @@ def test_the_models_are_those_of_the_original(
     shapes = [tuple(v.shape) for v in model.trainable_variables]
     assert len(shapes) == num_variables
     assert sum(map(math.prod, shapes)) == num_parameters
-    assert memory.num_parameters(config) == num_parameters
+    assert memory.num_parameters(ablations.networks(config)) == num_parameters
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.model import ablations, electra, masking
+from electra_tf.model import ablations, electra, losses, masking
 from tests import helpers
 
 SPECIAL = masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
@@ -136,7 +136,7 @@ def test_all_tokens_mlm_predicts_where_it_does_not_copy():
 def test_the_reward_is_the_discriminators_loss():
     # Said: replaced with probability 0.75. The first was, the second not.
     logits = tf.fill([1, 3], math.log(3.0))
-    reward = ablations.rewards(
+    reward = losses.rewards(
         logits, tf.constant([[0, 1, 0]]), tf.constant([[1, 2]])
     )
     np.testing.assert_allclose(
@@ -149,7 +149,7 @@ def test_the_policy_gradient():
     baseline = tf.Variable([[0.0]])
     reward = tf.constant([[-math.log(0.25)]])
     with tf.GradientTape() as tape:
-        loss = ablations.adversarial_loss(
+        loss = losses.adversarial_loss(
             logits,
             tf.constant([[1]]),
             reward,

@@ -6,16 +6,18 @@ import pytest
 
 from electra_tf import configs
 from electra_tf.command_line import gin_files
-from electra_tf.model import flops
+from electra_tf.model import ablations, flops
 from tests import helpers
 
 # One layer everywhere: L = 4 tokens, N = 1 slot, D = 8, E = 8, V = 10.
 ENCODER = configs.EncoderConfig(10, 8, 1, 2, 16)
 
 
-def config(**changes):
+def networks(**changes):
     values = {"max_seq_length": 4, "mask_prob": 0.25}
-    return configs.ElectraConfig(ENCODER, **(values | changes))
+    return ablations.networks(
+        configs.ElectraConfig(ENCODER, **(values | changes))
+    )
 
 
 # 4 projections, scores and averages over 4 tokens, up and down.
@@ -25,24 +27,24 @@ DISCRIMINATOR_HEAD = 4 * (2 * 8 * 8 + 2 * 8)
 
 
 def test_masked_language_model():
-    masked_lm = config(electra_objective=False)
+    masked_lm = networks(electra_objective=False)
     assert flops.of_forward_pass(masked_lm) == LAYER + MASKED_LM_HEAD
 
 
 def test_uniform_generator_costs_nothing():
-    uniform = config(uniform_generator=True)
+    uniform = networks(uniform_generator=True)
     assert flops.of_forward_pass(uniform) == LAYER + DISCRIMINATOR_HEAD
 
 
 def test_shared_networks_are_run_twice():
-    tied = config(untied_generator=False)
+    tied = networks(untied_generator=False)
     assert flops.of_forward_pass(tied) == (
         2 * LAYER + MASKED_LM_HEAD + DISCRIMINATOR_HEAD
     )
 
 
 def test_a_narrow_generator_is_projected():
-    narrow = config(generator_hidden_size=0.5)
+    narrow = networks(generator_hidden_size=0.5)
     layer = 4 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 4 + 2 * 2 * 4 * 16)
     projection = 4 * 2 * 8 * 4
     head = 2 * 4 * 8 + 2 * 8 * 10
@@ -52,7 +54,7 @@ def test_a_narrow_generator_is_projected():
 
 
 def test_electric_scores_every_token_from_two_towers():
-    electric = config(
+    electric = networks(
         electra_objective=False,
         electric_objective=True,
         generator_hidden_size=1.0,
@@ -66,13 +68,13 @@ def test_electric_scores_every_token_from_two_towers():
 
 
 def test_training_is_three_forward_passes():
-    model = config()
+    model = networks()
     assert flops.of_training_example(model) == 3 * flops.of_forward_pass(model)
 
 
 def test_a_frozen_generator_has_no_backward_pass():
     sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
-    frozen = config(generator_training="frozen", **sizes)
+    frozen = networks(generator_training="frozen", **sizes)
     generator = LAYER + 4 * 2 * 2 * 8 * 16 + MASKED_LM_HEAD
     assert flops.of_training_example(frozen) == (
         3 * (LAYER + DISCRIMINATOR_HEAD) + generator
@@ -80,7 +82,7 @@ def test_a_frozen_generator_has_no_backward_pass():
 
 
 def test_products_of_the_heads():
-    generator = flops.of_forward_pass(config()) - LAYER - DISCRIMINATOR_HEAD
+    generator = flops.of_forward_pass(networks()) - LAYER - DISCRIMINATOR_HEAD
     for changes, head in (
         ({"discriminator_objective": "replace_mlm"}, MASKED_LM_HEAD),
         (
@@ -96,7 +98,7 @@ def test_products_of_the_heads():
         ),
         ({"generator_training": "adversarial"}, DISCRIMINATOR_HEAD + 2 * 2),
     ):
-        assert flops.of_forward_pass(config(**changes)) == (
+        assert flops.of_forward_pass(networks(**changes)) == (
             LAYER + generator + head
         )
 
@@ -161,7 +163,7 @@ G = _NARROW.encoder_flops() + _NARROW.embedding_flops_output()
     ],
 )
 def test_a_step_is_two_passes_over_each_example(changes, expected):
-    step = flops.of_pretraining_step(config(**changes), 3)
+    step = flops.of_pretraining_step(networks(**changes), 3)
     assert step == 3 * 2 * expected
 
 
@@ -171,15 +173,15 @@ def test_a_step_of_a_frozen_generator_is_one_pass_over_it():
         NETWORK, intermediate_size=32, num_attention_heads=1
     )
     generator = wide.encoder_flops() + wide.embedding_flops_output()
-    frozen = config(generator_training="frozen", **sizes)
+    frozen = networks(generator_training="frozen", **sizes)
     assert flops.of_pretraining_step(frozen, 3) == 3 * (generator + 2 * D)
-    assert flops.of_pretraining_step(config(**sizes), 3) == (
+    assert flops.of_pretraining_step(networks(**sizes), 3) == (
         3 * 2 * (generator + D)
     )
 
 
 def test_a_step_of_two_towers():
-    electric = config(electra_objective=False, electric_objective=True)
+    electric = networks(electra_objective=False, electric_objective=True)
     every_token = dataclasses.replace(_NARROW, output_fraction=1.0)
     towers = 2 * _NARROW.encoder_flops()
     head = every_token.embedding_flops_output(input_size=4)
@@ -201,7 +203,7 @@ def test_a_step_of_the_paper_is_what_its_tables_have():
         output_fraction=19 / 128,
         sparse_embed_lookup=True,
     )
-    assert flops.of_pretraining_step(small.model, 128) == (
+    assert flops.of_pretraining_step(ablations.networks(small.model), 128) == (
         flops.electra_train_flops(discriminator, 64, 12, 128, 1)
     )
 

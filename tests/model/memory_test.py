@@ -50,7 +50,7 @@ def test_parameters_are_those_of_the_model(changes, sizes):
                 model_config, masking.SpecialIds(2, 3, 4)
             )
         has_frequencies = isinstance(model, ablations.UnigramGenerator)
-        counted = memory.num_parameters(model_config)
+        counted = memory.num_parameters(ablations.networks(model_config))
         assert counted == model.count_params() - (
             encoder.vocab_size if has_frequencies else 0
         )
@@ -60,8 +60,10 @@ def test_a_masked_language_model_keeps_its_own_activations():
     """Not those of a generator that it does not have."""
     first, second = (
         memory.activation_bytes(
-            helpers.electra_config(
-                electra_objective=False, generator_hidden_size=share
+            ablations.networks(
+                helpers.electra_config(
+                    electra_objective=False, generator_hidden_size=share
+                )
             ),
             examples=8,
             width=4,

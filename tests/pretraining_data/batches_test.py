@@ -304,7 +304,8 @@ def test_refuses_a_file_that_is_cut_short(folder, lost_bytes):
     start = len(content) // 6 * 5
     assert refusal(folder) == (
         f"Expected a whole TFRecord at byte {start} of {path} (record 5), "
-        "found the end of the file: it is cut short, damaged or not a TFRecord file"
+        "found the end of the file: it is cut short, damaged or not a TFRecord "
+        "file"
     )
 
 

@@ -51,6 +51,46 @@ def test_a_batch_that_does_not_fit_is_cut():
     assert not plan.plan(run, dataclasses.replace(small, memory=1.0)).fits
 
 
+def test_a_run_says_how_it_cuts_its_batch():
+    run = config()
+    run = dataclasses.replace(
+        run, run=dataclasses.replace(run.run, micro_batch_size=2)
+    )
+    assert plan.plan(run, HARDWARE).micro_batch_size == 2
+    assert plan.plan(run, HARDWARE, 1, 4).micro_batch_size == 4
+    with pytest.raises(
+        errors.ConfigError, match="micro_batch_size=3, examples=8"
+    ):
+        plan.plan(run, HARDWARE, 1, 3)
+
+
+def test_what_does_not_learn_takes_its_weights_alone():
+    sizes = {"untied_generator_embeddings": True}
+    both = plan.plan(config(**sizes), HARDWARE)
+    one = plan.plan(config(uniform_generator=True), HARDWARE)
+    frozen = plan.plan(config(**sizes, generator_training="frozen"), HARDWARE)
+    assert frozen.memory["weights"] == both.memory["weights"]
+    for part in ("Adam", "gradients", "activations"):
+        assert frozen.memory[part] == one.memory[part] < both.memory[part]
+    assert one.flops_per_step < frozen.flops_per_step < both.flops_per_step
+
+
+def test_a_softmax_over_every_token_is_kept():
+    """Its logits, exponentials and gradients, of 9 tokens more than MLM's 3."""
+    scored = {
+        name: plan.plan(
+            config(discriminator_objective=name, copy_mechanism=False), HARDWARE
+        )
+        for name in ("replace_mlm", "all_tokens_mlm")
+    }
+    more = (
+        scored["all_tokens_mlm"].memory["activations"]
+        - scored["replace_mlm"].memory["activations"]
+    )
+    assert more == 8 * 9 * len(helpers.VOCAB) * 3 * 4
+    assert scored["all_tokens_mlm"].flops_as_the_paper_counts is None
+
+
 def test_devices_must_share_evenly():
     with pytest.raises(errors.ConfigError, match="num_devices=3"):
         plan.plan(config(), HARDWARE, num_devices=3)

@@ -74,7 +74,7 @@ def measure_speed(
     reference: training_workers.Worker,
 ) -> benchmarking.Figures:
     """The speed section."""
-    from electra_tf.model import flops
+    from electra_tf.model import ablations, flops
     from electra_tf.training import matmul_rate
 
     machine = benchmarking.Machine()
@@ -99,7 +99,7 @@ def measure_speed(
         map(training_workers.shape_name, matmul_rate.CPU_SQUARES),
         key=lambda shape: medians[shape],
     )
-    per_example = flops.of_training_example(config)
+    per_example = flops.of_training_example(ablations.networks(config))
     achieved = [args.batch_size * per_example / s for s in ours]
     ratios = benchmarking.ratios(theirs, ours)
     # Its seconds count as this program's once it has ended.

@@ -308,6 +308,8 @@ def _stages(
     row: Row, budget: float | None, options: Options
 ) -> tuple[Stage, ...]:
     """The pre-training of a row, all stages of as many steps."""
+    from electra_tf.model import ablations  # Imports TensorFlow.
+
     stages = []
     for name, gin_file in (
         ("first_stage", row.first_stage),
@@ -321,7 +323,7 @@ def _stages(
             configs.PretrainingConfig, files, options.gin_params
         )
         per_step = flops.of_pretraining_step(
-            config.model, config.data.train_batch_size
+            ablations.networks(config.model), config.data.train_batch_size
         )
         stages.append(
             Stage(name, tuple(files), options.gin_params, config, per_step)
