@@ -11,8 +11,8 @@ import pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
-# Whole files go to one worker each: the longest first, so that none is left over
-# when the other worker has nothing to do.
+# Whole files go to one worker each: the longest first, so that none is left
+# over when the other worker has nothing to do.
 _LONGEST = (
     "engine_test.py",
     "resume_test.py",

@@ -7,12 +7,12 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 
+import google_crc32c
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf import files as files_lib
-from electra_tf.pretraining_data import checksums
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
@@ -126,12 +126,12 @@ class RandomAccessFile:
         end = _HEADER_SIZE + length
         if end + _FOOTER_SIZE > len(found):
             # Before so much is asked for.
-            if not checksums.fits(found[:8], found[8:_HEADER_SIZE]):
+            if not _fits(found[:8], found[8:_HEADER_SIZE]):
                 return None
             found = self._read(end + _FOOTER_SIZE, offset)
         data = found[_HEADER_SIZE:end]
         footer = found[end : end + _FOOTER_SIZE]
-        return data if checksums.fits(data, footer) else None
+        return data if _fits(data, footer) else None
 
     def _read(self, num_bytes: int, offset: int) -> bytes:
         if self._is_local:
@@ -139,6 +139,19 @@ class RandomAccessFile:
         with tf.io.gfile.GFile(self._path, "rb") as file:
             file.seek(offset)
             return file.read(num_bytes)
+
+
+def _fits(data: bytes, checksum: bytes) -> bool:
+    """Whether a TFRecord's checksum is that of its data.
+
+    Args:
+      data: Any.
+      checksum: 4 bytes, or fewer where a file ended.
+    """
+    crc = google_crc32c.value(data)
+    # Masked, so that it differs from a checksum of checksums.
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.pack("<I", masked) == checksum
 
 
 def _record_offsets(path: str) -> np.ndarray:

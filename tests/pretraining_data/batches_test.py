@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.pretraining_data import batches as batches_lib
-from electra_tf.pretraining_data import checksums
 from electra_tf.pretraining_data import draws as draws_lib
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.training import replicas
@@ -403,22 +402,6 @@ def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):
         f"received 20 in record 2 of {path}: was it built with another "
         "vocabulary?"
     )
-
-
-def slow_crc32c(data):
-    state = 0xFFFFFFFF
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
-    return state ^ 0xFFFFFFFF
-
-
-@pytest.mark.parametrize("length", [0, 1, 3, 4, 700, 4095, 4096, 4098, 8193])
-def test_crc32c_is_that_of_its_definition(length):
-    data = np.random.default_rng(length).bytes(length)
-    assert checksums.crc32c(data) == slow_crc32c(data)
-    assert checksums.crc32c(b"123456789") == 0xE3069283  # RFC 3720.
 
 
 @pytest.mark.parametrize(
