@@ -9,6 +9,7 @@ Corpus and output may be in any file system that Beam knows.
 """
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import logging
@@ -16,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -27,8 +28,12 @@ from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building_flags, corpus, manifest, parts
 
 TEMPORARY_PREFIX = "unfinished-"
+# Of an empty file that says which build is at work in a folder.
+CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
 
 _LONGEST_REASON = 500
+# Files that some build has left.
+_OF_BUILDS = re.compile(rf"{CLAIM_PREFIX}|pretrain_data\.tfrecord-")
 
 # A value, and the output file that it goes to; see `add_steps`.
 _Keyed = tuple[tuple[int, int], Any]
@@ -80,15 +85,16 @@ def build_dataset(
     task = Task(
         build, vocabulary, entry, output_dir, args.on_bad_input == "skip"
     )
-    for share in build.shares:
-        make_folder(task.folder_of(share))
     options = PipelineOptions(list(beam_args))
-    try:
-        with beam.Pipeline(options=options) as pipeline:
-            add_steps(pipeline, files, task)
-    # A runner hands a worker's mistake back as it likes.
-    except Exception as error:
-        raise ValueError(reason_of(error)) from None
+    with contextlib.ExitStack() as stack:
+        for share in build.shares:
+            stack.enter_context(claimed_folder(task, share))
+        try:
+            with beam.Pipeline(options=options) as pipeline:
+                add_steps(pipeline, files, task)
+        # A runner hands a worker's mistake back as it likes.
+        except Exception as error:
+            raise ValueError(reason_of(error)) from None
     say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
@@ -113,11 +119,49 @@ def list_files(corpus_dir: str) -> list[corpus.CorpusFile]:
     return sorted(files)
 
 
-def make_folder(folder: str) -> None:
-    """Makes an output folder, or refuses one with other files.
+@contextlib.contextmanager
+def claimed_folder(task: Task, share: str) -> Iterator[None]:
+    """Makes a share's output folder, where a file says which build is at work.
+
+    Not every file system has locks: of two builds that begin at once, each may
+    see the other's file and end.
 
     Raises:
-      ValueError: If it holds a finished data set, or files of another origin.
+      ValueError: If the folder is not for this build: see `refuse_others`.
+    """
+    folder = task.folder_of(share)
+    num_shards = task.build.num_files(share)
+    key = repr([task.build, task.entry["sha256"]]).encode()
+    claim = CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
+    ours = {
+        claim,
+        *(manifest.shard_name(i, num_shards) for i in range(num_shards)),
+    }
+    refuse_others(folder, ours)
+    if not FileSystems.exists(folder):
+        FileSystems.mkdirs(folder)
+    path = FileSystems.join(folder, claim)
+    with FileSystems.create(path):
+        pass
+    try:
+        refuse_others(folder, ours)
+        yield
+    finally:
+        # Unless the same command, given twice, has removed it.
+        if FileSystems.exists(path):
+            FileSystems.delete([path])
+
+
+def refuse_others(folder: str, ours: Collection[str]) -> None:
+    """Refuses an output folder for what it holds.
+
+    Args:
+      folder: Need not exist.
+      ours: Names that an interrupted run of the same command may have left.
+
+    Raises:
+      ValueError: If it holds a finished data set, files of another origin, or
+        what a build with other flags has begun.
     """
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
     names = [os.path.basename(m.path) for m in match.metadata_list]
@@ -126,12 +170,21 @@ def make_folder(folder: str) -> None:
             "Expected a new or empty --output-dir. Received: "
             f"{folder!r}, which holds a finished data set."
         )
-    ours = re.compile(rf"({TEMPORARY_PREFIX}.*|pretrain_data\.tfrecord-.*)")
+    others = [
+        name
+        for name in sorted(set(names).difference(ours))
+        if not re.match(rf"{TEMPORARY_PREFIX}(?!build-)", name)
+    ]
+    theirs = [*filter(_OF_BUILDS.match, others)]
     manifest.refuse_foreign(
-        folder, [name for name in names if not ours.fullmatch(name)]
+        folder, [name for name in others if name not in theirs]
     )
-    if not names and not FileSystems.exists(folder):
-        FileSystems.mkdirs(folder)
+    if theirs:
+        raise ValueError(
+            "Expected a new or empty --output-dir, or what an interrupted run "
+            f"of the same command left. Received: {folder!r}, where a run with "
+            f"other flags is at work or has left {theirs[0]!r}."
+        )
 
 
 def reason_of(error: Exception) -> str:

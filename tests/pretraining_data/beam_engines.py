@@ -5,6 +5,7 @@ processes. Not collected by `make test`, as it needs requirements-beam.lock.
 """
 
 import json
+import os
 import random
 
 import pytest
@@ -180,6 +181,37 @@ def test_refuses_folders_with_other_files(folder, capsys):
     assert run(folder, "out") == 1
     assert "which holds a finished data set" in error_of(capsys)
     assert (folder / "out" / "manifest.json").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["pretrain_data.tfrecord-0-of-5", "unfinished-build-0123456789abcdef"],
+)
+def test_refuses_what_another_build_has_begun(folder, left, capsys):
+    (folder / "out").mkdir()
+    (folder / "out" / left).write_text("")
+    assert run(folder, "out") == 1
+    line = error_of(capsys)
+    assert f"a run with other flags is at work or has left {left!r}" in line
+    assert os.listdir(folder / "out") == [left]
+
+
+def test_of_two_builds_in_a_folder_one_ends(folder, monkeypatch, capsys):
+    def add_steps(*args, add_steps=beam.add_steps):
+        monkeypatch.undo()
+        assert run(folder, "out", "--seed=1") == 1
+        assert "is at work or has left 'unfinished-bu" in error_of(capsys)
+        add_steps(*args)
+
+    monkeypatch.setattr(beam, "add_steps", add_steps)
+    # What the same command left is no obstacle.
+    (folder / "out").mkdir()
+    for name in ("pretrain_data.tfrecord-0-of-3", "unfinished-shard-ab"):
+        (folder / "out" / name).write_text("")
+    assert run(folder, "out") == 0
+    assert run(folder, "other") == 0
+    (folder / "out" / "unfinished-shard-ab").unlink()
+    assert bytes_of(folder / "out") == bytes_of(folder / "other")
 
 
 def test_reason_of():
