@@ -1,9 +1,9 @@
-# The tutorial: every target is one step, and its recipe is the command that you
-# would type. A step whose result exists is not run again.
+# Set-up, and what takes more than one command.
 #
 #   make quickstart   set-up, then text -> pre-trained, fine-tuned, exported model
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
+#   make test-wheel   the wheel by itself, from pre-training to an answer
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
@@ -15,79 +15,27 @@
 PYTHON3 ?= python3
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-BUILD := build/quickstart
 INSTALLED := $(VENV)/installed
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-# $(call timed,stage,command) shows a command, runs it and keeps its seconds.
-define timed
-@mkdir -p $(BUILD)/seconds
-@echo "\$$ $(2)"
-@start=$$(date +%s); $(2); status=$$?; \
-  [ $$status -eq 0 ] || exit $$status; \
-  echo $$(( $$(date +%s) - start )) > $(BUILD)/seconds/$(1)
-endef
-
 .DELETE_ON_ERROR:
 
+# Its commands are in tools/quickstart/quickstart_steps.py. A step whose result
+# exists is not run again.
 .PHONY: quickstart
-quickstart: $(BUILD)/report.html
-	@echo "The quickstart is complete: open $(BUILD)/report.html (figures: $(BUILD)/summary.json; the classifier's own page: $(BUILD)/finetune_pretrained/report.html)."
+quickstart: $(INSTALLED)
+	@$(PYTHON) -m electra_tf quickstart
 
 # --- Set-up -------------------------------------------------------------------
 
-$(INSTALLED): requirements.lock setup.cfg pyproject.toml
+$(INSTALLED): requirements.lock setup.cfg setup.py pyproject.toml
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Expected Python 3.11 or later, received $$($(PYTHON3) --version): set PYTHON3=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON3) -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --requirement requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
-
-# --- 1. Corpus: the prose of the docstrings that every installation has -------
-
-$(BUILD)/corpus/manifest.json: | $(INSTALLED)
-	$(call timed,corpus,$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(BUILD)/corpus --labelled_train_size=400)
-
-# --- 2. Vocabulary ------------------------------------------------------------
-
-$(BUILD)/vocab.txt: $(BUILD)/corpus/manifest.json
-	$(call timed,vocab,$(PYTHON) tools/build_vocab.py --corpus_dir=$(BUILD)/corpus/train --vocab_file=$(BUILD)/vocab.txt --vocab_size=4096)
-
-# --- 3. TFRecords -------------------------------------------------------------
-
-BUILD_DATASET := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(BUILD)/vocab.txt --max-seq-length=64 --no-blanks-separate-docs --num-processes=2
-
-$(BUILD)/heldout_tfrecords/manifest.json: $(BUILD)/vocab.txt
-	$(call timed,tfrecords,$(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/train --output-dir=$(BUILD)/train_tfrecords && $(BUILD_DATASET) --corpus-dir=$(BUILD)/corpus/heldout --output-dir=$(BUILD)/heldout_tfrecords)
-
-# --- 4. Pre-training, and evaluation on the held-out part ---------------------
-
-$(BUILD)/pretrain/eval_results.json: $(BUILD)/heldout_tfrecords/manifest.json
-	$(call timed,pretrain,$(PYTHON) -m electra_tf.run_pretraining --gin_file=gin/quickstart.gin)
-
-# --- 5. Fine-tuning: from the pre-trained weights, and from scratch -----------
-
-FINETUNE := $(PYTHON) -m electra_tf.run_finetuning --gin_file=gin/quickstart_finetuning.gin
-
-$(BUILD)/finetune_from_scratch/results.json: $(BUILD)/pretrain/eval_results.json
-	$(call timed,finetune,$(FINETUNE) && $(FINETUNE) --gin_param=FinetuningConfig.from_scratch=True --model_dir=$(BUILD)/finetune_from_scratch)
-
-# --- 6. Export, and one query ------------------------------------------------
-
-$(BUILD)/saved_model/1/saved_model.pb: $(BUILD)/finetune_from_scratch/results.json
-	$(call timed,export,$(PYTHON) tools/export_saved_model.py --model_dir=$(BUILD)/finetune_pretrained --output=$(BUILD)/saved_model)
-
-$(BUILD)/query.txt: $(BUILD)/saved_model/1/saved_model.pb
-	$(call timed,query,$(PYTHON) tools/quickstart/query_saved_model.py --saved_model=$(BUILD)/saved_model/1 'Return the eigenvalues of a symmetric matrix.' 'Draw a legend next to the axes.' > $@)
-	@cat $@
-
-# --- 7. Report ----------------------------------------------------------------
-
-$(BUILD)/report.html: $(BUILD)/query.txt
-	@echo "\$$ $(PYTHON) tools/quickstart/write_report.py --build_dir=$(BUILD)"
-	@$(PYTHON) tools/quickstart/write_report.py --build_dir=$(BUILD)
 
 # --- Results on public sets: docs/results.md ----------------------------------
 
@@ -126,7 +74,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop test-beam test-serving test-experiments test-class-weights check format lint types clean
+.PHONY: test test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
 
@@ -155,6 +103,11 @@ $(BEAM_INSTALLED): requirements-beam.lock setup.cfg pyproject.toml
 
 test-beam: $(BEAM_INSTALLED)
 	$(BEAM_VENV)/bin/python -m pytest -q tests/pretraining_data/beam_engines.py
+
+# The wheel in an environment and a directory of its own. Not in `make test`, as
+# its commands take most of a minute.
+test-wheel: $(INSTALLED)
+	$(PYTHON) -m pytest -q tests/packaging/*_proof.py
 
 # Exported models in the C++ runtime, and the same answer everywhere. Not in
 # `make test`, as they compile a program and take minutes.

@@ -4,13 +4,14 @@ The directions of imports are contracts in setup.cfg, checked by `make lint`.
 """
 
 import ast
+import re
 
 import pytest
 
 from tests import helpers
 
 MOST_LINES = 700
-MOST_MODULES_IN_THE_ROOT = 12
+MOST_MODULES_IN_THE_ROOT = 11  # Beside __init__ and __main__.
 
 ROOT = helpers.ROOT
 MODULES = sorted(
@@ -22,7 +23,7 @@ MODULES = sorted(
 
 def test_there_are_few_modules_in_the_root():
     in_the_root = [path for path in MODULES if path.count("/") == 1]
-    in_the_root = [p for p in in_the_root if p.startswith("electra_tf/")]
+    in_the_root = [p for p in in_the_root if re.match(r"electra_tf/(?!__)", p)]
     assert 0 < len(in_the_root) <= MOST_MODULES_IN_THE_ROOT
 
 

@@ -9,6 +9,15 @@ from typing import NoReturn
 # Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
 EXIT_STOPPED = 75
 
+# What the user typed to get here, where that is not the name of the door.
+_called = ""
+
+
+def call_it(name: str) -> None:
+    """Gives this process's command another name in what it says."""
+    global _called
+    _called = name
+
 
 class ArgumentParser(argparse.ArgumentParser):
     """A parser that takes `--max_seq_length` for `--max-seq-length`.
@@ -22,6 +31,8 @@ class ArgumentParser(argparse.ArgumentParser):
         kwargs.setdefault(
             "formatter_class", argparse.RawDescriptionHelpFormatter
         )
+        if _called:
+            kwargs["prog"] = _called
         super().__init__(**kwargs)
 
     def parse_known_args(self, args=None, namespace=None):
@@ -66,7 +77,7 @@ def positive_int(text: str) -> int:
 
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
-    print(f"{prog}: {message}", file=sys.stderr)
+    print(f"{_called or prog}: {message}", file=sys.stderr)
 
 
 def run(

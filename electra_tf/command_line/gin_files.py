@@ -20,6 +20,7 @@ import gin
 from absl import logging
 
 from electra_tf import configs, errors
+from electra_tf.command_line import packaged
 
 _BINDING = re.compile(r"^([\w./-]+)\s*=", re.MULTILINE)
 
@@ -37,6 +38,8 @@ def load(
         or a binding says otherwise.
       gin_files: Paths, later ones overriding earlier ones. A file includes
         others by their path relative to itself or to the working directory.
+        Such as "gin/small.gin" is the package's own where the working directory
+        has none.
       gin_params: Bindings such as "RunConfig.seed=1", overriding the files.
 
     Returns:
@@ -46,18 +49,14 @@ def load(
       ValueError: On a mistake in a file or a binding.
     """
     gin.clear_config()
-    for path in gin_files:
-        if not os.path.isfile(path):
-            raise errors.ConfigError(
-                f"Expected a gin file at {path}, found none"
-            )
+    paths = [_find(path) for path in gin_files]
     param = ""
     try:
         with _includes_of_neighbours(), _quiet_logging():
             for binding in getattr(configurable, "GIN_DEFAULTS", ()):
                 gin.parse_config(binding)
-            for path in gin_files:
-                gin.parse_config_file(os.path.abspath(path))
+            for path in paths:
+                gin.parse_config_file(path)
             for param in gin_params:
                 gin.parse_config(param)
         config = configurable()
@@ -82,17 +81,32 @@ def operative_config() -> str:
     return gin.operative_config_str()
 
 
+def _find(path: str) -> str:
+    """Where a gin file is that is called so."""
+    if os.path.isfile(path):
+        return os.path.abspath(path)
+    hint = ""
+    if not os.path.isabs(path):
+        found = packaged.root() / path
+        if found.suffix == ".gin" and found.is_file():
+            return str(found)
+        hint = _did_you_mean(path, packaged.gin_files())
+    raise errors.ConfigError(
+        f"Expected a gin file at {path}, found none" + (hint and f".{hint}")
+    )
+
+
 @contextlib.contextmanager
 def _includes_of_neighbours():
     """Lets every file include its neighbours, for the time of one load.
 
     gin looks for an included file in a list of folders, which it can only add
     to, and does not say who includes it. So whatever opens a file puts its
-    folder first until all of it is read.
+    folder first until all of it is read. The package's own files come last.
     """
     folders = gin.config._LOCATION_PREFIXES
     readers = gin.config._FILE_READERS
-    before = list(readers)
+    before = list(readers), list(folders)
 
     @contextlib.contextmanager
     def open_in_its_folder(path):
@@ -105,10 +119,11 @@ def _includes_of_neighbours():
             folders[:] = outer
 
     readers[:] = [(open_in_its_folder, os.path.isfile)]
+    folders.append(str(packaged.root()))
     try:
         yield
     finally:
-        readers[:] = before
+        readers[:], folders[:] = before
 
 
 @contextlib.contextmanager

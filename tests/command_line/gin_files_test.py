@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import gin
 import pytest
 import tensorflow as tf
 
@@ -213,6 +214,49 @@ def test_a_scope_that_is_used(gin_file):
     assert config.model.mask_prob == 0.2
 
 
+def test_the_packages_own_files_are_found_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load("gin/small.gin").model.encoder.hidden_size == 256
+    own = tmp_path / "own.gin"
+    own.write_text("include 'gin/small.gin'\nRunConfig.seed = 7\n")
+    config = load(own)
+    assert (config.model.encoder.hidden_size, config.run.seed) == (256, 7)
+
+
+def test_a_file_of_the_working_directory_goes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gin").mkdir()
+    (tmp_path / "gin" / "small.gin").write_text(PRETRAINING)
+    own = tmp_path / "own.gin"
+    own.write_text("include 'gin/small.gin'\n")
+    for path in ("gin/small.gin", own):
+        assert load(path).model.encoder.hidden_size == 8
+    # The package's base.gin, whose neighbour is not the one here.
+    (tmp_path / "gin" / "pretraining.gin").write_text("RunConfig.seed = 1\n")
+    assert load("gin/base.gin").run.seed == 42
+
+
+def test_gin_has_the_lists_that_a_load_changes():
+    """They are no part of what gin promises."""
+    folders = gin.config._LOCATION_PREFIXES
+    readers = gin.config._FILE_READERS
+
+    def read(path):
+        return open(path)
+
+    before = list(folders), list(readers)
+    gin.add_config_file_search_path("somewhere")
+    gin.config.register_file_reader(read, os.path.isfile)
+    try:
+        assert folders[-1] == "somewhere"
+        assert readers[-1] == (read, os.path.isfile)
+        load(GIN / "small.gin")
+        assert folders == [*before[0], "somewhere"]
+        assert readers == [*before[1], (read, os.path.isfile)]
+    finally:
+        folders[:], readers[:] = before
+
+
 def test_nothing_is_left_of_an_earlier_load(gin_file):
     load(gin_file, params=["RunConfig.seed = 7"])
     assert load(gin_file).run.seed == 42
@@ -220,8 +264,10 @@ def test_nothing_is_left_of_an_earlier_load(gin_file):
 
 def test_refuses_a_missing_file():
     assert refusal("gin/smal.gin") == (
-        "Expected a gin file at gin/smal.gin, found none"
+        "Expected a gin file at gin/smal.gin, found none. Did you mean "
+        "gin/small.gin?"
     )
+    assert refusal("/no.gin") == "Expected a gin file at /no.gin, found none"
 
 
 def test_refuses_a_missing_include(tmp_path):

@@ -7,6 +7,8 @@ import os
 import statistics
 import typing
 
+import quickstart_steps
+
 from electra_tf import errors, model_directory
 
 # What they say, in the order of the table. {share} is the share of tokens that
@@ -43,24 +45,17 @@ METRICS = {
         "were called replaced."
     ),
 }
+# What is timed -> what is done; the report itself comes on top.
 STAGES = {
-    "corpus": "collect the docstrings",
-    "vocab": "build the vocabulary",
-    "tfrecords": "build the examples",
-    "pretrain": "pre-train",
-    "finetune": "fine-tune, all seeds, with and without pre-training",
-    "export": "export a SavedModel",
-    "query": "query it",
+    step.name: step.title
+    for step in quickstart_steps.STEPS
+    if step.result != quickstart_steps.REPORT
 }
 # Model directory -> the command that fills it, but for its --model_dir.
 RUNS = {
-    "pretrain": "python -m electra_tf.run_pretraining "
-    "--gin_file=gin/quickstart.gin",
-    "finetune_pretrained": "python -m electra_tf.run_finetuning "
-    "--gin_file=gin/quickstart_finetuning.gin",
-    "finetune_from_scratch": "python -m electra_tf.run_finetuning "
-    "--gin_file=gin/quickstart_finetuning.gin "
-    "--gin_param=FinetuningConfig.from_scratch=True",
+    "pretrain": quickstart_steps.PRETRAIN,
+    "finetune_pretrained": quickstart_steps.FINETUNE,
+    "finetune_from_scratch": quickstart_steps.FINETUNE_FROM_SCRATCH,
 }
 
 
@@ -170,8 +165,8 @@ def _read_text(build_dir: str, *parts: str) -> str:
             model_dir = os.path.join(build_dir, parts[0])
             step = f"{RUNS[parts[0]]} --model_dir={model_dir}"
         raise errors.ConfigError(
-            f"Expected {path}, found none: run make quickstart, or the step "
-            f"of it that writes this file: {step}"
+            f"Expected {path}, found none: run electra-tf quickstart, or the "
+            f"step of it that writes this file: {step}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise errors.ConfigError(f"Cannot read {path}: {error}") from None

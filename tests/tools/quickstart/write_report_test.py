@@ -191,18 +191,18 @@ def test_finding_says_which_way_the_accuracy_went(build_dir):
     [
         (
             "pretrain/eval_results.json",
-            "python -m electra_tf.run_pretraining "
+            "electra-tf pretrain "
             "--gin_file=gin/quickstart.gin --model_dir={}/pretrain",
         ),
         (
             "finetune_pretrained/trial_2/test_predictions.tsv",
-            "python -m electra_tf.run_finetuning "
+            "electra-tf finetune "
             "--gin_file=gin/quickstart_finetuning.gin "
             "--model_dir={}/finetune_pretrained",
         ),
         (
             "finetune_from_scratch/results.json",
-            "python -m electra_tf.run_finetuning "
+            "electra-tf finetune "
             "--gin_file=gin/quickstart_finetuning.gin "
             "--gin_param=FinetuningConfig.from_scratch=True "
             "--model_dir={}/finetune_from_scratch",
@@ -214,7 +214,7 @@ def test_missing_file(build_dir, capsys, missing, step):
     (build_dir / missing).unlink()
     assert error_of(build_dir, capsys) == (
         f"write_report: error: Expected {build_dir / missing}, found none: "
-        "run make quickstart, or the step of it that writes this file: "
+        "run electra-tf quickstart, or the step of it that writes this file: "
         + step.format(build_dir)
     )
     assert not (build_dir / "report.html").exists()

@@ -1,0 +1,135 @@
+"""The command electra-tf: a verb -> one of the doors, which takes the rest.
+
+A door stays what it is: `electra-tf convert` is tools/convert_checkpoint.py,
+and `electra-tf pretrain` is python -m electra_tf.run_pretraining. Nothing of
+them is imported before the verb is known.
+"""
+
+import difflib
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+
+import electra_tf
+from electra_tf.command_line import arguments, completion, packaged
+
+PROG = "electra-tf"
+# Verb -> a module, or a script.
+VERBS = {
+    "quickstart": "tools/quickstart/run_quickstart.py",
+    "build-vocab": "tools/build_vocab.py",
+    "build-data": "tools/build_pretraining_dataset.py",
+    "check-data": "tools/check_data.py",
+    "plan": "tools/plan_run.py",
+    "pretrain": "electra_tf.run_pretraining",
+    "finetune": "electra_tf.run_finetuning",
+    "convert": "tools/convert_checkpoint.py",
+    "export": "tools/export_saved_model.py",
+    "serve": "electra_tf.serving.local_server",
+    "predict": "electra_tf.predict",
+    "detect": "electra_tf.detect",
+    "score": "electra_tf.score",
+    "flops": "tools/flops_computation.py",
+}
+_COMPLETION = "completion"
+_EXTRAS = {"serve": "serving"}
+_EXIT_USAGE = 2
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one verb.
+
+    Args:
+      argv: A verb and what it takes; without the command's own name.
+
+    Returns:
+      The exit code, unless the door ends the process with its own.
+    """
+    verb, *rest = argv or ["--help"]
+    if verb in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if argv else _EXIT_USAGE
+    if verb == "--version":
+        print(f"electra_tf {electra_tf.__version__}")
+        return 0
+    if verb == _COMPLETION:
+        return _complete(rest)
+    verb = verb.replace("_", "-")
+    if verb not in VERBS:
+        return _refuse(
+            f"Unknown verb {argv[0]!r}.", verb, [*VERBS, _COMPLETION]
+        )
+    try:
+        return _run(verb, rest)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(verb)
+        if extra is None or (error.name or "").startswith("electra_tf"):
+            raise
+        arguments.say(
+            PROG,
+            f"error: {verb} needs the package {error.name}: pip install "
+            f"'electra_tf[{extra}]'",
+        )
+        return 1
+
+
+def first_line(verb: str) -> str:
+    """What a door says of itself."""
+    with packaged.door(VERBS[verb]).open(encoding="utf-8") as file:
+        return file.readline().strip().removeprefix('"""')
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    return "\n".join(
+        [
+            f"{PROG} VERB [flags]",
+            "",
+            *(f"  {verb:{width}}  {first_line(verb)}" for verb in VERBS),
+            "",
+            f"{PROG} VERB --help has the flags of each; {PROG} {_COMPLETION} "
+            "bash|zsh prints\nwhat completes them in a shell.",
+        ]
+    )
+
+
+def _complete(rest: Sequence[str]) -> int:
+    shell = rest[0] if len(rest) == 1 else ""
+    if shell in ("-h", "--help"):
+        print(completion.__doc__)
+        return 0
+    if shell not in completion.SHELLS:
+        return _refuse(
+            f"Expected {PROG} {_COMPLETION} and one of "
+            f"{', '.join(completion.SHELLS)}. Received: "
+            f"{' '.join(rest) or 'nothing'}.",
+            shell,
+            completion.SHELLS,
+        )
+    print(completion.script(shell, {v: first_line(v) for v in VERBS}), end="")
+    return 0
+
+
+def _refuse(message: str, received: str, known: Sequence[str]) -> int:
+    close = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    arguments.say(PROG, f"error: {message}{hint} (see {PROG} --help)")
+    return _EXIT_USAGE
+
+
+def _run(verb: str, rest: Sequence[str]) -> int:
+    """Becomes the door, as Python's own command line would."""
+    door = VERBS[verb]
+    arguments.call_it(f"{PROG} {verb}")
+    sys.argv = [door, *rest]
+    if door.endswith(".py"):
+        path = packaged.door(door)
+        # Scripts import those beside them.
+        sys.path.insert(0, str(path.parent))
+        runpy.run_path(str(path), run_name="__main__")
+    else:
+        # With `import` in a gin file a run takes a user's own modules.
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(door, run_name="__main__", alter_sys=True)
+    return 0

@@ -1,0 +1,165 @@
+"""Tests of the command electra-tf: verbs.py, completion.py and __main__.py."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import electra_tf
+from electra_tf.command_line import packaged, verbs
+from tests import helpers
+
+# The doors that the command must have.
+EXPECTED = {
+    *("pretrain", "finetune", "build-vocab", "build-data", "check-data"),
+    *("convert", "export", "serve", "predict", "detect", "score", "plan"),
+    *("flops", "quickstart"),
+}
+
+
+def run(*args, **kwargs):
+    return helpers.execute("-m", "electra_tf", *args, **kwargs)
+
+
+def test_every_verb_has_a_door_that_says_what_it_does():
+    assert set(verbs.VERBS) == EXPECTED
+    for verb, name in verbs.VERBS.items():
+        assert packaged.door(name).is_file()
+        line = verbs.first_line(verb)
+        assert line[0].isupper() and line.endswith(".")
+
+
+def test_help_lists_the_verbs(capsys):
+    assert verbs.main(["--help"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "  pretrain     Pre-trains ELECTRA." in shown
+    assert {line.split()[0] for line in shown[2:-3]} == EXPECTED
+    assert verbs.main([]) == 2
+
+
+def test_the_version(capsys):
+    assert verbs.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"electra_tf {electra_tf.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["pretran"], "Unknown verb 'pretran'. Did you mean pretrain?"),
+        (["what"], "Unknown verb 'what'."),
+        (["complete"], "Unknown verb 'complete'. Did you mean completion?"),
+        (
+            ["completion", "bsh"],
+            "Expected electra-tf completion and one of bash, zsh. Received: "
+            "bsh. Did you mean bash?",
+        ),
+        (
+            ["completion"],
+            "Expected electra-tf completion and one of bash, zsh. Received: "
+            "nothing.",
+        ),
+    ],
+)
+def test_refuses_a_wrong_verb(capsys, argv, expected):
+    assert verbs.main(argv) == 2
+    assert capsys.readouterr().err == (
+        f"electra-tf: error: {expected} (see electra-tf --help)\n"
+    )
+
+
+def test_what_serve_lacks_is_said(capsys, monkeypatch):
+    def without_grpc(*_):
+        raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
+
+    monkeypatch.setattr(verbs, "_run", without_grpc)
+    assert verbs.main(["serve"]) == 1
+    assert capsys.readouterr().err == (
+        "electra-tf: error: serve needs the package grpc: pip install "
+        "'electra_tf[serving]'\n"
+    )
+
+
+def test_a_verb_is_its_door(tmp_path):
+    found = run("convert", "--inptu=a", cwd=tmp_path)
+    assert found.returncode == 2
+    assert found.stderr == (
+        "electra-tf convert: error: the following arguments are required: "
+        "--input, --output, --output-format (see --help)\n"
+    )
+    found = run("pretrain", "--gin_file=gin/smal.gin", cwd=tmp_path)
+    assert found.returncode == 1
+    assert found.stderr == (
+        "electra-tf pretrain: error: Expected a gin file at gin/smal.gin, "
+        "found none. Did you mean gin/small.gin?\n"
+    )
+
+
+def test_a_run_finds_modules_of_the_directory(tmp_path):
+    (tmp_path / "mine.py").write_text("raise ValueError('mine is read')\n")
+    found = run(
+        "pretrain",
+        "--gin_file=gin/small.gin",
+        "--gin_param=import mine",
+        cwd=tmp_path,
+    )
+    assert "mine is read" in found.stderr
+
+
+def complete(shell, tmp_path, program):
+    """What a shell prints that has read the completion of the command."""
+    command = tmp_path / "electra-tf"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m electra_tf "$@"\n')
+    command.chmod(0o755)
+    script = tmp_path / "completion"
+    script.write_text(run("completion", shell).stdout)
+    result = subprocess.run(
+        [shell, "-c", program, shell, str(script)],
+        env=helpers.environment(PATH=f"{tmp_path}:/usr/bin:/bin"),
+        capture_output=True,
+        text=True,
+    )
+    assert result.stderr == ""
+    return result.stdout.splitlines()
+
+
+BASH = """
+source "$1"
+COMP_WORDS=(electra-tf pret) COMP_CWORD=1; _electra_tf
+echo "${COMPREPLY[@]}"
+COMP_WORDS=(electra-tf export --p) COMP_CWORD=2; _electra_tf
+echo "${COMPREPLY[@]}"
+COMP_WORDS=(electra-tf export --no) COMP_CWORD=2; _electra_tf
+echo "${COMPREPLY[@]}"
+COMP_WORDS=(electra-tf finetune --noe) COMP_CWORD=2; _electra_tf
+echo "${COMPREPLY[@]}"
+COMP_WORDS=(electra-tf completion '') COMP_CWORD=2; _electra_tf
+echo "${COMPREPLY[@]}"
+"""
+
+ZSH = """
+compdef() {}
+compadd() { print compadd "$@" }
+_describe() { print -l -- $verbs }
+source "$1"
+words=(electra-tf s) CURRENT=2 PREFIX=s _electra_tf
+words=(electra-tf export --m) CURRENT=3 PREFIX=--m _electra_tf
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes(tmp_path):
+    assert complete("bash", tmp_path, BASH) == [
+        "pretrain",
+        "--pairs",
+        "--no-pairs",
+        "--noeval_only",
+        "bash zsh",
+    ]
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
+def test_zsh_completes(tmp_path):
+    lines = complete("zsh", tmp_path, ZSH)
+    assert "serve:" + verbs.first_line("serve") in lines
+    assert lines[-1].startswith("compadd -- --format --help --kind --max")

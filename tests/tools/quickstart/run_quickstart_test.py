@@ -1,0 +1,128 @@
+"""Tests of tools/quickstart/run_quickstart.py."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+import quickstart_steps
+import run_quickstart
+from quickstart_steps import Step
+
+from electra_tf.command_line import packaged, verbs
+from tests import helpers
+
+
+def names(steps):
+    return [step.name for step in run_quickstart.steps_left(steps)]
+
+
+def step(name, *commands, **kwargs):
+    return Step(name, "", name, commands, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_command_is_there():
+    for command in (c for s in quickstart_steps.STEPS for c in s.commands):
+        first, door, *_ = command.split()
+        if first == "electra-tf":
+            assert door in verbs.VERBS
+        else:
+            assert first == "python"
+            assert packaged.door(door).is_file()
+
+
+def test_what_is_there_is_not_done_again(folder):
+    steps = [step(name) for name in "abc"]
+    assert names(steps) == ["a", "b", "c"]
+    (folder / "a").touch()
+    (folder / "b").touch()
+    assert names(steps) == ["c"]
+    (folder / "c").touch()
+    assert names(steps) == []
+    os.utime(folder / "b", (1e9, 1e9))  # Older than what it is made from.
+    assert names(steps) == ["b", "c"]
+    (folder / "a").unlink()
+    assert names(steps) == ["a", "b", "c"]
+
+
+def test_runs_a_step_and_keeps_its_seconds(folder, capsys):
+    (folder / "say.py").write_text("import sys; print('said', *sys.argv[1:])")
+    run_quickstart.run(
+        step("said", f"python {folder}/say.py 'a b' c", is_printed=True)
+    )
+    assert (folder / "said").read_text() == "said a b c\n"
+    assert capsys.readouterr().out == (
+        f"$ python {folder}/say.py 'a b' c\nsaid a b c\n"
+    )
+    assert (folder / "build/quickstart/seconds/said").read_text() == "0\n"
+
+
+def test_a_failing_step_ends_it(folder):
+    (folder / "fail.py").write_text("print('half'); exit(3)")
+    with pytest.raises(ValueError, match="'a' ended with exit code 3"):
+        run_quickstart.run(
+            step("a", f"python {folder}/fail.py now", is_printed=True)
+        )
+    assert not (folder / "a").exists()
+    assert not (folder / "build/quickstart/seconds/a").exists()
+
+
+def test_prints_the_commands(folder):
+    found = helpers.execute(
+        "-m", "electra_tf", "quickstart", "--dry-run", cwd=folder
+    )
+    lines = found.stdout.splitlines()
+    assert len(lines) == 10
+    assert "electra-tf pretrain --gin_file=gin/quickstart.gin" in lines
+    # As it can be typed here.
+    script = "tools/quickstart/build_docstring_corpus.py"
+    assert lines[0].startswith(f"python {helpers.ROOT}/{script} --output_dir=")
+    assert not list(folder.iterdir())
+
+
+_WAITS = """
+import signal, sys, time
+def leave(*_):
+    time.sleep(0.5)
+    print("saved", flush=True)
+    sys.exit(75)
+signal.signal(signal.SIGTERM, leave)
+signal.signal(signal.SIGINT, leave)
+open("ready", "w").close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_saves_before_it_leaves(folder, number):
+    (folder / "waits.py").write_text(_WAITS)
+    code = (
+        "import run_quickstart as r, quickstart_steps as s\n"
+        f"r.run(s.Step('a', '', 'a', ('python {folder}/waits.py now',)))"
+    )
+    tools = helpers.ROOT / "tools" / "quickstart"
+    process = helpers.start(
+        "-c",
+        code,
+        cwd=folder,
+        env=helpers.environment(PYTHONPATH=f"{helpers.ROOT}:{tools}"),
+        start_new_session=True,
+    )
+    while not (folder / "ready").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    if number == signal.SIGINT:  # A terminal tells all of them.
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert stdout.endswith("saved\n")
+    assert "ended with exit code 75" in stderr
+    assert sys.executable not in stdout
