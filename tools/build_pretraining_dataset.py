@@ -5,8 +5,8 @@
 
 The corpus is a folder, folders inside it included; names that start with a dot
 are no part of it. Files hold UTF-8 text, a sentence or paragraph a line, a
-blank line between documents; .jsonl and .parquet a document a row; .tar any of
-these; .gz, .xz and .zst around any of these. The output is
+blank line between documents; .jsonl, .ndjson and .parquet a document a row;
+.tar any of these; .gz, .xz and .zst around any of these. The output is
 pretrain_data.tfrecord-<i>-of-<n> and manifest.json, which says what it was made
 from. Its bytes depend on the corpus, the vocabulary, the flags and the seed,
 and not on --num-processes.

@@ -21,6 +21,7 @@ import os
 import sys
 
 from electra_tf.command_line import arguments
+from electra_tf.pretraining_data import building_flags
 
 
 def _coverage(text: str) -> float:
@@ -105,12 +106,7 @@ def main(argv=None) -> int:
         type=_num_unused,
         help="Number of [unused] entries (default: see above).",
     )
-    add(
-        "--text-field",
-        default="text",
-        help="Field of .jsonl and column of .parquet that holds a document "
-        "(default text).",
-    )
+    building_flags.add_reading(parser)
     return arguments.run(build_vocab, parser, argv)
 
 

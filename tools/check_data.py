@@ -4,7 +4,8 @@
       --vocab-file=vocab.txt --gin-file=gin/small.gin
 
 Every record is read: checksums, features, lengths, ids, mask, segments, [CLS]
-and [SEP], duplicates, [UNK] and padding; some examples are shown as text. With
+and [SEP], duplicates, [UNK] and padding; some examples are shown as text. The
+files and the vocabulary are compared with the manifest beside the data. With
 --gin-file, sizes are compared with that run's, and its epochs are counted;
 --data and --vocab-file are then taken from it.
 

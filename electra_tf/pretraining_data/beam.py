@@ -25,7 +25,13 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import building_flags, corpus, manifest, parts
+from electra_tf.pretraining_data import (
+    building_flags,
+    corpus,
+    crew,
+    manifest,
+    parts,
+)
 
 TEMPORARY_PREFIX = "unfinished-"
 # Of an empty file that says which build is at work in a folder.
@@ -77,11 +83,11 @@ def build_dataset(
       ValueError: On anything that the user can mend.
     """
     building_flags.check(args)
-    files = list_files(args.corpus_dir)
+    files = list_files(args)
     build, vocabulary, entry = building_flags.make_build(args, files, say)
     output_dir = args.output_dir.rstrip("/")
     if "://" not in output_dir:
-        output_dir = os.path.abspath(output_dir)
+        output_dir = building_flags.output_folders(args)[0]
     task = Task(
         build, vocabulary, entry, output_dir, args.on_bad_input == "skip"
     )
@@ -98,25 +104,48 @@ def build_dataset(
     say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
-def list_files(corpus_dir: str) -> list[corpus.CorpusFile]:
+def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     """As `corpus.list_files`, in any file system.
 
     Raises:
-      ValueError: If there is no such folder or it holds no text.
+      ValueError: If there is no such folder, it holds no text, or the output
+        is in it.
     """
+    corpus_dir = args.corpus_dir
+    skips = args.on_bad_input == "skip"
+    note = crew.BadInputs(say).note if skips else None
     if "://" not in corpus_dir:
-        return corpus.list_files(corpus_dir)
+        return corpus.list_files(
+            corpus_dir,
+            note,
+            args.vocab_file,
+            building_flags.output_folders(args),
+            say,
+        )
+    reading = corpus.Reading(on_bad_input=note)
     root = corpus_dir.rstrip("/") + "/"
+    output = args.output_dir.rstrip("/") + "/"
+    if output.startswith(root) and not _is_hidden(output.removeprefix(root)):
+        corpus.refuse_output(args.output_dir, corpus_dir)
     (match,) = FileSystems.match([root + "**"])
     files = []
     for found in match.metadata_list:
-        name = found.path.removeprefix(root)
-        if not any(part.startswith(".") for part in name.split("/")):
-            files.append(
-                corpus.CorpusFile(name, found.path, found.size_in_bytes)
-            )
+        path, num_bytes = found.path, found.size_in_bytes
+        name = path.removeprefix(root)
+        if _is_hidden(name):
+            continue
+        if path.removesuffix(".json") == args.vocab_file:
+            say(f"{path!r} is no text: left out of the corpus")
+        elif num_bytes and (problem := corpus.problem_of_kind(path)):
+            reading.refuse(problem)
+        else:
+            files.append(corpus.CorpusFile(name, path, num_bytes))
     corpus.refuse_without_text(corpus_dir, files)
     return sorted(files)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
 
 
 @contextlib.contextmanager

@@ -42,16 +42,20 @@ def build_dataset(args: argparse.Namespace) -> None:
     building_flags.check(args)
     bad_inputs = crew_lib.BadInputs()
     skips = args.on_bad_input == "skip"
+    folders = building_flags.output_folders(args)
+    output_dir = folders[0]
+    finished = None
+    if not args.preflight_only:
+        finished = output_folder.finished_build(output_dir)
+        if finished is None:
+            output_folder.refuse_foreign_files(folders)
     files = corpus.list_files(
-        args.corpus_dir, bad_inputs.note if skips else None
+        args.corpus_dir,
+        bad_inputs.note if skips else None,
+        args.vocab_file,
+        folders,
+        output_folder.say,
     )
-    output_dir = os.path.abspath(args.output_dir)
-    folders = [output_dir]
-    if args.heldout_fraction:
-        folders.append(output_dir + manifest_lib.HELDOUT_SUFFIX)
-    finished = output_folder.finished_build(output_dir)
-    if finished is None:
-        output_folder.refuse_foreign_files(folders)
     warn_of_blanks_flag(args.blanks_separate_docs)
     # All that needs no TensorFlow, which takes seconds to import, is checked.
     output_folder.say("importing TensorFlow")
@@ -60,7 +64,9 @@ def build_dataset(args: argparse.Namespace) -> None:
     )
 
     def keep(finished: dict) -> None:
-        manifest_lib.check_finished(output_dir, finished, build, entry, files)
+        manifest_lib.check_finished(
+            output_dir, finished, build, entry, files, output_folder.say
+        )
         output_folder.say(
             f"{output_dir} already holds this data set; nothing to do"
         )
@@ -373,11 +379,14 @@ def merge(
         for part in parts:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(part.path + ".json")
+        num_kept = sum(r.counts.num_documents for r in records)
+        num_held_out = sum(r.heldout.num_documents for r in records)
         raise ValueError(
-            f"Expected a --heldout-fraction that holds something out. "
+            "Expected a --heldout-fraction that "
+            f"{'holds something out' if share else 'leaves something'}. "
             f"Received: {build.heldout_fraction} of "
-            f"{sum(r.counts.num_documents for r in records)} document(s)."
-            if share
+            f"{num_kept + num_held_out} document(s)."
+            if share or num_held_out
             else "Expected text that makes examples. Received: a corpus "
             f"of {len(records)} file(s) whose lines hold no token."
         )

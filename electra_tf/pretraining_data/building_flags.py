@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,20 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="Output files. Default: one for every 16 MiB of text, but "
         "at least eight (fewer for less than 512 KiB) and at most 1000.",
     )
+    add_reading(parser)
+    parser.add_argument(
+        "--heldout-fraction",
+        type=share,
+        default=0.0,
+        help="Share of documents that goes to a data set of its own, "
+        f"<output-dir>{manifest.HELDOUT_SUFFIX}. Chosen by a hash of their "
+        "words: copies stay together, and the seed does not matter "
+        "(default 0; less than 1).",
+    )
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of all that read a corpus."""
     parser.add_argument(
         "--text-field",
         default="text",
@@ -76,19 +91,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--on-bad-input",
         choices=("fail", "skip"),
         default="fail",
-        help="What a damaged place does: end the run (the default; what is "
-        "finished stays) or be left out, named and counted. Left out are a "
-        "line that is not UTF-8, a row without text, the rest of a damaged "
-        "archive or compressed file, a file that cannot be read.",
-    )
-    parser.add_argument(
-        "--heldout-fraction",
-        type=share,
-        default=0.0,
-        help="Share of documents that goes to a data set of its own, "
-        f"<output-dir>{manifest.HELDOUT_SUFFIX}. Chosen by a hash of their "
-        "words: copies stay together, and the seed does not matter "
-        "(default 0).",
+        help="What a damaged place does: end the run (the default; parts of "
+        "TFRecords that are finished stay) or be left out, named and counted. "
+        "Left out are a line that is not UTF-8, a row without text, the rest "
+        "of a damaged archive or compressed file, a file that cannot be read "
+        "or is of a kind that is not.",
     )
 
 
@@ -168,13 +175,26 @@ def check(args: argparse.Namespace) -> None:
     """Refuses what needs no look at the corpus to be refused.
 
     Raises:
-      ValueError: If the examples would be too short.
+      ValueError: If the examples would be too short, or all held out.
     """
     if args.max_seq_length < manifest.MIN_SEQ_LENGTH:
         raise ValueError(
             "Expected --max-seq-length of at least "
             f"{manifest.MIN_SEQ_LENGTH}. Received: {args.max_seq_length}."
         )
+    if args.heldout_fraction == 1:
+        raise ValueError(
+            "Expected a --heldout-fraction below 1, which would leave nothing "
+            f"to train on. Received: {args.heldout_fraction}."
+        )
+
+
+def output_folders(args: argparse.Namespace) -> list[str]:
+    """Where the data sets go, the training set first."""
+    folder = os.path.abspath(args.output_dir)
+    if not args.heldout_fraction:
+        return [folder]
+    return [folder, folder + manifest.HELDOUT_SUFFIX]
 
 
 def make_build(

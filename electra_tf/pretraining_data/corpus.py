@@ -2,14 +2,15 @@
 
 A corpus is a folder of files. What a file is, its name says:
 
-  .jsonl     a JSON object a line; its text field is a document
+  .jsonl     (or .ndjson) a JSON object a line; its text field is a document
   .parquet   a table; a row of its text column is a document
   .tar       an archive of any of these, other archives included
   other      UTF-8 text, a sentence or paragraph a line
 
 each of which may be compressed (.gz, .tgz, .xz, .txz, .zst). Compressed
 archives are recognised without .tar in their name too, as OpenWebText has
-them.
+them. Kinds that only look like text, such as .csv, are refused by name. A byte
+order mark at the head of a text means nothing.
 """
 
 import contextlib
@@ -18,10 +19,11 @@ import io
 import json
 import lzma
 import os
+import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
 # cache. A batch is about one block.
@@ -40,6 +42,21 @@ _COMPRESSIONS = {
     ".txz": ("xz", ".tar"),
     ".zst": ("zstd", ""),
 }
+
+# Of kinds that are not read, and what to do with them.
+_REPACK = "unpack it, or pack it as .gz, .xz, .zst or .tar"
+_ROWS = "write the text of its rows to .jsonl, .parquet or .txt"
+_OTHER_KINDS = {
+    ".json": "name it .jsonl if it has an object a line, or write it so",
+    ".csv": _ROWS,
+    ".tsv": _ROWS,
+    ".tfrecord": "it is made from text; keep it outside of the corpus",
+    **dict.fromkeys(
+        (".bz2", ".tbz2", ".zip", ".7z", ".rar", ".lz4", ".lzma"), _REPACK
+    ),
+}
+
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class CorpusFile(NamedTuple):
@@ -97,19 +114,29 @@ class Reading(NamedTuple):
 
 
 def list_files(
-    corpus_dir: str, on_bad_input: Callable[[str], object] | None = None
+    corpus_dir: str,
+    on_bad_input: Callable[[str], object] | None = None,
+    vocab_file: str | None = None,
+    outputs: Sequence[str] = (),
+    say: Callable[[str], object] | None = None,
 ) -> list[CorpusFile]:
     """Lists a corpus, folders inside it included, sorted by name.
+
+    Links to folders are followed, but for those that lead back to a folder
+    that they lie in.
 
     Args:
       corpus_dir: The folder. Files and folders whose name starts with a dot
         are no part of the corpus.
-      on_bad_input: Called with a line about each file that cannot be opened,
+      on_bad_input: Called with a line about each file that cannot be read,
         which is then left out.
+      vocab_file: It and its settings are no part of the corpus.
+      outputs: Folders that are going to be written.
+      say: Called with a line if the vocabulary was left out.
 
     Raises:
-      ValueError: If there is no such folder, it holds no text, or, without
-        `on_bad_input`, a file cannot be opened.
+      ValueError: If there is no such folder, it holds no text, an output is
+        in it, or, without `on_bad_input`, a file cannot be read.
     """
     if not os.path.isdir(corpus_dir):
         is_file = os.path.exists(corpus_dir)
@@ -118,30 +145,123 @@ def list_files(
             f"{'is a file' if is_file else 'does not exist'}."
         )
     reading = Reading(on_bad_input=on_bad_input)
+    no_text = {
+        _identity(os.stat(path))
+        for path in (vocab_file, f"{vocab_file}.json")
+        if path and os.path.isfile(path)
+    }
     files = []
-    for folder, subfolders, names in os.walk(
-        corpus_dir,
-        onerror=lambda error: reading.refuse(
-            f"Cannot list the folder {error.filename!r}: {error.strerror}."
-        ),
-    ):
-        subfolders[:] = [name for name in subfolders if name[0] != "."]
-        for name in names:
-            if name[0] == ".":
-                continue
-            path = os.path.join(folder, name)
+    folders = set()
+    for folder, names in _walk(corpus_dir, reading.refuse):
+        folders.add(os.path.realpath(folder))
+        for path in (os.path.join(folder, name) for name in names):
+            name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
             try:
-                with open(path, "rb") as reader:
-                    status = os.fstat(reader.fileno())
+                status = os.stat(path)
+                if _identity(status) in no_text:
+                    if say is not None:
+                        say(f"{path!r} is no text: left out of the corpus")
+                    continue
+                if problem := _problem_of(name, path, status):
+                    reading.refuse(problem)
+                    continue
+                with open(path, "rb"):
+                    pass
             except OSError as error:
                 reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
                 continue
-            name = os.path.relpath(path, corpus_dir).replace(os.sep, "/")
             files.append(
                 CorpusFile(name, path, status.st_size, status.st_mtime_ns)
             )
+    for output in outputs:
+        _refuse_inside(output, corpus_dir, folders)
     refuse_without_text(corpus_dir, files)
     return sorted(files)
+
+
+def _walk(
+    corpus_dir: str, refuse: Callable[[str], object]
+) -> Iterator[tuple[str, list[str]]]:
+    """Folders and their files, without those whose name starts with a dot."""
+    around: dict[str, frozenset[str]] = {corpus_dir: frozenset()}
+    for folder, subfolders, names in os.walk(
+        corpus_dir,
+        onerror=lambda error: refuse(
+            f"Cannot list the folder {error.filename!r}: {error.strerror}."
+        ),
+        followlinks=True,
+    ):
+        here = around.pop(folder) | {os.path.realpath(folder)}
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if name[0] != "."
+            and os.path.realpath(os.path.join(folder, name)) not in here
+        ]
+        for name in subfolders:
+            around[os.path.join(folder, name)] = here
+        yield folder, [name for name in names if name[0] != "."]
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """The same for all names of a file."""
+    return status.st_dev, status.st_ino
+
+
+def _problem_of(name: str, path: str, status: os.stat_result) -> str:
+    """Why a file of a corpus is not read, as far as that is seen outside."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return (
+            "Expected a file name in UTF-8. Received: "
+            f"{os.fsencode(path)!r}; rename it."
+        )
+    if not stat.S_ISREG(status.st_mode):
+        return f"Expected a file. Received: {path!r}, a pipe or a device."
+    # Whatever an empty file is called, such as Spark's _SUCCESS.
+    return problem_of_kind(path) if status.st_size else ""
+
+
+def problem_of_kind(name: str) -> str:
+    """Why files whose name ends so are not read."""
+    kind, _ = _kind_of(name)
+    if kind.startswith(".tfrecord"):
+        kind = ".tfrecord"
+    if kind not in _OTHER_KINDS:
+        return ""
+    return (
+        "Expected text, .jsonl, .parquet or .tar. Received: "
+        f"{name!r}, whose kind is not read: {_OTHER_KINDS[kind]}."
+    )
+
+
+def _refuse_inside(
+    output: str, corpus_dir: str, folders: Collection[str]
+) -> None:
+    """Refuses an output in one of the folders of a corpus.
+
+    Raises:
+      ValueError: If it is.
+    """
+    folder = os.path.realpath(output)
+    while folder not in folders:
+        if os.path.basename(folder).startswith(".") or folder == os.sep:
+            return
+        folder = os.path.dirname(folder)
+    refuse_output(output, corpus_dir)
+
+
+def refuse_output(output: str, corpus_dir: str) -> NoReturn:
+    """Refuses a folder in a corpus, whose text it would be the next time.
+
+    Raises:
+      ValueError: Always.
+    """
+    raise ValueError(
+        f"Expected an --output-dir outside of the corpus {corpus_dir!r}. "
+        f"Received: {output!r}."
+    )
 
 
 def refuse_without_text(corpus_dir: str, files: list[CorpusFile]) -> None:
@@ -249,6 +369,15 @@ def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
         yield batch
 
 
+def _kind_of(name: str) -> tuple[str, str]:
+    """The ending that says what is in a file, and its compression or ""."""
+    stem, ending = os.path.splitext(name.lower())
+    if ending not in _COMPRESSIONS:
+        return ending, ""
+    compression, inner_ending = _COMPRESSIONS[ending]
+    return inner_ending or os.path.splitext(stem)[1], compression
+
+
 def _lines_of(
     stream: Any, path: str | None, name: str, reading: Reading
 ) -> Iterator[list[str]]:
@@ -260,12 +389,12 @@ def _lines_of(
       name: For messages; its ending is the kind.
       reading: How to read.
     """
-    stem, ending = os.path.splitext(name)
-    kind, compression = ending.lower(), ""
     refuse = reading.refuse
-    if kind in _COMPRESSIONS:
-        compression, inner_ending = _COMPRESSIONS[kind]
-        kind = inner_ending or os.path.splitext(stem)[1].lower()
+    if problem := problem_of_kind(name):
+        refuse(problem)
+        return
+    kind, compression = _kind_of(name)
+    if compression:
         unpacker = _decompressor(compression, stream)
         stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
 
@@ -275,7 +404,7 @@ def _lines_of(
                 refuse(message)
 
         reading = reading._replace(on_bad_input=on_bad_input)
-    if kind == ".jsonl":
+    if kind in (".jsonl", ".ndjson"):
         yield from _json_lines(stream, name, reading)
     elif kind == ".parquet":
         yield from _parquet_lines(stream, path, name, reading)
@@ -303,6 +432,8 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
             lines = block.decode("utf-8").split("\n")
         except UnicodeDecodeError:
             lines = list(_decodable_lines(block, offset, name, reading))
+        if lines and not offset:
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         if not lines[-1]:
             lines.pop()
         lines = [line.strip() for line in lines]
@@ -332,15 +463,18 @@ def _decodable_lines(
 
 def _lines_of_row(text: str) -> list[str]:
     """A row is a document: blank lines within end nothing."""
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     return [*filter(None, map(str.strip, text.split("\n"))), ""]
 
 
 def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     for number, line in enumerate(stream, start=1):
-        if not line.strip():
-            continue
         try:
-            row = json.loads(line.decode("utf-8").strip())
+            # Files put together have a mark in the middle.
+            content = line.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
+            if not content.strip():
+                continue
+            row = json.loads(content.strip())
             if not isinstance(row, dict):
                 raise ValueError("it is no object")
             if reading.text_field not in row:

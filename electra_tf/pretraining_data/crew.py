@@ -32,15 +32,16 @@ MAX_NAMED_BAD_INPUTS = 10
 class BadInputs:
     """Names damaged places that are left out, up to a number, and counts."""
 
-    def __init__(self):
+    def __init__(self, say: Callable[[str], object] = output_folder.say):
         self.count = 0
+        self._say = say
 
     def note(self, message: str) -> None:
         self.count += 1
         if self.count <= MAX_NAMED_BAD_INPUTS:
-            output_folder.say(f"left out: {message}")
+            self._say(f"left out: {message}")
         if self.count == MAX_NAMED_BAD_INPUTS:
-            output_folder.say("further damaged places are counted only")
+            self._say("further damaged places are counted only")
 
 
 class Crew:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from electra_tf import files
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import corpus
+from electra_tf.pretraining_data import corpus, crew
 
 BERT_VOCAB_SIZE = 30522
 # The released BERT vocabularies' number of unused entries, and the size from
@@ -40,6 +40,7 @@ def build(
     character_coverage: float = 0.9995,
     num_unused: int | None = None,
     text_field: str = "text",
+    on_bad_input: str = "fail",
 ) -> None:
     """Learns a vocabulary and writes it, with its settings beside it.
 
@@ -54,15 +55,27 @@ def build(
       character_coverage: See `frequent_characters`.
       num_unused: See `special_entries`.
       text_field: Field of .jsonl and column of .parquet with the text.
+      on_bad_input: "fail", or "skip" to leave out damaged places.
 
     Raises:
       ValueError: On anything that the user can mend.
     """
+    bad_inputs = crew.BadInputs(say)
+    note = bad_inputs.note if on_bad_input == "skip" else None
     if corpus_dir is not None:
-        paths = [file.path for file in corpus.list_files(corpus_dir)]
+        listed = corpus.list_files(corpus_dir, note, vocab_file, say=say)
+        paths = [file.path for file in listed]
     else:
         paths = list(input_files or ())
-        for path in paths:
+        written = [vocab_file, f"{vocab_file}.json"]
+        if ours := set(map(os.path.realpath, written)).intersection(
+            map(os.path.realpath, paths)
+        ):
+            raise ValueError(
+                "Expected --input without the --vocab-file. Received: "
+                f"{min(ours)!r}."
+            )
+        for path in paths if note is None else ():
             with open_or_refuse(path):
                 pass
     folder = os.path.dirname(os.path.abspath(vocab_file))
@@ -74,7 +87,7 @@ def build(
 
     from electra_tf.text import tokenization, vocabulary
 
-    reading = corpus.Reading(text_field=text_field)
+    reading = corpus.Reading(text_field=text_field, on_bad_input=note)
     word_counts = tokenization.count_words(
         (
             batch.lines
@@ -84,6 +97,8 @@ def build(
         do_lower_case,
         strip_accents,
     )
+    if bad_inputs.count:
+        say(f"warning: left out {bad_inputs.count} damaged place(s)")
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
         if len(word) > tokenization.MAX_CHARS_PER_WORD:

@@ -1,5 +1,6 @@
 """manifest.json: what TFRecords are made from; written, read, checked here."""
 
+import contextlib
 import json
 import os
 import sys
@@ -18,6 +19,12 @@ DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5
+
+# What the next run with the same output compares with itself.
+_COMPARED = {
+    "inputs": ("name", "bytes", "sha256"),
+    "shards": ("name", "bytes"),
+}
 
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
 
@@ -141,40 +148,55 @@ def text_of(manifest: dict) -> str:
     return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
 
 
+def parse(text: str) -> dict:
+    """A manifest from the text of its file; one of old may lack something.
+
+    Raises:
+      ValueError: If it does not name files and say how many examples each has.
+    """
+    try:
+        content = json.loads(text)
+        content.setdefault("vocabulary", {}).setdefault("sha256", None)
+        is_whole = all(
+            isinstance(shard["name"], str)
+            and isinstance(shard["examples"], int)
+            for shard in content["shards"]
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError("Expected a manifest with the examples of each file.")
+    return content
+
+
 def read(output_dir: str) -> dict | None:
     """The manifest of a finished build, or None.
 
     Raises:
-      ValueError: If there is a manifest that is not ours.
+      ValueError: If there is a manifest that is not ours, or damaged.
     """
     path = os.path.join(output_dir, FILE_NAME)
     if not os.path.exists(path):
         return None
-    try:
+    content = version = None
+    is_whole = False
+    with contextlib.suppress(ValueError, TypeError, KeyError):
         with open(path, encoding="utf-8") as reader:
-            manifest = json.load(reader)
-        version = manifest["manifest_version"]
-    except (ValueError, TypeError, KeyError):
-        version = None
-    if version != VERSION:
-        raise ValueError(
-            f"Expected a manifest of version {VERSION}. Received: "
-            f"{path!r} of version {version}; choose another --output-dir."
+            content = parse(reader.read())
+        version = content["manifest_version"]
+        is_whole = isinstance(content["flags"], dict) and all(
+            key in entry
+            for name, keys in _COMPARED.items()
+            for entry in content[name]
+            for key in keys
         )
-    return manifest
-
-
-def num_examples_of(text: str) -> dict[str, int]:
-    """The examples of each output file, as a manifest's text says.
-
-    Raises:
-      ValueError: If it is no manifest.
-    """
-    try:
-        shards = json.loads(text)["shards"]
-        return {shard["name"]: shard["examples"] for shard in shards}
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"Expected a manifest. Received: {error}.") from None
+    if version != VERSION or not is_whole:
+        raise ValueError(
+            f"Expected a manifest of version {VERSION}. Received: {path!r} of "
+            f"version {version}{', damaged' * (version == VERSION)}; choose "
+            "another --output-dir."
+        )
+    return content
 
 
 def refuse_foreign(output_dir: str, names: Sequence[str]) -> None:
@@ -197,8 +219,12 @@ def check_finished(
     build: Build,
     vocabulary: dict,
     files: Sequence[corpus.CorpusFile],
+    say: Callable[[str], object],
 ) -> None:
     """Checks that a finished build is the one asked for, and whole.
+
+    What the manifest of an earlier version did not know yet is taken as not
+    used, and `say` is told so.
 
     Raises:
       ValueError: If it is not.
@@ -212,9 +238,12 @@ def check_finished(
 
     if "built_with" in finished:
         refuse(f"{finished['built_with']} built it, in another order")
+    if unknown := [n for n in build._fields if n not in finished["flags"]]:
+        say(f"{FILE_NAME} says nothing of {', '.join(unknown)}: taken as unset")
+    flags = build._field_defaults | finished["flags"]
     for name, value in build._asdict().items():
-        if finished["flags"][name] != value:
-            refuse(f"{name} {finished['flags'][name]!r}, now {value!r}")
+        if flags.get(name) != value:
+            refuse(f"{name} {flags.get(name)!r}, now {value!r}")
     if finished["vocabulary"]["sha256"] != vocabulary["sha256"]:
         refuse("its vocabulary is not the one given now")
     recorded = {entry["name"]: entry for entry in finished["inputs"]}

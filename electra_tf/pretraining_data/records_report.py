@@ -4,6 +4,7 @@ Shapes: B rows, L length of an example.
 """
 
 import collections
+import hashlib
 import itertools
 import os
 import sys
@@ -48,6 +49,7 @@ def check_files(
         vocabulary.load_vocab(vocab_file),
         run,
         num_samples,
+        vocab_file,
     )
     report.print(sys.stdout)
     if report.errors:
@@ -214,6 +216,7 @@ def report_on_records(
     vocab: Sequence[str],
     run: reports.Run | None = None,
     num_samples: int = 3,
+    vocab_file: str | None = None,
 ) -> reports.Report:
     """Reads finished TFRecords from the first to the last.
 
@@ -226,6 +229,8 @@ def report_on_records(
       vocab: What they were built with.
       run: What they are for, if that is known.
       num_samples: Examples to show as text: the first of some files.
+      vocab_file: Where the vocabulary was read, to be compared with what the
+        manifests beside the files say.
 
     Returns:
       The report; it has errors if a run over the data would end or train on
@@ -254,7 +259,7 @@ def report_on_records(
     report.facts += [("an example", text) for text in samples.values()]
     report.errors += reader.errors.lines()
     report.warnings += doubts.lines()
-    _compare_with_manifests(report, num_examples)
+    _compare_with_manifests(report, num_examples, vocab_file)
     if not totals.num_examples:
         report.errors.append(
             f"the {len(files)} file(s) hold no example, {files[0]} first of all"
@@ -347,6 +352,9 @@ def _describe_records(report, num_files, length, totals, special) -> None:
         return
     padding = 1 - totals.num_tokens / (num_examples * length)
     unknown = totals.id_counts[special["[UNK]"]] / max(totals.num_tokens, 1)
+    num_special = totals.id_counts[[special["[CLS]"], special["[SEP]"]]].sum()
+    num_text = max(totals.num_tokens - num_special, 1)
+    of_text = totals.id_counts[special["[UNK]"]] / num_text
     duplicates = 1 - len(totals.hashes) / num_examples
     report.fact(
         "tokens",
@@ -368,7 +376,12 @@ def _describe_records(report, num_files, length, totals, special) -> None:
             "for nothing: build with a smaller --max-seq-length, or with "
             "--no-blanks-separate-docs"
         )
-    if unknown > reports.MAX_UNKNOWN:
+    if of_text > reports.MOSTLY_UNKNOWN:
+        report.errors.append(
+            f"{of_text:.0%} of the text's tokens are [UNK], from which nothing "
+            "can be learned"
+        )
+    elif unknown > reports.MAX_UNKNOWN:
         report.warnings.append(
             f"{unknown:.1%} of the tokens are [UNK]: the vocabulary does not "
             "fit the text"
@@ -380,23 +393,85 @@ def _describe_records(report, num_files, length, totals, special) -> None:
         )
 
 
-def _compare_with_manifests(report, num_examples: dict[str, int]) -> None:
-    """Compares counts with the manifests that builds left beside the files."""
+def _compare_with_manifests(
+    report, num_examples: dict[str, int], vocab_file: str | None
+) -> None:
+    """Compares files with the manifests that builds left beside them."""
     for folder in sorted({os.path.dirname(path) for path in num_examples}):
-        try:
-            path = os.path.join(folder, manifest.FILE_NAME)
-            with tf.io.gfile.GFile(path) as reader:
-                expected = manifest.num_examples_of(reader.read())
-        except (tf.errors.OpError, ValueError):
+        path = os.path.join(folder, manifest.FILE_NAME)
+        if not tf.io.gfile.exists(path):
+            report.fact("manifest", f"none in {folder!r}: nothing to compare")
             continue
-        for path, found in num_examples.items():
-            if os.path.dirname(path) == folder:
-                wanted = expected.get(os.path.basename(path), found)
-                if wanted != found:
-                    report.errors.append(
-                        f"expected {wanted:,} examples in {path}, as "
-                        f"{manifest.FILE_NAME} says, found {found:,}"
-                    )
+        try:
+            with tf.io.gfile.GFile(path) as reader:
+                expected = manifest.parse(reader.read())
+        except (tf.errors.OpError, ValueError) as error:
+            report.warnings.append(f"nothing is compared with {path}: {error}")
+            continue
+        unsaid = [] if expected["vocabulary"]["sha256"] else ["vocabulary"]
+        if not all("bytes" in shard for shard in expected["shards"]):
+            unsaid.append("sizes")
+        report.fact(
+            "manifest",
+            path + f", which does not say: {', '.join(unsaid)}" * bool(unsaid),
+        )
+        found = {
+            os.path.basename(of_folder): count
+            for of_folder, count in num_examples.items()
+            if os.path.dirname(of_folder) == folder
+        }
+        _compare_files(report, folder, expected["shards"], found)
+        if vocab_file is not None and "vocabulary" not in unsaid:
+            _compare_vocabulary(report, path, expected, vocab_file)
+
+
+def _compare_files(
+    report, folder: str, shards: Sequence[dict], found: dict[str, int]
+) -> None:
+    """Compares the files of a folder, and their examples, with a manifest."""
+    says = f"as {manifest.FILE_NAME} says"
+    unread = []
+    for shard in shards:
+        path = os.path.join(folder, shard["name"])
+        if shard["name"] not in found:
+            if tf.io.gfile.exists(path):
+                unread.append(path)
+            else:
+                report.errors.append(f"expected {path}, {says}: it is missing")
+        elif found[shard["name"]] != shard["examples"]:
+            report.errors.append(
+                f"expected {shard['examples']:,} examples in {path}, {says}, "
+                f"found {found[shard['name']]:,}"
+            )
+        elif (size := tf.io.gfile.stat(path).length) != shard.get(
+            "bytes", size
+        ):
+            report.errors.append(
+                f"expected {shard['bytes']:,} bytes in {path}, {says}, found "
+                f"{size:,}: it is the file of another build"
+            )
+    if unread:
+        report.warnings.append(
+            f"{len(unread)} of {len(shards)} file(s) of the build are not "
+            f"among those to read, such as {unread[0]}"
+        )
+    if foreign := sorted(found.keys() - {shard["name"] for shard in shards}):
+        report.errors.append(
+            f"{len(foreign)} file(s) are not of the build that "
+            f"{manifest.FILE_NAME} describes, such as "
+            f"{os.path.join(folder, foreign[0])}"
+        )
+
+
+def _compare_vocabulary(report, path, expected: dict, vocab_file: str) -> None:
+    with tf.io.gfile.GFile(vocab_file, "rb") as reader:
+        digest = hashlib.sha256(reader.read()).hexdigest()
+    if digest != expected["vocabulary"]["sha256"]:
+        report.errors.append(
+            f"{vocab_file} is not the vocabulary that the data were built "
+            f"with: its SHA-256 begins with {digest[:8]}, that in {path} with "
+            f"{expected['vocabulary']['sha256'][:8]}"
+        )
 
 
 def decode(ids: np.ndarray, vocab: Sequence[str]) -> str:

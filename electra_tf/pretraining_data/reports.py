@@ -13,6 +13,8 @@ from electra_tf import configs
 # Above these shares a report warns. Vocabularies of a language leave far less
 # of its text unknown.
 MAX_UNKNOWN = 0.01
+# And above this one nothing can be learned.
+MOSTLY_UNKNOWN = 0.5
 MAX_PADDING = 0.3
 # Epochs after which a model has long learned its examples by heart.
 _MAX_EPOCHS = 100

@@ -354,6 +354,11 @@ def _check_unknown(report, words, tokenizer) -> None:
             f"{words.unknown_share:.1%} of the words are [UNK]: is the "
             "vocabulary of this language, and are the flags its own?"
         )
+    if words.unknown.total() > reports.MOSTLY_UNKNOWN * words.num_pieces:
+        report.errors.append(
+            f"{words.unknown.total() / words.num_pieces:.0%} of the tokens "
+            "would be [UNK], from which nothing can be learned"
+        )
     if words.missing:
         share = sum(words.missing.values()) / words.num_characters
         named = ", ".join(

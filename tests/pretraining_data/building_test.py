@@ -270,8 +270,7 @@ def runs(tmp_path_factory):
     rng = random.Random(0)
     for i in range(NUM_PARTS):
         lines = [
-            " ".join(rng.choices("ab", k=rng.randrange(12)))
-            for _ in range(500)
+            " ".join(rng.choices("ab", k=rng.randrange(12))) for _ in range(500)
         ]
         if i % 3:
             (folder / "corpus" / f"{i}.txt").write_text("\n".join(lines))
@@ -758,6 +757,8 @@ def test_refuses_a_vocabulary_without_mask(folder, capsys):
         ("--max-seq-length=4", "of at least 5. Received: 4"),
         ("--corpus-dir=none", "Expected a folder of text files"),
         ("--output-dir=corpus", "did not write"),
+        ("--output-dir=corpus/out", "outside of the corpus"),
+        ("--heldout-fraction=1", "below 1, which would leave nothing"),
     ],
 )
 def test_refuses_mistakes_before_importing_tensorflow(folder, flag, message):
@@ -772,6 +773,36 @@ def test_refuses_mistakes_before_importing_tensorflow(folder, flag, message):
     )
     assert finished.stdout == "1 False\n"
     assert message in finished.stderr
+
+
+def test_refuses_to_hold_out_everything(folder, capsys):
+    assert run(folder, "--heldout-fraction=0.99999") == 1
+    assert "leaves something. Received: 0.99999 of 3 doc" in error_of(capsys)
+
+
+def test_copies_with_a_byte_order_mark(folder, capsys):
+    text = (folder / "corpus" / "one.txt").read_text()
+    (folder / "corpus" / "two.txt").write_text("\ufeff" + text)
+    assert run(folder, "--dedup=exact") == 0
+    assert "dropped 2 document(s)" in capsys.readouterr().err
+
+
+def test_manifests_of_earlier_versions(folder, capsys):
+    assert run(folder) == 0
+    manifest = manifest_of(folder)
+    for name in ("dedup", "dedup_threshold"):
+        del manifest["flags"][name]
+    path = folder / "out" / "manifest.json"
+    path.write_text(json.dumps(manifest))
+    capsys.readouterr()
+    assert run(folder) == 0
+    log = capsys.readouterr().err
+    assert "says nothing of dedup, dedup_threshold: taken as unset" in log
+    assert "already holds this data set" in log
+    del manifest["shards"][0]["bytes"]
+    path.write_text(json.dumps(manifest))
+    assert run(folder) == 1
+    assert "of version 2, damaged; choose another" in error_of(capsys)
 
 
 def test_warns_of_empty_output_files(folder, capsys):
@@ -840,6 +871,25 @@ def test_preflight(folder):
     assert "most often '\u2603' (2)" in finished.stderr
     assert "warning: 25.0% of the words are [UNK]" in finished.stderr
     assert not (folder / "out").exists()
+
+
+def test_preflight_only_looks_at_no_output(folder, capsys):
+    assert run(folder) == 0
+    (folder / "full").mkdir()
+    (folder / "full" / "mine.txt").write_text("mine")
+    for out in ("out", "full"):
+        capsys.readouterr()
+        flags = [f"--output-dir={folder / out}", "--preflight-only"]
+        before = set(os.listdir(folder / out))
+        assert run(folder, *flags) == 0
+        assert "examples:" in capsys.readouterr().err
+        assert set(os.listdir(folder / out)) == before
+
+
+def test_preflight_refuses_text_of_unknown_words(folder, capsys):
+    (folder / "corpus" / "one.txt").write_text("x y z\n" * 9)
+    assert run(folder, "--preflight") == 1
+    assert "90% of the tokens would be [UNK]" in capsys.readouterr().err
 
 
 def test_preflight_refuses_what_breaks_a_run(folder, capsys):

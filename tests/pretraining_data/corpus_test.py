@@ -79,6 +79,7 @@ KINDS = {
         + jsonl_of({"text": "d"}),
         ["a b", "c", "", "d", ""],
     ),
+    ".ndjson": (jsonl_of({"text": "a"}, {"text": "b"}), ["a", "", "b", ""]),
 }
 
 
@@ -136,6 +137,125 @@ def test_compressed_files_may_be_several_in_one_and_padded(tmp_path):
 def test_blank_lines_of_text_may_mean_nothing(tmp_path):
     lines = lines_of(tmp_path, "x.txt", TEXT, blanks_separate_docs=False)
     assert lines == ["a b", "c", "d", ""]
+
+
+MARK = "\ufeff".encode()
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize(
+    ("kind", "content", "lines"),
+    [
+        (".txt", MARK + b" a\nb\n", ["a", "b", ""]),
+        # Elsewhere it is a character, which the tokenizer drops.
+        (".txt", b"a\n" + MARK + b"b\n", ["a", "\ufeffb", ""]),
+        (".txt", MARK + b"a\n\xff\nb\n", ["a", "b", ""]),
+        (".jsonl", MARK + jsonl_of({"text": "a"}), ["a", ""]),
+        (".jsonl", MARK + b"\n" + jsonl_of({"text": "\ufeffa"}), ["a", ""]),
+        (".tar", tar_of({"x": b"a", "y": MARK + b"b"}), ["a", "", "b", ""]),
+    ],
+)
+def test_byte_order_marks_mean_nothing(
+    tmp_path, kind, content, lines, compress
+):
+    ending = ".gz" if compress is gzip.compress else ""
+    found = lines_of(
+        tmp_path,
+        f"x{kind}{ending}",
+        compress(content),
+        on_bad_input=lambda message: None,
+    )
+    assert found == lines
+
+
+OTHER_KINDS = {
+    "x.json": "name it .jsonl if it has an object a line",
+    "x.JSON.gz": "name it .jsonl if it has an object a line",
+    "x.csv": "write the text of its rows to .jsonl, .parquet or .txt",
+    "x.bz2": "unpack it, or pack it as .gz, .xz, .zst or .tar",
+    "x.tar.bz2": "unpack it, or pack it",
+    "x.zip": "unpack it, or pack it",
+    "pretrain_data.tfrecord-0-of-2": "it is made from text; keep it outside",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_KINDS)
+def test_other_kinds_are_refused_by_name(tmp_path, name):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / name).write_bytes(b"text")
+    message = rf"{name}', whose kind is not read: {OTHER_KINDS[name]}"
+    with pytest.raises(corpus.BadInput, match=message):
+        corpus.list_files(str(tmp_path))
+    with pytest.raises(corpus.BadInput, match=message):
+        list(corpus.read_lines(str(tmp_path / name)))
+    messages = []
+    (file,) = corpus.list_files(str(tmp_path), messages.append)
+    assert file.name == "a.txt"
+    assert len(messages) == 1
+    # In an archive that member alone is left out.
+    content = tar_of({"a": b"a", name: b"text", "b": b"b"})
+    lines = lines_of(tmp_path, "y.tar", content, on_bad_input=messages.append)
+    assert lines == ["a", "", "b", ""]
+    assert f"y.tar/{name}', whose kind" in messages[1]
+
+
+def test_folders_behind_links_are_read_once_in_a_circle(tmp_path):
+    (tmp_path / "corpus" / "inner").mkdir(parents=True)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "corpus" / "inner" / "a.txt").write_text("a")
+    (tmp_path / "far" / "b.txt").write_text("b")
+    (tmp_path / "corpus" / "link").symlink_to(tmp_path / "far")
+    (tmp_path / "corpus" / ".hidden").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "up").symlink_to(tmp_path / "corpus")
+    (tmp_path / "corpus" / "inner" / "here").symlink_to(".")
+    files = corpus.list_files(str(tmp_path / "corpus"))
+    assert [file.name for file in files] == ["inner/a.txt", "link/b.txt"]
+
+
+def test_names_that_are_not_utf8_and_pipes(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    messages = []
+    with open(os.fsencode(tmp_path) + b"/\xe9.txt", "wb") as file:
+        file.write(b"b")
+    with pytest.raises(
+        corpus.BadInput, match=r"in UTF-8.*/\\xe9\.txt'; rename"
+    ):
+        corpus.list_files(str(tmp_path))
+    # Opening it would wait for someone to write.
+    os.mkfifo(tmp_path / "pipe")
+    (file,) = corpus.list_files(str(tmp_path), messages.append)
+    assert file.name == "a.txt"
+    assert len(messages) == 2
+    assert any("pipe', a pipe or a device" in line for line in messages)
+
+
+def test_outputs_are_no_part_of_a_corpus(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("a")
+    (tmp_path / "corpus" / "vocab.txt").write_text("[PAD]")
+    (tmp_path / "vocab.txt").symlink_to(tmp_path / "corpus" / "vocab.txt")
+    (tmp_path / "link").symlink_to(tmp_path / "corpus")
+
+    def names(vocab_file="", output="out", say=None):
+        files = corpus.list_files(
+            str(tmp_path / "corpus"),
+            vocab_file=str(tmp_path / vocab_file),
+            outputs=[str(tmp_path / output)],
+            say=say,
+        )
+        return [file.name for file in files]
+
+    assert names("no.txt", "corpus_heldout") == ["a.txt", "vocab.txt"]
+    # What a dot hides is not read.
+    assert names(output="corpus/.out") == ["a.txt", "vocab.txt"]
+    for output in ("corpus", "corpus/out", "corpus/x/out", "link/out"):
+        with pytest.raises(ValueError, match=f"corpus'. Received: .*{output}"):
+            names(output=output)
+    said = []
+    for vocab_file in ("vocab.txt", "corpus/vocab.txt"):
+        assert names(vocab_file, say=said.append) == ["a.txt"]
+    assert said[0] == said[1]
+    assert said[0].endswith("vocab.txt' is no text: left out of the corpus")
 
 
 def cut(data):

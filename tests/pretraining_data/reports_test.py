@@ -1,6 +1,10 @@
 """Tests of pretraining_data/{text,records}_report.py."""
 
+import hashlib
 import json
+import os
+import re
+import shutil
 import unicodedata
 
 import numpy as np
@@ -427,6 +431,96 @@ def test_counts_of_the_manifest(tmp_path, rows):
     assert check(tmp_path).errors == [
         f"expected 11 examples in {path}, as manifest.json says, found 10"
     ]
+
+
+@pytest.fixture
+def built(tmp_path, rows):
+    """Two files, their vocabulary, and the manifest of their build."""
+    vocab_file = helpers.write_vocab(tmp_path)
+    shards = []
+    for name, of_file in (("a", rows[:4]), ("b", rows[4:])):
+        path = helpers.write_tfrecords(tmp_path / f"{name}.tfrecord", of_file)
+        shards.append(
+            {
+                "name": f"{name}.tfrecord",
+                "examples": len(of_file),
+                "bytes": os.path.getsize(path),
+            }
+        )
+    digest = hashlib.sha256((tmp_path / "vocab.txt").read_bytes()).hexdigest()
+    manifest = {"shards": shards, "vocabulary": {"sha256": digest}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    report = check(tmp_path, vocab_file=vocab_file)
+    assert report.errors == report.warnings == []
+    assert dict(report.facts)["manifest"] == f"{tmp_path}/manifest.json"
+    return tmp_path
+
+
+def a_shard_is_gone(folder):
+    (folder / "b.tfrecord").unlink()
+
+
+def foreign_shard(folder):
+    shutil.copy(folder / "a.tfrecord", folder / "c.tfrecord")
+
+
+def exchanged_shard(folder):
+    rows = [helpers.row(n, 8) for n in range(4)]
+    helpers.write_tfrecords(folder / "a.tfrecord", rows)
+
+
+def another_vocabulary(folder):
+    path = folder / "vocab.txt"
+    path.write_text(path.read_text().replace("wa", "wA"))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (
+            a_shard_is_gone,
+            r"expected .*/b\.tfrecord, as .* says: it is missing",
+        ),
+        (foreign_shard, r"1 file\(s\) are not of the build .*/c\.tfrecord"),
+        (exchanged_shard, r"bytes in .*/a\.tfrecord, .* of another build"),
+        (another_vocabulary, "is not the vocabulary that the data were built"),
+    ],
+)
+def test_what_the_manifest_does_not_describe(built, change, error):
+    change(built)
+    report = check(built, vocab_file=str(built / "vocab.txt"))
+    assert [line for line in report.errors if re.search(error, line)]
+
+
+def test_manifests_that_say_less(built):
+    files = [str(built / "a.tfrecord")]
+    report = records_report.report_on_records(files, helpers.VOCAB)
+    assert report.errors == []
+    (line,) = report.warnings
+    assert line.startswith("1 of 2 file(s) of the build are not among those")
+    path = built / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text("{}")
+    report = check(built)
+    assert report.errors == []
+    assert warnings_with(report, f"nothing is compared with {path}")
+    del manifest["vocabulary"]
+    for shard in manifest["shards"]:
+        del shard["bytes"]
+    path.write_text(json.dumps(manifest))
+    report = check(built, vocab_file=str(built / "vocab.txt"))
+    assert report.errors == report.warnings == []
+    assert "does not say: vocabulary, sizes" in dict(report.facts)["manifest"]
+
+
+def test_text_of_unknown_tokens(tmp_path, rows):
+    for row in rows[:8]:
+        row["input_ids"] = [
+            helpers.UNK if i > helpers.MASK else i for i in row["input_ids"]
+        ]
+    helpers.write_tfrecords(tmp_path / "a.tfrecord", rows)
+    (error,) = check(tmp_path).errors
+    assert "of the text's tokens are [UNK], from which nothing" in error
 
 
 def test_decode():

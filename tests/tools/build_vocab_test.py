@@ -160,6 +160,37 @@ def test_refuses_bad_utf8(text_file, capsys):
     assert "whose byte 3 is 0xff" in error_of(capsys)
 
 
+def test_bad_input_may_be_left_out(text_file, capsys):
+    bad = text_file.with_name("bad.txt")
+    bad.write_bytes(b"abc\xff\n" * 2 + text_file.read_bytes())
+    gone = text_file.with_name("gone.txt")
+    gone.symlink_to("nowhere")
+    assert run(text_file, "--vocab-size=40", "--on-bad-input=skip") == 0
+    log = capsys.readouterr().err
+    assert "left out: Cannot read" in log
+    assert "whose byte 3 is 0xff" in log
+    assert "warning: left out 3 damaged place(s)" in log
+    assert "low" in vocab_of(text_file)
+    flags = ["--on-bad-input=skip", f"--vocab-file={text_file.parent}/v"]
+    files = [str(bad), str(gone), str(text_file)]
+    assert build_vocab.main(["--input", *files, *flags]) == 0
+    assert "warning: left out 3 damaged" in capsys.readouterr().err
+
+
+def test_the_vocabulary_is_no_text(text_file, capsys):
+    vocab_file = text_file.with_name("vocab.txt")
+    flags = ["--vocab-size=40", f"--vocab-file={vocab_file}"]
+    assert run(text_file, *flags) == 0
+    before = vocab_file.read_bytes()
+    # Nor is it when all is done again.
+    assert run(text_file, *flags) == 0
+    assert vocab_file.read_bytes() == before
+    assert "vocab.txt' is no text: left out" in capsys.readouterr().err
+    inputs = ["--input", str(text_file), str(vocab_file)]
+    assert build_vocab.main([*inputs, *flags]) == 1
+    assert "--input without the --vocab-file" in error_of(capsys)
+
+
 def test_refuses_a_missing_input(tmp_path, capsys):
     flags = ["--input", str(tmp_path / "none"), "--vocab-file", "v.txt"]
     assert build_vocab.main(flags) == 1
