@@ -38,6 +38,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import sys
 import time
@@ -51,11 +52,15 @@ from docstring_documents import Document
 from docstring_files import SourceFile
 
 from electra_tf import errors
+from electra_tf import files as files_lib
 from electra_tf.command_line import arguments, progress
 
 TOOL = "build_docstring_corpus"
 
-OUTPUT_NAMES = ("train", "heldout", "labelled", "manifest.json")
+MANIFEST = "manifest.json"
+OUTPUT_NAMES = re.compile(
+    r"(train|heldout)/\d+-of-\d+\.txt|labelled/(train|dev|test)\.tsv"
+)
 
 
 def check_output_dir(output_dir: pathlib.Path) -> dict | None:
@@ -70,22 +75,45 @@ def check_output_dir(output_dir: pathlib.Path) -> dict | None:
         raise errors.ConfigError(
             f"--output_dir is not a directory: {output_dir}"
         )
-    names = sorted(path.name for path in output_dir.iterdir())
-    if not names:
-        return None
-    foreign = [name for name in names if name not in OUTPUT_NAMES]
-    manifest = None
-    if not foreign:
-        with contextlib.suppress(OSError, ValueError):
-            text = (output_dir / "manifest.json").read_text("utf-8")
-            manifest = json.loads(text)
-    if not isinstance(manifest, dict) or manifest.get("tool") != TOOL:
-        found = (foreign or names)[0]
-        raise errors.ConfigError(
-            f"--output_dir holds files that this tool did not write: {found!r} "
-            f"in {output_dir}. Choose another directory or empty it."
-        )
-    return manifest
+    digests = _digests_in(output_dir)
+    manifest = _read_manifest(output_dir / MANIFEST)
+    # Earlier versions did not note what they wrote.
+    written = manifest.get("outputs") or {
+        name: digest
+        for name, digest in digests.items()
+        if manifest and OUTPUT_NAMES.fullmatch(name)
+    }
+    if manifest:
+        written[MANIFEST] = digests[MANIFEST]
+    for name, digest in digests.items():
+        if written.get(name) != digest:
+            raise errors.ConfigError(
+                "--output_dir holds files that this tool did not write: "
+                f"{name!r} in {output_dir}. Choose another directory or empty "
+                "it."
+            )
+    # What is missing is built again.
+    return manifest if manifest and written == digests else None
+
+
+def _digests_in(directory: pathlib.Path) -> dict[str, str]:
+    """The files in a directory, at any depth, and the SHA-256 of each."""
+    return {
+        path.relative_to(directory).as_posix(): ""
+        if path.is_symlink()
+        else files_lib.sha256_of_file(str(path))
+        for path in sorted(directory.rglob("*"))
+        if path.is_symlink() or not path.is_dir()
+    }
+
+
+def _read_manifest(path: pathlib.Path) -> dict:
+    """The manifest of an earlier run; empty where it is none of ours."""
+    with contextlib.suppress(OSError, ValueError):
+        manifest = json.loads(path.read_text("utf-8"))
+        if isinstance(manifest, dict) and manifest.get("tool") == TOOL:
+            return manifest
+    return {}
 
 
 def replace_directory(new: pathlib.Path, output_dir: pathlib.Path) -> None:
@@ -139,9 +167,10 @@ def build_corpus(args: argparse.Namespace) -> dict:
         output_dir.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         manifest = _build_into(temporary, files, args, identity)
+        manifest["outputs"] = _digests_in(temporary)
         manifest["seconds"] = round(time.monotonic() - start, 1)
         text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-        docstring_documents.write_text(temporary / "manifest.json", text)
+        docstring_documents.write_text(temporary / MANIFEST, text)
         replace_directory(temporary, output_dir)
     except OSError as error:
         raise errors.ConfigError(

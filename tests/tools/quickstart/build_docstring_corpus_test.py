@@ -442,9 +442,9 @@ def write_tree(
 def run(root, output_dir, *flags, processes=1):
     return build_docstring_corpus.main(
         [
-            f"--output_dir={output_dir}",
+            f"--output-dir={output_dir}",
             f"--root={root}",
-            f"--num_processes={processes}",
+            f"--num-processes={processes}",
             "--heldout_fraction=0.4",
             "--labels=numpy,pandas",
             "--num_train_files=3",
@@ -601,6 +601,28 @@ def test_refuses_a_directory_that_it_did_not_make(tmp_path, capsys):
     (output_dir / "thesis.txt").write_text("Mine.")
     assert run(root, output_dir, "--seed=1") == 1
     assert (output_dir / "thesis.txt").read_text() == "Mine."
+    (output_dir / "thesis.txt").unlink()
+    # What lies deeper, or was changed, is somebody's as well.
+    for name in ("train/thesis.txt", "train/00-of-03.txt"):
+        path = output_dir / name
+        before = path.read_bytes() if path.exists() else None
+        path.write_text("Mine.")
+        capsys.readouterr()
+        for flags in ([], ["--seed=1"]):
+            assert run(root, output_dir, *flags) == 1
+            assert f"did not write: '{name}'" in capsys.readouterr().err
+            assert path.read_text() == "Mine."
+        path.unlink() if before is None else path.write_bytes(before)
+    # What is gone is written again, and so is what earlier versions wrote.
+    before = contents(output_dir)
+    (output_dir / "train" / "00-of-03.txt").unlink()
+    assert run(root, output_dir) == 0
+    assert contents(output_dir) == before
+    manifest = json.loads((output_dir / "manifest.json").read_text())
+    del manifest["outputs"]
+    (output_dir / "manifest.json").write_text(json.dumps(manifest))
+    assert run(root, output_dir, "--seed=1") == 0
+    assert contents(output_dir) != before
 
 
 def test_refuses_an_output_dir_that_cannot_be_written(tmp_path, capsys):
