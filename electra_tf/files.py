@@ -5,14 +5,30 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import reprlib
 import subprocess
-from collections.abc import Iterable, Iterator
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 
 from electra_tf import errors
 
+# Types that JSON has, in words.
+_IN_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
 
-def read_json(path: str | os.PathLike) -> dict:
+
+def read_json(path: str | os.PathLike, **kinds: typing.Any) -> dict:
     """Reads a JSON object.
+
+    Args:
+      path: Of the file.
+      **kinds: See `check_fields`.
 
     Raises:
       CheckpointError: If the file cannot be read or holds something else.
@@ -21,13 +37,57 @@ def read_json(path: str | os.PathLike) -> dict:
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise errors.CheckpointError(f"Cannot read {path}: {error}") from None
     if not isinstance(content, dict):
         raise errors.CheckpointError(
             f"Cannot read {path}: it holds no JSON object"
         )
+    check_fields(content, path, **kinds)
     return content
+
+
+def check_fields(
+    record: Mapping, source: str | os.PathLike, **kinds: typing.Any
+) -> None:
+    """Refuses a record of JSON some of whose fields hold other things.
+
+    Args:
+      record: Name -> value.
+      source: Of the record, for the error message.
+      **kinds: Name -> the type of its value, such as `bool` or `list[str]`,
+        where it is there and not null.
+
+    Raises:
+      CheckpointError: If a value is of another type.
+    """
+    for name, kind in kinds.items():
+        value = record.get(name)
+        if value is not None and not _fits(value, kind):
+            outer, *inner = _parts(kind)
+            expected = _IN_WORDS[outer]
+            if inner:
+                expected += f", each part of it {_IN_WORDS[inner[-1]]}"
+            raise errors.CheckpointError(
+                f"{os.fspath(source)}: {name} must be {expected}. Received: "
+                f"{reprlib.repr(value)}"
+            )
+
+
+def _parts(kind: typing.Any) -> tuple[type, ...]:
+    """dict[str, int] -> (dict, str, int)."""
+    return (typing.get_origin(kind) or kind, *typing.get_args(kind))
+
+
+def _fits(value: object, kind: typing.Any) -> bool:
+    outer, *inner = _parts(kind)
+    if isinstance(value, bool) or outer is bool:
+        return isinstance(value, bool) and outer is bool
+    if not isinstance(value, (int, float) if outer is float else outer):
+        return False
+    # Of an object the names are texts anyway.
+    values = value.values() if isinstance(value, dict) else value
+    return not inner or all(_fits(v, inner[-1]) for v in values)  # type: ignore
 
 
 def sha256_of_file(path: str) -> str:

@@ -83,6 +83,24 @@ class Checkpoint:
             dict.fromkeys(c.hidden_act for c in self.encoders.values())
         )
 
+    @property
+    def remarks(self) -> list[str]:
+        """`notes`, and what answers depend on that nothing says."""
+        found = list(self.notes)
+        first = self.discriminator or self.generator
+        assumed = [
+            f"{name}={getattr(first, name)}"
+            for name in ("num_attention_heads", "hidden_act")
+            if name in self.assumed
+        ]
+        if assumed:
+            found.append(
+                f"nothing beside the weights says it, so assumed: "
+                f"{', '.join(assumed)} (a file hparams.json beside a "
+                "checkpoint of the original says it)"
+            )
+        return found + (self.head.notes() if self.head else [])
+
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.
 
@@ -106,6 +124,26 @@ class Checkpoint:
             optimizer={},
             global_step=None,
         )
+
+    def check_segment(self, source: str) -> None:
+        """Compares a tagger's segment with the encoder's table of segments.
+
+        Args:
+          source: Named in the error.
+
+        Raises:
+          CheckpointError: If there is no such segment.
+        """
+        head, config = self.head, self.discriminator
+        if head is None or head.kind != "tagging" or config is None:
+            return
+        segment = head.segment_of_words()
+        if not 0 <= segment < config.type_vocab_size:
+            raise errors.CheckpointError(
+                f"{source}: a tagger's segment must be one of the "
+                f"{config.type_vocab_size} that the encoder has, counted from "
+                f"0. Received: {segment}"
+            )
 
     def check_vocabulary(self, source: str) -> None:
         """Compares the vocabulary with the embedding tables.

@@ -87,7 +87,8 @@ def _start_generator(path: str, model: electra.PretrainingModel) -> None:
         path,
         "the generator",
     )
-    _say([f"generator from {path}: {len(variables)} variables"])
+    lines = [f"generator from {path}: {len(variables)} variables"]
+    _say(lines + [f"  note     {note}" for note in checkpoint.remarks])
 
 
 def _start_all(config, vocab, model, optimizer, global_step) -> None:
@@ -144,7 +145,7 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
 
 def _notes(config, tokens, checkpoint) -> list[str]:
     """Remarks of the checkpoint, and where a token or activation is another."""
-    notes = list(checkpoint.notes)
+    notes = checkpoint.remarks
     theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
     other = [
         i

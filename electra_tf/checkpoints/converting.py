@@ -19,9 +19,6 @@ from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.text import vocabulary
 
-# The one format that holds how long texts are read.
-_OURS = "electra_tf"
-
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
@@ -62,8 +59,9 @@ def convert(asked: Conversion) -> None:
       ValueError: If the input cannot be read, the output cannot hold it, or
         the two differ.
     """
-    output = os.path.normpath(asked.output)
-    files.refuse_used(output, "--output")
+    files.refuse_used(asked.output, "--output")
+    # Of a link that to which it points.
+    output = os.path.realpath(asked.output)
     input_format = reading.recognise(asked.input)
     writer = reading.format_module(asked.output_format)
     source = _read(asked, input_format)
@@ -74,18 +72,23 @@ def convert(asked: Conversion) -> None:
     try:
         os.makedirs(temporary)
         writer.write(checkpoint, temporary)
-        kept = None
+        read_again = reading.read_checkpoint(temporary)
+        lost = verify.lost_settings(checkpoint, read_again)
+        kept = _kept(checkpoint, read_again, asked.verify)
+        as_written = verify.with_activation_of(checkpoint, read_again)
+        del read_again
+        # Models are garbage in cycles, and each is as large as the checkpoint.
+        gc.collect()
         if asked.verify:
-            kept, as_written = _read_again(checkpoint, temporary)
             _compare_outputs(
                 ("input", asked.input, input_format, checkpoint),
                 ("output", temporary, asked.output_format, as_written),
             )
-        _report(asked, source, checkpoint, writer, kept)
+        _report(asked, source, checkpoint, writer, kept, lost)
         os.replace(temporary, output)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    print(f"wrote {output}: {reading.TITLES[asked.output_format]}")
+    print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
 
 
 def _read(asked: Conversion, input_format: str) -> Checkpoint:
@@ -131,24 +134,23 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
 # --- Comparing ---------------------------------------------------------------
 
 
-def _read_again(
-    checkpoint: Checkpoint, path: str
-) -> tuple[set[str], Checkpoint]:
-    """Compares what was written with what was read.
+def _kept(
+    checkpoint: Checkpoint, read_again: Checkpoint, verified: bool
+) -> set[str]:
+    """The names of what was written that the output holds.
 
     Args:
       checkpoint: What was written.
-      path: Where.
-
-    Returns:
-      The names that the output holds, and the checkpoint with the activations
-      that the output's format computes: it may have one GELU only.
+      read_again: What was read of the output.
+      verified: Whether a difference is an error.
 
     Raises:
       CheckpointError: If they differ.
     """
-    read_again = reading.read_checkpoint(path)
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
+    kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
+    if not verified:
+        return kept
     for scope, ours in checkpoint.encoders.items():
         theirs = read_again.encoders.get(scope, ours)
         unequal += [name for name, *_ in sizes.differences(ours, theirs)]
@@ -157,13 +159,8 @@ def _read_again(
             f"The output does not hold what was read: {len(unequal)} tensors "
             f"differ, such as {unequal[0]}; no output was left"
         )
-    kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
-    as_written = verify.with_activation_of(checkpoint, read_again)
-    del read_again
-    # Models are garbage in cycles, and each is as large as the checkpoint.
-    gc.collect()
     print(f"  read again     {len(kept)} tensors are equal bit by bit")
-    return kept, as_written
+    return kept
 
 
 def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
@@ -180,7 +177,7 @@ def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
     config = checkpoint.discriminator or checkpoint.generator
     if config is None:
         return
-    inputs = verify.random_inputs(config)
+    inputs = verify.random_inputs(config, checkpoint.head)
     mask = inputs["input_mask"]
     of_input: dict[str, np.ndarray] = {}
     for side, path, name, computed in sides:
@@ -241,6 +238,8 @@ def _describe(checkpoint: Checkpoint) -> None:
     if head is not None:
         labels = f", labels {', '.join(head.labels)}" if head.labels else ""
         outputs = f", {head.num_outputs} outputs" if head.num_outputs else ""
+        if head.segment is not None:
+            outputs += f", segment {head.segment}"
         line("head", f"{head.kind} {head.task_name!r}{outputs}{labels}")
     if checkpoint.optimizer:
         line("optimizer", f"{len(checkpoint.optimizer)} slots")
@@ -277,15 +276,13 @@ def _report(
     source: Checkpoint,
     checkpoint: Checkpoint,
     writer: types.ModuleType,
-    kept: set[str] | None,
+    kept: set[str],
+    lost: list[str],
 ) -> None:
     """Says what travelled and what did not."""
     everything = set(source.tensors) | set(source.optimizer)
-    unused = set(source.unused)
-    if kept is not None:
-        _names("used", kept, asked.verbose)
-        unused |= everything - kept
-    _names("unused", unused, asked.verbose)
+    _names("used", kept, asked.verbose)
+    _names("unused", set(source.unused) | everything - kept, asked.verbose)
     expected: set[str] = set()
     if checkpoint.discriminator is not None and checkpoint.head is None:
         expected.update(
@@ -298,13 +295,10 @@ def _report(
     written = checkpoint.notes
     if hasattr(writer, "notes"):
         written += writer.notes(checkpoint)
-    head = checkpoint.head
-    if head and "windows" in head.options and asked.output_format != _OURS:
-        written += (
-            "the head was trained on windows of long texts, "
-            f"{head.options['windows']['stride']} tokens from one to the next, "
-            "whose logits are averaged; the new format does not say so",
-        )
+    if checkpoint.head is not None:
+        written += tuple(checkpoint.head.notes())
+    if lost:
+        written += (f"the new format cannot hold: {', '.join(lost)}",)
     for note in dict.fromkeys(written):
         print(f"  note: {note}")
 

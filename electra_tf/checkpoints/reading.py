@@ -21,6 +21,7 @@ FORMATS = {
     "original": ("original", "a TensorFlow 1 checkpoint of the original"),
     "model_garden": ("model_garden", "a checkpoint of the Model Garden"),
 }
+_LEAST_LENGTH = 3
 TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
 
@@ -79,11 +80,18 @@ def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
-        has another size than its embedding table.
+        or segment does not fit its embedding tables.
     """
     path = os.fspath(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
     checkpoint.check_vocabulary(path)
+    checkpoint.check_segment(path)
+    length = checkpoint.max_seq_length
+    if length is not None and length < _LEAST_LENGTH:
+        raise CheckpointError(
+            f"{path}: max_seq_length must be at least {_LEAST_LENGTH}, for "
+            f"[CLS], [SEP] and a token. Received: {length}"
+        )
     return checkpoint
 
 

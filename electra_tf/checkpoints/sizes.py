@@ -38,6 +38,9 @@ SHARES = {
 # Of Electric's generator.
 TOWERS = ("generator_ltr", "generator_rtl")
 
+# Of an ELECTRA, and of the original's generators if there is room for it.
+HEAD_WIDTH = 64
+
 # First parts of the names that an ELECTRA has.
 SCOPES = (
     "electra",
@@ -107,8 +110,20 @@ def not_in_tensors(config: configs.EncoderConfig) -> dict:
 
 
 def usual_heads(hidden_size: int) -> int:
-    """How many heads an ELECTRA has, 64 wide, if nothing says otherwise."""
-    return max(1, hidden_size // 64)
+    """How many heads an ELECTRA has if nothing says otherwise; at least 1."""
+    return max(1, hidden_size // HEAD_WIDTH)
+
+
+def generator_heads(tensors: Mapping[str, np.ndarray], scope: str) -> dict:
+    """What the original says of a generator's heads: they are the usual ones.
+
+    Returns:
+      Setting -> value; nothing for a scope that is not there.
+    """
+    kernel = tensors.get(f"{scope}/encoder/layer_0/intermediate/dense/kernel")
+    if kernel is None or kernel.ndim != 2:
+        return {}  # Whoever reads the sizes says what is wrong.
+    return {"num_attention_heads": usual_heads(len(kernel))}
 
 
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
@@ -173,14 +188,26 @@ def encoder_config(
     )
     num_positions, _ = shape(f"{embeddings}/position_embeddings")
     num_segments, _ = shape(f"{embeddings}/token_type_embeddings")
-    layer = re.compile(rf"{scope}/encoder/layer_(\d+)/")
-    layers = {int(m.group(1)) for name in tensors if (m := layer.match(name))}
-    settings.setdefault("num_attention_heads", usual_heads(hidden_size))
+    layer = re.compile(rf"{scope}/encoder/layer_([^/]+)/")
+    layers = {m.group(1) for name in tensors if (m := layer.match(name))}
+    # Not the greatest number: a damaged name may have any.
+    gaps = layers - {str(i) for i in range(len(layers))}
+    if gaps:
+        raise CheckpointError(
+            f"{source}: expected the layers 0 to {len(layers) - 1} in the "
+            f"scope {scope!r}, as there are {len(layers)}. Received: one with "
+            f"the number {min(gaps)[:40]}"
+        )
+    is_known = "num_attention_heads" in settings
+    is_usual = hidden_size % HEAD_WIDTH == 0
+    settings.setdefault(
+        "num_attention_heads", usual_heads(hidden_size) if is_usual else 1
+    )
     try:
         config = configs.EncoderConfig(
             vocab_size=vocab_size,
             hidden_size=hidden_size,
-            num_hidden_layers=max(layers) + 1,
+            num_hidden_layers=len(layers),
             intermediate_size=intermediate_size,
             embedding_size=embedding_size,
             max_position_embeddings=num_positions,
@@ -188,8 +215,17 @@ def encoder_config(
             **settings,
         )
     except errors.ConfigError as error:
-        raise CheckpointError(f"{source}, scope {scope!r}: {error}") from None
+        line = errors.first_line(error)
+        raise CheckpointError(f"{source}, scope {scope!r}: {line}") from None
     check_shapes(tensors, encoder_shapes(config, scope, own), source)
+    if not is_known and not is_usual:
+        raise CheckpointError(
+            f"{source}: nothing says the num_attention_heads of the scope "
+            f"{scope!r}, and ELECTRA's, {HEAD_WIDTH} wide, do not divide its "
+            f"hidden_size. Received: hidden_size={hidden_size}; write the "
+            "hparams of the pre-training to hparams.json beside the checkpoint "
+            "(--hparams of tools/convert_checkpoint.py)"
+        )
     return config
 
 
@@ -207,7 +243,10 @@ def tower_config(
     """
     if not has_towers(tensors):
         return None
-    left, right = (encoder_config(tensors, scope, source) for scope in TOWERS)
+    left, right = (
+        encoder_config(tensors, scope, source, generator_heads(tensors, scope))
+        for scope in TOWERS
+    )
     if left != right or len({has_tables(tensors, s) for s in TOWERS}) > 1:
         raise CheckpointError(
             f"{source}: the towers {' and '.join(TOWERS)} must be of one size, "

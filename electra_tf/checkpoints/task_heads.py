@@ -11,11 +11,32 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from electra_tf import configs, errors, files
 from electra_tf.errors import CheckpointError
+from electra_tf.model import heads
 from electra_tf.model.heads import TaskHead
 
 # The original's only task with a label for each word, and ours like it.
 _TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
+
+# What a head is in JSON, and its options that are not those of
+# `configs.QuestionAnsweringConfig`.
+_FIELDS = {
+    "kind": str,
+    "task_name": str,
+    "labels": list[str],
+    "num_outputs": int,
+    "hidden_activation": str,
+    "options": dict,
+    "segment": int,
+}
+OPTIONS = {
+    "has_pairs": bool,
+    "min_value": float,
+    "scale": float,
+    "as_original": bool,
+    "windows": dict[str, int],
+}
 
 _LABELS = {
     "cola": ("0", "1"),
@@ -63,11 +84,12 @@ def recognise(
     if set(head) == {"dense/kernel", "dense/bias"}:
         num_outputs = int(head["dense/bias"].shape[0])
         kind = "regression" if num_outputs == 1 else "classification"
+        segment = None
         if task_name in _TAGGING_TASKS:
-            kind = "tagging"
+            kind, segment = "tagging", heads.TAGGING_SEGMENT
         labels = _LABELS.get(task_name, ())
         known = labels if len(labels) == num_outputs else None
-        return TaskHead(kind, task_name, known, num_outputs)
+        return TaskHead(kind, task_name, known, num_outputs, segment=segment)
     layers = {name.partition("/")[0] for name in head}
     if layers == {"dense", "hidden"}:
         num_outputs = int(head["dense/bias"].shape[0])
@@ -99,13 +121,62 @@ def head_from_dict(record: dict, source: str) -> TaskHead:
     Raises:
       CheckpointError: If the record is of something else.
     """
+    files.check_fields(record, source, **_FIELDS)
     try:
-        head = TaskHead(**record)
+        head = TaskHead(**record | {"options": record.get("options") or {}})
     except TypeError as error:
         raise CheckpointError(f"Cannot read {source}: {error}") from None
-    if head.labels is not None:
-        head = dataclasses.replace(head, labels=tuple(head.labels))
-    return head
+    if head.kind not in heads.KINDS:
+        raise CheckpointError(
+            f"{source}: kind must be one of {', '.join(heads.KINDS)}. "
+            f"Received: {head.kind!r}"
+        )
+    if head.hidden_activation not in (None, "gelu"):
+        raise CheckpointError(
+            f"{source}: hidden_activation must be 'gelu' or null. Received: "
+            f"{head.hidden_activation!r}"
+        )
+    if not task_name_of(head.task_name, ""):
+        raise CheckpointError(
+            f"{source}: task_name must be letters, digits and _ . - only. "
+            f"Received: {head.task_name!r}"
+        )
+    check_options(head.kind, head.options, source)
+    if head.labels is None:
+        return head
+    if head.num_outputs != len(head.labels):
+        raise CheckpointError(
+            f"{source}: expected as many labels as num_outputs, "
+            f"{head.num_outputs}. Received: {len(head.labels)}"
+        )
+    return dataclasses.replace(head, labels=tuple(head.labels))
+
+
+def check_options(kind: str, options: dict, source: str) -> None:
+    """Refuses options that a head of a kind cannot have.
+
+    Args:
+      kind: One of `heads.KINDS`.
+      options: Of `TaskHead`.
+      source: Path, for error messages.
+
+    Raises:
+      CheckpointError: If a value is of another type, or there is no such one.
+    """
+    if kind == "question_answering":
+        try:
+            configs.QuestionAnsweringConfig(**options)
+        except (TypeError, errors.ConfigError) as error:
+            line = errors.first_line(error)
+            raise CheckpointError(f"Cannot read {source}: {line}") from None
+        return
+    files.check_fields(options, source, **OPTIONS)
+    windows = options.get("windows")
+    if windows is not None and set(windows) != {"stride", "max_windows"}:
+        raise CheckpointError(
+            f"{source}: windows must have a stride and max_windows. Received: "
+            f"{', '.join(sorted(windows)) or 'nothing'}"
+        )
 
 
 def task_name_of(text: object, kind: str) -> str:

@@ -8,6 +8,7 @@ Shapes: B batch, L length, D hidden, V vocabulary, C labels.
 """
 
 import dataclasses
+import reprlib
 import typing
 from collections.abc import Mapping
 
@@ -47,11 +48,14 @@ class Difference(typing.NamedTuple):
         return self.largest <= TOLERANCE * max(self.magnitude, 1e-30)
 
 
-def random_inputs(config: configs.EncoderConfig) -> dict[str, np.ndarray]:
+def random_inputs(
+    config: configs.EncoderConfig, head: heads.TaskHead | None = None
+) -> dict[str, np.ndarray]:
     """Random tokens in rows of different lengths, in all segments.
 
     Args:
       config: Bounds the ids and the length.
+      head: A tagger's words are all in its segment.
 
     Returns:
       `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
@@ -66,6 +70,8 @@ def random_inputs(config: configs.EncoderConfig) -> dict[str, np.ndarray]:
     starts = np.outer(lengths, np.arange(1, config.type_vocab_size))
     starts = starts[:, np.newaxis] // config.type_vocab_size
     segments = np.sum(positions[:, np.newaxis] >= starts, axis=-1)
+    if head is not None and head.kind == "tagging":
+        segments = np.full(shape, head.segment_of_words())
     ids = random.integers(0, config.vocab_size, shape)
     return {
         "input_ids": (ids * mask).astype(np.int32),
@@ -260,6 +266,56 @@ def unequal_tensors(
             elif not _bitwise_equal(tensor, theirs[name]):
                 unequal.append(name)
     return unequal, absent
+
+
+def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
+    """What was known before writing, and is not, or is otherwise, thereafter.
+
+    Args:
+      written: What was given to the writer.
+      read_again: What was read from its files.
+
+    Returns:
+      Such as "max_seq_length=128" or "scale=5.0 (there 1.0)": every field of
+      vocabulary and head, and what no shape tells of the encoders, but for
+      their activations, which outputs show.
+    """
+    theirs = _settings(read_again)
+    lost = []
+    for name, value in _settings(written).items():
+        if value is None or theirs.get(name) == value:
+            continue
+        there = theirs.get(name)
+        said = f"{name}={reprlib.repr(value)}"
+        if there is not None:
+            said += f" (there {reprlib.repr(there)})"
+        lost.append(said)
+    return lost
+
+
+def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
+    """Name -> value, None where nothing is known."""
+    found: dict[str, typing.Any] = {
+        "max_seq_length": checkpoint.max_seq_length,
+        "global_step": checkpoint.global_step,
+    }
+    for scope, config in checkpoint.encoders.items():
+        prefix = "generator's " if scope == "generator" else ""
+        for name, value in sizes.not_in_tensors(config).items():
+            if name != "hidden_act" and name not in checkpoint.assumed:
+                found[prefix + name] = value
+    vocab = checkpoint.vocabulary
+    if vocab is not None:
+        if vocab.do_lower_case is not None:
+            found["do_lower_case"] = vocab.do_lower_case
+            found["strip_accents"] = vocab.strips_accents()
+        found["text_cleaning"] = vocab.text_cleaning
+        found["vocabulary"] = f"{len(vocab.tokens)} tokens"
+    head = checkpoint.head
+    if head is not None:
+        fields = dataclasses.asdict(head)
+        found |= fields.pop("options") | fields
+    return found
 
 
 def _bitwise_equal(a: np.ndarray, b: np.ndarray) -> bool:

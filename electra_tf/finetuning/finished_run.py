@@ -22,7 +22,7 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import own_data, text_tasks
+from electra_tf.finetuning.tasks import own_data, tagging, text_tasks
 from electra_tf.text import tokenization
 from electra_tf.training import replicas
 
@@ -183,6 +183,8 @@ def _read_rows(
                 + ", ".join(repr(of["task_name"]) for of in of_tasks)
             )
         _refuse_other_answers(task.description(), described, model_dir)
+        if isinstance(task, tagging.TaggingTask):
+            task.segment = described.get("segment", task.segment)
     data = preparation.read_rows(
         config,
         tasks,

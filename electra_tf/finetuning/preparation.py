@@ -88,7 +88,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         trials=plan.make_trials(config, optimizer.learning_rate),
         reseed_degenerate=config.reseed_degenerate,
         patience=config.early_stopping_patience,
-        notes=[*cuts, *notes, f"recipe: {chosen}", *remarks],
+        notes=[*start.notes, *cuts, *notes, f"recipe: {chosen}", *remarks],
         recipe=choices,
         about_data=about_data,
     )

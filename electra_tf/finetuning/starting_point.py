@@ -9,7 +9,7 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import digests
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
-from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.finetuning.tasks import tagging, text_tasks
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model.heads import TaskHead
 from electra_tf.text import tokenization, vocabulary
@@ -29,6 +29,7 @@ class StartingPoint:
       source: Path of the checkpoint, for error messages.
       keep_head: Whether these weights include the head's.
       tokenizer: Of all texts.
+      notes: What the checkpoint leaves open, for people.
     """
 
     encoder_config: configs.EncoderConfig
@@ -37,6 +38,7 @@ class StartingPoint:
     source: str
     keep_head: bool
     tokenizer: tokenization.FullTokenizer
+    notes: tuple[str, ...] = ()
 
     @functools.cached_property
     def digests(self) -> dict[str, str]:
@@ -93,6 +95,7 @@ def read(config: FinetuningConfig) -> StartingPoint:
         source,
         config.keep_head,
         tokenization.FullTokenizer(vocab),
+        tuple(f"{source}: {remark}" for remark in checkpoint.remarks),
     )
 
 
@@ -184,7 +187,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
 
     Args:
       start: With a fine-tuned head in its checkpoint.
-      task: Its `labels` become the head's, in the head's order.
+      task: Its `labels` become the head's, in the head's order, and the
+        segment of a tagger's words.
 
     Returns:
       The same with the head's weights under the task's name.
@@ -203,6 +207,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         )
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)
+    if isinstance(task, tagging.TaggingTask):
+        task.segment = head.segment_of_words()
     tensors = start.checkpoint.tensors
     of_head = {
         f"task_specific/{task.name}/{name}": tensor

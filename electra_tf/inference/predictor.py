@@ -7,7 +7,6 @@ they were made with.
 Shapes: B batch, T tokens (or words, or answers), C labels.
 """
 
-import json
 import os
 import pathlib
 import re
@@ -17,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops)
 
+from electra_tf import files
 from electra_tf.inference import exchange
 
 # The folder beside a SavedModel that servers leave alone, and a file in it.
@@ -55,7 +55,8 @@ class SavedModel:
     Attributes:
       path: The version.
       metadata: What `serving` wrote beside it; {} without.
-      notes: Lines for the user: newer versions that were passed over.
+      notes: Lines for the user: newer versions that were passed over, and what
+        had to be assumed when it was exported.
       signatures: Name -> what is called, from tensors to tensors.
 
     Raises:
@@ -70,6 +71,7 @@ class SavedModel:
             for number, other in numbered(path).items()
             if number > max(versions(path), default=number)
         ]
+        self.notes += self.metadata.get("notes") or []
         try:
             # Kept: the signatures do not keep what they belong to.
             self._loaded = tf.saved_model.load(self.path)
@@ -240,12 +242,7 @@ def _read_metadata(path: str) -> dict:
     file = os.path.join(path, EXTRA_DIR, METADATA_FILE)
     if not os.path.isfile(file):
         return {}
-    try:
-        with open(file, encoding="utf-8") as reader:
-            found = json.load(reader)
-    except ValueError as error:
-        raise ValueError(f"Cannot read {file}: {error}") from None
-    return found if isinstance(found, dict) else {}
+    return files.read_json(file, notes=list[str], labels=list[str])
 
 
 def _first_line(error: Exception) -> str:

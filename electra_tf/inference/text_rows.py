@@ -69,7 +69,7 @@ def read_checkpoint(
             f"Expected a vocabulary beside {path}, found none: name it with "
             "--vocab-file"
         )
-    notes = [*checkpoint.notes, *found.case_notes()]
+    notes = [*checkpoint.remarks, *found.case_notes()]
     return checkpoint, tokenization.FullTokenizer(found), notes
 
 

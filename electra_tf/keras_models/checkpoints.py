@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 
 from electra_tf import errors
 from electra_tf.checkpoints import reading
@@ -90,4 +91,7 @@ def read(source: Source) -> Checkpoint:
     """
     if isinstance(source, Checkpoint):
         return source
-    return reading.read_checkpoint(local_path(source))
+    checkpoint = reading.read_checkpoint(local_path(source))
+    for remark in checkpoint.remarks:
+        warnings.warn(f"{source}: {remark}", stacklevel=3)
+    return checkpoint

@@ -519,13 +519,22 @@ def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
     return tf.cast(dense(x), tf.float32)[..., 0]
 
 
+_POOLED: dict[str, type[PooledHead]] = {
+    "classification": ClassificationHead,
+    "multi_label_classification": MultiLabelHead,
+    "regression": RegressionHead,
+}
+KINDS = (*_POOLED, "tagging", "question_answering")
+# Segment of a tagger's words, where nothing says another; from the original.
+TAGGING_SEGMENT = 1
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskHead:
     """A fine-tuned head.
 
     Attributes:
-      kind: "classification", "multi_label_classification", "regression",
-        "tagging" or "question_answering".
+      kind: One of `KINDS`.
       task_name: Scope of its variables: task_specific/<task_name>/...
       labels: Names of the classes, in the order of the logits; None where the
         checkpoint does not say.
@@ -534,7 +543,10 @@ class TaskHead:
       hidden_activation: Of the dense layer between the first token's vector
         and the output layer, as Hugging Face's classification head has one;
         None without one, as in the original.
-      options: Of `QuestionAnsweringConfig`, for question answering.
+      options: Of `QuestionAnsweringConfig`, for question answering; of other
+        kinds what `Task.description` says and answers depend on.
+      segment: Of a tagger's words, with [CLS] and [SEP]; None where nothing
+        says it, and for other kinds.
     """
 
     kind: str
@@ -543,6 +555,20 @@ class TaskHead:
     num_outputs: int | None = None
     hidden_activation: str | None = None
     options: dict = dataclasses.field(default_factory=dict)
+    segment: int | None = None
+
+    def notes(self) -> list[str]:
+        """What is taken for granted, as nothing says it."""
+        if self.kind != "tagging" or self.segment is not None:
+            return []
+        return [
+            "nothing says in which segment the tagger reads its words: taken "
+            f"as {TAGGING_SEGMENT}, as in the original"
+        ]
+
+    def segment_of_words(self) -> int:
+        """The segment of a tagger's words, said or taken for granted."""
+        return TAGGING_SEGMENT if self.segment is None else self.segment
 
 
 def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
@@ -560,13 +586,8 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
     """
     name, width = head.task_name, config.hidden_size
     num_outputs = typing.cast(int, head.num_outputs)
-    pooled: dict[str, type[PooledHead]] = {
-        "classification": ClassificationHead,
-        "multi_label_classification": MultiLabelHead,
-        "regression": RegressionHead,
-    }
-    if head.kind in pooled:
-        return pooled[head.kind](
+    if head.kind in _POOLED:
+        return _POOLED[head.kind](
             name,
             width,
             1 if head.kind == "regression" else num_outputs,
@@ -579,6 +600,5 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
             name, width, configs.QuestionAnsweringConfig(**head.options)
         )
     raise errors.CheckpointError(
-        "Expected a classification, multi_label_classification, regression, "
-        f"tagging or question_answering head. Received: {head.kind}"
+        f"Expected a head of {', '.join(KINDS)}. Received: {head.kind}"
     )

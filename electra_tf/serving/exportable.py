@@ -20,6 +20,10 @@ from electra_tf.text import tokenization, vocabulary
 # The original's tasks that compare two texts.
 _PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "sts", "wnli")
 
+_SINGLE_TASKS = ("cola", "sst")
+# Kinds of heads on one text or two.
+_TEXT_KINDS = ("classification", "multi_label_classification", "regression")
+
 # Least label and scale of the original's only regression task.
 _UNITS = {"sts": (0.0, 5.0)}
 
@@ -47,6 +51,7 @@ class Source:
       question_answering: Options of that head.
       lower_cases_words: Whether a tagger's words are tokenized as the original
         does, which lower-cases whatever the vocabulary.
+      segment: Of a tagger's words; None of other models.
       metadata: What goes into metadata.json beside the model.
       packed_stack: The transformer layers' weights, where
         `packed_stack.pack` took them out of `keras_variables`.
@@ -67,6 +72,7 @@ class Source:
     scale: float = 1.0
     question_answering: QuestionAnsweringConfig | None = None
     lower_cases_words: bool = False
+    segment: int | None = None
     metadata: dict = dataclasses.field(default_factory=dict)
     packed_stack: tf.Module | None = None
 
@@ -158,7 +164,12 @@ def load(
         max_seq_length=max_seq_length,
         **about,
     )
-    metadata = _metadata(found, checkpoint, model_dir)
+    notes = checkpoint.remarks
+    if has_pairs is None:
+        notes += _doubts(checkpoint.head, found)
+    metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
+    for note in notes:
+        print(f"note: {note}")
     return dataclasses.replace(found, metadata=metadata)
 
 
@@ -191,6 +202,7 @@ def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
         about["labels"] = head.labels or tuple(numbers)
     if head.kind == "tagging":
         about["lower_cases_words"] = bool(options.get("as_original"))
+        about["segment"] = head.segment_of_words()
     elif has_pairs is None:
         is_pair_task = head.task_name in _PAIR_TASKS
         about["has_pairs"] = bool(options.get("has_pairs", is_pair_task))
@@ -253,10 +265,28 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
         }
     if found.kind == "regression":
         about |= {"min_value": found.min_value, "scale": found.scale}
+    if found.kind == "tagging":
+        about["segment"] = found.segment
+        about["lower_cases_words"] = found.lower_cases_words
     if found.question_answering is not None:
         options = dataclasses.asdict(found.question_answering)
         about["question_answering"] = options
     return about
+
+
+def _doubts(head: heads.TaskHead | None, found: Source) -> list[str]:
+    """What a head does not say, so that its task's name decides."""
+    if (
+        head is None
+        or found.kind not in _TEXT_KINDS
+        or "has_pairs" in head.options
+        or head.task_name in (*_PAIR_TASKS, *_SINGLE_TASKS)
+    ):
+        return []
+    return [
+        f"nothing says whether the head {head.task_name!r} takes one text or "
+        "two: taken as one (--pairs)"
+    ]
 
 
 def _scores(model_dir: str) -> dict | None:

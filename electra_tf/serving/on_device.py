@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from electra_tf import files
 from electra_tf.inference import predictor
+from electra_tf.model import heads
 from electra_tf.serving import exportable, inputs, kinds, saved_model
 from electra_tf.serving.exportable import Source
 from electra_tf.serving.inputs import Tensors
@@ -32,6 +33,16 @@ TOKENS = "tokens"
 # Name of the file -> whether weights are rounded to 8 bits.
 _FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
 VOCAB_FILE = vocabulary.VOCAB_FILE
+# What the helper reads of metadata.json.
+_METADATA = {
+    "kind": str,
+    "max_seq_length": int,
+    "do_lower_case": bool,
+    "strip_accents": bool,
+    "text_cleaning": str,
+    "segment": int,
+    "lower_cases_words": bool,
+}
 
 
 def export(
@@ -205,13 +216,23 @@ class OnDeviceModel:
                     f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
                     f"{path}, but there is no {needed}"
                 )
-        self.metadata = files.read_json(metadata_file)
+        self.metadata = files.read_json(metadata_file, **_METADATA)
+        for name in ("max_seq_length", "do_lower_case", "strip_accents"):
+            if self.metadata.get(name) is None:
+                raise ValueError(f"Expected {name} in {metadata_file}")
+        self._head = heads.TaskHead(
+            self.metadata.get("kind", ""),
+            self.metadata.get("task") or "",
+            segment=self.metadata.get("segment"),
+        )
+        for note in self._head.notes():
+            print(f"note: {note}")
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(
                 tuple(vocabulary.load_vocab(vocab_file)),
                 self.metadata["do_lower_case"],
                 self.metadata["strip_accents"],
-                self.metadata["text_cleaning"],
+                self.metadata.get("text_cleaning") or "none",
             )
         )
         try:
@@ -232,11 +253,16 @@ class OnDeviceModel:
         Returns:
           Its inputs, <int32>[B, L].
         """
-        packed = inputs.pack_texts(
-            self.tokenizer,
-            self.metadata["max_seq_length"],
-            *(tf.constant(column, tf.string) for column in texts),
-        )
+        length = self.metadata["max_seq_length"]
+        columns = [tf.constant(column, tf.string) for column in texts]
+        if self.metadata.get("lower_cases_words"):
+            tokens = self.tokenizer.tokenize_uncased(columns[0])
+            packed = self.tokenizer.pack_inputs([tokens], length)
+        else:
+            packed = inputs.pack_texts(self.tokenizer, length, *columns)
+        if self._head.kind == "tagging":
+            segment = self._head.segment_of_words()
+            packed["segment_ids"] = packed["input_mask"] * segment
         return {
             name: values.numpy()
             for name, values in inputs.pad(packed, 2).items()

@@ -209,8 +209,8 @@ class Tagger(signatures_lib.ServedModel):
         )
         kept = inputs.ranges(tokens.values, first, first + num_kept)
         features: Tensors = self.tokenizer.pack_inputs([kept], room + 2)
-        # Segment 1, unlike a text's, as in training.
-        features["segment_ids"] = features["input_mask"]
+        # As in training, where it is unlike a text's.
+        features["segment_ids"] = features["input_mask"] * self._source.segment
         probabilities = tf.nn.softmax(self._run(features)["logits"])
         has_label = fits & (num_tokens > 0)
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)

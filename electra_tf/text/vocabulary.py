@@ -221,7 +221,7 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
         with tf.io.gfile.GFile(path) as reader:
             settings = json.loads(reader.read())
         found = {name: settings[name] for name in names}
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         found = {}
     if not found or any(type(value) is not bool for value in found.values()):
         raise ValueError(
@@ -282,15 +282,47 @@ def read(
     return found
 
 
+def refuse_odd_tokens(tokens: Sequence[str]) -> None:
+    """Refuses tokens that a file of one a line cannot hold.
+
+    A line break in one would shift the ids of all that follow.
+
+    Raises:
+      CheckpointError: If there is one.
+    """
+    for i, token in enumerate(tokens):
+        is_lost = not token and i + 1 == len(tokens)
+        if is_lost or token != token.strip() or "\n" in token or "\r" in token:
+            raise CheckpointError(
+                "Expected tokens that can stand on a line of "
+                f"{VOCAB_FILE}. Received: {token[:40]!r} with the id {i}, "
+                "which would be read as another, or as more than one"
+            )
+
+
+def write_tokens(tokens: Sequence[str], folder: str) -> str:
+    """Writes vocab.txt; returns its path.
+
+    Raises:
+      CheckpointError: See `refuse_odd_tokens`.
+    """
+    refuse_odd_tokens(tokens)
+    path = os.path.join(folder, VOCAB_FILE)
+    write_atomically(path, "".join(f"{token}\n" for token in tokens))
+    return path
+
+
 def write(vocabulary: Vocabulary, folder: str) -> None:
     """Writes vocab.txt, and the treatment of text where it is known.
 
     Args:
       vocabulary: What to write.
       folder: Where.
+
+    Raises:
+      CheckpointError: See `refuse_odd_tokens`.
     """
-    path = os.path.join(folder, VOCAB_FILE)
-    write_atomically(path, "".join(f"{t}\n" for t in vocabulary.tokens))
+    path = write_tokens(vocabulary.tokens, folder)
     if vocabulary.do_lower_case is not None:
         settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,

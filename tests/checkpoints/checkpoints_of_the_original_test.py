@@ -127,7 +127,7 @@ def test_refuses_towers_with_a_gap(tmp_path, name, shape, message):
         tensors[name] = np.zeros(shape, np.float32)
     original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
     with pytest.raises(CheckpointError, match=message):
-        original.read(str(tmp_path))
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 def test_refuses_towers_that_differ(tmp_path):
@@ -141,7 +141,7 @@ def test_refuses_towers_that_differ(tmp_path):
         CheckpointError,
         match="generator_ltr and generator_rtl must be of one size.* differ",
     ):
-        original.read(str(tmp_path))
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,11 @@ def test_without_settings_heads_are_64_wide(tmp_path):
     assert read.discriminator == helpers.encoder_config(hidden_size=128)
     assert read.discriminator.num_attention_heads == 2
     assert "num_attention_heads" in read.assumed
+    assert read.remarks == [
+        "nothing beside the weights says it, so assumed: num_attention_heads=2,"
+        " hidden_act=gelu (a file hparams.json beside a checkpoint of the "
+        "original says it)"
+    ]
     assert (read.global_step, read.vocabulary) == (None, None)
     read = original.read(
         str(tmp_path / "model.ckpt-0"),
@@ -199,6 +204,32 @@ def test_without_settings_heads_are_64_wide(tmp_path):
     )
     assert read.discriminator.num_attention_heads == 4
     assert read.assumed == ()
+
+
+def test_a_width_that_usual_heads_do_not_divide_takes_settings(tmp_path):
+    original.write(models.pretrained(), str(tmp_path))
+    (tmp_path / "hparams.json").unlink()
+    with pytest.raises(
+        CheckpointError,
+        match="nothing says the num_attention_heads of the scope 'electra', "
+        "and ELECTRA's, 64 wide, do not divide .* Received: hidden_size=8; "
+        "write the hparams of the pre-training to hparams.json",
+    ):
+        original.read(str(tmp_path))
+    # Of generators the original decides it.
+    read = original.read(str(tmp_path), models.HPARAMS)
+    assert read.generator.num_attention_heads == 1
+
+
+def test_a_layer_with_a_number_far_off_is_named(tmp_path):
+    tensors = dict(models.finetuned().tensors)
+    name = "electra/encoder/layer_1/output/dense/bias"
+    tensors[name.replace("_1/", "_99999999/")] = tensors.pop(name)
+    original.write_by_name(str(tmp_path / "model.ckpt-0"), tensors)
+    with pytest.raises(
+        CheckpointError, match="expected the layers 0 to 2 .* number 99999999"
+    ):
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 def test_refuses_settings_of_another_model(written):
@@ -222,6 +253,9 @@ def test_heads_travel(tmp_path, kind, num_outputs):
     read = original.read(str(tmp_path))
     models.assert_same_tensors(checkpoint, read)
     assert read.head == checkpoint.head
+    (tmp_path / "head.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="Cannot read .*head.json: .*kin"):
+        original.read(str(tmp_path))
     (tmp_path / "head.json").unlink()
     found = original.read(str(tmp_path)).head
     # Nothing in the original tells tagging from classification.
@@ -245,7 +279,7 @@ def test_refuses_a_head_of_another_kind(tmp_path):
     with pytest.raises(
         CheckpointError, match="Expected a head of the original in task_spec"
     ):
-        original.read(str(tmp_path))
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
@@ -266,7 +300,7 @@ def test_refuses_a_network_with_a_gap(tmp_path):
     with pytest.raises(
         CheckpointError, match=rf"lacks 1 tensor\(s\), such as {name}"
     ):
-        original.read(str(tmp_path))
+        original.read(str(tmp_path), models.HPARAMS)
 
 
 def test_refuses_a_tensor_of_another_shape(tmp_path):
@@ -394,10 +428,9 @@ def test_other_activations_travel(tmp_path, hidden_act):
         match="The settings of .*model.ckpt-0: .*Received: hidden_act='swish'",
     ):
         original.read(str(tmp_path))
-    (tmp_path / "hparams.json").unlink()
-    read = original.read(str(tmp_path))
+    del hparams["model_hparam_overrides"]["hidden_act"]
+    read = original.read(str(tmp_path), hparams)
     assert read.discriminator.hidden_act == "gelu"
-    assert "hidden_act" in read.assumed
 
 
 def test_three_segments_travel(tmp_path):

@@ -610,7 +610,7 @@ def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
     path = saved_model.export(str(tmp_path / "hf"), str(tmp_path / "served"))
     metadata = helpers.read_json(f"{path}/assets.extra/metadata.json")
     assert metadata["labels"] == ["no", "yes"]
-    assert metadata["max_seq_length"] == helpers.LENGTH
+    assert metadata["max_seq_length"] == config.data.max_seq_length
 
 
 def finetuning_config(tmp_path, init_checkpoint):

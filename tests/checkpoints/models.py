@@ -12,6 +12,16 @@ from tests import helpers
 
 VOCABULARY = Vocabulary(tuple(helpers.VOCAB), True, True)
 ENCODER = helpers.encoder_config()
+# What the original's --hparams would be.
+HPARAMS = {
+    "vocab_size": ENCODER.vocab_size,
+    "embedding_size": ENCODER.embedding_size,
+    "model_hparam_overrides": {
+        name: value
+        for name, value in dataclasses.asdict(ENCODER).items()
+        if name not in ("vocab_size", "embedding_size")
+    },
+}
 GENERATOR = helpers.electra_config().generator
 
 
@@ -124,6 +134,7 @@ def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
             "letters",
             labels if kind != "regression" else None,
             num_outputs,
+            segment=1 if kind == "tagging" else None,
         )
     return dataclasses.replace(
         Checkpoint(

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.checkpoints.formats import original
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.formats import electra_tf_format, original
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
@@ -23,7 +24,7 @@ from electra_tf.finetuning import (
     task_data,
     trials,
 )
-from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.finetuning.tasks import tagging, text_tasks
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import loop
 from tests import helpers, pages
@@ -681,7 +682,11 @@ def test_the_encoder_is_the_expected_one(tmp_path, pretrained):
 
 def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
     folder = tmp_path / "model"
-    whole = models.pretrained()
+    encoder = helpers.encoder_config(hidden_size=64)
+    tensors = models.random_tensors(sizes.encoder_shapes(encoder, "electra"))
+    whole = models.pretrained(
+        tensors=tensors, discriminator=encoder, generator=None
+    )
     original.write(whole, str(folder))
     (folder / original.HPARAMS_FILE).unlink()
     config = make_config(
@@ -696,8 +701,33 @@ def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
         "num_attention_heads, so that the default is assumed: write the "
         "hparams of the pre-training to hparams.json beside the checkpoint"
     )
+    config = dataclasses.replace(config, expected_encoder={})
+    (note,) = starting_point.read(config).notes
+    assert "so assumed: num_attention_heads=1, hidden_act=gelu" in note
     original.write(whole, str(folder))
-    assert starting_point.read(config).encoder_config == whole.discriminator
+    start = starting_point.read(config)
+    assert (start.encoder_config, start.notes) == (whole.discriminator, ())
+
+
+def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
+    folder = tmp_path / "model"
+    whole = models.finetuned("tagging", 1)
+    head = dataclasses.replace(whole.head, segment=0)
+    electra_tf_format.write(dataclasses.replace(whole, head=head), str(folder))
+    start = starting_point.read(
+        make_config(
+            pretrained,
+            tmp_path / "finetuned",
+            init_checkpoint=str(folder),
+            keep_head=True,
+        )
+    )
+    task = tagging.TaggingTask("t", {}, as_original=False, labels=["label 0"])
+    starting_point.with_head(start, task)
+    example = tagging.TaggingExample(0, ("wa",), ("label 0",))
+    features = task.features([example], start.tokenizer, 4)
+    assert not features["segment_ids"].any()
+    assert task.description()["segment"] == 0
 
 
 def refusal(config):

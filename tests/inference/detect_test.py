@@ -5,9 +5,12 @@ import json
 import pytest
 
 from electra_tf import detect
+from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints.formats import original
 from electra_tf.inference import judged_text
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
 from tests import helpers
+from tests.checkpoints import models
 
 
 @pytest.fixture
@@ -38,6 +41,28 @@ def test_json_and_page_of_the_command(model_dir, tmp_path, capsys):
     content = page.read_text()
     assert content.count("<article>") == 3
     assert "&lt;<rt>" in content and "<b>" not in content
+
+
+def test_says_what_is_assumed(tmp_path, capsys):
+    encoder = helpers.encoder_config(hidden_size=64, num_attention_heads=1)
+    shapes = sizes.encoder_shapes(encoder, "electra")
+    shapes |= sizes.discriminator_head_shapes(encoder)
+    checkpoint = models.pretrained(
+        tensors=models.random_tensors(shapes),
+        discriminator=encoder,
+        generator=None,
+    )
+    original.write(checkpoint, str(tmp_path))
+    flags = [f"--checkpoint={tmp_path}", "wa"]
+    assert detect.main(flags) == 0
+    assert capsys.readouterr().err == ""
+    (tmp_path / "hparams.json").unlink()
+    assert detect.main(flags) == 0
+    assert capsys.readouterr().err == (
+        "detect: nothing beside the weights says it, so assumed: "
+        "num_attention_heads=1, hidden_act=gelu (a file hparams.json beside a "
+        "checkpoint of the original says it)\n"
+    )
 
 
 JUDGED = JudgedText(

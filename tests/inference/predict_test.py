@@ -153,8 +153,13 @@ def test_what_there_is_for_each_word_has_no_padding(tmp_path, capsys):
         "  \u4e2d   \u4e2d   1  1",
         "  bcd  bcd  1  2",
     ]
+    extra = tmp_path / "assets.extra"
+    extra.mkdir()
+    (extra / "metadata.json").write_text('{"notes": ["assumed: 1 head"]}')
     assert predict.main([*flags, "--outputs=words"]) == 0
-    assert answers(capsys)[0] == {"text": "a", "words": ["a"]}
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[0]) == {"text": "a", "words": ["a"]}
+    assert err == "predict: assumed: 1 head\n"
     assert predict.main([*flags, "--outputs=words,colour"]) == 1
     assert "Received: colour" in capsys.readouterr().err
 

@@ -1,6 +1,8 @@
 """Tests of serving/on_device.py."""
 
+import json
 import os
+import shutil
 import types
 
 import numpy as np
@@ -82,6 +84,46 @@ def test_a_fixed_length(exported, expected):
     np.testing.assert_allclose(
         run(**features)["probabilities"], expected(features), atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    ("about", "segment", "note"),
+    [
+        ({"segment": 0, "lower_cases_words": False}, 0, ""),
+        ({"segment": 1, "lower_cases_words": True}, 1, ""),
+        # Of an earlier version.
+        ({}, 1, "nothing says in which segment the tagger reads its words"),
+    ],
+)
+def test_a_taggers_words_are_in_its_segment(
+    exported, tmp_path, capsys, about, segment, note
+):
+    source = os.path.dirname(exported[1][0])
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    metadata = helpers.read_json(tmp_path / "metadata.json")
+    (tmp_path / "metadata.json").write_text(
+        json.dumps(metadata | {"kind": "tagging"} | about)
+    )
+    path = str(tmp_path / os.path.basename(exported[1][0]))
+    features = on_device.OnDeviceModel(path).pack(["wa wb", "wc"])
+    np.testing.assert_array_equal(
+        features["segment_ids"], segment * features["input_mask"]
+    )
+    assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
+    assert note in capsys.readouterr().out
+
+
+def test_metadata_that_are_odd_are_refused(exported, tmp_path):
+    source = os.path.dirname(exported[1][0])
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    path = str(tmp_path / os.path.basename(exported[1][0]))
+    for content, message in (
+        ("{}", "Expected max_seq_length in .*metadata.json"),
+        ('{"segment": "1"}', "segment must be a whole number"),
+    ):
+        (tmp_path / "metadata.json").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            on_device.OnDeviceModel(path)
 
 
 def test_answers_are_numbers():

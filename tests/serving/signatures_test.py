@@ -245,8 +245,14 @@ def test_regression_has_the_unit_of_the_labels(serve):
     )
 
 
-def test_tags_words_as_the_evaluation(tagger):
+@pytest.mark.parametrize("segment", [1, 0])
+def test_tags_words_as_the_evaluation(tagger, serve, segment):
     found, signatures = tagger
+    if segment == 0:
+        checkpoint = models.finetuned("tagging", 4)
+        head = dataclasses.replace(checkpoint.head, segment=0)
+        found, signatures = serve(dataclasses.replace(checkpoint, head=head))
+    assert found.metadata["segment"] == segment
     sentences = [
         ("wa", "wb-wc", "wd"),
         ("\x00", "we"),
@@ -256,6 +262,7 @@ def test_tags_words_as_the_evaluation(tagger):
     task = tagging.TaggingTask(
         found.task_name, {}, as_original=False, labels=found.labels
     )
+    task.segment = segment
     examples = [
         tagging.TaggingExample(i, sentence, ("label 0",) * len(sentence))
         for i, sentence in enumerate(sentences)
@@ -397,6 +404,30 @@ def test_a_length_that_training_cut_is_cut_again(tmp_path):
     (tmp_path / "vocab").mkdir()
     source = exportable.load(str(tmp_path / "model"), str(tmp_path / "vocab"))
     assert source.max_seq_length == 12
+
+
+def test_says_what_no_file_says(tmp_path, capsys):
+    checkpoint = models.finetuned("tagging", 4, assumed=("hidden_act",))
+    head = dataclasses.replace(checkpoint.head, segment=None)
+    folders = {}
+    for name, written in (
+        ("tagger", dataclasses.replace(checkpoint, head=head)),
+        ("text", models.finetuned()),
+    ):
+        folders[name] = str(tmp_path / name)
+        electra_tf_format.write(written, folders[name])
+    (tmp_path / "vocab").mkdir()
+    vocab_dir = str(tmp_path / "vocab")
+    found = exportable.load(folders["tagger"], vocab_dir)
+    assert (found.segment, found.metadata["segment"]) == (1, 1)
+    out = capsys.readouterr().out
+    assert "so assumed: hidden_act=gelu" in out
+    assert "nothing says in which segment the tagger reads" in out
+    assert len(found.metadata["notes"]) == 2
+    found = exportable.load(folders["text"], vocab_dir)
+    assert "taken as one (--pairs)" in capsys.readouterr().out
+    found = exportable.load(folders["text"], vocab_dir, has_pairs=False)
+    assert found.metadata["notes"] == []
 
 
 def test_refuses_what_a_model_cannot_do(tmp_path):

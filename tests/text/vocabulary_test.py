@@ -24,6 +24,13 @@ def test_a_tokenizer_where_nothing_says_the_case():
     assert (uncased.do_lower_case, uncased.strip_accents) == (True, True)
 
 
+@pytest.mark.parametrize("token", ["a\nb", "a\rb", "a ", "\x85", ""])
+def test_refuses_to_write_a_token_that_would_shift_others(tmp_path, token):
+    with pytest.raises(ValueError, match="with the id 20, which would be read"):
+        vocabulary.write(Vocabulary((*TOKENS, token)), str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
 def test_ids_of_the_special_tokens():
     found = Vocabulary(("a", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "[PAD]"))
     assert (found.pad_token_id, found.unk_token_id) == (5, 4)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import sys
 
 import pytest
@@ -76,28 +77,56 @@ def test_says_what_travels(tmp_path, pretrained, capsys, no_peers):
     assert os.listdir(tmp_path / "new") == ["hf"]
 
 
-def test_says_that_windows_stay_behind(tmp_path, capsys, no_peers):
-    checkpoint = models.finetuned()
+@pytest.mark.parametrize("flags", [(), ("--no-verify",)])
+def test_names_every_setting_that_stays_behind(
+    tmp_path, capsys, no_peers, flags
+):
+    checkpoint = models.finetuned(
+        "regression",
+        1,
+        max_seq_length=9,
+        vocabulary=dataclasses.replace(
+            models.VOCABULARY, text_cleaning="kcelectra"
+        ),
+        discriminator=dataclasses.replace(
+            models.ENCODER,
+            initializer_range=0.5,
+            attention_probs_dropout_prob=0.2,
+        ),
+    )
     head = dataclasses.replace(
-        checkpoint.head, options={"windows": {"stride": 4, "max_windows": 3}}
+        checkpoint.head, options={"min_value": 1.0, "scale": 4.0}
     )
     ours = tmp_path / "ours"
     electra_tf_format.write(
         dataclasses.replace(checkpoint, head=head), str(ours)
     )
-    for name, is_noted in (("electra_tf", False), ("huggingface", True)):
+    of_head = (
+        "min_value=1.0, scale=4.0, kind='regression', task_name='letters', "
+        "num_outputs=1"
+    )
+    for name, lost in (
+        ("electra_tf", ""),
+        ("original", ""),
+        ("huggingface", ""),
+        ("model_garden", f"max_seq_length=9, {of_head}"),
+        (
+            "kerashub",
+            "max_seq_length=9, attention_probs_dropout_prob=0.2 (there 0.1), "
+            "initializer_range=0.5, text_cleaning='kcelectra' "
+            f"(there 'none'), {of_head}",
+        ),
+    ):
         code = convert(
             f"--input={ours}",
             f"--output={tmp_path / name}",
             f"--output-format={name}",
+            *flags,
         )
         assert code == 0
-        note = (
-            "  note: the head was trained on windows of long texts, 4 tokens "
-            "from one to the next, whose logits are averaged; the new format "
-            "does not say so\n"
-        )
-        assert is_noted == (note in capsys.readouterr().out)
+        out = capsys.readouterr().out
+        found = re.findall("note: the new format cannot hold: (.*)", out)
+        assert found == [lost] * bool(lost), name
 
 
 def test_names_every_variable(tmp_path, pretrained, capsys):
@@ -168,6 +197,16 @@ def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
         "--output-format=electra_tf",
     )
     assert code == 0
+    (tmp_path / "new").mkdir()
+    (tmp_path / "link").symlink_to("new")
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'link'}",
+        "--output-format=electra_tf",
+    )
+    assert code == 0
+    assert reading.recognise(tmp_path / "new") == "electra_tf"
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_mismatch_leaves_nothing(tmp_path, pretrained, capsys, monkeypatch):
@@ -244,12 +283,11 @@ def test_settings_of_the_original(tmp_path, pretrained, capsys):
     settings = tmp_path / "settings.json"
     hparams.rename(settings)
     flags = [f"--output={tmp_path / 'ours'}", "--output-format=electra_tf"]
+    assert convert(f"--input={pretrained}", *flags) == 1
+    assert "nothing says the num_attention_heads" in capsys.readouterr().err
+    flags.append(f"--hparams={settings}")
     assert convert(f"--input={pretrained}", *flags) == 0
-    out = capsys.readouterr().out
-    assert "(1 heads" in out
-    assert (
-        "assumed        num_attention_heads=1, hidden_dropout_prob=0.1" in out
-    )
+    assert "(2 heads" in capsys.readouterr().out
     assert convert(
         f"--input={tmp_path / 'ours'}",
         f"--output={tmp_path / 'more'}",
@@ -258,14 +296,6 @@ def test_settings_of_the_original(tmp_path, pretrained, capsys):
     )
     err = capsys.readouterr().err
     assert "--hparams is for checkpoints of the original. Received: " in err
-    code = convert(
-        f"--input={pretrained}",
-        f"--output={tmp_path / 'other'}",
-        "--output-format=electra_tf",
-        f"--hparams={settings}",
-    )
-    assert code == 0
-    assert "(2 heads" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import re
+import typing
 
 import tensorflow as tf
 
@@ -18,17 +19,24 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import check_fields, read_json, write_atomically
+from electra_tf.model import heads
 from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
 CONVERTED_CLASS = "ConvertedCheckpoint"
 _CLASSES = ("PretrainingConfig", "FinetuningConfig", CONVERTED_CLASS)
+# Where the record of a run has the length that it was trained with.
+_SECTIONS = {"PretrainingConfig": "model", "FinetuningConfig": "data"}
+# What is read of a record; what an encoder is, `configs.EncoderConfig` checks.
+_FIELDS = {
+    **dict.fromkeys(("model", "data", "encoder", "generator", "head"), dict),
+    **dict.fromkeys(("max_seq_length", "global_step"), int),
+    "assumed": list[str],
+}
 # What a task's description says of its head beside kind and labels.
-_HEAD_OPTIONS = (
-    *("has_pairs", "min_value", "scale", "as_original", "windows"),
-)
+_HEAD_OPTIONS = tuple(task_heads.OPTIONS)
 
 
 def recognise(path: str) -> bool:
@@ -54,7 +62,7 @@ def read(path: str) -> Checkpoint:
             f"Expected a model directory with {model_directory.CONFIG_FILE} at "
             f"{path}, found none"
         )
-    record = read_json(os.path.join(model_dir, model_directory.CONFIG_FILE))
+    record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
     tensors, optimizer, step = _read_variables(prefix)
     record, cut = model_directory.with_trained_sizes(
@@ -72,10 +80,7 @@ def read(path: str) -> Checkpoint:
     found = sizes.read_sizes(
         tensors, prefix, _known_settings(record, model_dir)
     )
-    # Where the record has the length that it was trained with.
-    section = {"PretrainingConfig": "model", "FinetuningConfig": "data"}.get(
-        record["class"]
-    )
+    section = _SECTIONS.get(record["class"])
     return dataclasses.replace(
         found,
         head=_read_head(record, model_dir),
@@ -85,7 +90,7 @@ def read(path: str) -> Checkpoint:
         max_seq_length=(record[section] if section else record).get(
             "max_seq_length"
         ),
-        assumed=tuple(record.get("assumed", found.assumed)),
+        assumed=tuple(record.get("assumed") or found.assumed),
         notes=notes,
     )
 
@@ -144,6 +149,26 @@ def _model_dir(path: str | os.PathLike) -> str | None:
         path = os.path.dirname(path)
 
 
+def _read_record(model_dir: str) -> dict:
+    """What config.json says, in the types that are read here."""
+    path = os.path.join(model_dir, model_directory.CONFIG_FILE)
+    record = read_json(path, **_FIELDS)
+    section = _SECTIONS.get(record["class"])
+    if section is not None and record.get(section) is None:
+        raise CheckpointError(f"{path} lacks {section}")
+    data = record.get("data") or {}
+    check_fields(
+        data,
+        path,
+        vocab_file=str,
+        do_lower_case=bool,
+        strip_accents=bool,
+        max_seq_length=int,
+    )
+    check_fields(record.get("model") or {}, path, max_seq_length=int)
+    return record
+
+
 def _prefix(path: str, model_dir: str, record: dict) -> str:
     """The checkpoint that a path stands for."""
     folder = path
@@ -151,7 +176,13 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
         return path
     is_run = os.path.abspath(path) == os.path.abspath(model_dir)
     if record["class"] == "FinetuningConfig" and is_run:
-        results = _read_of_finetuning(model_dir, model_directory.RESULTS_FILE)
+        name = model_directory.RESULTS_FILE
+        results = _read_of_finetuning(model_dir, name, best_on_dev=int)
+        if results.get("best_on_dev") is None:
+            raise CheckpointError(
+                f"Expected best_on_dev, the number of a trial, in {name} of "
+                f"{model_dir}"
+            )
         folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
     folder = model_directory.weights_dir(folder)
     prefix = tf.train.latest_checkpoint(folder)
@@ -163,15 +194,15 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
     return prefix
 
 
-def _read_of_finetuning(model_dir: str, name: str) -> dict:
-    """One of the files of a finished fine-tuning run."""
+def _read_of_finetuning(model_dir: str, name: str, **kinds: typing.Any) -> dict:
+    """One of the files of a finished fine-tuning run; see `read_json`."""
     path = os.path.join(model_dir, name)
     if not os.path.isfile(path):
         raise CheckpointError(
             f"Expected a finished fine-tuning run with {name} in {model_dir}: "
             "run python -m electra_tf.run_finetuning first"
         )
-    return read_json(path)
+    return read_json(path, **kinds)
 
 
 def _read_variables(prefix: str):
@@ -218,13 +249,13 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
                 found["generator"] = both.generator
         else:
             for scope, key in (("electra", "encoder"), ("generator",) * 2):
-                if record[key] is not None:
+                if record.get(key) is not None:
                     found[scope] = configs.EncoderConfig(**record[key])
         return {s: sizes.not_in_tensors(c) for s, c in found.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
             f"Expected the {model_directory.CONFIG_FILE} of this version in "
-            f"{model_dir}. Received: one with {error}"
+            f"{model_dir}. Received: one with {errors.first_line(error)}"
         ) from None
 
 
@@ -234,22 +265,33 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
         return head and task_heads.head_from_dict(head, model_dir)
     if record["class"] == "PretrainingConfig":
         return None
-    about = _read_of_finetuning(model_dir, model_directory.MODEL_FILE)
+    name = model_directory.MODEL_FILE
+    about = _read_of_finetuning(model_dir, name, tasks=list[dict])
+    tasks = about.get("tasks") or [about]
+    path = os.path.join(model_dir, name)
+    for of_task in tasks:
+        check_fields(of_task, path, task_name=str, labels=list[str])
+        if "task_name" not in of_task:
+            raise CheckpointError(f"{path} lacks task_name")
     # As in the original's checkpoints: of several heads the first by name.
-    about = min(
-        about.get("tasks", [about]), key=lambda of_task: of_task["task_name"]
-    )
+    about = min(tasks, key=lambda of_task: of_task["task_name"])
     kind = about.get("kind", "classification")
     labels = about.get("labels")
     num_outputs = 1 if kind == "regression" else None
-    return TaskHead(
-        kind,
-        about["task_name"],
-        None if labels is None else tuple(labels),
-        num_outputs if labels is None else len(labels),
-        options=about.get("options")
+    segment = None
+    if kind == "tagging":
+        # Earlier versions trained on no other.
+        segment = about.get("segment", heads.TAGGING_SEGMENT)
+    head = {
+        "kind": kind,
+        "task_name": about["task_name"],
+        "labels": labels,
+        "num_outputs": num_outputs if labels is None else len(labels),
+        "options": about.get("options")
         or {name: about[name] for name in _HEAD_OPTIONS if name in about},
-    )
+        "segment": segment,
+    }
+    return task_heads.head_from_dict(head, path)
 
 
 def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:

@@ -27,7 +27,7 @@ from electra_tf.checkpoints.formats import huggingface_heads as heads
 from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json
+from electra_tf.files import check_fields, read_json
 from electra_tf.text import vocabulary
 
 # Their hidden_act -> ours.
@@ -43,9 +43,31 @@ _HIDDEN_ACTS = {
 # The original's LayerNorm has this and no other.
 _LAYER_NORM_EPS = 1e-12
 
-# A key of ours in config.json: whose encoder it is, where the class does not
-# say. A masked language model has the names of a discriminator in the original.
+# Keys of ours in config.json: whose encoder it is, where the class does not
+# say (a masked language model has the names of a discriminator in the
+# original); and all that transformers has no setting for.
 _SCOPE_KEY = "electra_scope"
+_OUR_KEY = "electra_tf"
+
+# What transformers takes for a setting that config.json does not have.
+_DEFAULTS = {
+    "num_attention_heads": 4,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "hidden_act": "gelu",
+}
+
+
+# What is read of config.json and checked nowhere else.
+_FIELDS = {
+    "model_type": str,
+    "architectures": list[str],
+    "problem_type": str,
+    "id2label": dict,
+    _SCOPE_KEY: str,
+    _OUR_KEY: dict,
+}
 
 
 def recognise(path: str) -> bool:
@@ -118,6 +140,27 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         )
     else:
         found += checkpoint.vocabulary.case_notes()
+        found.append(files.SPECIAL_TOKENS_NOTE)
+        if checkpoint.vocabulary.text_cleaning != "none":
+            found.append(
+                f"{files.TOKENIZER_CONFIG_FILE} keeps text_cleaning="
+                f"{checkpoint.vocabulary.text_cleaning!r} for this package: "
+                "for transformers, texts must be cleaned first"
+            )
+    kept = _kept(checkpoint)
+    names = [*kept.get("head", {}).get("options", {}), *kept]
+    names = [name for name in names if name not in ("head", "segment")]
+    if names:
+        found.append(
+            f"{CONFIG_FILE} keeps for this package what transformers does not "
+            f"heed: {', '.join(names)}"
+        )
+    if head and head.kind == "tagging" and head.segment_of_words():
+        found.append(
+            f"the tagger reads its words in segment {head.segment_of_words()}, "
+            "the tokenizer of transformers gives 0: pass token_type_ids of "
+            f"{head.segment_of_words()} there"
+        )
     return tuple(found)
 
 
@@ -169,10 +212,11 @@ def forward(
     outputs: dict[str, np.ndarray] = {}
     for part in files.parts(folder):
         config = read_json(os.path.join(part, CONFIG_FILE))
-        architecture = (config.get("architectures") or ["ElectraModel"])[0]
-        model = getattr(transformers, architecture).from_pretrained(
-            part, local_files_only=True
-        )
+        architecture = _architecture(config) or "ElectraModel"
+        its_class = getattr(transformers, architecture, None)
+        if not architecture.startswith("Electra") or its_class is None:
+            its_class = transformers.ElectraModel  # Of somebody's own.
+        model = its_class.from_pretrained(part, local_files_only=True)
         is_generator = architecture == "ElectraForMaskedLM"
         if is_generator and _head_notes(model.config.hidden_act):
             model.generator_predictions.activation = (
@@ -195,6 +239,7 @@ def forward(
 
 def _read_model(folder: str) -> Checkpoint:
     """Reads one directory."""
+    path = os.path.join(folder, CONFIG_FILE)
     config = _read_config(folder)
     theirs = files.read_weights(folder)
     if any(name.startswith("embeddings.") for name in theirs):
@@ -203,7 +248,9 @@ def _read_model(folder: str) -> Checkpoint:
     sizes.refuse_other_architecture(theirs, folder)
     theirs.pop(names.BUFFER, None)
     is_generator = any(name.startswith("generator_") for name in theirs)
-    scope = config.get(_SCOPE_KEY, "generator" if is_generator else "electra")
+    scope = config.get(_SCOPE_KEY) or (
+        "generator" if is_generator else "electra"
+    )
     our_names = {n: names.our_name(n, scope) for n in sorted(theirs)}
     tensors = {
         ours: names.transposed(ours, theirs.pop(name))
@@ -219,17 +266,26 @@ def _read_model(folder: str) -> Checkpoint:
             "ELECTRA does not have"
         )
     head, head_tensors, used = heads.read_head(theirs, config, folder)
-    settings = {n: config[n] for n in sizes.NOT_IN_TENSORS if n in config}
+    kept = config.get(_OUR_KEY) or {}
+    check_fields(kept, f"{path}, {_OUR_KEY}", head=dict, max_seq_length=int)
+    tokenizer, remarks = files.read_tokenizer(folder)
+    if head is not None:
+        of_head = kept.get("head") or {}
+        head = heads.with_kept(head, of_head, path)
+        if head.kind == "tagging" and not of_head:
+            remarks += (
+                f"the tagger reads its words in segment {head.segment}, as the "
+                "tokenizer of transformers gives it",
+            )
+    settings = {n: config[n] for n in sizes.NOT_IN_TENSORS}
     found = sizes.read_sizes(tensors | head_tensors, folder, {scope: settings})
     (encoder,) = found.encoders.values()
     for name, ours in dataclasses.asdict(encoder).items():
         if name not in settings and config.get(name, ours) != ours:
             raise CheckpointError(
-                f"{os.path.join(folder, CONFIG_FILE)} says "
-                f"{name}={config[name]!r}, but the tensors beside it have "
-                f"{name}={ours}"
+                f"{path} says {name}={config[name]!r}, but the tensors beside "
+                f"it have {name}={ours}"
             )
-    tokenizer, remarks = files.read_tokenizer(folder)
     if is_generator:
         sizes.check_shapes(
             tensors, sizes.masked_lm_head_shapes(encoder), folder
@@ -240,6 +296,7 @@ def _read_model(folder: str) -> Checkpoint:
         head=head,
         vocabulary=tokenizer,
         unused=tuple(sorted(theirs.keys() - used)),
+        max_seq_length=kept.get("max_seq_length"),
         notes=remarks,
     )
 
@@ -250,16 +307,21 @@ def _read_config(folder: str) -> dict:
         raise CheckpointError(
             f"Expected {CONFIG_FILE} beside the weights in {folder}, found none"
         )
-    config = read_json(path)
+    config = _DEFAULTS | read_json(path, **_FIELDS)
     model_type = config.get("model_type") or (
-        re.sub("(For|Model).*", "", config["architectures"][0]).lower()
+        re.sub("(For|Model).*", "", _architecture(config)).lower()
     )
     if model_type != "electra":
         raise CheckpointError(
             f"Expected an ELECTRA in {folder}. Received: a model of the type "
-            f"{model_type}"
+            f"{model_type or 'not said'}"
         )
-    received = config.setdefault("hidden_act", "gelu")
+    if config.get(_SCOPE_KEY) not in (None, "electra", "generator"):
+        raise CheckpointError(
+            f"{path}: {_SCOPE_KEY} must be electra or generator. Received: "
+            f"{config[_SCOPE_KEY]!r}"
+        )
+    received = config["hidden_act"]
     if received not in tuple(_HIDDEN_ACTS):
         raise CheckpointError(
             f"{path}: hidden_act must be one of {', '.join(_HIDDEN_ACTS)}. "
@@ -278,6 +340,11 @@ def _read_config(folder: str) -> dict:
                 f"Received: {received!r}"
             )
     return config
+
+
+def _architecture(config: dict) -> str:
+    """The first class that config.json names; "" for none."""
+    return next(iter(config.get("architectures") or ()), "")
 
 
 def _join(
@@ -374,6 +441,16 @@ def _models(
     return found if len(found) > 1 else {"": next(iter(found.values()))}
 
 
+def _kept(checkpoint: Checkpoint) -> dict:
+    """What transformers has no setting for, for `_read_model`."""
+    kept: dict = {}
+    if checkpoint.max_seq_length is not None:
+        kept["max_seq_length"] = checkpoint.max_seq_length
+    if checkpoint.head is not None and (of_head := heads.kept(checkpoint.head)):
+        kept["head"] = of_head
+    return kept
+
+
 def _model(
     checkpoint: Checkpoint,
     scope: str,
@@ -400,5 +477,7 @@ def _model(
         "pad_token_id": tokens.index(pad) if pad in tokens else 0,
         "torch_dtype": "float32",
     }
+    if kept := _kept(checkpoint):
+        config[_OUR_KEY] = kept
     tensors = names.encoder(checkpoint.tensors, scope, encoder)
     return config | settings, tensors | head_tensors

@@ -1,5 +1,6 @@
 """The files of a model of transformers: weights, config.json, tokenizer."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -8,8 +9,13 @@ import numpy as np
 import safetensors.numpy
 
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, refuse_lfs_pointer, write_atomically
-from electra_tf.text import vocabulary
+from electra_tf.files import (
+    check_fields,
+    read_json,
+    refuse_lfs_pointer,
+    write_atomically,
+)
+from electra_tf.text import cleaning, vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 
 CONFIG_FILE = "config.json"
@@ -84,8 +90,8 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
 def _read_shards(
     index: str, folder: str, read_file: Callable
 ) -> dict[str, np.ndarray]:
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
+    weight_map = read_json(index, weight_map=dict[str, str]).get("weight_map")
+    if not weight_map:
         raise CheckpointError(f"Cannot read {index}: it has no weight_map")
     tensors: dict[str, np.ndarray] = {}
     for name in sorted(set(weight_map.values())):
@@ -161,36 +167,187 @@ def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
 
 # --- Tokenizer ---------------------------------------------------------------
 
+_SPECIAL_TOKENS = {
+    f"{name}_token": f"[{name.upper()}]"
+    for name in ("unk", "sep", "pad", "cls", "mask")
+}
+# Their classes that lower-case and strip as tokenizer_config.json says, and by
+# default, ...
+_BERT_CLASSES = tuple(
+    f"{name}Tokenizer{fast}"
+    for name in ("Electra", "Bert")
+    for fast in ("", "Fast")
+)
+# ... and those that heed tokenizer.json instead.
+_GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# What is read of the normalizer of the latter.
+_NORMALIZER = {
+    "type": str,
+    "lowercase": bool,
+    "strip_accents": bool,
+    "handle_chinese_chars": bool,
+}
+SPECIAL_TOKENS_NOTE = (
+    "special tokens that are written in a text, such as [MASK], are text here, "
+    "as in the original; transformers takes them for the tokens, unless it is "
+    "told split_special_tokens=True"
+)
+
 
 def read_tokenizer(
     folder: str,
 ) -> tuple[Vocabulary | None, tuple[str, ...]]:
-    """The vocabulary and its settings, and remarks on them."""
+    """The vocabulary and its settings, and remarks on them.
+
+    The settings are those with which transformers reads a text, as far as this
+    package can read one so.
+    """
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
-    settings = read_json(path) if os.path.isfile(path) else {}
+    settings: dict | None = None
+    if os.path.isfile(path):
+        settings = read_json(
+            path,
+            do_lower_case=bool,
+            strip_accents=bool,
+            tokenize_chinese_chars=bool,
+            split_special_tokens=bool,
+            tokenizer_class=str,
+            added_tokens_decoder=dict[str, dict],
+            text_cleaning=str,
+        )
     fast_path = os.path.join(folder, "tokenizer.json")
-    fast = read_json(fast_path) if os.path.isfile(fast_path) else {}
+    fast = {}
+    if os.path.isfile(fast_path):
+        fast = read_json(fast_path, normalizer=dict, model=dict)
     normalizer = fast.get("normalizer") or {}
-    lower = settings.get("do_lower_case", normalizer.get("lowercase"))
-    if lower is None and settings:
-        lower = True  # The default of their tokenizer.
-    strip = settings.get("strip_accents", normalizer.get("strip_accents"))
-    if lower is not None and strip is None:
+    check_fields(normalizer, fast_path, **_NORMALIZER)
+    settings, remarks = _settled(settings, normalizer, path, fast_path)
+    lower, strip = settings.get("do_lower_case"), settings.get("strip_accents")
+    if strip is None:
         strip = lower
     found = vocabulary.read(
         os.path.join(folder, vocabulary.VOCAB_FILE), lower, strip
     )
+    tokens = _tokens_of(fast, fast_path)
+    if found is None and tokens:
+        found = Vocabulary(tokens, lower, strip)
     if found is None:
-        ids = (fast.get("model") or {}).get("vocab")
-        if isinstance(ids, dict) and ids:
-            tokens = tuple(sorted(ids, key=lambda token: ids[token]))
-            found = Vocabulary(tokens, lower, strip)
-    if settings.get("tokenize_chinese_chars", True) is not False:
-        return found, ()
-    return found, (
-        f"{path}: tokenize_chinese_chars=False does not travel; here every "
-        "ideograph is a word",
-    )
+        return None, ()
+    if tokens and tokens != found.tokens:
+        remarks.append(
+            f"{fast_path} has other tokens than {vocabulary.VOCAB_FILE}, which "
+            "is what is read here"
+        )
+    cleaned = settings.get("text_cleaning")
+    if cleaned is not None:
+        try:
+            cleaning.check(cleaned)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+        found = dataclasses.replace(found, text_cleaning=cleaned)
+    return found, (*remarks, *_remarks_on_tokens(settings, path))
+
+
+def _settled(
+    settings: dict | None, normalizer: dict, path: str, fast_path: str
+) -> tuple[dict, list[str]]:
+    """How transformers treats a text, and in what it is treated otherwise here.
+
+    Args:
+      settings: Of tokenizer_config.json; None without.
+      normalizer: Of tokenizer.json.
+      path: Of the former, for remarks.
+      fast_path: Of the latter.
+    """
+    found = dict(settings or {})
+    remarks = []
+    its_class = found.get("tokenizer_class")
+    if settings is None or its_class in _GENERIC_CLASSES:
+        found |= {
+            ours: normalizer.get(theirs)
+            for ours, theirs in (
+                ("do_lower_case", "lowercase"),
+                ("strip_accents", "strip_accents"),
+                ("tokenize_chinese_chars", "handle_chinese_chars"),
+            )
+        }
+        kind = normalizer.get("type") or "BertNormalizer"
+        if kind != "BertNormalizer":
+            remarks.append(
+                f"{fast_path}: text may get other ids here than the normalizer "
+                f"{kind} gives it"
+            )
+        elif settings is None and found["do_lower_case"] is False:
+            remarks.append(
+                f"{fast_path} says lowercase false, which transformers passes "
+                f"over without a {TOKENIZER_CONFIG_FILE}"
+            )
+        path = fast_path
+    elif found.get("do_lower_case") is None:
+        found["do_lower_case"] = True  # Whatever tokenizer.json says.
+        if normalizer.get("lowercase") is False:
+            remarks.append(
+                f"{path} does not say do_lower_case: taken as true, as "
+                f"transformers does, although {fast_path} says lowercase false "
+                "(--do-lower-case)"
+            )
+    if its_class not in (None, *_BERT_CLASSES, *_GENERIC_CLASSES):
+        remarks.append(
+            f"{path}: text gets other ids here than {its_class} gives it"
+        )
+    if found.get("strip_accents") and found.get("do_lower_case") is False:
+        remarks.append(
+            f"{path}: strip_accents=true without lower-casing does not travel; "
+            "here accents are kept"
+        )
+    if found.get("tokenize_chinese_chars") is False:
+        remarks.append(
+            f"{path}: tokenize_chinese_chars=False does not travel; here every "
+            "ideograph is a word"
+        )
+    return found, remarks
+
+
+def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
+    """The tokens of tokenizer.json in the order of their ids, if it has any."""
+    model = fast.get("model") or {}
+    if not isinstance(model.get("vocab"), dict):
+        return ()  # Of other models than word pieces a list.
+    check_fields(model, path, vocab=dict[str, int])
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    ids = [model["vocab"][token] for token in tokens]
+    if ids != list(range(len(ids))):
+        raise CheckpointError(
+            f"{path}: expected a vocabulary with the ids 0 to {len(ids) - 1}. "
+            f"Received: {len(ids)} tokens with others"
+        )
+    return tuple(tokens)
+
+
+def _remarks_on_tokens(settings: dict, path: str) -> list[str]:
+    """Tokens that transformers finds in a text before it is split."""
+
+    def content(token: object) -> object:
+        return token.get("content") if isinstance(token, dict) else token
+
+    found = []
+    for name, ours in _SPECIAL_TOKENS.items():
+        theirs = content(settings.get(name))
+        if theirs not in (None, ours):
+            found.append(f"{path}: {name} is {theirs!r} there, {ours!r} here")
+    added = [
+        content(token)
+        for token in (settings.get("added_tokens_decoder") or {}).values()
+    ]
+    more = [t for t in added if t not in _SPECIAL_TOKENS.values()]
+    if more:
+        found.append(
+            f"{path}: {len(more)} added tokens, such as {more[0]!r}, are "
+            "tokens there wherever a text has them, not here"
+        )
+    if not settings.get("split_special_tokens"):
+        found.append(SPECIAL_TOKENS_NOTE)
+    return found
 
 
 def write_tokenizer(
@@ -198,14 +355,7 @@ def write_tokenizer(
 ) -> None:
     """vocab.txt and what makes AutoTokenizer agree with ours."""
     vocab = vocab.settled()
-    write_atomically(
-        os.path.join(folder, vocabulary.VOCAB_FILE),
-        "".join(f"{token}\n" for token in vocab.tokens),
-    )
-    special = {
-        f"{name}_token": f"[{name.upper()}]"
-        for name in ("unk", "sep", "pad", "cls", "mask")
-    }
+    vocabulary.write_tokens(vocab.tokens, folder)
     settings = {
         "tokenizer_class": "ElectraTokenizer",
         "do_lower_case": vocab.do_lower_case,
@@ -213,5 +363,8 @@ def write_tokenizer(
         "tokenize_chinese_chars": True,
         "model_max_length": max_position_embeddings,
     }
-    write_json(settings | special, folder, TOKENIZER_CONFIG_FILE)
-    write_json(special, folder, "special_tokens_map.json")
+    if vocab.text_cleaning != "none":
+        # A setting of ours.
+        settings["text_cleaning"] = vocab.text_cleaning
+    write_json(settings | _SPECIAL_TOKENS, folder, TOKENIZER_CONFIG_FILE)
+    write_json(_SPECIAL_TOKENS, folder, "special_tokens_map.json")

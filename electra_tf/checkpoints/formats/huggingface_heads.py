@@ -11,10 +11,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from electra_tf import configs
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.huggingface_names import transposed
 from electra_tf.errors import CheckpointError
+from electra_tf.files import check_fields
 from electra_tf.model.heads import TaskHead
 
 # Kind of a head -> what it is called there.
@@ -110,9 +112,52 @@ def read_head(
                 f"{num_outputs}"
             )
         head = TaskHead(kind, name, None, num_outputs, activation)
-        head = dataclasses.replace(head, labels=_read_labels(config, head))
+        labels = _read_labels(config, head, folder)
+        head = dataclasses.replace(head, labels=labels)
     scope = f"task_specific/{name}"
     return head, {f"{scope}/{k}": v for k, v in found.items()}, used
+
+
+def kept(head: TaskHead) -> dict:
+    """What transformers has no setting for, for `with_kept`."""
+    options = dict(head.options)
+    if head.kind == "question_answering":
+        of_theirs = configs.QuestionAnsweringConfig(**_QA_OPTIONS)
+        options = {
+            name: value
+            for name, value in options.items()
+            if value != getattr(of_theirs, name)
+        }
+    found: dict = {"options": options} if options else {}
+    if head.kind == "tagging":
+        found["segment"] = head.segment
+    return found and {"kind": head.kind} | found
+
+
+def with_kept(head: TaskHead, record: dict, source: str) -> TaskHead:
+    """A head with what `kept` has put beside it, if anything.
+
+    A tagger without it has the segment that their tokenizer gives.
+
+    Args:
+      head: Of `read_head`.
+      record: Of `kept`; passed over where it is of another kind of head, as
+        after a training there.
+      source: Path, for error messages.
+    """
+    if record.get("kind") != head.kind:
+        segment = 0 if head.kind == "tagging" else None
+        return dataclasses.replace(head, segment=segment)
+    check_fields(record, source, options=dict)
+    return task_heads.head_from_dict(
+        dataclasses.asdict(head)
+        | {
+            "labels": head.labels and list(head.labels),
+            "options": head.options | (record.get("options") or {}),
+            "segment": record.get("segment"),
+        },
+        source,
+    )
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -124,14 +169,20 @@ def _names(kind: str) -> dict[str, str]:
     }
 
 
-def _read_labels(config: dict, head: TaskHead) -> tuple[str, ...] | None:
+def _read_labels(
+    config: dict, head: TaskHead, folder: str
+) -> tuple[str, ...] | None:
     """The names of the classes, unless they are numbers only."""
     names = config.get("id2label")
-    if not isinstance(names, dict) or len(names) != head.num_outputs:
+    if not names:
         return None
-    labels = tuple(
-        str(names.get(str(i), names.get(i))) for i in range(len(names))
-    )
+    if set(names) != {str(i) for i in range(head.num_outputs or 0)}:
+        raise CheckpointError(
+            f"{folder}: id2label of config.json must name the classes 0 to "
+            f"{(head.num_outputs or 0) - 1}, as many as the head has. "
+            f"Received: {', '.join(sorted(names)[:8])}"
+        )
+    labels = tuple(str(names[str(i)]) for i in range(len(names)))
     return None if labels == _default_labels(head) else labels
 
 

@@ -19,6 +19,7 @@ Shapes: B batch, L length, D hidden.
 import gc
 import glob
 import json
+import math
 import os
 import re
 import warnings
@@ -100,7 +101,7 @@ def recognise(path: str | os.PathLike) -> bool:
     try:
         with open(os.path.join(path, CONFIG_FILE), encoding="utf-8") as file:
             return "registered_name" in json.load(file)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 
@@ -128,7 +129,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
             hidden_act=HIDDEN_ACT,
         )
     except errors.ConfigError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
     weights = {variable.path: variable for variable in backbone.weights}
     tensors = {}
     for name, shape in sizes.encoder_shapes(config, scope).items():
@@ -179,7 +180,10 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     sizes.check_shapes(tensors, shapes, "the checkpoint")
     # Before the large part: a vocabulary may be refused.
     vocabulary = checkpoint.vocabulary
-    tokenizer = None if vocabulary is None else _tokenizer(vocabulary)
+    tokenizer = None
+    if vocabulary is not None:
+        vocabulary_lib.refuse_odd_tokens(vocabulary.tokens)
+        tokenizer = _tokenizer(vocabulary)
     backbone = keras_hub.models.ElectraBackbone(
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         dtype="float32",
@@ -210,12 +214,6 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         "pooled_dense of KerasHub, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector"
     )
-    if config.attention_probs_dropout_prob != config.hidden_dropout_prob:
-        found.append(
-            "KerasHub has one dropout: attention_probs_dropout_prob of "
-            f"{config.attention_probs_dropout_prob} becomes "
-            f"{config.hidden_dropout_prob}, as hidden_dropout_prob"
-        )
     vocabulary = checkpoint.vocabulary
     if vocabulary is None:
         found.append("no tokenizer is written, for want of a vocabulary")
@@ -292,14 +290,15 @@ def _load(path: str):
     """The backbone of a preset, after all checks."""
     import keras_hub
 
-    preset = read_json(os.path.join(path, CONFIG_FILE))
+    preset = read_json(os.path.join(path, CONFIG_FILE), config=dict)
     registered = str(preset.get("registered_name"))
     if registered.partition(">")[2] != "ElectraBackbone":
         raise CheckpointError(
             f"Expected the preset of an ElectraBackbone in {path}. Received: "
             f"{registered}"
         )
-    policy = preset.get("config", {}).get("dtype")
+    settings = preset.get("config") or {}
+    policy = settings.get("dtype")
     if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
         raise CheckpointError(
             f"Expected weights in floating point in {path}. Received: a preset "
@@ -310,13 +309,14 @@ def _load(path: str):
         raise CheckpointError(f"{path} lacks the weights, model.weights.h5")
     for file in files:
         refuse_lfs_pointer(file)
+    _refuse_other_sizes(settings, files, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # What does not fit is an error.
             backbone = keras_hub.models.ElectraBackbone.from_preset(
                 path, dtype="float32"
             )
-        saved = sum(map(_num_saved_weights, files))
+        saved = sum(len(_saved_sizes(file)) for file in files)
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
     if saved != len(backbone.weights):
@@ -328,15 +328,45 @@ def _load(path: str):
     return backbone
 
 
-def _num_saved_weights(file: str) -> int:
+def _refuse_other_sizes(settings: dict, files: list[str], path: str) -> None:
+    """Refuses sizes far beyond the weights, which would fill the memory."""
+    try:
+        saved = [size for file in files for size in _saved_sizes(file)]
+        config = configs.EncoderConfig(
+            **{ours: settings[theirs] for ours, theirs in SIZES.items()}
+        )
+    except KeyError as error:
+        raise CheckpointError(
+            f"{path}: expected {error.args[0]} in the config of {CONFIG_FILE}"
+        ) from None
+    except errors.ConfigError as error:
+        raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
+    except _LOAD_ERRORS as error:
+        raise _unreadable(path, error) from None
+    # The number of layers first: the shapes of each are listed.
+    if config.num_hidden_layers <= len(saved):
+        shapes = sizes.encoder_shapes(config, "electra").values()
+        if sum(map(math.prod, shapes)) <= 2 * sum(saved):
+            return  # What does not fit, Keras names.
+    raise CheckpointError(
+        f"The weights in {path} do not have the sizes that its {CONFIG_FILE} "
+        f"says: they are {sum(saved)} numbers in {len(saved)} tensors"
+    )
+
+
+def _saved_sizes(file: str) -> list[int]:
+    """How many numbers each tensor of a file has."""
     import h5py
 
-    found: list[bool] = []
+    found: list[int] = []
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            found.append(item.size)
+
     with h5py.File(file) as weights:
-        weights.visititems(
-            lambda name, item: found.append(isinstance(item, h5py.Dataset))
-        )
-    return sum(found)
+        weights.visititems(add)
+    return found
 
 
 def _unreadable(path: str, error: Exception) -> CheckpointError:

@@ -202,7 +202,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
     known: dict = {"hidden_act": HIDDEN_ACTS["gelu"]}
     known |= _read_params(os.path.join(folder, PARAMS_FILE))
-    known |= {"num_attention_heads": saved.shapes[query][0]}
+    known |= {"num_attention_heads": (saved.shapes[query] or [0])[0]}
     unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
     return dataclasses.replace(
         sizes.read_sizes(tensors, prefix, {"electra": known}),
@@ -389,7 +389,10 @@ def _read_params(file: str) -> dict:
         settings = found[found["type"]]
         activation = settings.get("hidden_activation", "gelu")
         norm_first = settings.get("norm_first", False)
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+    except (
+        *(OSError, ValueError, KeyError, TypeError, AttributeError),
+        *(yaml.YAMLError, RecursionError),
+    ):
         raise CheckpointError(
             f"Expected {'.'.join(PARAMS_PATH)} with the settings of a BERT "
             f"encoder in {file}. Received: something else"

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.command_line import original_settings
@@ -74,6 +74,8 @@ HPARAMS_FILE = "hparams.json"
 # ... and what it never writes down of a fine-tuned head.
 HEAD_FILE = "head.json"
 
+# What is read of the former here; the rest `original_settings` looks at.
+_HPARAMS = {"do_lower_case": bool, "max_seq_length": int}
 _SLOTS = ("/adam_m", "/adam_v")
 
 
@@ -116,9 +118,7 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     hparams_file = os.path.join(folder, HPARAMS_FILE)
     if hparams is None and os.path.exists(hparams_file):
         hparams = read_json(hparams_file)
-    known = {}
-    if hparams is not None:
-        known = _known_settings(hparams, tensors, prefix)
+    known = _known_settings(hparams, tensors, prefix)
     found = sizes.read_sizes(tensors, prefix, known)
     step = saved.get("global_step")
     hparams = hparams or {}
@@ -266,18 +266,16 @@ def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
 
     Nothing of Electric's towers, of whose sizes only the shapes are kept.
     """
+    heads = sizes.generator_heads(tensors, "generator")
+    if hparams is None:
+        return {"generator": heads}
+    files.check_fields(hparams, f"The settings of {prefix}", **_HPARAMS)
     try:
         config = original_settings.encoder_config(hparams)
     except errors.ConfigError as error:
         raise CheckpointError(f"The settings of {prefix}: {error}") from None
     known = sizes.not_in_tensors(config)
-    kernel = tensors.get("generator/encoder/layer_0/intermediate/dense/kernel")
-    # The original's generator is always like this.
-    heads = sizes.usual_heads(0 if kernel is None else len(kernel))
-    return {
-        "electra": known,
-        "generator": known | {"num_attention_heads": heads},
-    }
+    return {"electra": known, "generator": known | heads}
 
 
 def _read_head(tensors, folder: str, source: str) -> TaskHead | None:

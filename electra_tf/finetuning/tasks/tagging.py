@@ -170,9 +170,15 @@ class TaggingTask(Task):
         all splits, sorted.
       tag_column: See `read_sentences`.
 
+    Attributes:
+      segment: Of all tokens, unlike a text's; the original's, unless a head
+        that was trained on another is kept.
+
     Raises:
       ValueError: If a file cannot be read.
     """
+
+    segment = heads.TAGGING_SEGMENT
 
     def __init__(
         self,
@@ -234,6 +240,10 @@ class TaggingTask(Task):
                 }
             )
         return self._labels
+
+    @labels.setter
+    def labels(self, labels: Sequence[str]) -> None:
+        self._labels = list(labels)
 
     def read_examples(self, split):
         if split not in self.files:
@@ -311,8 +321,7 @@ class TaggingTask(Task):
         return {
             "input_ids": pad(rows),
             "input_mask": ones,
-            # Segment 1, unlike a text's; from the original.
-            "segment_ids": ones.copy(),
+            "segment_ids": ones * self.segment,
             f"{self.name}_eid": np.array(eids, np.int32),
             f"{self.name}_labels": pad(labels),
             f"{self.name}_labels_mask": pad(
@@ -591,6 +600,7 @@ class TaggingTask(Task):
             "labels": self.labels,
             "is_token_level": self.is_token_level,
             "as_original": self.as_original,
+            "segment": self.segment,
         }
 
 

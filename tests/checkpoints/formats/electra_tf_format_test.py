@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.checkpoints import reading
+from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.formats import electra_tf_format, original
 from electra_tf.errors import CheckpointError
 from electra_tf.training import saving
@@ -176,3 +176,66 @@ def test_refuses_the_config_of_another_version(tmp_path):
         CheckpointError, match="Expected the config.json of this version in "
     ):
         electra_tf_format.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": None}, "config.json lacks model"),
+        ({"model": []}, "model must be an object"),
+        ({"data": {"vocab_file": 5}}, "vocab_file must be a text"),
+        ({"data": {"do_lower_case": "false"}}, "do_lower_case must be true or"),
+        (
+            {"class": "ConvertedCheckpoint", "assumed": "num_attention_heads"},
+            "assumed must be a list, each part of it a text",
+        ),
+        ({"class": "ConvertedCheckpoint", "head": "x"}, "head must be an obj"),
+        (
+            {"class": "FinetuningConfig"},
+            "finished fine-tuning run with results",
+        ),
+    ],
+)
+def test_refuses_odd_records(tmp_path, changes, message):
+    helpers.write_pretrained(tmp_path)
+    record = helpers.read_json(tmp_path / "config.json") | changes
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=message):
+        electra_tf_format.read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["a"]}, "as many labels as num_outputs, 3. Received: 1"),
+        ({"labels": "abc"}, "labels must be a list, each part of it a text"),
+        ({"num_outputs": 3.5}, "num_outputs must be a whole number"),
+        ({"kind": "poetry"}, "kind must be one of classification, "),
+        ({"hidden_activation": "relu"}, "hidden_activation must be 'gelu'"),
+        ({"task_name": "a b"}, "task_name must be letters, digits and"),
+        ({"options": {"has_pairs": 1}}, "has_pairs must be true or false"),
+        ({"options": []}, "options must be an object"),
+        ({"colour": "red"}, "Cannot read .* 'colour'"),
+        (
+            {"kind": "question_answering", "options": {"beam_size": "x"}},
+            "QuestionAnsweringConfig.beam_size must be int",
+        ),
+    ],
+)
+def test_refuses_an_odd_head(changes, message):
+    record = dataclasses.asdict(models.finetuned().head)
+    record["labels"] = list(record["labels"])
+    assert task_heads.head_from_dict(record, "it") == models.finetuned().head
+    with pytest.raises(CheckpointError, match=message):
+        task_heads.head_from_dict(record | changes, "it")
+
+
+def test_a_tagger_of_an_earlier_version_has_no_segment(tmp_path):
+    electra_tf_format.write(models.finetuned("tagging"), str(tmp_path))
+    assert reading.read_checkpoint(tmp_path).remarks == []
+    path = tmp_path / "config.json"
+    record = helpers.read_json(path)
+    del record["head"]["segment"]
+    path.write_text(json.dumps(record))
+    (remark,) = reading.read_checkpoint(tmp_path).remarks
+    assert "in which segment the tagger reads its words: taken as 1" in remark

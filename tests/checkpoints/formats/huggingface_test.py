@@ -5,6 +5,7 @@ tests/interop/ compares with transformers itself.
 
 import dataclasses
 import json
+import re
 import shutil
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from electra_tf.checkpoints import reading, verify
-from electra_tf.checkpoints.formats import huggingface
+from electra_tf.checkpoints.formats import huggingface, huggingface_files
 from electra_tf.errors import CheckpointError
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
@@ -95,11 +96,12 @@ def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
     read = reading.read_checkpoint(tmp_path)
     models.assert_same_tensors(checkpoint, read)
     assert read.activations == (hidden_act,)
-    (note,) = read.notes
+    note = read.notes[-1]
     assert f"this package {hidden_act}, as the original does" in note
     assert note in huggingface.notes(checkpoint)
     # Nothing else has such a head.
-    assert reading.read_checkpoint(tmp_path / "discriminator").notes == ()
+    others = reading.read_checkpoint(tmp_path / "discriminator").notes
+    assert others == (huggingface_files.SPECIAL_TOKENS_NOTE,)
     finetuned = models.with_hidden_act(models.finetuned(), hidden_act)
     assert note not in huggingface.notes(finetuned)
     assert note not in huggingface.notes(models.pretrained())
@@ -204,6 +206,93 @@ def test_heads_travel(tmp_path, kind, num_outputs, architecture):
         inputs["input_mask"],
     ):
         assert difference.fits, difference
+
+
+@pytest.mark.parametrize(
+    ("kind", "segment", "options", "noted"),
+    [
+        (
+            "regression",
+            None,
+            {"has_pairs": True, "min_value": 1.0, "scale": 4.0},
+            "has_pairs, min_value, scale, max_seq_length",
+        ),
+        (
+            "classification",
+            None,
+            {"windows": {"stride": 4, "max_windows": 3}},
+            "windows, max_seq_length",
+        ),
+        ("tagging", 1, {"as_original": True}, "as_original, max_seq_length"),
+        ("tagging", 0, {}, "max_seq_length"),
+        ("tagging", None, {}, "max_seq_length"),
+        (
+            "question_answering",
+            None,
+            {"doc_stride": 7, "beam_size": 20},
+            "doc_stride, max_seq_length",
+        ),
+    ],
+)
+def test_settings_travel_that_transformers_lacks(
+    tmp_path, kind, segment, options, noted
+):
+    num_outputs = 1 if kind == "regression" else 3
+    written = models.finetuned(
+        kind,
+        num_outputs,
+        max_seq_length=9,
+        vocabulary=dataclasses.replace(
+            models.VOCABULARY, text_cleaning="kcelectra"
+        ),
+    )
+    options = written.head.options | options
+    head = dataclasses.replace(written.head, options=options, segment=segment)
+    written = dataclasses.replace(written, head=head)
+    huggingface.write(written, str(tmp_path))
+    read = reading.read_checkpoint(tmp_path)
+    if kind == "question_answering":
+        del options["beam_size"]  # As by default.
+    assert read.head == dataclasses.replace(head, options=options)
+    assert read.max_seq_length == 9
+    assert read.vocabulary == written.vocabulary
+    notes = " ".join(huggingface.notes(written))
+    assert f"what transformers does not heed: {noted}" in notes
+    assert "keeps text_cleaning='kcelectra' for this package" in notes
+    is_said = "reads its words in segment 1, the tokenizer of tran" in notes
+    assert is_said == (kind == "tagging" and segment != 0)
+    assert bool(read.remarks[len(read.notes) :]) == (
+        kind == "tagging" and segment is None
+    )
+
+
+def test_a_tagger_of_theirs_has_their_segment(tmp_path):
+    huggingface.write(models.finetuned("tagging", 5), str(tmp_path))
+    edit_config(tmp_path, electra_tf=None)
+    read = reading.read_checkpoint(tmp_path)
+    assert read.head.segment == 0
+    assert "segment 0, as the tokenizer of transformers gives" in read.notes[-1]
+    inputs = verify.random_inputs(models.ENCODER, read.head)
+    assert not inputs["segment_ids"].any()
+    ones = verify.random_inputs(
+        models.ENCODER, models.finetuned("tagging").head
+    )
+    np.testing.assert_array_equal(ones["segment_ids"], ones["input_mask"])
+    # After a training there, what was kept is of another head.
+    edit_config(
+        tmp_path,
+        electra_tf={"head": {"kind": "regression", "options": {"scale": 4.0}}},
+    )
+    assert reading.read_checkpoint(tmp_path).head == read.head
+
+
+def test_what_config_json_does_not_say_is_what_transformers_takes(finetuned):
+    config = helpers.read_json(finetuned / "config.json")
+    del config["num_attention_heads"], config["hidden_act"]
+    (finetuned / "config.json").write_text(json.dumps(config))
+    read = reading.read_checkpoint(finetuned)
+    assert read.discriminator.num_attention_heads == 4
+    assert read.assumed == ()
 
 
 def test_labels_travel(finetuned):
@@ -468,11 +557,200 @@ def test_a_fast_tokenizer_is_read_where_there_is_no_other(finetuned):
     )
 
 
+FAST = {
+    "normalizer": {"type": "BertNormalizer", "lowercase": False},
+    "model": {"vocab": {token: i for i, token in enumerate(helpers.VOCAB)}},
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fast", "lower", "strip", "remark"),
+    [
+        ({}, None, True, True, ""),
+        ({"strip_accents": False}, None, True, False, ""),
+        (
+            {"do_lower_case": False, "strip_accents": True},
+            None,
+            False,
+            True,
+            "strip_accents=true without lower-casing does not travel",
+        ),
+        ({}, FAST, True, True, "taken as true, as transformers does, although"),
+        (
+            {"tokenizer_class": "PreTrainedTokenizerFast"},
+            FAST,
+            *[False] * 2,
+            "",
+        ),
+        (
+            None,
+            FAST,
+            False,
+            False,
+            "lowercase false, which transformers passes",
+        ),
+        (
+            {"tokenizer_class": "TokenizersBackend"},
+            {"normalizer": {"type": "NFKC"}},
+            None,
+            None,
+            "other ids here than the normalizer NFKC",
+        ),
+        (
+            {"tokenizer_class": "BertJapaneseTokenizer"},
+            None,
+            True,
+            True,
+            "text gets other ids here than BertJapaneseTokenizer gives it",
+        ),
+        (
+            {"mask_token": {"content": "<mask>"}},
+            None,
+            True,
+            True,
+            "mask_token is '<mask>' there, '\\[MASK\\]' here",
+        ),
+        (
+            {"added_tokens_decoder": {"7": {"content": "wa"}}},
+            None,
+            True,
+            True,
+            "1 added tokens, such as 'wa', are tokens there wherever",
+        ),
+        (
+            {},
+            {"model": {"vocab": {"[PAD]": 0}}},
+            True,
+            True,
+            "tokenizer.json has other tokens than vocab.txt",
+        ),
+    ],
+)
+def test_a_tokenizer_is_read_as_transformers_does_or_noted(
+    finetuned, settings, fast, lower, strip, remark
+):
+    path = finetuned / "tokenizer_config.json"
+    path.unlink()
+    if settings is not None:
+        path.write_text(json.dumps(settings))
+    if fast is not None:
+        (finetuned / "tokenizer.json").write_text(json.dumps(fast))
+    read = reading.read_checkpoint(finetuned)
+    found = read.vocabulary
+    assert (found.do_lower_case, found.strip_accents) == (lower, strip)
+    *notes, last = read.notes
+    assert last == huggingface_files.SPECIAL_TOKENS_NOTE
+    assert len(notes) == bool(remark)
+    assert re.search(remark, "".join(notes))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.json", '{"architectures": []}', "of the type not said"),
+        ("config.json", '{"model_type": 5}', "model_type must be a text.*: 5"),
+        ("config.json", '{"architectures": "A"}', "must be a list, each part"),
+        ("config.json", '{"architectures": [5]}', "must be a list, each part"),
+        (
+            "config.json",
+            "[" * 100_000,
+            "Cannot read .*config.json: .*recursion",
+        ),
+        ("config.json", '{"a": ' + "9" * 5000 + "}", "Cannot read .*config.js"),
+        ("tokenizer_config.json", '{"a": ' * 100_000, "Cannot read .*recurs"),
+        (
+            "tokenizer_config.json",
+            '{"do_lower_case": "false"}',
+            "do_lower_case must be true or false. Received: 'false'",
+        ),
+        (
+            "tokenizer_config.json",
+            '{"text_cleaning": "soap"}',
+            "tokenizer_config.json: Expected one of the text cleanings",
+        ),
+        ("tokenizer.json", '{"normalizer": 5}', "normalizer must be an object"),
+        ("tokenizer.json", '{"model": {"vocab": {"a": "b"}}}', "vocab must be"),
+        (
+            "tokenizer.json",
+            '{"model": {"vocab": {"a": 0, "b": 5}}}',
+            "a vocabulary with the ids 0 to 1. Received: 2 tokens with others",
+        ),
+        ("vocab.txt.json", "[" * 100_000, "true or false for do_lower_case"),
+    ],
+)
+def test_odd_json_is_one_line(finetuned, name, text, message):
+    (finetuned / name).write_text(text)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        if name == "config.json":
+            huggingface.read(str(finetuned))
+        reading.read_checkpoint(finetuned)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (5, "electra_tf must be an object"),
+        ({"max_seq_length": "9"}, "max_seq_length must be a whole number"),
+        ({"max_seq_length": 2}, "max_seq_length must be at least 3"),
+        ({"head": []}, "head must be an object"),
+        ({"head": {"options": {"scale": "4"}}}, "scale must be a number"),
+        ({"head": {"options": {"scale": True}}}, "scale must be a number"),
+        ({"head": {"options": {"windows": {}}}}, "windows must have a stride"),
+        ({"head": {"segment": 2}}, "one of the 2 .* has, counted from 0"),
+        ({"head": {"segment": "1"}}, "segment must be a whole number"),
+    ],
+)
+def test_refuses_settings_of_ours_that_are_odd(tmp_path, kept, message):
+    huggingface.write(models.finetuned("tagging", 3), str(tmp_path))
+    if isinstance(kept, dict) and isinstance(kept.get("head"), dict):
+        kept["head"]["kind"] = "tagging"
+    edit_config(tmp_path, electra_tf=kept)
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(tmp_path)
+
+
+def test_refuses_labels_of_another_head(finetuned):
+    edit_config(finetuned, id2label={"0": "a", "1": "b"})
+    with pytest.raises(
+        CheckpointError, match="must name the classes 0 to 2, as"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("weight_map", [None, {}, {"a": None}, ["a"]])
+def test_refuses_an_odd_weight_map(finetuned, weight_map):
+    split(finetuned).write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(CheckpointError, match="weight_map"):
+        reading.read_checkpoint(finetuned)
+
+
+def test_refuses_a_layer_with_a_number_far_off(finetuned):
+    def edit(tensors):
+        name = "electra.encoder.layer.1.output.dense.bias"
+        tensors[name.replace(".1.", ".99999999.")] = tensors.pop(name)
+
+    edit_tensors(finetuned, edit)
+    with pytest.raises(
+        CheckpointError, match="Received: one with the number 9"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\rb", " a", ""])
+def test_refuses_a_token_that_would_shift_others(tmp_path, token):
+    tokens = (*helpers.VOCAB[:-1], token)
+    with pytest.raises(CheckpointError, match="with the id 19, which would be"):
+        huggingface.write(
+            models.finetuned(vocabulary=Vocabulary(tokens)), str(tmp_path)
+        )
+
+
 def test_ideographs_that_are_no_words_are_reported(finetuned):
     path = finetuned / "tokenizer_config.json"
     settings = helpers.read_json(path) | {"tokenize_chinese_chars": False}
     path.write_text(json.dumps(settings))
-    (note,) = reading.read_checkpoint(finetuned).notes
+    note, _ = reading.read_checkpoint(finetuned).notes
     assert "tokenize_chinese_chars=False does not travel" in note
 
 
@@ -486,8 +764,8 @@ def test_case_follows_from_the_vocabulary_where_nothing_says_it(
     settings = helpers.read_json(tmp_path / "tokenizer_config.json")
     assert settings["do_lower_case"] is lower
     assert settings["strip_accents"] is lower
-    note = huggingface.notes(written)[-1]
-    assert f"lower-cased: taken as {lower}, since the vocabulary has" in note
+    notes = " ".join(huggingface.notes(written))
+    assert f"lower-cased: taken as {lower}, since the vocabulary has" in notes
 
 
 def test_refuses_a_head_that_transformers_lacks(tmp_path):
