@@ -4,30 +4,33 @@ For a notebook, in Keras's own terms:
 
     import electra_tf
 
-    preprocessor = electra_tf.Preprocessor.from_checkpoint("hf://owner/name")
+    encoder = electra_tf.Encoder.from_checkpoint("hf://owner/name")
 
 What is named here is imported when it is first asked for.
 """
 
 import importlib
 
+from electra_tf.keras_models import registration
+
 __version__ = "0.1.0"
 
-# Name -> the module of `keras_models` that it is in.
+# Name -> its module.
 _MODULES = {
-    "Preprocessor": "preprocessor",
+    name: module
+    for name, module in registration.CLASSES.items()
+    if ".keras_models." in module
 }
 
 __all__ = [*_MODULES, "__version__"]  # noqa: PLE0604
+
+registration.register()
 
 
 def __getattr__(name: str):
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(
-        f"{__name__}.keras_models.{_MODULES[name]}"
-    )
-    return getattr(module, name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,14 @@
-"""A path or a handle of the Hugging Face Hub -> a checkpoint in memory."""
+"""A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
 
 import os
 import re
+import shutil
 import warnings
 
-from electra_tf import errors
+import keras
+import numpy as np
+
+from electra_tf import errors, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 
@@ -95,3 +99,63 @@ def read(source: Source) -> Checkpoint:
     for remark in checkpoint.remarks:
         warnings.warn(f"{source}: {remark}", stacklevel=3)
     return checkpoint
+
+
+def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
+    """The weights of layers, by the names of the original's variables.
+
+    What LoRA has learned is in the kernels that it belongs to.
+
+    Raises:
+      ValueError: If a layer is quantised.
+    """
+    found = {}
+    for layer in layers:
+        for part in layer._flatten_layers():
+            if part.quantization_mode is not None:
+                raise ValueError(
+                    "Expected weights in floating point. Received: "
+                    f"{part.path} with {part.quantization_mode}; write the "
+                    "model before quantize()"
+                )
+        found.update({v.path: v.numpy() for v in layer.variables})
+        for part in layer._flatten_layers():
+            if getattr(part, "lora_enabled", False):
+                path = part.path
+                found[f"{path}/kernel"] = np.asarray(part.kernel)
+                del found[part.lora_kernel_a.path]
+                del found[part.lora_kernel_b.path]
+    # What a policy such as "bfloat16" has is in no format.
+    return {name: np.asarray(x, np.float32) for name, x in found.items()}
+
+
+def write(
+    checkpoint: Checkpoint,
+    path: str | os.PathLike,
+    format: str = "electra_tf",  # noqa: A002
+) -> None:
+    """Writes a checkpoint that the commands and `from_checkpoint` read.
+
+    Args:
+      checkpoint: What to write.
+      path: A folder that is new or empty.
+      format: One of `reading.FORMATS`.
+
+    Raises:
+      ValueError: If there is something at the path, or the format is unknown.
+      CheckpointError: If the format cannot hold it.
+    """
+    path = os.path.normpath(os.fspath(path))
+    if format not in reading.FORMATS:
+        raise ValueError(
+            f"Expected format to be one of {', '.join(reading.FORMATS)}. "
+            f"Received: format={format!r}"
+        )
+    files.refuse_used(path, "path")
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        os.makedirs(temporary)
+        reading.format_module(format).write(checkpoint, temporary)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -6,7 +6,8 @@ the transformer, activations are kept two-dimensional, [B * L, D], so that every
 dense layer is one plain matrix product.
 
 Dropout is stateless: a call without `dropout_seed` has none, and a seed gives
-the same masks on every run.
+the same masks on every run. `electra_tf.Encoder` is the Keras model around it,
+which draws a seed where Keras says `training=True`.
 
 Shapes: B batch, L length, D hidden, E embedding, H heads, V vocabulary.
 """
@@ -94,9 +95,10 @@ class LayerNorm(Layer):
 
     def weights_as_tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Gamma and beta, <float32>[D]."""
+        # Under a policy such as "bfloat16" the variables are no float32.
         return (
-            tf.convert_to_tensor(self.gamma.value),
-            tf.convert_to_tensor(self.beta.value),
+            tf.cast(self.gamma.value, tf.float32),
+            tf.cast(self.beta.value, tf.float32),
         )
 
 
@@ -439,6 +441,7 @@ class Encoder(Layer):
         segment_ids,
         dropout_seed=None,
         return_layers=False,
+        training=None,
     ):
         """Encodes a batch.
 
@@ -448,6 +451,8 @@ class Encoder(Layer):
           segment_ids: <int32>[B, L].
           dropout_seed: <int32>[2], or None for no dropout.
           return_layers: Also return what lies between input and output.
+          training: What Keras says, also where a layer around this one was
+            called with it; True needs a seed.
 
         Returns:
           {"sequence_output": <float>[B, L, D], "pooled_output": <float>[B, D]},
@@ -455,7 +460,22 @@ class Encoder(Layer):
           "embedding_output" <float>[B, L, D] (the input of the first layer),
           "all_encoder_layers" (a list of <float>[B, L, D]) and
           "attention_probs" (a list of <float32>[B, H, L, L]).
+
+        Raises:
+          ValueError: If there should be dropout, but nothing that it could
+            follow from.
         """
+        config = self.config
+        rates = (
+            config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob,
+        )
+        if training and dropout_seed is None and any(rates):
+            raise ValueError(
+                "Expected a dropout_seed with training=True, since dropout here"
+                " follows from it; electra_tf.Encoder draws its own. Received: "
+                f"training={training}, dropout_seed=None"
+            )
         x = self.embeddings(
             input_ids,
             segment_ids,

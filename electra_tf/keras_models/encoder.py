@@ -1,0 +1,359 @@
+"""Token ids -> vectors: ELECTRA's encoder as a Keras model.
+
+Shapes: B batch, L length, D hidden.
+"""
+
+import contextlib
+import dataclasses
+import os
+import typing
+import warnings
+from collections.abc import Mapping, Sequence
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.keras_models import checkpoints
+from electra_tf.keras_models.preprocessor import Preprocessor
+from electra_tf.model import encoder as encoder_lib
+from electra_tf.serving.inputs import ENCODER_FEATURES
+
+# As KerasHub's backbones have it, and arXiv:2106.09685.
+_LORA_TARGETS = ("query", "value")
+
+# Those that need no data to quantise with.
+_QUANTIZATION_MODES = ("int8", "int4", "float8")
+
+
+@contextlib.contextmanager
+def policy_scope(policy: keras.dtype_policies.DTypePolicy):
+    """Layers that are made here have a policy, whatever the global one is."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def next_dropout_seed(
+    seed_generator: keras.random.SeedGenerator, training: bool | None
+) -> tf.Tensor | None:
+    """What dropout of one call follows from.
+
+    Args:
+      seed_generator: Gives another seed every time.
+      training: Whether there is dropout.
+
+    Returns:
+      <int32>[2], another one on every replica; None without dropout.
+    """
+    if not training:
+        return None
+    # As the engine of the gin runs does, whose step is here the call.
+    first, call = tf.unstack(tf.cast(seed_generator.next(), tf.int32))
+    seed = tf.random.experimental.stateless_fold_in(tf.stack([first, 0]), call)
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return seed
+    # Every replica has the same state of the generator.
+    return tf.random.experimental.stateless_fold_in(
+        seed, context.replica_id_in_sync_group
+    )
+
+
+def check_features(features, max_position_embeddings: int) -> dict:
+    """The encoder's features, as <int32>[B, L].
+
+    Args:
+      features: What a model was called with.
+      max_position_embeddings: The longest L.
+
+    Raises:
+      ValueError: If one is missing, or no such tensor.
+    """
+    names = ", ".join(ENCODER_FEATURES)
+    if not isinstance(features, Mapping):
+        raise ValueError(
+            f"Expected a dictionary with {names}, as electra_tf.Preprocessor "
+            f"makes it. Received: {features!r}"
+        )
+    missing = [name for name in ENCODER_FEATURES if name not in features]
+    if missing:
+        raise ValueError(
+            f"Expected a dictionary with {names}. Received: one with "
+            f"{', '.join(map(str, features)) or 'nothing'}"
+        )
+    found = {}
+    for name in ENCODER_FEATURES:
+        x = features[name]
+        dtype, shape = keras.backend.standardize_dtype(x.dtype), x.shape
+        if "int" not in dtype and dtype != "bool":
+            raise ValueError(
+                f"Expected {name} of integers. Received: {name} of {dtype}"
+            )
+        if len(shape) != 2:
+            raise ValueError(
+                f"Expected {name} of shape (batch, length). Received: {name} "
+                f"of shape {tuple(shape)}"
+            )
+        if (shape[1] or 0) > max_position_embeddings:
+            raise ValueError(
+                f"Expected {name} of at most {max_position_embeddings} "
+                "positions (max_position_embeddings). Received: "
+                f"{name} of shape {tuple(shape)}"
+            )
+        found[name] = x
+    return found
+
+
+def enable_lora(
+    model: keras.Model, rank: int, target_layer_names: Sequence[str]
+) -> None:
+    """Freezes a model but for low-rank additions (arXiv:2106.09685).
+
+    Args:
+      model: Has dense layers of these names.
+      rank: Of the additions.
+      target_layer_names: Names of dense layers, such as "query".
+
+    Raises:
+      ValueError: If no layer is called so.
+    """
+    # All, before any of them is frozen.
+    layers = [
+        layer
+        for layer in model._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.Dense)
+    ]
+    targets = [layer for layer in layers if layer.name in target_layer_names]
+    if not targets:
+        names = sorted({layer.name for layer in layers})
+        raise ValueError(
+            f"Expected target_layer_names of {', '.join(names)}. Received: "
+            f"target_layer_names={list(target_layer_names)}"
+        )
+    for layer in model._flatten_layers(include_self=False):
+        for variable in layer._trainable_variables:
+            variable.trainable = False
+    for layer in targets:
+        layer.enable_lora(rank)
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class Encoder(keras.Model):
+    """ELECTRA's discriminator without its head, or any other such encoder.
+
+        encoder = electra_tf.Encoder.from_checkpoint("hf://owner/name")
+        encoder(preprocessor(["A fine film."]))["sequence_output"]
+
+    It takes {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L] and
+    returns {"sequence_output": <float>[B, L, D], "pooled_output": <float>[B,
+    D]}, the latter the first token's vector. With `training=True` it drops out;
+    with `return_layers=True` it returns more, see `model.encoder.Encoder`,
+    which computes all of it.
+
+    Args:
+      seed: Of dropout; None for one of its own.
+      dtype: Name of a policy, or a policy; None for Keras's global one. The
+        normalisations and the softmax are computed in float32 in any case.
+      name: Of the model.
+      trainable: Whether its variables are.
+      **sizes: Those of `configs.EncoderConfig`: `vocab_size`, `hidden_size`,
+        `num_hidden_layers`, `num_attention_heads`, `intermediate_size`, and
+        what has a default there.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        dtype=None,
+        name: str | None = None,
+        trainable: bool = True,
+        **sizes,
+    ):
+        super().__init__(
+            name=name, dtype=dtype, trainable=trainable, autocast=False
+        )
+        self.config = configs.EncoderConfig(**sizes)
+        with policy_scope(self.dtype_policy):
+            self.electra = encoder_lib.Encoder(self.config, "electra")
+            self.electra.build()
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+        self._quantized = ""
+
+    @classmethod
+    def from_checkpoint(cls, path: checkpoints.Source, **kwargs) -> typing.Self:
+        """The encoder of a checkpoint, with its weights.
+
+        Args:
+          path: Of a checkpoint of any format that `tools/convert_checkpoint.py`
+            reads, "hf://owner/name", or what `checkpoints.read` returned.
+          **kwargs: Of the class, such as `dtype`, or `hidden_dropout_prob`,
+            which go before what the checkpoint says.
+
+        Raises:
+          CheckpointError: If it cannot be read, has no discriminator, or does
+            not fit.
+        """
+        checkpoint = checkpoints.read(path).encoder_only()
+        sizes = dataclasses.asdict(checkpoint.discriminator)  # type: ignore
+        model = cls(**(sizes | kwargs))
+        model.load_checkpoint(checkpoint, checkpoints.name_of(path))
+        return model
+
+    from_preset = from_checkpoint
+
+    def load_checkpoint(self, checkpoint: Checkpoint, source: str) -> None:
+        """Assigns weights.
+
+        Args:
+          checkpoint: With all of the encoder's.
+          source: Of the checkpoint, for messages.
+
+        Raises:
+          CheckpointError: If one is missing or does not fit.
+        """
+        reading.assign_all(
+            checkpoint, self.electra.variables, source, "the encoder"
+        )
+
+    def to_checkpoint(self, preprocessor: Preprocessor | None = None):
+        """The encoder as a checkpoint of the original has it.
+
+        Args:
+          preprocessor: Its vocabulary goes with the weights.
+        """
+        return Checkpoint(
+            checkpoints.tensors_of(self.electra),
+            discriminator=self.config,
+            vocabulary=preprocessor and preprocessor.vocabulary,
+            max_seq_length=preprocessor and preprocessor.max_seq_length,
+        )
+
+    def save_checkpoint(
+        self,
+        path: str | os.PathLike,
+        preprocessor: Preprocessor | None = None,
+        format: str = "electra_tf",  # noqa: A002
+    ) -> None:
+        """Writes a folder that the commands and other libraries read.
+
+        Args:
+          path: A new or empty folder.
+          preprocessor: Its vocabulary is written, too.
+          format: "electra_tf", "huggingface", "kerashub", "original" or
+            "model_garden".
+        """
+        checkpoints.write(self.to_checkpoint(preprocessor), path, format)
+
+    def save_to_preset(
+        self, path: str | os.PathLike, preprocessor: Preprocessor | None = None
+    ) -> None:
+        """Writes a preset of KerasHub's `ElectraBackbone`.
+
+        KerasHub computes GELU by its tanh approximation whatever this encoder
+        has: see `checkpoints.formats.kerashub`.
+        """
+        self.save_checkpoint(path, preprocessor, "kerashub")
+
+    def enable_lora(
+        self, rank: int, target_layer_names: Sequence[str] = _LORA_TARGETS
+    ) -> None:
+        """Freezes the encoder but for low-rank additions to some kernels.
+
+        Whatever is saved has the additions in the kernels.
+
+        Args:
+          rank: Of the additions.
+          target_layer_names: Of dense layers: "query", "key", "value", "dense".
+        """
+        enable_lora(self, rank, target_layer_names)
+
+    def quantize(self, mode=None, **kwargs):
+        """Quantises the dense layers, see `keras.Model.quantize`.
+
+        Args:
+          mode: "int8", "int4" or "float8".
+          **kwargs: Of Keras.
+        """
+        if mode not in _QUANTIZATION_MODES:
+            raise ValueError(
+                f"Expected mode to be one of {', '.join(_QUANTIZATION_MODES)}. "
+                f"Received: mode={mode!r}"
+            )
+        with warnings.catch_warnings():
+            # Keras names every layer that has nothing to quantise.
+            warnings.simplefilter("ignore")
+            super().quantize(mode, **kwargs)
+        self._quantized = mode
+
+    def call(self, inputs, training=None, return_layers=False):
+        features = check_features(inputs, self.config.max_position_embeddings)
+        return self.electra(
+            *(tf.cast(x, tf.int32) for x in features.values()),
+            dropout_seed=next_dropout_seed(self.seed_generator, training),
+            return_layers=return_layers,
+            training=training,
+        )
+
+    def compute_output_spec(self, inputs, training=None, return_layers=False):
+        features = check_features(inputs, self.config.max_position_embeddings)
+        rows, length = features["input_ids"].shape
+        heads = self.config.num_attention_heads
+
+        def spec(*shape, dtype=self.compute_dtype):
+            return keras.KerasTensor(shape, dtype)
+
+        width = self.config.hidden_size
+        layers = range(self.config.num_hidden_layers)
+        outputs: dict[str, typing.Any] = {
+            "sequence_output": spec(rows, length, width),
+            "pooled_output": spec(rows, width),
+        }
+        if return_layers:
+            outputs |= {
+                "embedding_output": spec(rows, length, width),
+                "all_encoder_layers": [
+                    spec(rows, length, width) for _ in layers
+                ],
+                "attention_probs": [
+                    spec(rows, heads, length, length, dtype="float32")
+                    for _ in layers
+                ],
+            }
+        return outputs
+
+    def build(self, input_shape=None):
+        """Does nothing: the sizes are known from the beginning."""
+
+    def get_build_config(self):
+        return None
+
+    def get_config(self):
+        return dataclasses.asdict(self.config) | {
+            "seed": self.seed,
+            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+            "name": self.name,
+            "trainable": self.trainable,
+            "quantization_mode": self._quantized,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        mode = config.pop("quantization_mode", "")
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.saving.deserialize_keras_object(
+                config["dtype"]
+            )
+        model = cls(**config)
+        if mode:
+            model.quantize(mode)
+        return model

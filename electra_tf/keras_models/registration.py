@@ -1,0 +1,68 @@
+"""Keras finds this package's classes in files, though nobody imported them.
+
+`keras.models.load_model` looks classes up by the names under which they
+registered, which they do when their modules are imported; `import electra_tf`
+imports none of them. So stand-ins are registered in their places, once Keras
+itself is imported. Nothing else is imported here.
+"""
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+
+PACKAGE = "electra_tf"
+
+# Name -> module, of what may stand in a .keras file.
+CLASSES = {
+    "Preprocessor": f"{PACKAGE}.keras_models.preprocessor",
+    "Encoder": f"{PACKAGE}.keras_models.encoder",
+}
+
+
+class _StandIn:
+    """Makes objects of a class that is imported for the first of them."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def from_config(self, config):
+        module = importlib.import_module(CLASSES[self.name])
+        return getattr(module, self.name).from_config(config)
+
+
+def _register() -> None:
+    import keras
+
+    registered = keras.saving.get_custom_objects()
+    for name in CLASSES:
+        # Importing a module puts the class itself there.
+        registered.setdefault(f"{PACKAGE}>{name}", _StandIn(name))
+
+
+class _WithKeras(importlib.abc.MetaPathFinder):
+    """Calls `_register` when Keras has been imported."""
+
+    def find_spec(self, fullname, path, target=None):
+        if fullname != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module):
+            execute(module)
+            _register()
+
+        spec.loader.exec_module = execute_and_register  # type: ignore
+        return spec
+
+
+def register() -> None:
+    """Registers the classes, at once or with Keras."""
+    if hasattr(sys.modules.get("keras"), "saving"):
+        _register()
+    else:
+        sys.meta_path.insert(0, _WithKeras())

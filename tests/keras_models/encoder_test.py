@@ -1,0 +1,284 @@
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from electra_tf import errors
+from electra_tf.checkpoints import reading
+from electra_tf.model import encoder as encoder_lib
+from tests import helpers
+from tests.checkpoints import models
+from tests.keras_models import layer_checks
+
+SIZES = dataclasses.asdict(helpers.encoder_config(initializer_range=0.5))
+INPUTS = helpers.inputs(range(3))
+
+
+def _encoder(**changes) -> electra_tf.Encoder:
+    keras.utils.set_random_seed(1)
+    return electra_tf.Encoder(**(SIZES | changes))
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return _encoder()
+
+
+def _sequence(model, **kwargs):
+    return model(INPUTS, **kwargs)["sequence_output"].numpy()
+
+
+# --- Checkpoints ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_name", reading.FORMATS)
+def test_from_checkpoint_of_every_format(format_name, tmp_path):
+    # KerasHub and the Model Garden have GELU's approximation.
+    checkpoint = models.with_hidden_act(models.pretrained(), "gelu_new")
+    if format_name == "original":
+        checkpoint = models.pretrained()
+    path = str(tmp_path / "checkpoint")
+    reading.format_module(format_name).write(checkpoint, path)
+
+    encoder = electra_tf.Encoder.from_checkpoint(path)
+
+    expected = encoder_lib.Encoder(checkpoint.discriminator, "electra")
+    expected.build()
+    reading.assign_all(checkpoint, expected.variables, path, "all")
+    layer_checks.assert_same_bits(encoder(INPUTS), expected(*INPUTS.values()))
+
+
+def test_what_is_given_goes_before_the_checkpoint():
+    encoder = electra_tf.Encoder.from_preset(
+        models.pretrained(), hidden_dropout_prob=0.3, name="mine", seed=7
+    )
+    assert encoder.config.hidden_dropout_prob == 0.3
+    assert (encoder.name, encoder.seed) == ("mine", 7)
+
+
+def test_a_generator_is_no_encoder():
+    checkpoint = models.pretrained(discriminator=None)
+    with pytest.raises(errors.CheckpointError, match="a generator only"):
+        electra_tf.Encoder.from_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("format_name", ["electra_tf", "huggingface"])
+def test_save_checkpoint(encoder, format_name, tmp_path):
+    preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=9)
+    encoder.save_checkpoint(tmp_path / "to", preprocessor, format_name)
+    again = electra_tf.Encoder.from_checkpoint(tmp_path / "to")
+    layer_checks.assert_same_bits(again(INPUTS), encoder(INPUTS))
+    assert (
+        electra_tf.Preprocessor.from_checkpoint(tmp_path / "to").vocabulary
+        == preprocessor.vocabulary
+    )
+    with pytest.raises(ValueError, match="must be a new or empty folder"):
+        encoder.save_checkpoint(tmp_path / "to")
+    with pytest.raises(ValueError, match="Received: format='onnx'"):
+        encoder.save_checkpoint(tmp_path / "new", format="onnx")
+
+
+def test_a_preset_of_kerashub(encoder, tmp_path):
+    encoder.save_to_preset(tmp_path / "preset")
+    again = electra_tf.Encoder.from_preset(tmp_path / "preset")
+    for ours, theirs in zip(again.weights, encoder.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs, ours.path)
+    config = json.loads((tmp_path / "preset/config.json").read_text())
+    assert config["registered_name"].endswith("ElectraBackbone")
+
+
+# --- Dropout --------------------------------------------------------------
+
+
+def test_training_drops_out_otherwise_every_time(encoder):
+    without = _sequence(encoder)
+    np.testing.assert_array_equal(without, _sequence(encoder, training=False))
+    first, second = (_sequence(encoder, training=True) for _ in range(2))
+    assert np.abs(first - without).max() > 1e-3
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_the_seed_decides_what_drops_out():
+    first, second, other = (
+        _sequence(_encoder(seed=seed), training=True) for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 1e-3
+
+
+def test_dropout_in_a_graph_is_that_of_an_eager_call():
+    eager, traced = _encoder(seed=3), _encoder(seed=3)
+
+    @tf.function
+    def call(features):
+        return traced(features, training=True)["sequence_output"]
+
+    for _ in range(2):
+        np.testing.assert_allclose(
+            call(INPUTS), _sequence(eager, training=True), atol=1e-5
+        )
+
+
+def test_the_inner_encoder_wants_a_seed(encoder):
+    with pytest.raises(ValueError, match="Received: training=True, dropout"):
+        encoder.electra(*INPUTS.values(), training=True)
+    # Where nothing drops out, there is nothing to follow from it.
+    none = _encoder(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    layer_checks.assert_same_bits(
+        none.electra(*INPUTS.values(), training=True), none(INPUTS)
+    )
+
+
+# --- Keras's checks -------------------------------------------------------
+
+
+def test_config():
+    layer_checks.check_config(_encoder(seed=5, dtype="mixed_bfloat16"))
+
+
+@pytest.mark.parametrize("return_layers", [False, True])
+def test_symbolic_calls(encoder, return_layers):
+    layer_checks.check_symbolic(encoder, INPUTS, return_layers=return_layers)
+
+
+@pytest.mark.parametrize("policy", layer_checks.POLICIES)
+def test_policies(policy, encoder):
+    of_policy = _encoder(dtype=policy)
+    outputs = of_policy(INPUTS, training=True)
+    compute = of_policy.compute_dtype
+    assert {x.dtype.name for x in outputs.values()} == {compute}
+    weights = {w.dtype for w in of_policy.weights}
+    assert weights == {of_policy.variable_dtype}
+    layer_checks.check_symbolic(of_policy, INPUTS)
+    of_policy.set_weights(encoder.get_weights())
+    np.testing.assert_allclose(
+        tf.cast(of_policy(INPUTS)["sequence_output"], tf.float32),
+        _sequence(encoder),
+        atol=1e-5 if "float" in compute and compute[-2:] != "16" else 0.1,
+    )
+
+
+def test_the_global_policy_is_the_default():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        assert _encoder().compute_dtype == "bfloat16"
+        # ... and a model's own does not change it.
+        _encoder(dtype="float32")
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_files(policy, tmp_path):
+    layer_checks.check_saving(_encoder(dtype=policy), INPUTS, tmp_path)
+
+
+def test_training_in_a_functional_model():
+    layer_checks.check_training(_encoder(), INPUTS)
+
+
+def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
+    path = tmp_path / "encoder.keras"
+    encoder.save(path)
+    np.savez(tmp_path / "inputs.npz", **INPUTS)
+    program = (
+        # In the order in which the one that comes last has to be waited for.
+        "import electra_tf, keras\n"
+        "import numpy as np\n"
+        f"model = keras.models.load_model({str(path)!r})\n"
+        f"inputs = dict(np.load({str(tmp_path / 'inputs.npz')!r}))\n"
+        "np.save({!r}, model(inputs)['sequence_output'])\n"
+    )
+    output = tmp_path / "output.npy"
+    result = helpers.execute("-c", program.format(str(output)))
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_array_equal(np.load(output), _sequence(encoder))
+
+
+# --- LoRA and quantisation ------------------------------------------------
+
+
+def test_lora_learns_additions_alone_and_saves_them_in_the_kernels(tmp_path):
+    encoder = _encoder()
+    before = _sequence(encoder)
+    frozen = [np.copy(x) for x in encoder.get_weights()]
+    encoder.enable_lora(2)
+    np.testing.assert_array_equal(_sequence(encoder), before)
+    # A and B for query and value of two layers.
+    assert len(encoder.trainable_variables) == 2 * 2 * 2
+    layer_checks.check_training(encoder, INPUTS)
+    learned = _sequence(encoder)
+    assert np.abs(learned - before).max() > 1e-3
+
+    encoder.save_checkpoint(tmp_path / "to")
+    again = electra_tf.Encoder.from_checkpoint(tmp_path / "to")
+    np.testing.assert_allclose(_sequence(again), learned, atol=1e-5)
+    encoder.save(tmp_path / "encoder.keras")
+    again = keras.models.load_model(tmp_path / "encoder.keras")
+    np.testing.assert_allclose(_sequence(again), learned, atol=1e-5)
+    kept = sum(
+        np.array_equal(a, b)
+        for a, b in zip(frozen, again.get_weights(), strict=True)
+    )
+    assert kept == len(frozen) - 4
+
+
+def test_lora_of_no_layer(encoder):
+    with pytest.raises(ValueError, match="dense, embeddings_project, key, "):
+        encoder.enable_lora(2, ["query_dense"])
+
+
+def test_quantisation(encoder, tmp_path):
+    quantized = _encoder()
+    quantized.quantize("int8")
+    found = _sequence(quantized)
+    assert 0 < np.abs(found - _sequence(encoder)).max() < 0.15
+    quantized.save(tmp_path / "quantized.keras")
+    again = keras.models.load_model(tmp_path / "quantized.keras")
+    np.testing.assert_array_equal(_sequence(again), found)
+    assert again.get_config() == quantized.get_config()
+    with pytest.raises(ValueError, match="embeddings_project with int8"):
+        quantized.save_checkpoint(tmp_path / "to")
+
+
+def test_quantisation_of_no_mode(encoder):
+    with pytest.raises(ValueError, match="int8, int4, float8. Received"):
+        encoder.quantize("gptq")
+
+
+# --- What it refuses ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "inputs, message",
+    [
+        (INPUTS["input_ids"], "Expected a dictionary with input_ids"),
+        ({"token_ids": INPUTS["input_ids"]}, "Received: one with token_ids"),
+        (
+            INPUTS | {"input_ids": INPUTS["input_ids"] * 1.0},
+            "Received: input_ids of float64",
+        ),
+        (
+            INPUTS | {"segment_ids": INPUTS["segment_ids"][0]},
+            r"Received: segment_ids of shape \(12,\)",
+        ),
+        (
+            {name: np.pad(x, [[0, 0], [0, 1]]) for name, x in INPUTS.items()},
+            r"at most 12 positions .* of shape \(3, 13\)",
+        ),
+    ],
+)
+def test_what_it_refuses(encoder, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        encoder(inputs)
+
+
+def test_sizes_that_do_not_fit():
+    with pytest.raises(ValueError, match="num_attention_heads must divide"):
+        _encoder(num_attention_heads=3)

@@ -1,0 +1,117 @@
+"""Keras's own checks of a layer, for layers whose input is a dictionary.
+
+In the manner of `keras.src.testing.TestCase.run_layer_test`, which gives the
+entries of a dictionary as arguments.
+"""
+
+import keras
+import numpy as np
+from keras.src import testing
+
+FLOAT_POLICIES = ("float32", "float64", "bfloat16", "float16")
+POLICIES = (*FLOAT_POLICIES, "mixed_bfloat16", "mixed_float16")
+
+
+class _Slope(keras.losses.Loss):
+    """Of any output; not its sum, which a normalisation keeps."""
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        slope = keras.ops.linspace(-1.0, 2.0, y_pred.shape[-1])
+        return keras.ops.sum(keras.ops.cast(y_pred, "float32") * slope)
+
+
+def leaves(outputs) -> dict:
+    """Path -> tensor of a nest of outputs."""
+    return {
+        "/".join(map(str, path)): x
+        for path, x in keras.tree.flatten_with_path(outputs)
+    }
+
+
+def assert_same_bits(found, expected) -> None:
+    found, expected = leaves(found), leaves(expected)
+    assert found.keys() == expected.keys()
+    for path, x in expected.items():
+        # numpy has no equality of bfloat16.
+        a, b = (keras.ops.convert_to_numpy(y) for y in (found[path], x))
+        assert a.dtype == b.dtype, path
+        assert a.tobytes() == b.tobytes(), path
+
+
+def check_config(layer) -> None:
+    """Config, JSON, pickling and attributes, as Keras checks them."""
+    testing.TestCase().run_class_serialization_test(layer)
+
+
+def check_symbolic(layer, inputs, **call_kwargs) -> None:
+    """A symbolic call has the shapes and types of an eager one."""
+    eager = leaves(layer(inputs, **call_kwargs))
+    for rows in (None, len(next(iter(leaves(inputs).values())))):
+        symbols = keras.tree.map_structure(
+            lambda x, rows=rows: keras.KerasTensor(
+                (rows, *x.shape[1:]), keras.backend.standardize_dtype(x.dtype)
+            ),
+            inputs,
+        )
+        symbolic = leaves(layer(symbols, **call_kwargs))
+        assert symbolic.keys() == eager.keys()
+        for path, x in eager.items():
+            expected = tuple(x.shape)
+            if rows is None:
+                expected = (None, *expected[1:])
+            assert symbolic[path].shape == expected, path
+            assert symbolic[path].dtype == keras.backend.standardize_dtype(
+                x.dtype
+            ), path
+
+
+def _symbols(inputs) -> dict:
+    return {
+        name: keras.Input(
+            x.shape[1:],
+            dtype=keras.backend.standardize_dtype(x.dtype),
+            name=name,
+        )
+        for name, x in inputs.items()
+    }
+
+
+def check_saving(layer, inputs, folder) -> None:
+    """A .keras file, alone and within a functional model; weights alone."""
+    expected = layer(inputs)
+    symbols = _symbols(inputs)
+    functional = keras.Model(symbols, layer(symbols))
+    assert_same_bits(functional(inputs), expected)
+    for model in (layer, functional):
+        path = folder / f"{model.name}.keras"
+        model.save(path)
+        again = keras.models.load_model(path)
+        assert_same_bits(again(inputs), expected)
+        assert again.get_config() == model.get_config()
+    path = folder / "of.weights.h5"
+    layer.save_weights(path)
+    fresh = type(layer).from_config(layer.get_config())
+    assert not all(
+        np.array_equal(a, b)
+        for a, b in zip(fresh.get_weights(), layer.get_weights(), strict=True)
+    )
+    fresh.load_weights(path)
+    assert_same_bits(fresh(inputs), expected)
+
+
+def check_training(layer, inputs) -> None:
+    """`fit` changes its weights, compiled as Keras chooses to."""
+    before = [np.copy(x) for x in layer.get_weights()]
+    symbols = _symbols(inputs)
+    outputs = keras.layers.Concatenate()(
+        [keras.layers.Flatten()(x) for x in leaves(layer(symbols)).values()]
+    )
+    model = keras.Model(symbols, outputs)
+    model.compile("adam", _Slope())
+    rows = len(next(iter(leaves(inputs).values())))
+    model.fit(inputs, np.zeros([rows, 1]), batch_size=rows, verbose=0)
+    changed = [
+        not np.array_equal(a, b)
+        for a, b in zip(before, layer.get_weights(), strict=True)
+    ]
+    assert any(changed)
