@@ -11,9 +11,10 @@ What is named here is imported when it is first asked for.
 
 import importlib
 
-from electra_tf.keras_models import registration
-
 __version__ = "0.1.0"
+
+# By its name, like all that follows: what is below it imports this module, too.
+registration = importlib.import_module(f"{__name__}.keras_models.registration")
 
 # Name -> its module.
 _MODULES = {
