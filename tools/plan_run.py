@@ -6,7 +6,7 @@
 prints FLOPs, memory per device, all-reduce traffic, step time and days, with
 the paper's figure beside them where the run is one of its models. Without
 --hardware every device of the table is listed; --hardware=this_cpu measures
-the matrix product rate of the machine that it runs on.
+the matrix product rate of the machine that it runs on, in the run's dtype.
 
 A prediction is arithmetic: matrix products at an assumed share (MFU) of the
 device's public peak, gradients over the link between the devices at its public
@@ -31,7 +31,7 @@ def _plan(args: argparse.Namespace) -> None:
     )
     rows = [
         (d, plan.plan(config, d, args.num_devices, args.micro_batch_size))
-        for d in plan.devices(args.hardware, args.mfu)
+        for d in plan.devices(args.hardware, args.mfu, config.run.dtype_policy)
     ]
     print(plan.table(config, rows, args.num_devices))
 

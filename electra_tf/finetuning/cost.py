@@ -23,6 +23,7 @@ from electra_tf.finetuning.plan import RunPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks.text_tasks import TextTask
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.training import matmul_rate
 
 # In the model directory.
 COST_FILE = "cost.json"
@@ -59,7 +60,7 @@ def of_run(plan: RunPlan, best: dict) -> dict:
         return {}
     found = measure(model, tasks, plan.data.eval_batch_size) | {
         "processor": processor(),
-        "threads": plan.run.num_intra_op_threads or _num_cores(),
+        "threads": plan.run.num_intra_op_threads or matmul_rate.num_cores(),
     }
     write_atomically(path, json.dumps(found, indent=1) + "\n")
     return found
@@ -210,10 +211,3 @@ def processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def _num_cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,17 +1,21 @@
 """The rate of devices at large matrix products alone: what MFU is a share of.
 
 One way to measure it, for the log of a run, tools/plan_run.py and the
-benchmarks.
+benchmarks. Of CPUs it is the operations of a CPU second, times the cores: other
+work on the machine changes it little, so a share of it is at most 1.
 """
 
-import statistics
+import functools
+import os
 import time
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
-# Squares that tell a CPU's rate; the faster one counts.
-CPU_SQUARES = ((1024, 1024, 1024), (2048, 2048, 2048))
+# Products of a CPU: 512 to 2048 differ by a twentieth.
+_CPU_SQUARE = (1024, 1024, 1024)
+_LEAST_ROUNDS, _LEAST_SECONDS = 3, 0.1
 # Products that are timed together take about as many operations.
 _FLOPS_AT_ONCE = 1e10
 # Of small ones, which take as long as the loop around them.
@@ -27,6 +31,8 @@ class MatmulRate:
       dtype: Of the products.
       strategy: Of the replicas, each of which does all products; None for one
         device.
+      num_chains: Sequences of that many products side by side, which share
+        nothing.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class MatmulRate:
         repeats: int | None = None,
         dtype: str = "float32",
         strategy: tf.distribute.Strategy | None = None,
+        num_chains: int = 1,
     ):
         m, k, n = shape
         repeats = repeats or min(
@@ -42,11 +49,18 @@ class MatmulRate:
         )
         strategy = strategy or tf.distribute.get_strategy()
         self._strategy = strategy
-        self._flops = strategy.num_replicas_in_sync * repeats * 2 * m * k * n
+        self._flops = num_chains * repeats * 2 * m * k * n
+        self._flops *= strategy.num_replicas_in_sync
 
         def products(value):
+            # Of other numbers each, or all would be computed once.
+            return tf.add_n(
+                [chain(c * value) for c in range(1, num_chains + 1)]
+            )
+
+        def chain(value):
             left = tf.fill([m, k], tf.cast(value, dtype))
-            right = tf.fill([k, n], tf.cast(value, dtype))
+            right = tf.fill([k, n], tf.cast(1 / k, dtype))
 
             # Each follows from the one before, or it would be computed only
             # once.
@@ -74,36 +88,66 @@ class MatmulRate:
 
     def measure(self) -> float:
         """Floating-point operations in a second, of all replicas together."""
-        start = time.perf_counter()
+        return self._flops / self._time(time.perf_counter)
+
+    def measure_by_cpu(self) -> float:
+        """Floating-point operations in a CPU second."""
+        return self._flops / self._time(time.process_time)
+
+    def _time(self, clock: Callable[[], float]) -> float:
+        start = clock()
         results = self._run(self._value)
         for result in self._strategy.experimental_local_results(results):
             result.numpy()
-        return self._flops / (time.perf_counter() - start)
+        return clock() - start
 
 
 def of_strategy(strategy: tf.distribute.Strategy) -> float:
     """What the devices of a run reach, in the dtype that it computes in.
 
     Args:
-      strategy: Of the run.
+      strategy: Of the run. Its workers are taken to be alike.
 
     Returns:
       Floating-point operations in a second, of all replicas together.
     """
-    device = strategy.extended.worker_devices[0]
-    size, repeats = (1024, 2) if "CPU" in device else (8192, 8)
-    rate = MatmulRate(
-        (size, size, size),
-        repeats,
-        keras.config.dtype_policy().compute_dtype,
-        strategy,
-    )
+    devices = strategy.extended.worker_devices
+    dtype = keras.config.dtype_policy().compute_dtype
+    if "CPU" in devices[0]:
+        num_workers = strategy.num_replicas_in_sync // len(devices)
+        return num_workers * of_cpus(dtype)
+    rate = MatmulRate((8192, 8192, 8192), 8, dtype, strategy)
     return max(rate.measure() for _ in range(3))
 
 
-def of_this_cpu() -> float:
-    """What the processor of this machine reaches in float32."""
-    rates = [MatmulRate(shape) for shape in CPU_SQUARES]
-    # The first ones of a process are slower.
-    rounds = [[rate.measure() for rate in rates] for _ in range(40)]
-    return max(statistics.median(found) for found in zip(*rounds, strict=True))
+def of_cpus(dtype: str = "float32") -> float:
+    """What the cores that this process may use reach together.
+
+    Args:
+      dtype: Of the products.
+
+    Returns:
+      Floating-point operations in a second, if nothing else is running.
+    """
+    rate = _rate_of_cores(num_cores(), dtype)
+    rounds: list[float] = []
+    start = time.perf_counter()
+    while (
+        len(rounds) < _LEAST_ROUNDS
+        or time.perf_counter() - start < _LEAST_SECONDS
+    ):
+        rounds.append(rate.measure_by_cpu())
+    return num_cores() * max(rounds)
+
+
+@functools.cache
+def _rate_of_cores(num_chains: int, dtype: str) -> MatmulRate:
+    """A chain a core: one alone would leave most of them cold."""
+    return MatmulRate(_CPU_SQUARE, 2, dtype, None, num_chains)
+
+
+def num_cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

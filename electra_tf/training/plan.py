@@ -20,7 +20,7 @@ class Hardware:
     Attributes:
       name: For people.
       peak: FLOP/s of dense matrix products in `precision`.
-      precision: 'float32' or 'mixed_bfloat16'.
+      precision: 'float32', 'mixed_bfloat16' or 'mixed_float16'.
       memory: Bytes; 0 where it is not limited here.
       link: Bytes/s from one device to the others, one way.
       mfu: Share of the peak that is assumed.
@@ -100,15 +100,19 @@ class Plan:
     days: float
 
 
-def this_cpu() -> Hardware:
-    """This machine, its matrix product rate measured."""
+def this_cpu(precision: str) -> Hardware:
+    """This machine, its rate of matrix products measured.
+
+    Args:
+      precision: As `RunConfig.dtype_policy` has it.
+    """
     # TensorFlow is imported only where something is measured.
     from electra_tf.training import matmul_rate
 
     return Hardware(
         "this CPU, measured",
-        matmul_rate.of_this_cpu(),
-        "float32",
+        matmul_rate.of_cpus(precision.removeprefix("mixed_")),
+        precision,
         0.0,
         10e9,
         CPU_MFU,
@@ -116,7 +120,9 @@ def this_cpu() -> Hardware:
 
 
 def devices(
-    names: Sequence[str] | None = None, mfu: float | None = None
+    names: Sequence[str] | None = None,
+    mfu: float | None = None,
+    precision: str = "float32",
 ) -> list[Hardware]:
     """Devices by their names.
 
@@ -124,6 +130,7 @@ def devices(
       names: Of `HARDWARE`, or `THIS_CPU`, which is measured; None for all of
         `HARDWARE`.
       mfu: Share of the peak, instead of each one's own.
+      precision: Of the run, in which this CPU is measured.
 
     Raises:
       ConfigError: If that is no share.
@@ -133,7 +140,7 @@ def devices(
             f"--mfu must be above 0 and at most 1. Received: {mfu}"
         )
     found = [
-        this_cpu() if name == THIS_CPU else HARDWARE[name]
+        this_cpu(precision) if name == THIS_CPU else HARDWARE[name]
         for name in names or HARDWARE
     ]
     if mfu is None:

@@ -98,7 +98,10 @@ def test_devices_must_share_evenly():
 
 def test_devices_by_their_names(monkeypatch):
     assert plan.devices() == list(plan.HARDWARE.values())
-    monkeypatch.setattr(matmul_rate, "of_this_cpu", lambda: 1e11)
-    found = plan.devices(["a100", "this_cpu"], mfu=0.5)
-    assert [device.peak for device in found] == [312e12, 1e11]
+    rates = {"float32": 1e11, "bfloat16": 2e11}
+    monkeypatch.setattr(matmul_rate, "of_cpus", rates.get)
+    (device,) = plan.devices(["this_cpu"])
+    assert (device.peak, device.mfu) == (1e11, plan.CPU_MFU)
+    found = plan.devices(["a100", "this_cpu"], 0.5, "mixed_bfloat16")
+    assert [device.peak for device in found] == [312e12, 2e11]
     assert [device.mfu for device in found] == [0.5, 0.5]

@@ -6,8 +6,9 @@ The step is the product's own, through `engine.Engine`, on TFRecords that are
 made for the purpose. Sections:
 
 * speed: examples/s, FLOP/s and their share of the float32 matrix product rate
-  measured in between (MFU), against the same arithmetic done the original's
-  way (tools/benchmarks/reference_graph.py). Each is a process of its own with
+  measured in between (MFU; the log of a run has the same), by the clock and by
+  CPU seconds, against the same arithmetic done the original's way
+  (tools/benchmarks/reference_graph.py). Each is a process of its own with
   the threads that it is fastest with: the reference shares every operation
   among the cores, the product has a part of the batch on each
   (RunConfig.num_parallel_parts).
@@ -79,8 +80,10 @@ def measure_speed(
 
     machine = benchmarking.Machine()
     rates: dict[str, list[float]] = collections.defaultdict(list)
+    peaks: list[float] = []
 
     def measure_rates() -> None:
+        peaks.append(matmul_rate.of_cpus())
         for shape, rate in reference.measure_matmul_rates().items():
             rates[shape].append(rate)
 
@@ -95,10 +98,6 @@ def measure_speed(
     medians = {
         shape: statistics.median(found) for shape, found in rates.items()
     }
-    square = max(
-        map(training_workers.shape_name, matmul_rate.CPU_SQUARES),
-        key=lambda shape: medians[shape],
-    )
     per_example = flops.of_training_example(ablations.networks(config))
     achieved = [args.batch_size * per_example / s for s in ours]
     ratios = benchmarking.ratios(theirs, ours)
@@ -107,9 +106,10 @@ def measure_speed(
     noise = machine.noise(ratios)
     # Time of products is compared with those just before and after.
     mfu = [
-        a / statistics.mean(rates[square][i : i + 2])
-        for i, a in enumerate(achieved)
+        a / statistics.mean(peaks[i : i + 2]) for i, a in enumerate(achieved)
     ]
+    peak = statistics.median(peaks)
+    per_step = args.batch_size * per_example
     seconds, their_seconds = map(statistics.median, (ours, theirs))
     return {
         **benchmarking.spread("ratio", ratios),
@@ -123,7 +123,10 @@ def measure_speed(
         "cpu_ratio": theirs_cpu / ours_cpu,
         "gflop_per_second": statistics.median(achieved) / 1e9,
         "gflop_per_example": per_example / 1e9,
-        "matmul_gflop_per_second": medians[square] / 1e9,
+        "mfu_of_cpu_seconds": per_step
+        / ours_cpu
+        / (peak / matmul_rate.num_cores()),
+        "matmul_gflop_per_second": peak / 1e9,
         "matmul_gflop_per_second_by_shape": {
             shape: rate / 1e9 for shape, rate in medians.items()
         },

@@ -147,10 +147,7 @@ def _reference_and_rates(args, pattern):
     product = contestants.Product(config, pattern, args.batch_size)
     rates = {
         shape_name(shape): matmul_rate.MatmulRate(shape)
-        for shape in (
-            *matmul_rate.CPU_SQUARES,
-            *_model_shapes(config, args.batch_size),
-        )
+        for shape in _model_shapes(config, args.batch_size)
     }
     return (
         contestants.Reference(product, config, args.batch_size),
