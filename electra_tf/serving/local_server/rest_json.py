@@ -5,6 +5,7 @@ tensorflow_serving/util/json_tensor.cc.
 """
 
 import base64
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -216,9 +217,11 @@ def _is_named(value) -> bool:
 
 def _flat(value, dtype: tf.DType) -> tuple[list[int], list]:
     """The shape of nested lists, and their values one behind the other."""
-    if isinstance(value, list):
+    if not isinstance(value, list):
+        return [], [_scalar(value, dtype)]
+    if any(isinstance(part, list) for part in value):
         return _stacked([_flat(part, dtype) for part in value])
-    return [], [_scalar(value, dtype)]
+    return [len(value)], [_scalar(part, dtype) for part in value]
 
 
 def _stacked(parts: list[tuple[list[int], list]]) -> tuple[list[int], list]:
@@ -229,9 +232,20 @@ def _stacked(parts: list[tuple[list[int], list]]) -> tuple[list[int], list]:
     return [len(parts), *first], [v for _, values in parts for v in values]
 
 
+@functools.cache
+def _range(dtype: tf.DType) -> tuple[type, float, float]:
+    """A type as Python's, its least and its greatest number."""
+    if dtype == tf.string:
+        return str, 0, 0
+    if dtype.is_bool or dtype.is_integer:
+        return bool if dtype.is_bool else int, dtype.min, dtype.max
+    return float, float(dtype.min), float(dtype.max)
+
+
 def _scalar(value, dtype: tf.DType):
     """A value of that type, as a message holds it."""
-    if dtype == tf.string:
+    python_type, least, greatest = _range(dtype)
+    if python_type is str:
         if isinstance(value, str):
             try:
                 return value.encode("utf-8", _ERRORS)
@@ -248,17 +262,14 @@ def _scalar(value, dtype: tf.DType):
                 return base64.b64decode(value["b64"], validate=True)
             except ValueError:
                 raise ServingError("Unable to base64 decode") from None
-    elif dtype.is_bool or dtype.is_integer:
-        if type(value) is (bool if dtype.is_bool else int) and (
-            dtype.min <= value <= dtype.max
-        ):
-            return value
-    elif type(value) in (int, float):
-        if dtype.max < abs(value) < math.inf:
+    elif python_type is float and type(value) in (int, float):
+        if greatest < abs(value) < math.inf:
             raise ServingError(
                 f"Cannot convert JSON value: {_shown(value)} to {dtype.name} "
                 "without loss of precision."
             )
+        return value
+    elif type(value) is python_type and least <= value <= greatest:
         return value
     raise _refused_value(
         value,
