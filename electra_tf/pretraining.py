@@ -187,6 +187,11 @@ def _describe(config, model, train_data) -> None:
         f"{config.data.train_batch_size} examples; TensorBoard: "
         f"tensorboard --logdir={config.run.model_dir}"
     )
+    if config.run.eval_steps and not config.data.heldout_files:
+        print(
+            f"RunConfig.eval_steps={config.run.eval_steps} evaluates nothing: "
+            "there are no PretrainingDataConfig.heldout_files"
+        )
     steps = config.run.num_train_steps
     warmup_steps = config.optimizer.warmup_steps(steps)
     if warmup_steps >= steps:

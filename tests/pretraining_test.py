@@ -1,6 +1,7 @@
 """Tests of the advice of pretraining.py."""
 
 import dataclasses
+import types
 
 import pytest
 
@@ -78,4 +79,14 @@ def test_names_many_skipped_steps():
     assert found["skipped_steps"].startswith(
         "101 of 1000 steps were not taken, as their float16 gradients were not "
         "finite."
+    )
+
+
+def test_says_that_there_is_nothing_to_evaluate_on(capsys):
+    run = dataclasses.replace(CONFIG.run, eval_steps=100)
+    model = types.SimpleNamespace(trainable_variables=[])
+    for config in (CONFIG, dataclasses.replace(CONFIG, run=run)):
+        pretraining._describe(config, model, range(30))
+    assert (
+        capsys.readouterr().out.count("eval_steps=100 evaluates nothing") == 1
     )

@@ -18,7 +18,7 @@ from electra_tf import files as files_lib
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
 _LENGTH = struct.Struct("<Q")
-# Records that are parsed before a run starts.
+# Records that are parsed before a run starts; digests of runs depend on it.
 NUM_CHECKED = 1000
 _MAX_OPEN_FILES = 100
 

@@ -233,6 +233,12 @@ class _Loop:
         if not self.is_chief:
             return
         best = run.keep_best_metric
+        if best and evaluated and best not in evaluated:
+            self._say_once(
+                "keep_best_metric",
+                f"RunConfig.keep_best_metric={best!r} is none of "
+                f"{', '.join(sorted(evaluated))}: no best checkpoint is kept",
+            )
         if best in evaluated and self.log.is_best(step, best, evaluated[best]):
             self.checkpoints.save_best(evaluated)
         self._write(step, "heldout", evaluated)
@@ -248,9 +254,12 @@ class _Loop:
         self.log.write(step, split, metrics)
         advices = self.watch(step, metrics) if self.watch else {}
         for name, advice in advices.items():
-            if name not in self._said:
-                self._said.add(name)
-                self.line.note(f"step {step}: {advice}")
+            self._say_once(name, f"step {step}: {advice}")
+
+    def _say_once(self, name: str, message: str) -> None:
+        if name not in self._said:
+            self._said.add(name)
+            self.line.note(message)
 
 
 def write_summaries(

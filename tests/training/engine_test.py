@@ -122,7 +122,9 @@ def test_evaluates_every_eval_steps(tmp_path, capsys):
     assert steps(run, "heldout") == [3, 6]
     assert steps(run, "train") == [3, 4, 6, 8]
     assert os.listdir(tmp_path / "eval")
-    assert "held-out at step 3: disc_auc 0.5" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "held-out at step 3: disc_auc 0.5" in said
+    assert said.count("RunConfig.keep_best_metric='total_loss' is none of") == 1
 
 
 def test_keeps_the_last_checkpoints(tmp_path):
