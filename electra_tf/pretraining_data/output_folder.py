@@ -164,7 +164,7 @@ def finished_build(output_dir: str) -> dict | None:
     finished = manifest.read(output_dir)
     if finished is not None and os.path.isdir(folder):
         with lock_folder(output_dir, folder):
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     return finished
 
 
