@@ -9,6 +9,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -233,7 +234,7 @@ def _stacked(parts: list[tuple[list[int], list]]) -> tuple[list[int], list]:
 
 
 @functools.cache
-def _range(dtype: tf.DType) -> tuple[type, float, float]:
+def _range(dtype: tf.DType) -> tuple[type[Any], float, float]:
     """A type as Python's, its least and its greatest number."""
     if dtype == tf.string:
         return str, 0, 0
@@ -253,22 +254,14 @@ def _scalar(value, dtype: tf.DType):
                 raise ServingError(
                     "JSON Parse error: The surrogate pair in string is invalid."
                 ) from None
-        if isinstance(value, dict):
-            if _is_named(value):
-                raise _refused_value(
-                    value, "not formatted correctly for base64 data"
-                )
+        if isinstance(value, dict) and not _is_named(value):
             try:
                 return base64.b64decode(value["b64"], validate=True)
             except ValueError:
                 raise ServingError("Unable to base64 decode") from None
     elif python_type is float and type(value) in (int, float):
-        if greatest < abs(value) < math.inf:
-            raise ServingError(
-                f"Cannot convert JSON value: {_shown(value)} to {dtype.name} "
-                "without loss of precision."
-            )
-        return value
+        if not greatest < abs(value) < math.inf:
+            return value
     elif type(value) is python_type and least <= value <= greatest:
         return value
     raise _refused_value(

@@ -93,7 +93,7 @@ class Servable:
       name: What clients call the model; by default as its folder is called.
 
     Attributes:
-      notes: Lines for the user: newer versions that were passed over.
+      notes: Lines for the user: see `predictor.SavedModel`.
       path: Of the version.
       version: Its number.
       signatures: Name -> SignatureDef.
