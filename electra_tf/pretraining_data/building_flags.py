@@ -175,8 +175,14 @@ def check(args: argparse.Namespace) -> None:
     """Refuses what needs no look at the corpus to be refused.
 
     Raises:
-      ValueError: If the examples would be too short, or all held out.
+      ValueError: If the examples would be too short, or all held out, or a
+        path is nothing that TensorFlow can open.
     """
+    for path in (args.vocab_file, args.output_dir):
+        if not corpus.is_utf8(path):
+            raise ValueError(
+                f"Expected paths in UTF-8. Received: {os.fsencode(path)!r}."
+            )
     if args.max_seq_length < manifest.MIN_SEQ_LENGTH:
         raise ValueError(
             "Expected --max-seq-length of at least "

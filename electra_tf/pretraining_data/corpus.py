@@ -208,18 +208,24 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def is_utf8(path: str) -> bool:
+    """Whether a path, of which Python decodes any bytes, is text."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _problem_of(name: str, path: str, status: os.stat_result) -> str:
     """Why a file of a corpus is not read, as far as that is seen outside."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
+    if not is_utf8(name):
         return (
             "Expected a file name in UTF-8. Received: "
             f"{os.fsencode(path)!r}; rename it."
         )
     if not stat.S_ISREG(status.st_mode):
         return f"Expected a file. Received: {path!r}, a pipe or a device."
-    # Whatever an empty file is called, such as Spark's _SUCCESS.
     return problem_of_kind(path) if status.st_size else ""
 
 
@@ -390,7 +396,8 @@ def _lines_of(
       reading: How to read.
     """
     refuse = reading.refuse
-    if problem := problem_of_kind(name):
+    # An empty file holds nothing to take for text, whatever it is called.
+    if (problem := problem_of_kind(name)) and stream.peek(1):
         refuse(problem)
         return
     kind, compression = _kind_of(name)

@@ -4,9 +4,12 @@ On Beam's local runner, in one process and in two, and on a Dask cluster of two
 processes. Not collected by `make test`, as it needs requirements-beam.lock.
 """
 
+import argparse
 import json
 import os
 import random
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -212,6 +215,49 @@ def test_of_two_builds_in_a_folder_one_ends(folder, monkeypatch, capsys):
     assert run(folder, "other") == 0
     (folder / "out" / "unfinished-shard-ab").unlink()
     assert bytes_of(folder / "out") == bytes_of(folder / "other")
+
+
+class Found(NamedTuple):
+    """What a file system matches."""
+
+    path: str
+    size_in_bytes: int
+
+
+@pytest.mark.parametrize("scheme", ["", "gs://"])
+def test_what_is_no_text_of_a_corpus(tmp_path, monkeypatch, capsys, scheme):
+    root = f"{scheme}{tmp_path}/corpus"
+    (tmp_path / "corpus" / ".hidden").mkdir(parents=True)
+    names = ["a.txt", "vocab.txt", "vocab.txt.json", "x.csv", ".hidden/b.txt"]
+    for name in names:
+        (tmp_path / "corpus" / name).write_text("one")
+    found = [Found(f"{root}/{name}", 3) for name in names]
+    match = SimpleNamespace(metadata_list=found)
+    monkeypatch.setattr(beam.FileSystems, "match", lambda patterns: [match])
+
+    def listed(**changes):
+        args = {
+            "corpus_dir": root,
+            "vocab_file": f"{root}/vocab.txt",
+            "output_dir": f"{scheme}{tmp_path}/out",
+            "on_bad_input": "skip",
+            "heldout_fraction": 0.0,
+        }
+        files = beam.list_files(argparse.Namespace(**args | changes))
+        return [file.name for file in files]
+
+    assert listed() == ["a.txt"]
+    log = capsys.readouterr().err
+    assert log.count("is no text: left out of the corpus") == 2
+    assert "x.csv', whose kind is not read" in log
+    assert listed(output_dir=f"{root}/.out") == ["a.txt"]
+    for changes, message in (
+        ({"output_dir": f"{root}/inner/out"}, "outside of the corpus"),
+        ({"output_dir": root}, "outside of the corpus"),
+        ({"on_bad_input": "fail"}, "whose kind is not read"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            listed(**changes)
 
 
 def test_reason_of():

@@ -759,6 +759,7 @@ def test_refuses_a_vocabulary_without_mask(folder, capsys):
         ("--output-dir=corpus", "did not write"),
         ("--output-dir=corpus/out", "outside of the corpus"),
         ("--heldout-fraction=1", "below 1, which would leave nothing"),
+        ("--output-dir=\udcff", r"in UTF-8. Received: b'\xff'"),
     ],
 )
 def test_refuses_mistakes_before_importing_tensorflow(folder, flag, message):

@@ -182,6 +182,9 @@ OTHER_KINDS = {
 @pytest.mark.parametrize("name", OTHER_KINDS)
 def test_other_kinds_are_refused_by_name(tmp_path, name):
     (tmp_path / "a.txt").write_text("a")
+    # An empty file holds nothing to take for text.
+    assert lines_of(tmp_path, name, b"") == [""]
+    assert len(corpus.list_files(str(tmp_path))) == 2
     (tmp_path / name).write_bytes(b"text")
     message = rf"{name}', whose kind is not read: {OTHER_KINDS[name]}"
     with pytest.raises(corpus.BadInput, match=message):
