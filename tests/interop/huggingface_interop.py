@@ -12,13 +12,14 @@ import pytest
 import torch
 import transformers
 
-from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
     original,
 )
 from electra_tf.errors import CheckpointError
+from electra_tf.text import tokenization
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
 from tests.checkpoints import models
@@ -322,3 +323,70 @@ def test_the_command_prints_parity(tmp_path, capsys):
     assert (
         "parity of the output with huggingface its" in capsys.readouterr().out
     )
+
+
+def test_settings_of_ours_outlive_a_training_there(tmp_path):
+    checkpoint = models.finetuned("regression", 1, max_seq_length=9)
+    head = dataclasses.replace(
+        checkpoint.head, options={"min_value": 1.0, "scale": 4.0}
+    )
+    checkpoint = dataclasses.replace(
+        checkpoint,
+        head=head,
+        vocabulary=dataclasses.replace(
+            models.VOCABULARY, text_cleaning="kcelectra"
+        ),
+    )
+    huggingface.write(checkpoint, str(tmp_path / "ours"))
+    for name in ("AutoModelForSequenceClassification", "AutoTokenizer"):
+        theirs = getattr(transformers, name).from_pretrained(tmp_path / "ours")
+        theirs.save_pretrained(tmp_path / "theirs")
+    read = reading.read_checkpoint(tmp_path / "theirs")
+    assert (read.head, read.max_seq_length) == (head, 9)
+    assert read.vocabulary == checkpoint.vocabulary
+
+
+@pytest.mark.parametrize("lower", [True, False, None])
+@pytest.mark.parametrize("strip", [True, False, None])
+@pytest.mark.parametrize(
+    "name", ["ElectraTokenizer", "TokenizersBackend", None]
+)
+def test_a_tokenizer_is_read_as_they_read_it(tmp_path, lower, strip, name):
+    tokens = (*CASED, "caf\xe9", "Cafe", "cafe", "##A", "a")
+    config = helpers.encoder_config(vocab_size=len(tokens))
+    shapes = sizes.encoder_shapes(config, "electra")
+    huggingface.write(
+        models.finetuned(
+            tensors=models.random_tensors(shapes),
+            discriminator=config,
+            head=None,
+            vocabulary=Vocabulary(tokens, False, False),
+        ),
+        str(tmp_path),
+    )
+    # Its tokenizer.json says that text is cased.
+    transformers.AutoTokenizer.from_pretrained(tmp_path).save_pretrained(
+        tmp_path
+    )
+    settings = {
+        "do_lower_case": lower,
+        "strip_accents": strip,
+        "tokenizer_class": name,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({n: v for n, v in settings.items() if v is not None})
+    )
+    read = reading.read_checkpoint(tmp_path)
+    ours = tokenization.FullTokenizer(read.vocabulary)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    special = [[2, *row, 3] for row in ours.tokenize(TEXTS).to_list()]
+    equal = special == theirs(TEXTS)["input_ids"]
+    notes = " ".join(read.notes[:-1])
+    is_lossy = "accents=true without lower-casing" in notes
+    assert equal or is_lossy, (special, theirs(TEXTS)["input_ids"])
+    # The tokenizer itself, in a text.
+    text = "unable [MASK]"
+    assert ours.tokenize([text]).to_list() != [
+        theirs(text, add_special_tokens=False)["input_ids"]
+    ]
+    assert "such as [MASK]" in read.notes[-1]

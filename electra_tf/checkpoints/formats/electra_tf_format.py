@@ -249,7 +249,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
                 found["generator"] = both.generator
         else:
             for scope, key in (("electra", "encoder"), ("generator",) * 2):
-                if record.get(key) is not None:
+                if record[key] is not None:
                     found[scope] = configs.EncoderConfig(**record[key])
         return {s: sizes.not_in_tensors(c) for s, c in found.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
@@ -262,7 +262,9 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
 def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     if record["class"] == CONVERTED_CLASS:
         head = record.get("head")
-        return head and task_heads.head_from_dict(head, model_dir)
+        if head is None:
+            return None
+        return task_heads.head_from_dict(head, model_dir)
     if record["class"] == "PretrainingConfig":
         return None
     name = model_directory.MODEL_FILE
@@ -297,7 +299,7 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
 def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
     """Of the directory; else where the run's settings say it is."""
     path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
-    data = record.get("data", {})
+    data = record.get("data") or {}
     if not os.path.isfile(path):
         path = data.get("vocab_file") or path
     return vocabulary.read(

@@ -93,7 +93,10 @@ GELU_NOTE = (
 # Syllables, and the letters that decomposing makes of them.
 _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
 # What KerasHub, Keras and h5py raise for files that do not fit or are damaged.
-_LOAD_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+_LOAD_ERRORS = (
+    *(OSError, ValueError, LookupError, TypeError, RuntimeError),
+    *(AttributeError, AssertionError),
+)
 
 
 def recognise(path: str | os.PathLike) -> bool:

@@ -239,3 +239,6 @@ def test_a_tagger_of_an_earlier_version_has_no_segment(tmp_path):
     path.write_text(json.dumps(record))
     (remark,) = reading.read_checkpoint(tmp_path).remarks
     assert "in which segment the tagger reads its words: taken as 1" in remark
+    path.write_text(json.dumps(record | {"head": {}}))
+    with pytest.raises(CheckpointError, match="Cannot read .* missing"):
+        reading.read_checkpoint(tmp_path)
