@@ -13,17 +13,15 @@ them. Kinds that only look like text, such as .csv, are refused by name. A byte
 order mark at the head of a text means nothing.
 """
 
-import contextlib
-import functools
 import io
 import json
-import lzma
 import os
 import stat
 import tarfile
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
+
+from electra_tf.pretraining_data import decompression
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
 # cache. A batch is about one block.
@@ -402,7 +400,7 @@ def _lines_of(
         return
     kind, compression = _kind_of(name)
     if compression:
-        unpacker = _decompressor(compression, stream)
+        unpacker = decompression.decompressor(compression, stream)
         stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
 
         def on_bad_input(message: str) -> None:
@@ -600,81 +598,3 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
             f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
             f"{error}."
         )
-
-
-# Of compressed data that are unpacked at once.
-_CHUNK_BYTES = 64 << 10
-
-
-class _Decompressor(io.RawIOBase):
-    """Reads a compressed stream as far as it is whole.
-
-    Attributes:
-      damage: What is wrong after that, if anything is.
-    """
-
-    def __init__(self, stream, new_frame, errors):
-        """Starts at the stream's position.
-
-        Args:
-          stream: The compressed bytes.
-          new_frame: Makes an object with `decompress(data)`, `eof` and
-            `unused_data`, for each of the frames that may follow one another.
-          errors: What it raises on damaged data.
-        """
-        self.damage = ""
-        self._stream = stream
-        self._new_frame = new_frame
-        self._errors = errors
-        self._frame = None
-        self._output = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        while not self._output and not self.damage:
-            data = b""
-            if self._frame is not None and self._frame.eof:
-                data = self._frame.unused_data
-                self._frame = None
-            data = data or self._stream.read(_CHUNK_BYTES)
-            if not data:
-                if self._frame is not None:
-                    self.damage = "it ends too early"
-                break
-            if self._frame is None:
-                # Zeros between and after frames are padding.
-                data = data.lstrip(b"\0")
-                if not data:
-                    continue
-                self._frame = self._new_frame()
-            try:
-                self._output = memoryview(self._frame.decompress(data))
-            except self._errors as error:
-                self.damage = str(error)
-        num_bytes = min(len(buffer), len(self._output))
-        buffer[:num_bytes] = self._output[:num_bytes]
-        self._output = self._output[num_bytes:]
-        return num_bytes
-
-
-def _decompressor(compression: str, stream) -> _Decompressor:
-    if compression == "gzip":
-        new_frame = functools.partial(zlib.decompressobj, 16 + zlib.MAX_WBITS)
-        return _Decompressor(stream, new_frame, zlib.error)
-    if compression == "xz":
-        return _Decompressor(stream, lzma.LZMADecompressor, lzma.LZMAError)
-    with contextlib.suppress(ImportError):
-        # Python 3.14 has it.
-        from compression import zstd
-
-        return _Decompressor(stream, zstd.ZstdDecompressor, zstd.ZstdError)
-    try:
-        import zstandard
-    except ImportError:
-        raise ValueError(
-            "Reading .zst files needs zstandard: pip install zstandard"
-        ) from None
-    unpacker = zstandard.ZstdDecompressor()
-    return _Decompressor(stream, unpacker.decompressobj, zstandard.ZstdError)
