@@ -529,7 +529,9 @@ def test_what_is_no_request(server, request_, status, message):
 
 
 def test_a_connection_stays_open(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", server.rest_port, timeout=30
+    )
     for method, path, status in (
         ("GET", MODEL, 200),
         ("HEAD", MODEL, 400),
