@@ -211,19 +211,12 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
 
 def _read_json(model_dir: str) -> dict:
     path = os.path.join(model_dir, CONFIG_FILE)
-    try:
-        with open(path, encoding="utf-8") as f:
-            record = json.load(f)
-    except FileNotFoundError:
+    if not os.path.exists(path):
         raise errors.ConfigError(
             f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
             "found none: has the model been trained?"
-        ) from None
-    except (OSError, json.JSONDecodeError) as error:
-        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
-    if not isinstance(record, dict):
-        raise errors.ConfigError(f"Cannot read {path}: it holds no object")
-    return record
+        )
+    return files.read_json(path)
 
 
 def refuse_other_run(config) -> None:
