@@ -22,7 +22,7 @@ from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, optimization, replicas
 
 # Held-out masks and samples must not repeat those of training.
-_EVAL_SEED_OFFSET = 1_000_003
+EVAL_SEED_OFFSET = 1_000_003
 # Before this share of the steps a discriminator that finds nothing is young.
 _GRACE = 0.1
 _MIN_GRACE_STEPS = 500
@@ -157,7 +157,7 @@ def _heldout_data(config):
     data = batches.PretrainingData(
         config.data.heldout_files,
         config.model,
-        config.run.seed + _EVAL_SEED_OFFSET,
+        config.run.seed + EVAL_SEED_OFFSET,
         shuffle=False,
     )
     steps = min(

@@ -17,6 +17,8 @@ PACKAGE = "electra_tf"
 CLASSES = {
     "Preprocessor": f"{PACKAGE}.keras_models.preprocessor",
     "Encoder": f"{PACKAGE}.keras_models.encoder",
+    "PretrainingModel": f"{PACKAGE}.keras_models.pretraining_model",
+    "AdamWeightDecay": f"{PACKAGE}.training.optimization",
 }
 
 

@@ -342,15 +342,24 @@ def _auc_histograms(labels: tf.Tensor, probs: tf.Tensor) -> Sums:
     return Sums(histogram(labels == 1), histogram(labels != 1))
 
 
-def _auc(positives: np.ndarray, negatives: np.ndarray) -> float:
-    """Area under the ROC curve by trapezoids, from the two histograms."""
+def auc(positives, negatives) -> tf.Tensor:
+    """Area under the ROC curve by trapezoids.
+
+    Args:
+      positives: <float64>[201], the histogram of replaced tokens.
+      negatives: <float64>[201], that of all others.
+
+    Returns:
+      <float64>[].
+    """
     # Entry i: how many exceed threshold i.
-    true_positives = positives[::-1].cumsum()[::-1][1:]
-    false_positives = negatives[::-1].cumsum()[::-1][1:]
-    recall = true_positives / max(positives.sum(), WEIGHT_FLOOR)
-    fallout = false_positives / max(negatives.sum(), WEIGHT_FLOOR)
+    true_positives = tf.cumsum(positives, reverse=True)[1:]
+    false_positives = tf.cumsum(negatives, reverse=True)[1:]
+    floor = tf.constant(WEIGHT_FLOOR, tf.float64)
+    recall = true_positives / tf.maximum(tf.reduce_sum(positives), floor)
+    fallout = false_positives / tf.maximum(tf.reduce_sum(negatives), floor)
     widths = fallout[:-1] - fallout[1:]
-    return float(np.sum(widths * (recall[:-1] + recall[1:]) / 2.0))
+    return tf.reduce_sum(widths * (recall[:-1] + recall[1:]) / 2.0)
 
 
 def metrics_from_sums(sums: dict[str, Sums]) -> dict[str, float]:
@@ -367,7 +376,7 @@ def metrics_from_sums(sums: dict[str, Sums]) -> dict[str, float]:
         value = np.asarray(value, np.float64)
         weight = np.asarray(weight, np.float64)
         if name == "disc_auc":
-            metrics[name] = _auc(value, weight)
+            metrics[name] = float(auc(value, weight))
         else:
             metrics[name] = float(value / weight) if weight else 0.0
     return metrics

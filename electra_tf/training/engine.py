@@ -79,12 +79,12 @@ class Engine(orbit.AbstractTrainer):
         num_replicas = strategy.num_replicas_in_sync
         # XLA gets what lies between two collectives: on CPUs it cannot hold
         # one. A TPU compiles all of it by itself.
-        self._compiled_step: Callable = self._replica_step
+        self._compiled_step: Callable = self.replica_step
         self._compiled_gradients: Callable = self._gradients
         if run.jit_compile and run.distribution_strategy != "tpu":
             if num_replicas == 1:
                 self._compiled_step = tf.function(
-                    self._replica_step, jit_compile=True, autograph=False
+                    self.replica_step, jit_compile=True, autograph=False
                 )
             else:
                 self._compiled_gradients = tf.function(
@@ -198,8 +198,17 @@ class Engine(orbit.AbstractTrainer):
             per_replica,
         )
 
-    def _replica_step(self, features, step, scale):
-        """Forward, backward and update on one replica's part of the batch."""
+    def replica_step(self, features, step, scale):
+        """Forward, backward and update on one replica's part of the batch.
+
+        Args:
+          features: Of that part.
+          step: <int>[], decides what drops out.
+          scale: <float32>[], of the loss; 1 where there is no `loss_scale`.
+
+        Returns:
+          Name -> losses.Sums, of all replicas.
+        """
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)
@@ -458,10 +467,11 @@ class Engine(orbit.AbstractTrainer):
     @tf.function(reduce_retracing=True)
     def _eval_step(self, features):
         return self._of_any_replica(
-            self.strategy.run(self._replica_eval, args=(features,))
+            self.strategy.run(self.replica_eval, args=(features,))
         )
 
-    def _replica_eval(self, features):
+    def replica_eval(self, features):
+        """The metrics of a batch without dropout, see `replica_step`."""
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)

@@ -1,5 +1,6 @@
 """The original's optimizer: Adam without bias correction, decoupled decay."""
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -155,6 +156,7 @@ class LossScale:
         self.skipped.assign_add(tf.cast(~is_finite, tf.int64))
 
 
+@keras.saving.register_keras_serializable(package="electra_tf")
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """The original's AdamWeightDecayOptimizer with its gradient clipping.
 
@@ -198,6 +200,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self.skips_non_finite_updates = False
         self.adam_m: list = []
         self.adam_v: list = []
+
+    def get_config(self):
+        return {
+            "config": dataclasses.asdict(self.config),
+            "num_train_steps": self.schedule.num_train_steps,
+            "scales": self.scales,
+            "clip_norm_of_unmerged_rows": self.clip_norm_of_unmerged_rows,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        known = configs.OptimizerConfig(**config["config"])
+        return cls(**(config | {"config": known}))
 
     def build(self, variables):
         """Creates the slots, named as in the original's checkpoints."""

@@ -1,0 +1,690 @@
+"""A generator and a discriminator that `fit` pre-trains, as a Keras model.
+
+Networks, objectives, losses, optimizer and one replica's step are those of the
+gin runs: `ablations.make_model` and `engine.Engine`.
+
+Shapes: B batch, L length, D hidden.
+"""
+
+import dataclasses
+import functools
+import os
+import random
+import typing
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs, pretraining
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.keras_models import checkpoints, pretraining_settings
+from electra_tf.keras_models import encoder as encoder_lib
+from electra_tf.keras_models.preprocessor import Preprocessor
+from electra_tf.model import ablations, losses, masking
+from electra_tf.pretraining_data import batches, draws
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import optimization, saving
+
+# What Keras calls the loss.
+_LOSS = {"total_loss": "loss"}
+
+
+class _Ratio(keras.metrics.Metric):
+    """One of the engine's metrics, over the batches of an epoch.
+
+    Args:
+      name: See `losses.metrics_from_sums`.
+      shape: Of each of its sums.
+    """
+
+    def __init__(self, name: str, shape):
+        super().__init__(name=name, dtype="float64")
+        self.of_name = name
+        self.value, self.weight = (
+            self.add_variable(shape, "zeros", "float64", name=part)
+            for part in ("value", "weight")
+        )
+
+    def update_state(self, sums: losses.Sums):
+        self.value.assign_add(tf.cast(sums.value, tf.float64))
+        self.weight.assign_add(tf.cast(sums.weight, tf.float64))
+
+    def result(self):
+        value, weight = self.value.value, self.weight.value
+        if self.of_name == "disc_auc":
+            return losses.auc(value, weight)
+        return tf.math.divide_no_nan(value, weight)
+
+
+@dataclasses.dataclass
+class _Training:
+    """What `fit` needs beside the model; in none of the model's files."""
+
+    engine: engine_lib.Engine
+    ratios: dict[str, _Ratio]
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class PretrainingModel(keras.Model):
+    """ELECTRA's pre-training.
+
+        model = electra_tf.PretrainingModel(
+            electra_tf.Preprocessor("vocab.txt"), hidden_size=256,
+            num_hidden_layers=12, num_attention_heads=4,
+            intermediate_size=1024, embedding_size=128, max_seq_length=128)
+        model.compile()
+        model.fit("train/*.tfrecord", batch_size=128, epochs=3,
+                  validation_data="heldout/*.tfrecord")
+        model.save_checkpoint("pretrained")
+
+    Called with {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L] it
+    returns the discriminator's "sequence_output" <float>[B, L, D] and
+    "pooled_output" <float>[B, D], and where it detects replaced tokens
+    "disc_logits" <float32>[B, L], high where it takes a token for replaced.
+    `fit` masks and samples.
+
+    Args:
+      preprocessor: With the vocabulary; it turns texts into ids, too.
+      seed: Of the order of the data, of masks, samples and dropout; None to
+        draw one.
+      dtype: See `Encoder`.
+      name: Of the model.
+      trainable: Whether its variables are.
+      **settings: Those of `configs.EncoderConfig` and `configs.ElectraConfig`,
+        such as `hidden_size`, `mask_prob` or `discriminator_objective`; the
+        size of the vocabulary and the length are the preprocessor's where they
+        are not given.
+    """
+
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        *,
+        seed: int | None = None,
+        dtype=None,
+        name: str | None = None,
+        trainable: bool = True,
+        **settings,
+    ):
+        super().__init__(
+            name=name, dtype=dtype, trainable=trainable, autocast=False
+        )
+        if not isinstance(preprocessor, Preprocessor):
+            raise ValueError(
+                "Expected an electra_tf.Preprocessor, which has the "
+                f"vocabulary. Received: preprocessor={preprocessor!r}"
+            )
+        self.config = pretraining_settings.model_config(preprocessor, settings)
+        self.preprocessor = preprocessor
+        self.seed = random.randrange(2**31) if seed is None else seed
+        vocabulary = preprocessor.vocabulary
+        with encoder_lib.policy_scope(self.dtype_policy):
+            self.network = ablations.make_model(
+                self.config,
+                masking.SpecialIds.of(vocabulary),
+                masking.continues_a_word(vocabulary.tokens),
+            )
+        self.seed_generator = keras.random.SeedGenerator(self.seed)
+        self.built = True
+        self.optimizer: optimization.AdamWeightDecay | None = None
+        self._optimizer_config: configs.OptimizerConfig | None = None
+        self._training: _Training | None = None
+
+    # --- Checkpoints ------------------------------------------------
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: checkpoints.Source,
+        preprocessor: Preprocessor | None = None,
+        **kwargs,
+    ) -> typing.Self:
+        """The model of a checkpoint, with its weights.
+
+        Args:
+          path: Of a checkpoint with a generator and a discriminator: a model
+            directory of a pre-training run, which knows its objective, or one
+            of any format, "hf://owner/name", or what `checkpoints.read`
+            returned, whose objective is the paper's where nothing else is
+            given.
+          preprocessor: None for that of the checkpoint.
+          **kwargs: Of the class; they go before what the checkpoint says.
+
+        Raises:
+          CheckpointError: If it cannot be read or lacks a part of the model.
+        """
+        source, run = checkpoints.name_of(path), None
+        if not isinstance(path, Checkpoint):
+            path = checkpoints.local_path(path)
+            run = pretraining_settings.run_config(path)
+        checkpoint = checkpoints.read(path)
+        if preprocessor is None:
+            preprocessor = Preprocessor.from_checkpoint(checkpoint)
+        settings = (
+            pretraining_settings.settings_of(run)
+            if run
+            else pretraining_settings.settings_in(checkpoint)
+        )
+        model = cls(preprocessor, **(settings | kwargs))
+        if run:
+            # Of the run's own variables: what is read is folded for others.
+            prefix = tf.train.latest_checkpoint(run.run.model_dir)
+            saving.restore_variables(model.network.variables, prefix, "model")
+        else:
+            reading.assign_all(
+                checkpoint, model.network.variables, source, "the model"
+            )
+        return model
+
+    from_preset = from_checkpoint
+
+    def to_checkpoint(self) -> Checkpoint:
+        """Both networks, the optimizer's state and the vocabulary."""
+        config, optimizer = self.config, self.optimizer
+        state: dict[str, typing.Any] = {}
+        if isinstance(optimizer, optimization.AdamWeightDecay):
+            slots = optimizer.slots() if optimizer.built else {}
+            state = {
+                "optimizer": {n: slot.numpy() for n, slot in slots.items()},
+                "global_step": int(optimizer.iterations.numpy()),
+            }
+        has_generator = config.has_discriminator and config.has_own_generator
+        return Checkpoint(
+            checkpoints.tensors_of(self.network),
+            discriminator=config.encoder,
+            generator=config.generator if has_generator else None,
+            vocabulary=self.preprocessor.vocabulary,
+            max_seq_length=config.max_seq_length,
+            **state,
+        )
+
+    def save_checkpoint(
+        self,
+        path: str | os.PathLike,
+        format: str = "electra_tf",  # noqa: A002
+    ) -> None:
+        """Writes a folder that fine-tuning and the tools read.
+
+        Args:
+          path: A new or empty folder.
+          format: See `Encoder.save_checkpoint`.
+        """
+        checkpoints.write(self.to_checkpoint(), path, format)
+
+    def encoder(self, **kwargs) -> encoder_lib.Encoder:
+        """The discriminator's encoder, with copies of its weights.
+
+        Args:
+          **kwargs: Of `Encoder`.
+        """
+        return encoder_lib.Encoder.from_checkpoint(
+            self.to_checkpoint(), **kwargs
+        )
+
+    # --- Keras ------------------------------------------------------
+
+    def call(self, inputs, training=None):
+        features = encoder_lib.check_features(
+            inputs, self.config.encoder.max_position_embeddings
+        )
+        network = self.network
+        outputs = network.electra(
+            *(tf.cast(x, tf.int32) for x in features.values()),
+            dropout_seed=encoder_lib.next_dropout_seed(
+                self.seed_generator, training
+            ),
+            training=training,
+        )
+        if self.config.has_binary_discriminator:
+            logits = network.discriminator_predictions(
+                outputs["sequence_output"]
+            )
+            outputs["disc_logits"] = tf.cast(logits, tf.float32)
+        return outputs
+
+    def compute_output_spec(self, inputs, training=None):
+        features = encoder_lib.check_features(
+            inputs, self.config.encoder.max_position_embeddings
+        )
+        rows, length = features["input_ids"].shape
+        width, dtype = self.config.encoder.hidden_size, self.compute_dtype
+        outputs = {
+            "sequence_output": keras.KerasTensor((rows, length, width), dtype),
+            "pooled_output": keras.KerasTensor((rows, width), dtype),
+        }
+        if self.config.has_binary_discriminator:
+            outputs["disc_logits"] = keras.KerasTensor(
+                (rows, length), "float32"
+            )
+        return outputs
+
+    def build(self, input_shape=None):
+        """Does nothing: the sizes are known from the beginning."""
+
+    def get_build_config(self):
+        return None
+
+    def get_config(self):
+        settings = dataclasses.asdict(self.config)
+        return (
+            settings.pop("encoder")
+            | settings
+            | {
+                "preprocessor": keras.saving.serialize_keras_object(
+                    self.preprocessor
+                ),
+                "seed": self.seed,
+                "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+                "name": self.name,
+                "trainable": self.trainable,
+            }
+        )
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        for name in ("preprocessor", "dtype"):
+            if isinstance(config.get(name), dict):
+                config[name] = keras.saving.deserialize_keras_object(
+                    config[name]
+                )
+        return cls(**config)
+
+    # --- Training ---------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: configs.OptimizerConfig
+        | optimization.AdamWeightDecay
+        | float
+        | None = None,
+        *,
+        micro_batch_size: int = 0,
+        jit_compile: bool = False,
+        **kwargs,
+    ):
+        """Says how to train.
+
+        Args:
+          optimizer: None for the paper's, Adam with decoupled weight decay,
+            whose rate warms up and falls to 0 at the end of `fit`: 5e-4 at
+            most. A number is that rate, a `configs.OptimizerConfig` says all of
+            it, and an `optimization.AdamWeightDecay` also how many steps there
+            are, whatever `fit` takes.
+          micro_batch_size: Examples that a replica works on at once, to save
+            memory; 0 for all of its share. The numbers are the same but for
+            dropout and rounding.
+          jit_compile: Compile each replica's step with XLA.
+          **kwargs: Of `keras.Model.compile`: `run_eagerly`,
+            `steps_per_execution`.
+        """
+        unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
+        if unknown:
+            raise ValueError(
+                "Expected run_eagerly and steps_per_execution: the losses and "
+                "metrics are those of the objective. Received: "
+                f"{', '.join(sorted(unknown))}"
+            )
+        self._optimizer_config = None
+        if not isinstance(optimizer, optimization.AdamWeightDecay):
+            self._optimizer_config = pretraining_settings.optimizer_config(
+                optimizer
+            )
+            optimizer = None
+        self._micro_batch_size = micro_batch_size
+        self._compile_arguments = kwargs | {"jit_compile": jit_compile}
+        self._training = None
+        # Without an optimizer, it is made when it is known for how many steps.
+        super().compile(
+            optimizer=optimizer,
+            loss=None,
+            auto_scale_loss=False,  # The engine does.
+            **self._compile_arguments,
+        )
+
+    def get_compile_config(self):
+        if self.optimizer is None:
+            return None
+        return {
+            "optimizer": keras.saving.serialize_keras_object(self.optimizer),
+            "micro_batch_size": self._micro_batch_size,
+            **self._compile_arguments,
+        }
+
+    def compile_from_config(self, config):
+        optimizer = keras.saving.deserialize_keras_object(config["optimizer"])
+        optimizer.build(self.network.trainable_variables)
+        self.compile(**(config | {"optimizer": optimizer}))
+
+    def data(self, pattern: str | os.PathLike, heldout: bool = False):
+        """The examples of TFRecords.
+
+        Args:
+          pattern: Glob, or globs separated by commas.
+          heldout: In the order of the files, with other masks than in training.
+
+        Returns:
+          `batches.PretrainingData`, whose `dataset(batch_size)` `fit` takes.
+
+        Raises:
+          DataError: If they do not fit the model.
+        """
+        return batches.PretrainingData(
+            os.fspath(pattern),
+            self.config,
+            self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
+            shuffle=not heldout,
+        )
+
+    def set_output_biases(self, data: batches.PretrainingData) -> None:
+        """Starts the output biases at the frequencies of the data.
+
+        See `PretrainingDataConfig.biases_from_data`.
+        """
+        self.network.set_output_biases(data.token_frequencies())
+
+    def fit(
+        self,
+        x,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        validation_data=None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        **kwargs,
+    ):
+        """Pre-trains.
+
+        Args:
+          x: Glob of TFRecords of `tools/build_pretraining_dataset.py`; or a
+            `tf.data.Dataset` of batches, of `data(...)` or of ids alone, as the
+            preprocessor makes them, to be masked at random.
+          batch_size: Examples of a step over all replicas, 128 by default; of a
+            glob only.
+          epochs: Passes over the data, each of `steps_per_epoch`.
+          validation_data: Like `x`.
+          initial_epoch: Passes that were made before.
+          steps_per_epoch: None for all examples once.
+          validation_steps: Batches; None for all.
+          validation_batch_size: None for `batch_size`.
+          **kwargs: `callbacks`, `verbose`, `validation_freq`.
+
+        Returns:
+          Keras's History.
+        """
+        _refuse(kwargs)
+        size = batch_size or 128
+        if isinstance(x, str | os.PathLike):
+            data = self.data(x)
+            steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
+            if self.config.unigram_generator:
+                self.network.set_unigram_generator(data.token_frequencies())
+            x = data.dataset(size, first_step=self._num_steps_done())
+        x = self._checked(x, steps_per_epoch, "x")
+        if isinstance(validation_data, str | os.PathLike):
+            validation_data = self._heldout(
+                validation_data,
+                validation_batch_size or size,
+                validation_steps,
+            )
+            validation_steps = None
+        elif validation_data is not None:
+            validation_data = self._checked(
+                validation_data, validation_steps, "validation_data"
+            )
+        steps = steps_per_epoch or int(x.cardinality())
+        self._make_optimizer(
+            None if steps < 0 else self._num_steps_done() + steps * epochs
+        )
+        self._prepare_steps(x.element_spec)
+        return super().fit(
+            x,
+            epochs=epochs,
+            validation_data=validation_data,
+            initial_epoch=initial_epoch,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            shuffle=False,  # A dataset has an order.
+            **kwargs,
+        )
+
+    def evaluate(self, x, batch_size: int | None = None, steps=None, **kwargs):
+        """Losses and metrics without dropout; takes what `fit` takes."""
+        if isinstance(x, str | os.PathLike):
+            x, steps = self._heldout(x, batch_size or 128, steps), None
+        if not kwargs.get("_use_cached_eval_dataset"):
+            x = self._checked(x, steps, "x")
+            self._prepare_steps(x.element_spec)
+        kwargs.pop("y", None)
+        kwargs.pop("sample_weight", None)
+        return super().evaluate(x, steps=steps, **kwargs)
+
+    def predict(self, x, batch_size: int | None = None, **kwargs):
+        """The outputs of `call`; texts are preprocessed first."""
+        if isinstance(x, str | list | tuple | np.ndarray):
+            features = self.preprocessor([x] if isinstance(x, str) else x)
+            x = {name: values.numpy() for name, values in features.items()}
+        return super().predict(x, batch_size=batch_size, **kwargs)
+
+    def train_step(self, data):
+        """One step of the engine, see `Engine.replica_step`."""
+        assert self._training is not None and self.optimizer is not None
+        engine = self._training.engine
+        step = self.optimizer.iterations.value
+        features = self._with_noise(data, step)
+        if engine.loss_scale is None:
+            sums = engine.replica_step(features, step, 1.0)
+        else:
+            scale = engine.loss_scale.scale.read_value()
+            sums = engine.replica_step(features, step, scale)
+            # The norm of a step that was not taken has no weight.
+            engine.loss_scale.update(sums["gradient_norm"].weight > 0)
+        return self._note(sums)
+
+    def test_step(self, data):
+        assert self._training is not None
+        features = self._with_noise(data, None)
+        return self._note(self._training.engine.replica_eval(features))
+
+    @property
+    def metrics(self) -> list:
+        return list(self._training.ratios.values()) if self._training else []
+
+    def _note(self, sums: dict[str, losses.Sums]) -> dict:
+        """Adds a batch to the metrics, and returns what they have become."""
+        assert self._training is not None
+        results = {}
+        for name, of_batch in sums.items():
+            name = _LOSS.get(name, name)
+            ratio = self._training.ratios.get(name)
+            if ratio is not None:
+                ratio.update_state(of_batch)
+                results[name] = ratio.result()
+        return results
+
+    def _num_steps_done(self) -> int:
+        if self.optimizer is None:
+            return 0
+        return int(self.optimizer.iterations.numpy())
+
+    def _make_optimizer(self, num_train_steps: int | None) -> None:
+        """Makes what `compile` asked for, once it is known for how long."""
+        if not self.compiled:
+            raise ValueError(
+                "Expected compile() before fit(). Received: a model that is "
+                "not compiled"
+            )
+        if self.optimizer is not None or self._optimizer_config is None:
+            return
+        if num_train_steps is None:
+            raise ValueError(
+                "Expected steps_per_epoch, with a dataset that does not say "
+                "how many batches it has. Received: steps_per_epoch=None"
+            )
+        with self.distribute_strategy.scope():
+            optimizer = optimization.AdamWeightDecay(
+                self._optimizer_config, num_train_steps
+            )
+            optimizer.build(self.network.trainable_variables)
+        self.optimizer = optimizer
+
+    def _prepare_steps(self, element_spec) -> None:
+        """Makes what the steps of `fit` and `evaluate` are made of."""
+        known = self._training and self._training.engine.optimizer
+        if known and self.optimizer in (None, known):
+            return
+        self.train_function = self.test_function = None
+        policy = self.dtype_policy.name
+        strategy = self.distribute_strategy
+        size = element_spec["input_ids"].shape[0]
+        if size is None:
+            if self._micro_batch_size:
+                raise ValueError(
+                    "Expected batches of one size, for micro_batch_size="
+                    f"{self._micro_batch_size}: drop_remainder=True. Received: "
+                    f"{element_spec['input_ids']}"
+                )
+            size = strategy.num_replicas_in_sync
+        run = configs.RunConfig(
+            model_dir="none",
+            seed=self.seed,
+            micro_batch_size=self._micro_batch_size,
+            dtype_policy=policy if policy == "mixed_float16" else "float32",
+        )
+
+        # Without one there is nothing to do but to evaluate.
+        optimizer = self.optimizer or optimization.AdamWeightDecay(
+            pretraining_settings.DEFAULT_OPTIMIZER, 1
+        )
+        loss_function = functools.partial(
+            self.network.training_loss,
+            share_of_training=optimizer.share_of_training,
+        )
+
+        def no_dataset(*_):
+            raise AssertionError("Keras gives the batches")
+
+        with strategy.scope():
+            engine = engine_lib.Engine(
+                strategy,
+                self.network,
+                loss_function,
+                optimizer,
+                run,
+                size,
+                no_dataset,
+            )
+            self._training = _Training(engine, self._make_ratios(loss_function))
+
+    def _make_ratios(self, loss_function) -> dict[str, _Ratio]:
+        """Asks the objective for its metrics: a trace, without computing."""
+        length = self.config.max_seq_length
+        features: dict[str, typing.Any] = {
+            name: tf.TensorSpec([1, length], tf.int32)
+            for name in batches.FEATURE_NAMES
+        }
+        width = draws.noise_width(self.config)
+
+        def trace(features, uniform):
+            noise = draws.split_noise(self.config, uniform)
+            _, sums = loss_function(
+                features | {"noise": noise}, None, losses.identity
+            )
+            return sums
+
+        traced = tf.function(trace, autograph=False).get_concrete_function(
+            features, tf.TensorSpec([1, width], tf.float32)
+        )
+        shapes = {
+            name: of_name.value.shape
+            for name, of_name in traced.structured_outputs.items()
+        }
+        return {
+            name: _Ratio(name, tuple(shapes.get(name, ())))
+            for name in ("loss", *shapes, "gradient_norm")
+        }
+
+    def _checked(self, x, steps, argument: str) -> tf.data.Dataset:
+        """A dataset of batches of the model's length.
+
+        Raises:
+          ValueError: If it is anything else.
+        """
+        if not isinstance(x, tf.data.Dataset):
+            raise ValueError(
+                f"Expected {argument} to be a glob of TFRecords or a "
+                f"tf.data.Dataset. Received: {argument}={x!r}"
+            )
+        spec = x.element_spec
+        if isinstance(spec, tuple) and len(spec) == 1:
+            spec = spec[0]
+        length = self.config.max_seq_length
+        if not isinstance(spec, dict) or any(
+            name not in spec or spec[name].shape.rank != 2
+            for name in batches.FEATURE_NAMES
+        ):
+            raise ValueError(
+                f"Expected batches of {', '.join(batches.FEATURE_NAMES)} in "
+                f"{argument}. Received: {spec}"
+            )
+        if spec["input_ids"].shape[1] != length:
+            raise ValueError(
+                f"Expected examples of {length} tokens in {argument} "
+                "(max_seq_length; Preprocessor(pad_to_max=True)). Received: "
+                f"{spec['input_ids']}"
+            )
+        if steps is None and x.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                f"Expected the number of steps, as {argument} does not end. "
+                "Received: None"
+            )
+        return x
+
+    def _heldout(self, pattern, batch_size, steps) -> tf.data.Dataset:
+        data = self.data(pattern, heldout=True)
+        most = len(data) // batch_size
+        if not most:
+            raise ValueError(
+                "Expected a batch size of no more than the held-out examples. "
+                f"Received: {batch_size}, but {pattern} holds {len(data)}"
+            )
+        return data.dataset(batch_size).take(min(steps or most, most))
+
+    def _with_noise(self, data, step) -> dict:
+        """The features, with draws where they come without."""
+        features = dict(data[0] if isinstance(data, tuple) else data)
+        if "noise" not in features:
+            seed = tf.constant([self.seed, pretraining.EVAL_SEED_OFFSET])
+            if step is not None:
+                seed = tf.random.experimental.stateless_fold_in(
+                    tf.constant([self.seed, 1]), tf.cast(step, tf.int32)
+                )
+            context = tf.distribute.get_replica_context()
+            if context is not None and context.num_replicas_in_sync > 1:
+                seed = tf.random.experimental.stateless_fold_in(
+                    seed, context.replica_id_in_sync_group
+                )
+            rows = tf.shape(features["input_ids"])[0]
+            uniform = tf.random.stateless_uniform(
+                [rows, draws.noise_width(self.config)], seed
+            )
+            features["noise"] = draws.split_noise(self.config, uniform)
+        return {
+            name: x if name == "noise" else tf.cast(x, tf.int32)
+            for name, x in features.items()
+            if name in (*batches.FEATURE_NAMES, "noise")
+        }
+
+
+def _refuse(kwargs: dict) -> None:
+    known = {"callbacks", "verbose", "validation_freq"}
+    unknown = [name for name in kwargs if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Expected of fit's arguments {', '.join(sorted(known))}: there "
+            f"are no labels. Received: {', '.join(unknown)}"
+        )

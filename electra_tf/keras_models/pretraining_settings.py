@@ -1,0 +1,100 @@
+"""What a pre-training model is made of: arguments, runs, checkpoints."""
+
+import dataclasses
+import os
+
+from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.keras_models.preprocessor import Preprocessor
+
+_ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
+
+# Of the paper's small model; the warm-up has its share of the steps, too.
+DEFAULT_OPTIMIZER = configs.OptimizerConfig(
+    learning_rate=5e-4, warmup_proportion=0.01
+)
+
+
+def model_config(
+    preprocessor: Preprocessor, settings: dict
+) -> configs.ElectraConfig:
+    """The settings, by the class that they belong to."""
+    encoder = {n: x for n, x in settings.items() if n in _ENCODER_FIELDS}
+    encoder = {"vocab_size": preprocessor.vocabulary_size} | encoder
+    known = {f.name for f in dataclasses.fields(configs.ElectraConfig)}
+    unknown = set(settings) - _ENCODER_FIELDS - (known - {"encoder"})
+    if unknown:
+        raise ValueError(
+            "Expected the settings of EncoderConfig and ElectraConfig. "
+            f"Received: {', '.join(sorted(unknown))}"
+        )
+    if encoder["vocab_size"] != preprocessor.vocabulary_size:
+        raise ValueError(
+            "Expected vocab_size to be that of the preprocessor, "
+            f"{preprocessor.vocabulary_size}. Received: "
+            f"vocab_size={encoder['vocab_size']}"
+        )
+    model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
+    model = {"max_seq_length": preprocessor.max_seq_length} | model
+    return configs.ElectraConfig(
+        encoder=configs.EncoderConfig(**encoder), **model
+    )
+
+
+def optimizer_config(asked) -> configs.OptimizerConfig:
+    """What `PretrainingModel.compile` was asked for.
+
+    Raises:
+      ValueError: If it is no rate and no configuration.
+    """
+    if asked is None:
+        return DEFAULT_OPTIMIZER
+    if isinstance(asked, configs.OptimizerConfig):
+        return asked
+    if isinstance(asked, float):
+        return dataclasses.replace(DEFAULT_OPTIMIZER, learning_rate=asked)
+    raise ValueError(
+        "Expected optimizer to be a learning rate, a configs.OptimizerConfig "
+        "or an optimization.AdamWeightDecay, the optimizer that ELECTRA has. "
+        f"Received: optimizer={asked!r}"
+    )
+
+
+def run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
+    """The configuration of a pre-training run; None where there was none."""
+    try:
+        record = model_directory.read_config(os.fspath(path))
+    except errors.ConfigError:
+        return None
+    if record.get("class") != "PretrainingConfig":
+        return None
+    return model_directory.read_pretraining_config(os.fspath(path))
+
+
+def settings_of(run: configs.PretrainingConfig) -> dict:
+    """Of the model of a run, for `model_config`."""
+    settings = dataclasses.asdict(run.model)
+    return settings.pop("encoder") | settings
+
+
+def settings_in(checkpoint: Checkpoint) -> dict:
+    """What a checkpoint says of the model that it was trained as."""
+    generator, encoder = checkpoint.generator, checkpoint.discriminator
+    if generator is None or encoder is None:
+        missing = "generator" if generator is None else "discriminator"
+        raise errors.CheckpointError(
+            "Expected a checkpoint with a generator and a discriminator. "
+            f"Received: one without a {missing}"
+        )
+    settings = dataclasses.asdict(encoder) | {
+        "generator_hidden_size": generator.hidden_size / encoder.hidden_size,
+        "generator_layers": (
+            generator.num_hidden_layers / encoder.num_hidden_layers
+        ),
+        "untied_generator_embeddings": (
+            "generator/embeddings/word_embeddings" in checkpoint.tensors
+        ),
+    }
+    if checkpoint.max_seq_length is not None:
+        settings["max_seq_length"] = checkpoint.max_seq_length
+    return settings

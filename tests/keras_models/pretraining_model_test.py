@@ -1,0 +1,315 @@
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from electra_tf import configs, errors
+from electra_tf.checkpoints import reading
+from electra_tf.model import ablations, masking
+from electra_tf.pretraining_data import batches
+from electra_tf.training import engine as engine_lib
+from electra_tf.training import optimization
+from tests import helpers
+from tests.checkpoints import models
+from tests.keras_models import layer_checks
+
+CONFIG = helpers.electra_config(helpers.encoder_config(initializer_range=0.5))
+INPUTS = helpers.inputs(range(3))
+OPTIMIZER = configs.OptimizerConfig(learning_rate=1e-2, num_warmup_steps=5)
+
+
+def _preprocessor(**kwargs):
+    return electra_tf.Preprocessor(
+        helpers.VOCAB, max_seq_length=helpers.LENGTH, **kwargs
+    )
+
+
+def _model(seed=3, **changes):
+    keras.utils.set_random_seed(1)
+    settings = dataclasses.asdict(CONFIG)
+    return electra_tf.PretrainingModel(
+        _preprocessor(),
+        seed=seed,
+        **(settings.pop("encoder") | settings | changes),
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return _model()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Globs of training and held-out examples."""
+    folder = tmp_path_factory.mktemp("records")
+    return [
+        helpers.write_tfrecords(
+            folder / f"{name}.tfrecord", map(helpers.row, numbers)
+        )
+        for name, numbers in (("train", range(40)), ("heldout", range(40, 60)))
+    ]
+
+
+def _assert_same_weights(found, expected, atol=0.0):
+    for a, b in zip(found.variables, expected.variables, strict=True):
+        assert a.path == b.path
+        np.testing.assert_allclose(a, b, rtol=0, atol=atol, err_msg=a.path)
+
+
+@pytest.fixture(scope="module")
+def trained(files, tmp_path_factory):
+    """50 steps of `fit`: the model, its start, history and file."""
+    model = _model()
+    start = [np.copy(w) for w in model.network.get_weights()]
+    model.compile(OPTIMIZER)
+    path = tmp_path_factory.mktemp("saved") / "best.keras"
+    history = model.fit(
+        files[0],
+        batch_size=8,
+        epochs=2,
+        steps_per_epoch=25,
+        validation_data=files[1],
+        callbacks=[
+            keras.callbacks.EarlyStopping(patience=2),
+            keras.callbacks.ModelCheckpoint(path, save_best_only=True),
+        ],
+        verbose=0,
+    )
+    return model, start, history.history, path
+
+
+# Dropout too: its masks follow from the seed and the step in both.
+def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
+    fitted, start, history, _ = trained
+    network = ablations.make_model(
+        CONFIG, masking.SpecialIds(helpers.CLS, helpers.SEP, helpers.MASK)
+    )
+    network.set_weights(start)
+    optimizer = optimization.AdamWeightDecay(OPTIMIZER, 50)
+    engine = engine_lib.Engine(
+        tf.distribute.OneDeviceStrategy("CPU:0"),
+        network,
+        functools.partial(
+            network.training_loss, share_of_training=optimizer.share_of_training
+        ),
+        optimizer,
+        helpers.run_config(tmp_path, seed=3, num_train_steps=50),
+        8,
+        batches.PretrainingData(files[0], CONFIG, seed=3).dataset,
+    )
+
+    for epoch in range(2):
+        metrics = engine.train(tf.constant(25))
+        assert history["loss"][epoch] == pytest.approx(
+            metrics.pop("total_loss"), abs=1e-5
+        )
+        for name in metrics.keys() - {"learning_rate"}:
+            assert history[name][epoch] == pytest.approx(
+                metrics[name], abs=1e-5
+            ), name
+    _assert_same_weights(fitted.network, network, atol=1e-5)
+    np.testing.assert_allclose(
+        fitted.optimizer.variables[-1], optimizer.variables[-1], atol=1e-5
+    )
+
+
+def test_evaluation_is_that_of_fit(trained, files):
+    model, _, history, _ = trained
+    found = model.evaluate(files[1], 8, return_dict=True, verbose=0)
+    for name, value in found.items():
+        assert value == pytest.approx(history[f"val_{name}"][-1], abs=1e-6)
+
+
+def test_a_file_goes_on_where_it_was_saved(trained, files):
+    model, _, _, path = trained
+    again = keras.models.load_model(path)
+    layer_checks.assert_same_bits(again(INPUTS), model(INPUTS))
+    assert int(again.optimizer.iterations.numpy()) == 50
+    for a, b in zip(
+        again.optimizer.variables, model.optimizer.variables, strict=True
+    ):
+        np.testing.assert_array_equal(a, b, a.path)
+    assert again.get_config() == model.get_config()
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+
+
+def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
+    model, *_ = trained
+    model.save_checkpoint(tmp_path / "to")
+
+    found = reading.read_checkpoint(tmp_path / "to")
+    assert found.global_step == 50
+    assert len(found.optimizer) == 2 * len(model.network.trainable_variables)
+    assert found.vocabulary.tokens == tuple(helpers.VOCAB)
+    again = electra_tf.PretrainingModel.from_checkpoint(
+        tmp_path / "to", mask_prob=CONFIG.mask_prob
+    )
+    assert again.config == CONFIG
+    _assert_same_weights(again.network, model.network)
+    layer_checks.assert_same_bits(
+        model.encoder()(INPUTS)["sequence_output"],
+        model(INPUTS)["sequence_output"],
+    )
+
+
+def test_ids_without_draws_are_masked(files):
+    model = _model(hidden_dropout_prob=0.0)
+    model.compile(0.01)
+    # Before anybody said for how long it will be trained.
+    before = model.evaluate(files[1], 8, return_dict=True, verbose=0)
+    texts = tf.data.Dataset.from_tensor_slices([f"wa wb w{c}" for c in "cdef"])
+    # Each text by itself is padded to the length of the model.
+    dataset = texts.map(_preprocessor()).batch(4)
+    history = model.fit(dataset.repeat(3), verbose=0).history
+    assert history["loss"][0] > 0
+    assert int(model.optimizer.iterations.numpy()) == 3
+    assert model.optimizer.schedule.num_train_steps == 3
+    after = model.evaluate(files[1], 8, return_dict=True, verbose=0)
+    assert after.keys() == before.keys()
+    assert after["loss"] != before["loss"]
+
+
+def test_predict_takes_texts(model):
+    found = model.predict(["wa wb wc", "wd"], verbose=0)
+    expected = model(_preprocessor()(["wa wb wc", "wd"]))
+    np.testing.assert_allclose(
+        found["disc_logits"], expected["disc_logits"], atol=1e-5
+    )
+
+
+# --- From checkpoints ---------------------------------------------------------
+
+
+def test_from_the_directory_of_a_run(tmp_path):
+    helpers.write_vocab(tmp_path)
+    network = helpers.write_pretrained(
+        tmp_path, generator_layers=0.5, whole_word_masking=True
+    )
+    model = electra_tf.PretrainingModel.from_preset(tmp_path)
+    assert model.config == network.config
+    _assert_same_weights(model.network, network)
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_from_a_pair_of_hugging_face(untied, tmp_path):
+    checkpoint = models.pretrained(untied)
+    path = str(tmp_path / "pair")
+    reading.format_module("huggingface").write(checkpoint, path)
+    model = electra_tf.PretrainingModel.from_checkpoint(path)
+    assert model.config.untied_generator_embeddings == untied
+    for variable in model.network.variables:
+        np.testing.assert_array_equal(
+            variable, checkpoint.tensors[variable.path], variable.path
+        )
+
+
+def test_an_encoder_is_no_pair():
+    checkpoint = models.pretrained().encoder_only()
+    with pytest.raises(errors.CheckpointError, match="without a generator"):
+        electra_tf.PretrainingModel.from_checkpoint(checkpoint)
+
+
+# --- Keras's checks -----------------------------------------------------------
+
+
+def test_config():
+    layer_checks.check_config(_model(dtype="mixed_bfloat16"))
+
+
+def test_symbolic_calls(model):
+    layer_checks.check_symbolic(model, INPUTS)
+
+
+def test_files(tmp_path):
+    layer_checks.check_saving(_model(), INPUTS, tmp_path)
+
+
+@pytest.mark.parametrize("policy", layer_checks.POLICIES)
+def test_policies(policy):
+    of_policy = _model(dtype=policy)
+    layer_checks.check_symbolic(of_policy, INPUTS)
+    outputs = of_policy(INPUTS, training=True)
+    assert outputs["sequence_output"].dtype == of_policy.compute_dtype
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"electric_objective": True, "electra_objective": False},
+        {"electra_objective": False},
+        {"discriminator_objective": "all_tokens_mlm"},
+    ],
+    ids=str,
+)
+def test_other_objectives(changes):
+    other = _model(**changes)
+    layer_checks.check_symbolic(other, INPUTS)
+    has_logits = "disc_logits" in other(INPUTS)
+    assert has_logits == other.config.has_binary_discriminator
+
+
+# --- What it refuses ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
+        ({"width": 5}, "EncoderConfig and ElectraConfig. Received: width"),
+        ({"max_seq_length": 99}, "must not exceed"),
+    ],
+)
+def test_settings_it_refuses(settings, message):
+    with pytest.raises(ValueError, match=message):
+        _model(**settings)
+
+
+def test_a_vocabulary_is_no_preprocessor():
+    with pytest.raises(ValueError, match="Expected an electra_tf.Preproc"):
+        electra_tf.PretrainingModel("vocab.txt", hidden_size=8)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"optimizer": "adam"}, "Received: optimizer='adam'"),
+        ({"loss": "mse"}, "those of the objective. Received: loss"),
+    ],
+)
+def test_what_compile_refuses(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        model.compile(**arguments)
+
+
+def _ids(length):
+    return tf.data.Dataset.from_tensors(
+        {name: np.zeros([2, length], np.int32) for name in INPUTS}
+    )
+
+
+def test_fit_wants_compile():
+    with pytest.raises(ValueError, match="compile.* Received: a model that"):
+        _model().fit(_ids(12))
+
+
+@pytest.mark.parametrize(
+    "x, arguments, message",
+    [
+        (["a text"], {}, r"Received: x=\['a text'\]"),
+        (_ids(7), {}, "examples of 12 tokens in x"),
+        (tf.data.Dataset.range(3), {}, "Expected batches of input_ids"),
+        (_ids(12).repeat(), {}, "number of steps, as x does not end"),
+        (_ids(12), {"y": [1]}, "there are no labels. Received: y"),
+        (_ids(12), {"validation_data": 3}, "Received: validation_data=3"),
+    ],
+)
+def test_what_fit_refuses(x, arguments, message):
+    model = _model()
+    model.compile()
+    with pytest.raises(ValueError, match=message):
+        model.fit(x, **arguments)
