@@ -19,6 +19,9 @@ CLASSES = {
     "Encoder": f"{PACKAGE}.keras_models.encoder",
     "PretrainingModel": f"{PACKAGE}.keras_models.pretraining_model",
     "AdamWeightDecay": f"{PACKAGE}.training.optimization",
+    "TextClassifier": f"{PACKAGE}.keras_models.text_models",
+    "TextRegressor": f"{PACKAGE}.keras_models.text_models",
+    "FinetuningOptimizer": f"{PACKAGE}.keras_models.optimizers",
 }
 
 

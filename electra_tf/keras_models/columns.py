@@ -1,0 +1,171 @@
+"""What a user hands to `fit` -> columns of texts, labels and weights.
+
+Lists, arrays, tensors and columns of pandas; what is none of these is refused
+in Keras's manner. Nothing here knows a model.
+"""
+
+import typing
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.keras_models import preprocessor
+
+# One column of texts, or the two of pairs.
+Texts = tuple[list[bytes], ...]
+
+
+def is_dataset(x: typing.Any) -> bool:
+    """Whether x brings its labels and batches itself."""
+    return isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset)
+
+
+def texts(x: typing.Any, name: str = "x") -> Texts:
+    """The texts, or pairs of texts, that a user means.
+
+    Args:
+      x: A list, an array, a string tensor or a pandas column of N texts; for
+        pairs a tuple of two of them, or a DataFrame with two columns.
+      name: Of the argument, for the errors.
+
+    Returns:
+      One or two lists of N texts.
+
+    Raises:
+      ValueError: If it is something else.
+    """
+    if hasattr(x, "columns") and hasattr(x, "iloc"):  # A DataFrame.
+        x = tuple(x[column] for column in x.columns)
+    if isinstance(x, Mapping):
+        names = (preprocessor.TEXT, preprocessor.TEXT_PAIR)
+        x = tuple(x[name] for name in names if name in x)
+    parts = x if isinstance(x, tuple) else (x,)
+    if len(parts) not in (1, 2):
+        raise _refused(name, f"{len(parts)} columns")
+    found = []
+    for part in parts:
+        if isinstance(part, str | bytes):
+            raise _refused(name, f"the text {short(part)} by itself")
+        try:
+            found.append(preprocessor.as_texts(part).numpy())
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    sizes = [len(part) for part in found]
+    if not sizes[0]:
+        raise _refused(name, "no text")
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"Expected as many second texts as first ones in {name}. Received: "
+            f"{sizes[0]} and {sizes[1]}."
+        )
+    return tuple(part.tolist() for part in found)
+
+
+def listed(x: typing.Any, name: str, refused) -> list:
+    """The N values of a list, an array, a tensor or a pandas column.
+
+    Args:
+      x: What the user gave.
+      name: Of the argument.
+      refused: Makes the error, of the name and what was received.
+    """
+    if isinstance(x, str | bytes):
+        raise refused(name, f"the text {short(x)}")
+    shape = getattr(x, "shape", None)
+    if shape is not None:
+        if len(shape) != 1:
+            raise refused(name, f"an array of the shape {tuple(shape)}")
+        x = np.asarray(x).tolist()
+    if not isinstance(x, Sequence):
+        raise refused(name, f"{short(x)}, a {type(x).__name__}")
+    if not len(x):
+        raise refused(name, "nothing")
+    return list(x)
+
+
+def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
+    """A number for each row, <float32>[N].
+
+    Args:
+      x: A list, an array, a tensor or a pandas column.
+      name: Of the argument.
+      num_rows: N.
+
+    Raises:
+      ValueError: If it is something else, or a number is not finite.
+    """
+
+    def refused(name, received):
+        return ValueError(
+            f"Expected {name} as a number for each text. Received: {received}."
+        )
+
+    values = listed(x, name, refused)
+    check_rows(values, name, num_rows)
+    for row, value in enumerate(values):
+        is_number = isinstance(value, int | float | np.number)
+        if not is_number or not np.isfinite(value):
+            raise refused(name, f"{short(value)} in row {row}")
+    return np.array(values, np.float32)
+
+
+def check_rows(values: Sequence, name: str, num_rows: int) -> None:
+    """Refuses a column that has not as many rows as there are texts."""
+    if len(values) != num_rows:
+        raise ValueError(
+            f"Expected as many values in {name} as in x, {num_rows}. Received: "
+            f"{len(values)}."
+        )
+
+
+def select(x: typing.Any, rows: slice):
+    """Some rows of columns."""
+    if x is None:
+        return None
+    if isinstance(x, tuple):
+        return tuple(select(part, rows) for part in x)
+    return x.iloc[rows] if hasattr(x, "iloc") else x[rows]
+
+
+def split(x, y, sample_weight, share: float):
+    """The last share of the rows, as Keras's `validation_split` takes it.
+
+    Args:
+      x: Columns, as are the others.
+      y: As many labels.
+      sample_weight: As many numbers, or None.
+      share: Between 0 and 1.
+
+    Returns:
+      The first rows of the three, and the last ones.
+
+    Raises:
+      ValueError: If one of the two would have no row.
+    """
+    num_rows = len(x[0] if isinstance(x, tuple) else x)
+    kept = int(np.floor(num_rows * (1.0 - share)))
+    if not 0 < kept < num_rows:
+        raise ValueError(
+            "Expected validation_split to leave rows on both sides. Received: "
+            f"validation_split={share} of {num_rows} rows."
+        )
+    both = (x, y, sample_weight)
+    return (
+        tuple(select(of, slice(kept)) for of in both),
+        tuple(select(of, slice(kept, None)) for of in both),
+    )
+
+
+def short(value: typing.Any, most: int = 40) -> str:
+    """A value in few words."""
+    shown = repr(value)
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def _refused(name: str, received: str) -> ValueError:
+    return ValueError(
+        f"Expected {name} as texts: a list, an array or a column of strings, "
+        "and for pairs of texts a tuple of two of them, (first, second). "
+        f"Received: {received}."
+    )

@@ -1,0 +1,74 @@
+"""The original's optimizer, as Keras's `fit` takes it."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import keras
+
+from electra_tf import configs
+from electra_tf.training import optimization
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class FinetuningOptimizer(optimization.AdamWeightDecay):
+    """AdamWeightDecay with the layer-wise rates of fine-tuning.
+
+    Args:
+      config: With all rates, or what JSON keeps of one.
+      num_hidden_layers: Of the encoder below the head.
+      num_train_steps: Where the rate reaches 0. None for the end of every
+        `fit`, which then begins anew: see `begin`.
+    """
+
+    def __init__(
+        self,
+        config: configs.OptimizerConfig | Mapping,
+        num_hidden_layers: int,
+        num_train_steps: int | None = None,
+    ):
+        if not isinstance(config, configs.OptimizerConfig):
+            config = configs.OptimizerConfig(**config)
+        super().__init__(config, num_train_steps or 1)
+        self.num_hidden_layers = num_hidden_layers
+        self.num_train_steps = num_train_steps
+
+    def build(self, variables):
+        """Creates the slots, and looks up the rates of the layers."""
+        if self.built:
+            return
+        decay = self.config.layerwise_lr_decay
+        self.scales = {
+            variable.path: optimization.layerwise_scale(
+                variable.path,
+                self.num_hidden_layers,
+                decay,
+                self.config.layerwise_top_layer_scaled,
+            )
+            for variable in variables
+        }
+        super().build(variables)
+
+    def begin(self, num_train_steps: int) -> None:
+        """Begins a training of some steps, as if nothing had been learned.
+
+        Args:
+          num_train_steps: Where the rate reaches 0.
+        """
+        self.schedule.num_train_steps = num_train_steps
+        self.schedule.num_warmup_steps = self.config.warmup_steps(
+            num_train_steps
+        )
+        for variable in self.variables:
+            variable.assign(keras.ops.zeros_like(variable))
+
+    def get_config(self):
+        return {
+            "config": dataclasses.asdict(self.config),
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_train_steps": self.num_train_steps,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        del custom_objects
+        return cls(**config)

@@ -1,0 +1,393 @@
+"""A fine-tuning model as a Keras model, from a checkpoint and back.
+
+What computes is `model.finetuning_model.FinetuningModel`. How it learns is in
+`engine_model`, what it reads in `text_pipeline`, and the tasks are in files of
+their own.
+
+Shapes: B batch, L length.
+"""
+
+import dataclasses
+import os
+import random
+import tempfile
+import types
+import typing
+from collections.abc import Mapping
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.checkpoints import reading, task_heads
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning.features import ENCODER_FEATURES
+from electra_tf.keras_models import checkpoints
+from electra_tf.keras_models.encoder import (
+    check_features,
+    next_dropout_seed,
+    policy_scope,
+)
+from electra_tf.keras_models.preprocessor import Preprocessor
+from electra_tf.keras_models.text_pipeline import TextPipeline
+from electra_tf.model import heads
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.model.windows import Windows
+
+# Of models that were not trained on another length; that of the gin runs.
+MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length
+# Kinds of heads on a text or a pair of texts.
+_WITH_PAIRS = ("classification", "multi_label_classification", "regression")
+
+
+class TaskModel(TextPipeline):
+    """What the models of all tasks have in common.
+
+    Args:
+      encoder: Sizes of the encoder, or what JSON keeps of them.
+      head: The task's head, likewise.
+      preprocessor: From texts to what the encoder reads; None for a model that
+        takes `input_ids`, `input_mask` and `segment_ids`.
+      head_dropout: Share of the activations dropped below the last layer; None
+        for that of the original, 0.1.
+      seed: Of dropout and of the order of the rows; None for one of its own,
+        which `keras.utils.set_random_seed` decides.
+      name: Of the model.
+      dtype: A dtype policy; None for Keras's.
+    """
+
+    # Of `TaskHead`.
+    kind: str
+
+    def __init__(
+        self,
+        encoder: configs.EncoderConfig | Mapping,
+        head: heads.TaskHead | Mapping,
+        preprocessor=None,
+        head_dropout: float | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        dtype=None,
+    ):
+        if not isinstance(encoder, configs.EncoderConfig):
+            encoder = configs.EncoderConfig(**encoder)
+        if not isinstance(head, heads.TaskHead):
+            head = task_heads.head_from_dict(dict(head), "head")
+        _check_preprocessor(preprocessor, encoder)
+        super().__init__(name=name, dtype=dtype, autocast=False)
+        with policy_scope(self.dtype_policy):
+            layers = heads.make_head(head, encoder)
+            if head_dropout is not None:
+                layers.set_dropout(head_dropout)
+            self.head_dropout = head_dropout
+            self.encoder_config = encoder
+            # Not a dict that Keras would wrap.
+            self._of_head = types.SimpleNamespace(head=head)
+            self.seed = random.randrange(2**31) if seed is None else seed
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
+            self.preprocessor = preprocessor
+            self.network = FinetuningModel(encoder, [layers], self._windows())
+        self.built = True
+
+    @property
+    def head(self) -> heads.TaskHead:
+        """What is known of the head: kind, labels, options."""
+        return self._of_head.head
+
+    @property
+    def task_name(self) -> str:
+        """Scope of the head's variables in checkpoints."""
+        return self.head.task_name
+
+    @property
+    def has_pairs(self) -> bool | None:
+        """Whether the inputs are pairs; None where nothing has said so yet."""
+        return self.head.options.get("has_pairs")
+
+    @property
+    def max_seq_length(self) -> int:
+        """Longer inputs are cut, unless there are `windows`."""
+        if self.preprocessor is None:
+            return self.encoder_config.max_position_embeddings
+        return self.preprocessor.max_seq_length
+
+    @property
+    def windows(self) -> Windows | None:
+        """How longer texts are read, as in the run that trained the model."""
+        return self.network.windows
+
+    def _windows(self) -> Windows | None:
+        options = self.head.options.get("windows")
+        if options is None:
+            return None
+        return Windows(
+            self.max_seq_length, options["stride"], options["max_windows"]
+        )
+
+    def note(self, **options) -> None:
+        """Remembers what training tells of the task."""
+        head = self.head
+        self._of_head.head = dataclasses.replace(
+            head, options={**head.options, **options}
+        )
+
+    # -- The forward pass.
+
+    def call(self, inputs, training=None):
+        """Predicts from token ids.
+
+        Args:
+          inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L], and
+            what else the task needs.
+          training: True for dropout.
+
+        Returns:
+          What `predict` returns.
+        """
+        outputs = self.network(
+            self.features_of(inputs),
+            dropout_seed=next_dropout_seed(self.seed_generator, training),
+        )
+        return self.answer(outputs["task_outputs"][self.task_name])
+
+    def task_outputs(self, inputs) -> dict[str, tf.Tensor]:
+        """What the head says, e.g. its `logits`, without dropout.
+
+        Args:
+          inputs: See `call`.
+        """
+        outputs = self.network(self.features_of(inputs))
+        return dict(outputs["task_outputs"][self.task_name])
+
+    def features_of(self, x, y=None):
+        longest = self.encoder_config.max_position_embeddings
+        if self.windows is not None:
+            longest = self.windows.most_tokens
+        check_features(x, longest)
+        features = {}
+        for name, values in x.items():
+            is_shared = name in ENCODER_FEATURES or name == "task_id"
+            features[name if is_shared else f"{self.task_name}_{name}"] = (
+                tf.cast(values, tf.int32) if is_shared else values
+            )
+        if y is not None:
+            targets = y if isinstance(y, dict) else {self.target_names[0]: y}
+            for name, values in targets.items():
+                if tf.as_dtype(values.dtype).is_integer:
+                    values = tf.cast(values, tf.int32)
+                features[f"{self.task_name}_{name}"] = values
+        return features
+
+    def note_pairs(self, has_pairs: bool) -> None:
+        if self.head.kind in _WITH_PAIRS:
+            self.note(has_pairs=has_pairs)
+
+    # -- On disk.
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: checkpoints.Source,
+        *,
+        max_seq_length: int | None = None,
+        preprocessor: typing.Any = "auto",
+        dropout: float | None = None,
+        head_dropout: float | None = None,
+        seed: int | None = None,
+        **kwargs,
+    ) -> typing.Self:
+        """Begins with a pre-trained, or a fine-tuned, checkpoint.
+
+        Args:
+          path: A model directory of a gin run, a checkpoint of any other
+            format, or "hf://owner/name".
+          max_seq_length: Longer texts are cut. None for the length of the
+            fine-tuning; where there was none for 128, as the gin runs have it.
+          preprocessor: "auto" for the checkpoint's; None for a model that
+            takes token ids.
+          dropout: In the encoder; None for that of the checkpoint.
+          head_dropout: Below the last layer; None for `dropout`, and without
+            that for 0.1.
+          seed: See the class.
+          **kwargs: What the task needs, such as `labels`.
+
+        Raises:
+          ValueError: If the checkpoint cannot be read, or has not what is
+            asked of it.
+        """
+        checkpoint = checkpoints.read(path)
+        source = checkpoints.name_of(path)
+        config = checkpoint.discriminator
+        if config is None:
+            raise errors.CheckpointError(
+                "Expected a checkpoint with a discriminator. Received: "
+                f"{source}, with a generator only"
+            )
+        head, is_kept = cls.head_for(checkpoint, source, **kwargs)
+        if max_seq_length is None and not is_kept:
+            max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
+        if isinstance(preprocessor, str) and preprocessor == "auto":
+            preprocessor = Preprocessor.from_checkpoint(
+                checkpoint, max_seq_length=max_seq_length
+            )
+        if dropout is not None:
+            config = dataclasses.replace(
+                config,
+                hidden_dropout_prob=dropout,
+                attention_probs_dropout_prob=dropout,
+            )
+            head_dropout = dropout if head_dropout is None else head_dropout
+        model = cls(
+            config,
+            preprocessor=preprocessor,
+            head=head,
+            head_dropout=head_dropout,
+            seed=seed,
+        )
+        variables, what = model.network.electra.variables, "the encoder"
+        if is_kept:
+            variables, what = model.network.variables, "the model"
+        reading.assign_all(checkpoint, variables, source, what)
+        return model
+
+    from_preset = from_checkpoint
+
+    @classmethod
+    def head_for(
+        cls, checkpoint: Checkpoint, source: str
+    ) -> tuple[heads.TaskHead, bool]:
+        """The head to make, and whether its weights are the checkpoint's."""
+        raise NotImplementedError
+
+    @classmethod
+    def kept(cls, checkpoint: Checkpoint) -> heads.TaskHead | None:
+        """The checkpoint's head, if it is one for this task."""
+        head = checkpoint.head
+        return head if head is not None and head.kind == cls.kind else None
+
+    def get_config(self):
+        head = dataclasses.asdict(self.head)
+        if self.head.labels is not None:  # As JSON has it.
+            head["labels"] = list(self.head.labels)
+        return {
+            "encoder": dataclasses.asdict(self.encoder_config),
+            "head": head,
+            "preprocessor": (
+                self.preprocessor
+                and keras.saving.serialize_keras_object(self.preprocessor)
+            ),
+            "head_dropout": self.head_dropout,
+            "seed": self.seed,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        for name in ("preprocessor", "dtype"):
+            if isinstance(config.get(name), dict):
+                config[name] = keras.saving.deserialize_keras_object(
+                    config[name], custom_objects
+                )
+        return cls(**config)
+
+    def checkpoint(self) -> Checkpoint:
+        """The model as the readers and writers of checkpoints have it.
+
+        Raises:
+          ValueError: If it has no preprocessor, hence no vocabulary.
+        """
+        if not isinstance(self.preprocessor, Preprocessor):
+            raise ValueError(
+                "Expected a model with an electra_tf.Preprocessor, whose "
+                "vocabulary belongs to a checkpoint. Received: "
+                f"preprocessor={self.preprocessor!r}"
+            )
+        optimizer = self.optimizer if self.compiled else None
+        return Checkpoint(
+            tensors=checkpoints.tensors_of(self.network),
+            discriminator=self.encoder_config,
+            head=self.head,
+            global_step=(
+                int(optimizer.iterations.numpy()) if optimizer else None
+            ),
+            vocabulary=self.preprocessor.vocabulary,
+            max_seq_length=self.max_seq_length,
+        )
+
+    def save_to_model_dir(self, path: str | os.PathLike) -> None:
+        """Writes a model directory, which the gin runs and all tools take.
+
+        As `FinetuningConfig.init_checkpoint`, with `keep_head` or without; for
+        tools/convert_checkpoint.py, which knows the other formats; for
+        `from_checkpoint`.
+
+        Args:
+          path: A new or empty folder.
+
+        Raises:
+          ValueError: If it is not.
+        """
+        checkpoints.write(self.checkpoint(), path)
+
+    def export(
+        self,
+        path: str | os.PathLike,
+        *,
+        has_pairs: bool | None = None,
+        max_seq_length: int | None = None,
+        name: str | None = None,
+    ) -> str:
+        """Writes the next version of a SavedModel that answers raw strings.
+
+        It is that of tools/export_saved_model.py, see docs/serving.md.
+
+        Args:
+          path: Holds the versions 1, 2, ...
+          has_pairs: Whether it takes pairs of texts; None to go by what the
+            model was trained on.
+          max_seq_length: Where to cut; None for the model's.
+          name: What the server calls the model; as `path` is called by
+            default.
+
+        Returns:
+          Path of the new version.
+        """
+        # Late: serving takes its time to import.
+        from electra_tf.serving import saved_model
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_to_model_dir(folder)
+            return saved_model.export(
+                folder,
+                os.fspath(path),
+                has_pairs=has_pairs,
+                max_seq_length=max_seq_length,
+                name=name,
+            )
+
+
+def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:
+    """Refuses one that is none, or does not fit the encoder."""
+    if preprocessor is None:
+        return
+    if not isinstance(preprocessor, Preprocessor):
+        raise ValueError(
+            "Expected an electra_tf.Preprocessor, or None for a model that "
+            f"takes token ids. Received: preprocessor={preprocessor!r}"
+        )
+    for name, received, most in (
+        (
+            "max_seq_length",
+            preprocessor.max_seq_length,
+            encoder.max_position_embeddings,
+        ),
+        ("vocabulary_size", preprocessor.vocabulary_size, encoder.vocab_size),
+    ):
+        if received > most:
+            raise ValueError(
+                f"Expected a preprocessor with a {name} of at most {most}, as "
+                f"the encoder has it. Received: {name}={received}"
+            )

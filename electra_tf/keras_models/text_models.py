@@ -1,0 +1,400 @@
+"""Models that say one thing of a text, or of a pair of texts.
+
+Shapes: N rows, B batch, C labels.
+"""
+
+import dataclasses
+import typing
+import warnings
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.finetuning import features as features_lib
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.keras_models import columns
+from electra_tf.keras_models import labels as labels_lib
+from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.model import heads
+
+
+class _TextModel(TaskModel):
+    """A model of one text, or of two."""
+
+    def read_inputs(self, x, name="x"):
+        inputs = columns.texts(x, name)
+        has_pairs = len(inputs) == 2
+        if has_pairs and self.windows is not None:
+            raise ValueError(
+                f"Expected single texts as {name}, as the model reads long "
+                "ones in windows. Received: pairs of texts"
+            )
+        self.refuse_other_inputs(has_pairs, name)
+        return inputs
+
+    def features(self, inputs, y, name="y"):
+        first = inputs[0]
+        tokenizer = self.preprocessor.tokenizer
+        if self.windows is not None:
+            features = features_lib.whole_texts(
+                first, tokenizer, self.windows.most_tokens
+            )
+        else:
+            second = inputs[1] if len(inputs) == 2 else [None] * len(first)
+            features = features_lib.text_features(
+                first, second, tokenizer, self.max_seq_length
+            )
+        if y is not None:
+            targets = self.targets(y, name, len(first))
+            features[f"{self.task_name}_{self.target_names[0]}"] = targets
+        return features
+
+    def targets(self, y, name: str, num_rows: int) -> np.ndarray:
+        """The labels of a column as numbers, [N, ...]."""
+        raise NotImplementedError
+
+    def graph_inputs(self, x):
+        windows = self.windows
+        if windows is None:
+            return self.preprocessor(x)
+        tokens = self.preprocessor.tokenizer.tokenize(x)
+        return self.preprocessor.tokenizer.pack_inputs(
+            [tokens], windows.most_tokens
+        )
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class TextClassifier(_TextModel):
+    """One label for each text or pair of texts, or any number of them.
+
+        classifier = electra_tf.TextClassifier.from_checkpoint(
+            path, labels=["neg", "pos"]
+        )
+        classifier.fit(texts, labels, epochs=3)
+        classifier.decode_predictions(classifier.predict(["A fine film."]))
+
+    `predict` gives the labels' probabilities <float32>[N, C] in the order of
+    `labels`; `decode_predictions` their names.
+
+    Args:
+      encoder: See `TaskModel`.
+      labels: Names or numbers, in the order of the outputs; or how many.
+      preprocessor: See `TaskModel`.
+      multi_label: Whether each label is a decision of its own, so that a row
+        has any number of them.
+      activation: "auto" for probabilities; None for logits.
+      head: In place of `labels` and `multi_label`, all that is known of the
+        head.
+      **kwargs: See `TaskModel`.
+    """
+
+    kind = "classification"
+    target_names = ("label_ids",)
+    score_names = ("accuracy",)
+
+    def __init__(
+        self,
+        encoder,
+        labels: Sequence | int | None = None,
+        preprocessor=None,
+        *,
+        multi_label: bool = False,
+        activation: str | None = "auto",
+        head: heads.TaskHead | Mapping | None = None,
+        **kwargs,
+    ):
+        if head is None:
+            head = _classification_head(labels, multi_label)
+        if activation not in ("auto", None):
+            raise ValueError(
+                "Expected the activation 'auto', for probabilities, or None. "
+                f"Received: activation={activation!r}"
+            )
+        super().__init__(encoder, head, preprocessor, **kwargs)
+        self.activation = activation
+        self._labels = labels_lib.Labels(
+            self.head.labels
+            or [str(i) for i in range(self.head.num_outputs or 0)]
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of the outputs."""
+        return self._labels.names
+
+    @property
+    def multi_label(self) -> bool:
+        return self.head.kind == "multi_label_classification"
+
+    @classmethod
+    def from_checkpoint(cls, path, labels=None, **kwargs):
+        """Begins with a pre-trained, or a fine-tuned, checkpoint.
+
+        The head of a fine-tuned one is kept if `labels` is None or the same.
+
+        Args:
+          path: See `TaskModel.from_checkpoint`.
+          labels: See the class.
+          **kwargs: `multi_label`, or see `TaskModel.from_checkpoint`.
+        """
+        return super().from_checkpoint(path, labels=labels, **kwargs)
+
+    from_preset = from_checkpoint
+
+    @classmethod
+    def head_for(
+        cls, checkpoint: Checkpoint, source, labels=None, multi_label=None
+    ):
+        kinds = ("classification", "multi_label_classification")
+        found = checkpoint.head
+        if found is not None and (
+            found.kind not in kinds
+            or (multi_label is not None and found.kind != kinds[multi_label])
+        ):
+            if labels is None:
+                raise _no_labels(source, f"a head for {found.kind}")
+            found = None
+        if found is None:
+            if labels is None:
+                raise _no_labels(source, "no fine-tuned head")
+            return _classification_head(labels, bool(multi_label)), False
+        theirs = found.labels
+        if labels is None:
+            return found, True
+        ours = labels_lib.names(labels, least=1)
+        if theirs is None and len(ours) == found.num_outputs:
+            return dataclasses.replace(found, labels=ours), True
+        if theirs == ours:
+            return found, True
+        if set(theirs or ()) == set(ours):
+            raise errors.ConfigError(
+                f"Expected labels in the order of the head of {source}, "
+                f"{list(theirs or ())}. Received: labels={list(ours)}"
+            )
+        warnings.warn(
+            f"A new head for the labels {text_tasks.listing(ours)}: that of "
+            f"{source} is for "
+            + (text_tasks.listing(theirs) if theirs else "others"),
+            stacklevel=4,
+        )
+        return _classification_head(ours, bool(multi_label)), False
+
+    def answer(self, outputs):
+        logits = outputs["logits"]
+        if self.activation is None:
+            return logits
+        return tf.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
+
+    def decode_predictions(self, predictions) -> list:
+        """The names of the likeliest labels.
+
+        Args:
+          predictions: Of `predict`, <float>[N, C].
+
+        Returns:
+          A name for each row; with several labels a row a list of those that
+          are likelier than not.
+        """
+        predictions = np.asarray(predictions)
+        if predictions.ndim != 2 or predictions.shape[1] != len(self.labels):
+            raise ValueError(
+                f"Expected predictions of {len(self.labels)} labels, [N, "
+                f"{len(self.labels)}]. Received: shape {predictions.shape}"
+            )
+        if not self.multi_label:
+            best = np.argmax(predictions, axis=-1)
+            return [self.labels[i] for i in best]
+        least = 0.0 if self.activation is None else 0.5
+        return [
+            [self.labels[i] for i in np.flatnonzero(row > least)]
+            for row in predictions
+        ]
+
+    def targets(self, y, name, num_rows):
+        if not self.multi_label:
+            return self._labels.ids(y, name, num_rows)
+        rows = y.tolist() if hasattr(y, "tolist") else y
+        if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+            raise self._labels.refused(name, columns.short(y))
+        columns.check_rows(rows, name, num_rows)
+        shape = getattr(y, "shape", ())
+        if len(shape) == 2:  # Which of them each row has.
+            matrix = np.asarray(y)
+            if shape[1] != len(self.labels) or set(np.unique(matrix)) - {0, 1}:
+                raise self._labels.refused(
+                    name, f"an array of the shape {tuple(shape)} of others"
+                )
+            return matrix.astype(np.int32)
+        wanted = np.zeros((num_rows, len(self.labels)), np.int32)
+        for row, of_row in enumerate(rows):
+            if not isinstance(of_row, list | tuple | set):
+                raise self._labels.refused(
+                    name,
+                    f"{columns.short(of_row)} in row {row}, where a list of "
+                    "labels belongs",
+                )
+            for value in of_row:
+                wanted[row, self._labels.known(value, name, row)] = 1
+        return wanted
+
+    def graph_targets(self, y):
+        if self.multi_label:
+            return tf.cast(
+                tf.ensure_shape(y, [None, len(self.labels)]), tf.int32
+            )
+        if y.shape.rank != 1:
+            raise self._labels.refused("y", f"a dataset of the shape {y.shape}")
+        return self._labels.graph_ids(y)
+
+    def weights_of_classes(self, class_weight, ids):
+        ids = np.asarray(ids)
+        if self.multi_label:
+            raise ValueError(
+                "Expected sample_weight with several labels a row. Received: "
+                f"class_weight={class_weight!r}"
+            )
+        if not isinstance(class_weight, str):
+            class_weight = {
+                self.labels[self._labels.known(key, "class_weight", i)]: float(
+                    weight
+                )
+                for i, (key, weight) in enumerate(class_weight.items())
+            }
+        elif class_weight != "balanced":
+            raise ValueError(
+                "Expected class_weight as label -> weight, or 'balanced'. "
+                f"Received: class_weight={class_weight!r}"
+            )
+        task = text_tasks.ClassificationTask(self.task_name, self.labels)
+        examples = [
+            text_tasks.TextExample(i, "", None, self.labels[label], ("y", i))
+            for i, label in enumerate(ids)
+        ]
+        return task.loss_weights(examples, class_weight)[0]
+
+    def graph_weights_of_classes(self, class_weight, ids):
+        if isinstance(class_weight, str):
+            raise ValueError(
+                "Expected class_weight as label -> weight for a dataset, whose "
+                f"labels nobody has counted. Received: {class_weight!r}"
+            )
+        all_ids = np.arange(len(self.labels))
+        weights = self.weights_of_classes(class_weight, all_ids)
+        return tf.gather(tf.constant(weights), ids)
+
+    def get_config(self):
+        return super().get_config() | {"activation": self.activation}
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class TextRegressor(_TextModel):
+    """A number for each text or pair of texts.
+
+        regressor = electra_tf.TextRegressor.from_checkpoint(path)
+        regressor.fit((first, second), [0.5, 4.8, ...], epochs=3)
+        regressor.predict((first, second))
+
+    `predict` gives <float32>[N], in the unit of the labels. The network learns
+    them as the gin runs do, from 0 for the least label to 1 for the greatest,
+    and so the loss counts; the metric `mse` is in the unit of the labels.
+
+    Args:
+      encoder: See `TaskModel`.
+      preprocessor: See `TaskModel`.
+      min_value: The least label; None to take it, and the scale, from what the
+        first `fit` is given.
+      scale: The greatest label less the least one.
+      head: All that is known of the head.
+      **kwargs: See `TaskModel`.
+    """
+
+    kind = "regression"
+    target_names = ("targets",)
+
+    def __init__(
+        self,
+        encoder,
+        preprocessor=None,
+        *,
+        min_value: float | None = None,
+        scale: float | None = None,
+        head: heads.TaskHead | Mapping | None = None,
+        **kwargs,
+    ):
+        if head is None:
+            head = _regression_head(min_value, scale)
+        super().__init__(encoder, head, preprocessor, **kwargs)
+
+    @classmethod
+    def head_for(cls, checkpoint, source, min_value=None, scale=None):
+        del source
+        kept = cls.kept(checkpoint)
+        if kept is not None:
+            return kept, True
+        return _regression_head(min_value, scale), False
+
+    @property
+    def unit(self) -> tuple[float, float]:
+        """The least label and the scale; 0 and 1 where nothing says so."""
+        options = self.head.options
+        return options.get("min_value", 0.0), options.get("scale", 1.0)
+
+    def default_metrics(self):
+        return [keras.metrics.MeanSquaredError("mse")]
+
+    def answer(self, outputs):
+        least, scale = self.unit
+        return outputs["predictions"] * scale + least
+
+    def features_of(self, x, y=None):
+        if y is not None:
+            least, scale = self.unit
+            y = (tf.cast(y, tf.float32) - least) / scale
+        return super().features_of(x, y)
+
+    def targets(self, y, name, num_rows):
+        values = columns.numbers(y, name, num_rows)
+        if "scale" not in self.head.options and name == "y":
+            spread = float(values.max() - values.min())
+            self.note(min_value=float(values.min()), scale=spread or 1.0)
+            # The unit is in their graphs.
+            self.train_function = self.test_function = None
+            self.predict_function = None
+        return values
+
+    def graph_targets(self, y):
+        if y.shape.rank != 1 or not (y.dtype.is_floating or y.dtype.is_integer):
+            raise ValueError(
+                "Expected a dataset with a number for each text. Received: "
+                f"labels of {y.dtype.name} and the shape {y.shape}"
+            )
+        return tf.cast(y, tf.float32)
+
+
+def _classification_head(labels, multi_label: bool) -> heads.TaskHead:
+    kind = "multi_label_classification" if multi_label else "classification"
+    names = labels_lib.names(labels, least=1 if multi_label else 2)
+    return heads.TaskHead(kind, kind, names, len(names))
+
+
+def _regression_head(min_value, scale) -> heads.TaskHead:
+    if (min_value is None) != (scale is None) or (scale or 1.0) <= 0.0:
+        raise ValueError(
+            "Expected both min_value and a positive scale, or none of the two. "
+            f"Received: min_value={min_value}, scale={scale}"
+        )
+    options: dict[str, typing.Any] = {}
+    if scale is not None:
+        options = {"min_value": float(min_value), "scale": float(scale)}
+    return heads.TaskHead("regression", "regression", None, 1, options=options)
+
+
+def _no_labels(source: str, found: str) -> ValueError:
+    return errors.CheckpointError(
+        f"Expected labels=[...] for a new head, as {source} has {found} to "
+        "take them from. Received: labels=None"
+    )

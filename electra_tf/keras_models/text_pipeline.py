@@ -1,0 +1,516 @@
+"""`fit`, `evaluate` and `predict` on texts: they become the gin runs' batches.
+
+Columns of texts are tokenized once, and their batches are those of
+`finetuning.batches`: rows of similar length, as a function of the step. A
+`tf.data.Dataset` keeps its own batches and is tokenized in the graph.
+
+Shapes: N rows, B batch.
+"""
+
+import typing
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.finetuning import batches
+from electra_tf.finetuning.features import Features
+from electra_tf.keras_models import columns
+from electra_tf.keras_models.engine_model import EngineModel
+from electra_tf.keras_models.optimizers import FinetuningOptimizer
+from electra_tf.model.windows import Windows
+from electra_tf.training import replicas
+
+BATCH_SIZE = 32
+
+
+class TextPipeline(EngineModel):
+    """A model that reads what a user has: see the methods of Keras."""
+
+    preprocessor: typing.Any
+    # The head's features that `fit` learns from.
+    target_names: tuple[str, ...]
+
+    @property
+    def windows(self) -> Windows | None:
+        """How longer texts are read; None for the cut."""
+        raise NotImplementedError
+
+    @property
+    def has_pairs(self) -> bool | None:
+        """Whether the inputs are pairs; None where nothing has said so yet."""
+        raise NotImplementedError
+
+    def read_inputs(self, x, name: str = "x"):
+        """Checks what the user calls x.
+
+        Raises:
+          ValueError: If it is not what the task reads.
+        """
+        raise NotImplementedError
+
+    def features(self, inputs, y, name: str = "y") -> Features:
+        """What the model reads of inputs, and the labels where there are any.
+
+        Args:
+          inputs: Of `read_inputs`.
+          y: Labels, or None.
+          name: Of y, for the errors.
+
+        Returns:
+          <...>[N, ...]; names of the task's own begin with the task's.
+        """
+        raise NotImplementedError
+
+    def graph_inputs(self, x) -> dict[str, tf.Tensor]:
+        """`features` of a batch of a dataset, in the graph; without labels."""
+        raise NotImplementedError
+
+    def graph_targets(self, y):
+        """The labels of a batch of a dataset, as numbers."""
+        raise NotImplementedError
+
+    def weights_of_classes(self, class_weight, targets) -> np.ndarray:
+        """Keras's `class_weight` for each row, <float32>[N].
+
+        Args:
+          class_weight: Label -> weight, or "balanced".
+          targets: The labels as numbers, [N].
+        """
+        raise ValueError(
+            "Expected class_weight with a TextClassifier. Received: "
+            f"class_weight={class_weight!r} of a {type(self).__name__}."
+        )
+
+    def graph_weights_of_classes(self, class_weight, targets) -> tf.Tensor:
+        """The same of a batch of a dataset."""
+        return tf.convert_to_tensor(
+            self.weights_of_classes(class_weight, targets)
+        )
+
+    def rows_of_features(self, features: Features, inputs) -> np.ndarray:
+        """Whose row of inputs each row of features is, <int>[rows]."""
+        return np.arange(len(features["input_ids"]))
+
+    @property
+    def _reads_texts(self) -> bool:
+        return self.preprocessor is not None
+
+    def _arrays(
+        self,
+        x,
+        y,
+        sample_weight,
+        class_weight=None,
+        prefix="",
+        is_training=False,
+    ) -> Features:
+        """Features of columns, labels and `<task>_sample_weight` included."""
+        if y is None:
+            raise ValueError(
+                f"Expected {prefix}y, a label for each row of {prefix}x. "
+                f"Received: {prefix}y=None"
+            )
+        inputs = self.read_inputs(x, f"{prefix}x")
+        features = self.features(inputs, y, f"{prefix}y")
+        if is_training:
+            self.note_pairs(len(inputs) == 2)
+        rows = self.rows_of_features(features, inputs)
+        weights = None
+        if sample_weight is not None:
+            weights = columns.numbers(
+                sample_weight, f"{prefix}sample_weight", rows[-1] + 1
+            )
+        if class_weight is not None:
+            targets = features[f"{self.task_name}_{self.target_names[0]}"]
+            of_classes = self.weights_of_classes(class_weight, targets)
+            weights = of_classes if weights is None else weights * of_classes
+        if weights is not None:
+            features[self._sample_weight] = weights[rows]
+        return features
+
+    @property
+    def _sample_weight(self) -> str:
+        # By its end no feature of tokens, whatever its shape: see `batches`.
+        return f"{self.task_name}_loss_weights"
+
+    def _of_keras(self, batch):
+        """Features of a batch -> (x, y, sample_weight)."""
+        x, y, weights = {}, {}, None
+        for name, values in batch.items():
+            own = name.removeprefix(f"{self.task_name}_")
+            if name == self._sample_weight:
+                weights = values
+            elif own in self.target_names:
+                y[own] = values
+            elif own not in ("eid", "doc_span_index"):
+                x[own] = values
+        if not y:
+            return (x,)
+        targets = y if len(self.target_names) > 1 else y[self.target_names[0]]
+        return (x, targets) if weights is None else (x, targets, weights)
+
+    def _train_dataset(
+        self,
+        features: Features,
+        batch_size: int,
+        shuffle: bool,
+        start: "_Start",
+    ) -> tf.data.Dataset:
+        """Endless batches of the gin runs; in order where not shuffled."""
+        if not shuffle:
+            return self._eval_dataset(features, batch_size).repeat()
+
+        def batches_from(_):
+            return batches.train_dataset(
+                features,
+                self.seed,
+                batch_size,
+                tf.numpy_function(lambda: start.first_step, [], tf.int64),
+            )
+
+        one = tf.data.Dataset.range(1)
+        return self._prepared(one.flat_map(batches_from))
+
+    def _eval_dataset(
+        self, features: Features, batch_size: int
+    ) -> tf.data.Dataset:
+        """All rows once, in their order."""
+        costs = np.ones_like if self.windows is None else self.windows.counts
+        dataset = batches.eval_dataset(features, batch_size, costs)
+        return self._prepared(dataset.map(lambda _, batch: batch))
+
+    def _prepared(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return dataset.map(self._of_keras).with_options(replicas.UNTUNED)
+
+    def _mapped(self, dataset, with_labels: bool, class_weight=None, name="x"):
+        """A user's dataset of texts -> one of features."""
+        spec = dataset.element_spec
+        parts = spec if isinstance(spec, tuple) else (spec,)
+        if with_labels and len(parts) < 2:
+            raise ValueError(
+                f"Expected a dataset of (texts, labels) as {name}. Received: "
+                f"one of {columns.short(spec, 200)}"
+            )
+        for of_texts in tf.nest.flatten(parts[0]):
+            if of_texts.dtype != tf.string or of_texts.shape.rank == 0:
+                raise ValueError(
+                    f"Expected {name} as a dataset of batches of texts, such "
+                    "as tf.data.Dataset.from_tensor_slices((texts, labels))"
+                    ".batch(32). Received: one of "
+                    f"{columns.short(spec, 200)}"
+                )
+
+        def prepare(*element):
+            x, y, weights = (*element, None, None)[:3]
+            features = self.graph_inputs(x)
+            if not with_labels:
+                return (features,)
+            targets = self.graph_targets(y)
+            if class_weight is not None:
+                of_classes = self.graph_weights_of_classes(
+                    class_weight, targets
+                )
+                weights = (
+                    of_classes
+                    if weights is None
+                    else tf.cast(weights, tf.float32) * of_classes
+                )
+            if weights is None:
+                return features, targets
+            return features, targets, weights
+
+        return dataset.map(
+            tf.autograph.experimental.do_not_convert(prepare),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        ).prefetch(replicas.PREFETCHED_BATCHES)
+
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        *,
+        callbacks=None,
+        validation_data=None,
+        validation_split: float = 0.0,
+        shuffle: bool = True,
+        class_weight=None,
+        sample_weight=None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_batch_size: int | None = None,
+        **kwargs,
+    ):
+        """Fine-tunes, see `keras.Model.fit`.
+
+        Args:
+          x: Texts: a list, an array or a pandas column of strings; for pairs a
+            tuple of two of them; or a `tf.data.Dataset` of batches of (texts,
+            labels) or (texts, labels, weights).
+          y: A label for each.
+          batch_size: Rows of a step; 32 by default. They are of similar length,
+            and padded to the longest of them.
+          epochs: Passes over the rows.
+          callbacks: Keras's.
+          validation_data: (x, y), (x, y, sample_weight) or a dataset.
+          validation_split: Or the last share of the rows.
+          shuffle: Whether the rows come in a new order in every epoch.
+          class_weight: Label -> what its rows count in the loss; 'balanced'
+            gives all labels the same sum.
+          sample_weight: What each row counts.
+          initial_epoch: See `keras.Model.fit`, as are the others.
+          steps_per_epoch: Needed where a dataset does not tell its length.
+          validation_batch_size: Rows of a step of validation.
+          **kwargs: See `keras.Model.fit`.
+
+        Returns:
+          Keras's history.
+
+        Raises:
+          ValueError: If texts or labels are none.
+        """
+        if not self.compiled:
+            self.compile()
+        batch_size = batch_size or BATCH_SIZE
+        if validation_split and validation_data is None:
+            if columns.is_dataset(x):
+                raise ValueError(
+                    "Expected validation_data beside a dataset. Received: "
+                    f"validation_split={validation_split}"
+                )
+            if self._reads_texts:
+                (x, y, sample_weight), validation_data = columns.split(
+                    x, y, sample_weight, validation_split
+                )
+                validation_split = 0.0
+        arguments: dict[str, typing.Any] = {"shuffle": False}
+        features = None
+        num_steps: int | None
+        if validation_data is not None:
+            validation_data = self._validation_data(
+                validation_data, validation_batch_size or batch_size
+            )
+        if not self._reads_texts:
+            arguments |= {
+                "y": y,
+                "shuffle": shuffle and not columns.is_dataset(x),
+                "sample_weight": sample_weight,
+                "class_weight": class_weight,
+                "validation_split": validation_split,
+                "validation_batch_size": validation_batch_size,
+            }
+            if not columns.is_dataset(x):
+                arguments["batch_size"] = batch_size
+                num_rows = len(next(iter(x.values())))
+                kept = int(np.floor(num_rows * (1.0 - validation_split)))
+                num_steps = steps_per_epoch or -(-kept // batch_size)
+            else:
+                num_steps = _num_batches(x, steps_per_epoch)
+        elif columns.is_dataset(x):
+            if y is not None or sample_weight is not None:
+                raise ValueError(
+                    "Expected labels and weights in the dataset. Received: "
+                    "them beside it"
+                )
+            self.note_pairs(_has_pairs(x))
+            x = self._mapped(x, True, class_weight)
+            num_steps = _num_batches(x, steps_per_epoch)
+        else:
+            features = self._arrays(
+                x, y, sample_weight, class_weight, is_training=True
+            )
+            num_rows = len(features["input_ids"])
+            num_steps = steps_per_epoch or -(-num_rows // batch_size)
+            steps_per_epoch = num_steps
+        self._begin(num_steps, epochs - initial_epoch)
+        if features is not None:
+            start = _Start(self.optimizer.iterations)
+            x = self._train_dataset(features, batch_size, shuffle, start)
+            # Behind the user's: `BackupAndRestore` may go on from a later step.
+            callbacks = [*keras.tree.flatten(callbacks or []), start]
+        return super().fit(
+            x,
+            epochs=epochs,
+            validation_data=validation_data,
+            initial_epoch=initial_epoch,
+            steps_per_epoch=steps_per_epoch,
+            callbacks=callbacks,
+            **arguments,
+            **kwargs,
+        )
+
+    def _begin(self, steps_per_epoch: int | None, epochs: int) -> None:
+        """Sets the schedule of an optimizer that follows `fit`."""
+        optimizer = self.optimizer
+        if not isinstance(optimizer, FinetuningOptimizer):
+            return
+        if optimizer.num_train_steps is not None:
+            return
+        if steps_per_epoch is None:
+            raise ValueError(
+                "Expected steps_per_epoch, as the learning rate decays over "
+                "the steps that fit is about to take and the dataset does not "
+                "tell how many batches it has. Received: steps_per_epoch=None"
+            )
+        with self.distribute_strategy.scope():
+            optimizer.build(self.trainable_variables)
+            optimizer.begin(max(1, steps_per_epoch * epochs))
+        # Its rates are in the graph.
+        self.train_function = None
+
+    def _validation_data(self, data, batch_size: int):
+        if not self._reads_texts:
+            return data
+        if columns.is_dataset(data):
+            self.refuse_other_inputs(_has_pairs(data), "validation_data")
+            return self._mapped(data, True, name="validation_data")
+        if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+            raise ValueError(
+                "Expected validation_data as (x, y), (x, y, sample_weight) or "
+                f"a dataset. Received: {columns.short(data)}"
+            )
+        x, y, sample_weight = (*data, None)[:3]
+        features = self._arrays(x, y, sample_weight, prefix="validation_")
+        return self._eval_dataset(features, batch_size)
+
+    def evaluate(
+        self, x=None, y=None, batch_size=None, sample_weight=None, **kwargs
+    ):
+        """Loss and scores of labelled rows, see `keras.Model.evaluate`.
+
+        Args:
+          x: See `fit`, as are the others.
+          y: Labels.
+          batch_size: Rows of a step.
+          sample_weight: What each row counts in the loss.
+          **kwargs: See `keras.Model.evaluate`.
+        """
+        if not self.compiled:
+            self.compile()
+        is_prepared = kwargs.get("_use_cached_eval_dataset", False)
+        if not self._reads_texts or is_prepared:
+            return super().evaluate(
+                x, y, batch_size, sample_weight=sample_weight, **kwargs
+            )
+        if columns.is_dataset(x):
+            self.refuse_other_inputs(_has_pairs(x), "x")
+            x = self._mapped(x, True)
+        else:
+            features = self._arrays(x, y, sample_weight)
+            x = self._eval_dataset(features, batch_size or BATCH_SIZE)
+        return super().evaluate(x, **kwargs)
+
+    def predict(self, x, batch_size=None, **kwargs):
+        """Predictions for texts, see `keras.Model.predict`.
+
+        Args:
+          x: Texts as `fit` takes them, or a dataset of batches of texts.
+          batch_size: Rows of a step; 32 by default.
+          **kwargs: See `keras.Model.predict`.
+
+        Returns:
+          As the model's `call`, a row for each text.
+        """
+        if not self._reads_texts:
+            return super().predict(x, batch_size, **kwargs)
+        if columns.is_dataset(x):
+            self.refuse_other_inputs(_has_pairs(x), "x")
+            return super().predict(self._mapped(x, False), **kwargs)
+        inputs = self.read_inputs(x)
+        features = self.features(inputs, None)
+        # Rows of similar length together.
+        order = np.argsort(features["input_mask"].sum(axis=-1), kind="stable")
+        dataset = self._eval_dataset(
+            {name: values[order] for name, values in features.items()},
+            batch_size or BATCH_SIZE,
+        )
+        found = super().predict(dataset, **kwargs)
+        back = np.argsort(order)
+        return keras.tree.map_structure(lambda of_rows: of_rows[back], found)
+
+    def predict_on_batch(self, x):
+        """Predictions for a batch of texts, without a dataset."""
+        if not self._reads_texts:
+            return super().predict_on_batch(x)
+        return self.predict(x, verbose=0)
+
+    def train_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """One update, see `keras.Model.train_on_batch`.
+
+        Raises:
+          ValueError: If the optimizer does not know how many there will be.
+        """
+        if not self.compiled:
+            self.compile()
+        optimizer = self.optimizer
+        if isinstance(optimizer, FinetuningOptimizer) and (
+            optimizer.num_train_steps is None
+        ):
+            raise ValueError(
+                "Expected compile(num_train_steps=...) before train_on_batch, "
+                "as the learning rate decays over all steps. Received: "
+                "num_train_steps=None"
+            )
+        x, y, sample_weight = self._batch(x, y, sample_weight)
+        return super().train_on_batch(x, y, sample_weight, **kwargs)
+
+    def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+        """Loss and scores of a batch, see `keras.Model.test_on_batch`."""
+        if not self.compiled:
+            self.compile()
+        x, y, sample_weight = self._batch(x, y, sample_weight)
+        return super().test_on_batch(x, y, sample_weight, **kwargs)
+
+    def _batch(self, x, y, sample_weight):
+        if not self._reads_texts:
+            return x, y, sample_weight
+        features = self._arrays(x, y, sample_weight)
+        return (*self._of_keras(features), None)[:3]
+
+    def refuse_other_inputs(self, has_pairs: bool, name: str) -> None:
+        """Refuses pairs for a model of texts, and texts for one of pairs."""
+        if self.has_pairs in (None, has_pairs):
+            return
+        raise ValueError(
+            f"Expected {'pairs of texts' if self.has_pairs else 'texts'} as "
+            f"{name}, as the model was trained on. Received: "
+            f"{'pairs of texts' if has_pairs else 'texts'}"
+        )
+
+    def note_pairs(self, has_pairs: bool) -> None:
+        """What `fit` is given is what the model reads from now on."""
+
+
+class _Start(keras.callbacks.Callback):
+    """Notes with which step a training begins.
+
+    Args:
+      iterations: Of the optimizer, before `fit`.
+    """
+
+    def __init__(self, iterations):
+        super().__init__()
+        self._before = int(iterations.numpy())
+        self.first_step = np.int64(0)
+
+    def on_train_begin(self, logs=None):
+        now = int(self.model.optimizer.iterations.numpy())
+        self.first_step = np.int64(now - self._before)
+
+
+def _has_pairs(dataset: tf.data.Dataset) -> bool:
+    """Whether a dataset's inputs are two texts."""
+    spec = dataset.element_spec
+    return (
+        len(tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)) > 1
+    )
+
+
+def _num_batches(dataset, steps_per_epoch: int | None) -> int | None:
+    """Steps of an epoch; None where the dataset does not say."""
+    if steps_per_epoch is not None:
+        return steps_per_epoch
+    cardinality = getattr(dataset, "cardinality", lambda: -2)()
+    return int(cardinality) if cardinality >= 0 else None

@@ -1,0 +1,438 @@
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from electra_tf import configs
+from electra_tf.checkpoints import reading
+from electra_tf.finetuning import evaluation, features
+from electra_tf.model import heads
+from electra_tf.model.finetuning_model import FinetuningModel
+from tests import helpers
+from tests.keras_models import tasks
+from tests.keras_models.tasks import LABELS, TARGETS, TEXTS
+
+PAIRS = (TEXTS, TEXTS[::-1])
+
+
+def classifier(pretrained, **kwargs):
+    arguments = {"labels": LABELS, "seed": 5}
+    return electra_tf.TextClassifier.from_checkpoint(
+        pretrained, **(arguments | kwargs)
+    )
+
+
+@pytest.fixture(scope="module")
+def model(pretrained):
+    """Not trained."""
+    return classifier(pretrained)
+
+
+@pytest.fixture(scope="module")
+def trained(pretrained):
+    """After two epochs of three steps."""
+    found = classifier(pretrained)
+    found.fit(TEXTS, TARGETS, batch_size=8, epochs=2, verbose=0)
+    return found
+
+
+def test_logits_are_those_of_the_gin_runs(model, pretrained):
+    network = FinetuningModel(
+        helpers.encoder_config(initializer_range=0.5),
+        [heads.ClassificationHead("classification", 8, 2)],
+    )
+    reading.assign_all(
+        reading.read_checkpoint(pretrained),
+        network.electra.variables,
+        pretrained,
+        "the encoder",
+    )
+    for ours, theirs in zip(
+        network.task_specific.variables,
+        model.network.task_specific.variables,
+        strict=True,
+    ):
+        ours.assign(theirs)
+    rows = features.text_features(
+        TEXTS, [None] * len(TEXTS), model.preprocessor.tokenizer, helpers.LENGTH
+    )
+    expected = evaluation.make_predictor(network, "classification", 8)(rows)
+    for inputs in (rows, model.preprocessor(TEXTS)):
+        np.testing.assert_allclose(
+            model.task_outputs(inputs)["logits"], expected["logits"], atol=1e-5
+        )
+    np.testing.assert_allclose(
+        model.predict(TEXTS, verbose=0),
+        tf.nn.softmax(expected["logits"]),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_fifty_steps_are_those_of_the_engine(pretrained, dropout):
+    found = classifier(pretrained, dropout=dropout)
+    rows = found.features(found.read_inputs(TEXTS), TARGETS)
+    network, expected = tasks.train_by_engine(found, rows, 50, 4)
+    history = found.fit(TEXTS, TARGETS, batch_size=4, epochs=10, verbose=0)
+    assert found.optimizer.iterations == 50
+    for ours, theirs in zip(
+        found.network.variables, network.variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=ours.path)
+    np.testing.assert_allclose(
+        np.mean(history.history["loss"]), expected["loss"], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        np.mean(history.history["accuracy"]),
+        expected["classification_accuracy"],
+        rtol=1e-5,
+    )
+
+
+def test_texts_and_labels_in_every_form(model):
+    ids = [LABELS.index(label) for label in TARGETS]
+    expected = model.features(model.read_inputs(TEXTS), TARGETS)
+    frame = pd.DataFrame({"text": TEXTS, "label": TARGETS, "id": ids})
+    for x, y in (
+        (np.array(TEXTS), np.array(ids)),
+        (np.array(TEXTS, object), np.array(TARGETS)),
+        (frame["text"], frame["label"]),
+        (frame[["text"]], frame["id"]),
+        (frame["text"].astype("category").astype(str), frame["id"]),
+        (tf.constant(TEXTS), tf.constant(ids)),
+        ({"text": TEXTS}, [label.encode() for label in TARGETS]),
+    ):
+        found = model.features(model.read_inputs(x), y)
+        tasks.assert_equal_bits(found, expected)
+
+
+def test_numbers_as_labels(pretrained):
+    stars = classifier(pretrained, labels=[1, 2, 5])
+    assert stars.labels == ("1", "2", "5")
+    found = stars.targets([5, 1, "2"], "y", 3)
+    assert found.tolist() == [2, 0, 1]
+    assert stars.decode_predictions([[0.1, 0.2, 0.7]]) == ["5"]
+    counted = classifier(pretrained, labels=3)
+    assert counted.targets([2, 0], "y", 2).tolist() == [2, 0]
+
+
+def test_a_dataset_is_as_good_as_a_list(model):
+    expected = model.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
+    ids = [LABELS.index(label) for label in TARGETS]
+    for labels in (TARGETS, ids):
+        dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(6)
+        found = model.evaluate(dataset, return_dict=True, verbose=0)
+        assert found == pytest.approx(expected, abs=1e-5)
+    np.testing.assert_allclose(
+        model.predict(dataset, verbose=0),
+        model.predict(TEXTS, verbose=0),
+        atol=1e-6,
+    )
+
+
+def test_fit_on_a_dataset(pretrained):
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(8)
+    found = classifier(pretrained)
+    history = found.fit(
+        dataset,
+        epochs=2,
+        validation_data=dataset,
+        class_weight={"neg": 2.0},
+        verbose=0,
+    )
+    assert found.optimizer.schedule.num_train_steps == 6
+    assert set(history.history) == {
+        *("accuracy", "loss", "val_accuracy", "val_loss")
+    }
+    endless = dataset.repeat()
+    with pytest.raises(ValueError, match="Expected steps_per_epoch"):
+        found.fit(endless)
+
+
+def test_weights_of_rows_and_classes(model):
+    weights = np.linspace(0.5, 2.0, len(TEXTS)).astype(np.float32)
+    rows = model._arrays(TEXTS, TARGETS, weights, {"pos": 3})
+    expected = [
+        weight * (3.0 if label == "pos" else 1.0)
+        for weight, label in zip(weights, TARGETS, strict=True)
+    ]
+    np.testing.assert_allclose(
+        rows["classification_loss_weights"], expected, rtol=1e-6
+    )
+    balanced = model._arrays(TEXTS, TARGETS, None, "balanced")
+    of_rows = balanced["classification_loss_weights"]
+    is_pos = np.array(TARGETS) == "pos"
+    assert of_rows[is_pos].sum() == pytest.approx(of_rows[~is_pos].sum())
+    # The loss of a row counts as often.
+    losses = [
+        model.evaluate([text], [label], verbose=0)[0]
+        for text, label in zip(TEXTS[:3], TARGETS, strict=False)
+    ]
+    found = model.evaluate(
+        TEXTS[:3], TARGETS[:3], sample_weight=[1, 0, 2], verbose=0
+    )
+    assert found[0] == pytest.approx((losses[0] + 2 * losses[2]) / 3, rel=1e-5)
+
+
+def test_losses_optimizers_and_metrics_of_keras(pretrained):
+    found = classifier(pretrained)
+    found.compile(
+        keras.optimizers.Adam(1e-2),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    start = [v.numpy() for v in found.network.variables]
+    theirs = found.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
+    history = found.fit(TEXTS, TARGETS, batch_size=8, epochs=3, verbose=0)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    other = classifier(pretrained)
+    for ours, of in zip(other.network.variables, start, strict=True):
+        ours.assign(of)
+    ours = other.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
+    assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+def test_each_fit_begins_anew_but_for_a_given_number_of_steps(pretrained):
+    found = classifier(pretrained)
+    with pytest.raises(ValueError, match="Received: num_train_steps=None"):
+        found.train_on_batch(TEXTS, TARGETS)
+    for _ in range(2):
+        found.fit(TEXTS, TARGETS, verbose=0)
+        assert found.optimizer.iterations == 1
+        assert found.optimizer.learning_rate == 0.0
+    found.compile(num_train_steps=4)
+    found.fit(TEXTS, TARGETS, verbose=0)
+    found.train_on_batch(TEXTS, TARGETS)
+    assert found.optimizer.iterations == 2
+    assert float(found.optimizer.learning_rate) == pytest.approx(1.5e-4)
+
+
+def test_saved_and_loaded(trained, tmp_path):
+    path = str(tmp_path / "film.keras")
+    trained.save(path)
+    again = keras.models.load_model(path)
+    expected = trained.predict(TEXTS, verbose=0)
+    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    assert again.labels == tuple(LABELS)
+    assert again.optimizer.iterations == trained.optimizer.iterations
+    for ours, theirs in zip(
+        again.optimizer.variables, trained.optimizer.variables, strict=True
+    ):
+        tasks.assert_equal_bits(ours.numpy(), theirs.numpy())
+    weights = str(tmp_path / "film.weights.h5")
+    trained.save_weights(weights)
+    fresh = electra_tf.TextClassifier.from_config(trained.get_config())
+    fresh.load_weights(weights)
+    tasks.assert_equal_bits(fresh.predict(TEXTS, verbose=0), expected)
+
+
+def test_from_a_model_directory_and_back(trained, tmp_path):
+    path = str(tmp_path / "model_dir")
+    trained.save_to_model_dir(path)
+    again = electra_tf.TextClassifier.from_checkpoint(path)
+    expected = trained.predict(TEXTS, verbose=0)
+    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    assert again.has_pairs is False
+    with pytest.raises(ValueError, match="must be a new or empty folder"):
+        trained.save_to_model_dir(path)
+    # As a gin run takes it.
+    read = reading.read_checkpoint(path)
+    assert read.head.labels == tuple(LABELS)
+    assert read.max_seq_length == helpers.LENGTH
+
+
+def test_exports_what_the_tool_exports(trained, tmp_path):
+    path = trained.export(tmp_path / "film")
+    assert path == str(tmp_path / "film" / "1")
+    found = tf.saved_model.load(path).signatures["serving_default"](
+        text=tf.constant(TEXTS)
+    )
+    expected = trained.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+    names = [name.decode() for name in found["label"].numpy()]
+    assert names == trained.decode_predictions(expected)
+
+
+def test_pairs(pretrained):
+    found = classifier(pretrained)
+    found._arrays(PAIRS, TARGETS, None, is_training=True)
+    assert found.has_pairs
+    expected = found.predict(PAIRS, verbose=0)
+    frame = pd.DataFrame(dict(zip("ab", PAIRS, strict=True)))
+    tasks.assert_equal_bits(found.predict(frame, verbose=0), expected)
+    dataset = tf.data.Dataset.from_tensor_slices((PAIRS, TARGETS)).batch(5)
+    np.testing.assert_allclose(
+        found.predict(dataset, verbose=0), expected, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="Expected pairs of texts as x"):
+        found.predict(TEXTS)
+
+
+def test_several_labels_a_row(pretrained):
+    found = classifier(pretrained, labels=["a", "b", "c"], multi_label=True)
+    rows = [["a"], [], ["b", "c"], [0, 2]] * 5
+    accuracy = found.evaluate(TEXTS, rows, verbose=0)[1]
+    matrix = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 1], [1, 0, 1]] * 5)
+    tasks.assert_equal_bits(found.targets(rows, "y", 20), matrix)
+    tasks.assert_equal_bits(found.targets(matrix, "y", 20), matrix)
+    assert found.decode_predictions([[0.6, 0.4, 0.9]]) == [["a", "c"]]
+    probabilities = found.predict(TEXTS, verbose=0)
+    expected = np.mean(((probabilities > 0.5) == matrix).all(axis=-1))
+    assert accuracy == pytest.approx(expected)
+
+
+def test_without_a_preprocessor(pretrained, model):
+    found = classifier(pretrained, preprocessor=None)
+    rows = {
+        name: values.numpy()
+        for name, values in model.preprocessor(TEXTS).items()
+    }
+    ids = np.array([LABELS.index(label) for label in TARGETS])
+    found.fit(rows, ids, batch_size=8, validation_data=(rows, ids), verbose=0)
+    assert found.predict(rows, verbose=0).shape == (20, 2)
+    dataset = tf.data.Dataset.from_tensor_slices((rows, ids)).batch(8)
+    found.fit(dataset, verbose=0)
+
+
+def test_dropout_where_keras_has_it(model):
+    rows = model.preprocessor(TEXTS)
+    plain = model(rows)
+    tasks.assert_equal_bits(model(rows, training=False).numpy(), plain.numpy())
+    once, twice = model(rows, training=True), model(rows, training=True)
+    assert np.abs(once - plain).max() > 1e-3
+    assert np.abs(once - twice).max() > 1e-3
+
+
+def test_other_optimizer_settings(pretrained):
+    found = classifier(pretrained)
+    found.compile(configs.OptimizerConfig(1e-3, layerwise_lr_decay=0.5))
+    found._begin(3, 1)
+    scales = set(np.round(list(found.optimizer.scales.values()), 4))
+    assert scales == {0.0625, 0.125, 0.25, 1.0}
+
+
+BAD = {
+    "a text by itself": (
+        lambda m: m.predict("A fine film."),
+        "x.* Received: the text 'A fine film.' by itself",
+    ),
+    "no text": (lambda m: m.predict([]), "Received: no text"),
+    "a missing text": (
+        lambda m: m.predict(["wa", None]),
+        "Received: None, of type NoneType, at 1",
+    ),
+    "numbers as texts": (
+        lambda m: m.fit(np.zeros(3), [0, 1, 0]),
+        "x: Expected texts.*Received: an array of float64",
+    ),
+    "token ids": (
+        lambda m: m.predict(np.zeros((3, 4), np.int32)),
+        "Received: an array of int32",
+    ),
+    "a list of pairs": (
+        lambda m: m.fit([("wa", "wb")], [1]),
+        "Received: .*if these are pairs",
+    ),
+    "three columns": (
+        lambda m: m.predict((["wa"], ["wb"], ["wc"])),
+        "Received: 3 columns",
+    ),
+    "uneven pairs": (
+        lambda m: m.predict((["wa"], ["wb", "wc"])),
+        "Received: 1 and 2",
+    ),
+    "no labels": (lambda m: m.fit(["wa"]), "Expected y.*Received: y=None"),
+    "too few labels": (
+        lambda m: m.fit(["wa", "wb"], [1]),
+        "Expected as many values in y as in x, 2. Received: 1",
+    ),
+    "an unknown name": (
+        lambda m: m.fit(["wa", "wb"], ["pos", "fine"]),
+        "'neg', 'pos'. Received: 'fine', of type str, in row 1",
+    ),
+    "an unknown number": (
+        lambda m: m.fit(["wa"], [2]),
+        "Received: 2, of type int, in row 0",
+    ),
+    "shares": (
+        lambda m: m.fit(["wa"], np.array([0.5])),
+        "Received: 0.5, of type float, in row 0",
+    ),
+    "one-hot": (
+        lambda m: m.fit(["wa"], np.array([[0, 1]])),
+        r"Received: an array of the shape \(1, 2\)",
+    ),
+    "labels of validation": (
+        lambda m: m.fit(["wa"], [1], validation_data=(["wa"], ["fine"])),
+        "Expected validation_y .*Received: 'fine'",
+    ),
+    "texts of validation": (
+        lambda m: m.fit(["wa"], [1], validation_data=["wa"]),
+        "Expected validation_data as .*Received",
+    ),
+    "a dataset of rows": (
+        lambda m: m.fit(tf.data.Dataset.from_tensor_slices((["wa"], [1]))),
+        "Expected x as a dataset of batches",
+    ),
+    "a dataset without labels": (
+        lambda m: m.fit(tf.data.Dataset.from_tensor_slices(["wa"]).batch(1)),
+        "Expected a dataset of .texts, labels.",
+    ),
+    "labels beside a dataset": (
+        lambda m: m.fit(
+            tf.data.Dataset.from_tensor_slices((["wa"], [1])).batch(1), [1]
+        ),
+        "Expected labels and weights in the dataset",
+    ),
+    "weights of unknown classes": (
+        lambda m: m.fit(["wa"], [1], class_weight={"fine": 2.0}),
+        "Expected class_weight .*Received: 'fine'",
+    ),
+    "weights that are none": (
+        lambda m: m.fit(["wa"], [1], sample_weight=[float("nan")]),
+        "Expected sample_weight .*Received: nan in row 0",
+    ),
+    "predictions of others": (
+        lambda m: m.decode_predictions(np.zeros((2, 3))),
+        r"Received: shape \(2, 3\)",
+    ),
+    "a rate for Keras's": (
+        lambda m: m.compile("adam", learning_rate=0.1),
+        "Received: optimizer='adam', learning_rate=0.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_use(model, name):
+    use, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        use(model)
+
+
+def test_an_unknown_label_in_a_dataset(model):
+    dataset = tf.data.Dataset.from_tensor_slices((["wa"], ["fine"])).batch(1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="fine"):
+        model.evaluate(dataset, verbose=0)
+
+
+def test_a_checkpoint_without_what_is_asked_of_it(
+    pretrained, trained, tmp_path
+):
+    from_checkpoint = electra_tf.TextClassifier.from_checkpoint
+    with pytest.raises(ValueError, match="no fine-tuned head.*labels=None"):
+        from_checkpoint(pretrained)
+    with pytest.raises(ValueError, match="Received: labels=.'pos', 'pos'."):
+        from_checkpoint(pretrained, labels=["pos", "pos"])
+    with pytest.raises(ValueError, match="Expected 2 labels or more"):
+        from_checkpoint(pretrained, labels=["pos"])
+    with pytest.raises(ValueError, match="Received: max_seq_length=13"):
+        from_checkpoint(pretrained, labels=LABELS, max_seq_length=13)
+    path = tmp_path / "model_dir"
+    trained.save_to_model_dir(path)
+    with pytest.raises(ValueError, match="Expected labels in the order"):
+        from_checkpoint(path, labels=LABELS[::-1])
+    with pytest.warns(UserWarning, match="A new head for the labels 'a', 'b'"):
+        from_checkpoint(path, labels=["a", "b"])
