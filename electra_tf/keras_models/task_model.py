@@ -25,6 +25,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.keras_models import checkpoints
 from electra_tf.keras_models.encoder import (
+    Encoder,
     check_features,
     next_dropout_seed,
     policy_scope,
@@ -293,7 +294,7 @@ class TaskModel(TextPipeline):
                 )
         return cls(**config)
 
-    def checkpoint(self) -> Checkpoint:
+    def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.
 
         Raises:
@@ -317,20 +318,30 @@ class TaskModel(TextPipeline):
             max_seq_length=self.max_seq_length,
         )
 
-    def save_to_model_dir(self, path: str | os.PathLike) -> None:
-        """Writes a model directory, which the gin runs and all tools take.
+    def save_checkpoint(
+        self,
+        path: str | os.PathLike,
+        format: str = "electra_tf",  # noqa: A002
+    ) -> None:
+        """Writes a folder that the gin runs, the tools and others read.
 
-        As `FinetuningConfig.init_checkpoint`, with `keep_head` or without; for
-        tools/convert_checkpoint.py, which knows the other formats; for
-        `from_checkpoint`.
+        As "electra_tf" it is a model directory: for `from_checkpoint`, for
+        `FinetuningConfig.init_checkpoint`, with `keep_head` or without, and for
+        tools/export_saved_model.py.
 
         Args:
           path: A new or empty folder.
-
-        Raises:
-          ValueError: If it is not.
+          format: See `Encoder.save_checkpoint`.
         """
-        checkpoints.write(self.checkpoint(), path)
+        checkpoints.write(self.to_checkpoint(), path, format)
+
+    def encoder(self, **kwargs) -> Encoder:
+        """The encoder below the head, with copies of its weights.
+
+        Args:
+          **kwargs: Of `Encoder`.
+        """
+        return Encoder.from_checkpoint(self.to_checkpoint(), **kwargs)
 
     def export(
         self,
@@ -359,7 +370,7 @@ class TaskModel(TextPipeline):
         from electra_tf.serving import saved_model
 
         with tempfile.TemporaryDirectory() as folder:
-            self.save_to_model_dir(folder)
+            self.save_checkpoint(folder)
             return saved_model.export(
                 folder,
                 os.fspath(path),

@@ -230,13 +230,13 @@ def test_saved_and_loaded(trained, tmp_path):
 
 def test_from_a_model_directory_and_back(trained, tmp_path):
     path = str(tmp_path / "model_dir")
-    trained.save_to_model_dir(path)
+    trained.save_checkpoint(path)
     again = electra_tf.TextClassifier.from_checkpoint(path)
     expected = trained.predict(TEXTS, verbose=0)
     tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
     assert again.has_pairs is False
     with pytest.raises(ValueError, match="must be a new or empty folder"):
-        trained.save_to_model_dir(path)
+        trained.save_checkpoint(path)
     # As a gin run takes it.
     read = reading.read_checkpoint(path)
     assert read.head.labels == tuple(LABELS)
@@ -431,7 +431,7 @@ def test_a_checkpoint_without_what_is_asked_of_it(
     with pytest.raises(ValueError, match="Received: max_seq_length=13"):
         from_checkpoint(pretrained, labels=LABELS, max_seq_length=13)
     path = tmp_path / "model_dir"
-    trained.save_to_model_dir(path)
+    trained.save_checkpoint(path)
     with pytest.raises(ValueError, match="Expected labels in the order"):
         from_checkpoint(path, labels=LABELS[::-1])
     with pytest.warns(UserWarning, match="A new head for the labels 'a', 'b'"):
