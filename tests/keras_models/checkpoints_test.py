@@ -61,3 +61,18 @@ def test_a_handle_has_an_owner_and_a_name(handle):
 def test_a_checkpoint_that_was_read_is_taken_as_it_is():
     checkpoint = models.pretrained()
     assert checkpoints.read(checkpoint) is checkpoint
+
+
+def test_a_part_that_others_have_loaded_will_do(hub_cache, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub import errors as hub_errors
+
+    expected = _write_to_cache(hub_cache)
+    folder = huggingface_hub.snapshot_download("owner/name")
+
+    def snapshot_download(*args, **kwargs):
+        raise hub_errors.IncompleteSnapshotError("README.md is not there", folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    found = checkpoints.read("hf://owner/name")
+    models.assert_same_tensors(found, expected)

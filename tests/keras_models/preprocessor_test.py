@@ -8,6 +8,7 @@ from electra_tf import errors
 from electra_tf.finetuning import features as features_lib
 from tests import helpers
 from tests.checkpoints import models
+from tests.keras_models import layer_checks
 
 TEXTS = ["wa wb", "wc"]
 IDS = [[2, 5, 6, 3], [2, 7, 3, 0]]
@@ -114,6 +115,8 @@ def test_the_config_is_all_there_is():
     config = preprocessor.get_config()
     again = electra_tf.Preprocessor.from_config(config)
     assert again.get_config() == config
+    layer_checks.check_config(preprocessor)
+    layer_checks.check_symbolic(preprocessor, tf.constant(["Wa wb", "wc"]))
     assert again("Wa wb")["input_ids"].numpy().tolist() == [
         *(3, 0, 7, 4, 1, 1, 1, 1, 1)
     ]
