@@ -64,6 +64,7 @@ _FIELDS = {
     "model_type": str,
     "architectures": list[str],
     "problem_type": str,
+    "tokenizer_class": str,
     "id2label": dict,
     _SCOPE_KEY: str,
     _OUR_KEY: dict,
@@ -268,7 +269,9 @@ def _read_model(folder: str) -> Checkpoint:
     head, head_tensors, used = heads.read_head(theirs, config, folder)
     kept = config.get(_OUR_KEY) or {}
     check_fields(kept, f"{path}, {_OUR_KEY}", head=dict, max_seq_length=int)
-    tokenizer, remarks = files.read_tokenizer(folder)
+    tokenizer, remarks = files.read_tokenizer(
+        folder, config.get("tokenizer_class")
+    )
     if head is not None:
         of_head = kept.get("head") or {}
         head = heads.with_kept(head, of_head, path)

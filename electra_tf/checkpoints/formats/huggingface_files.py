@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import safetensors.numpy
@@ -20,6 +21,7 @@ from electra_tf.text.vocabulary import Vocabulary
 
 CONFIG_FILE = "config.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+_SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 SAFETENSORS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
 _WEIGHTS_FILES = (
@@ -180,7 +182,18 @@ _BERT_CLASSES = tuple(
 )
 # ... and those that heed tokenizer.json instead.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# What is read of the normalizer of the latter.
+# Of tokenizer.json, which the latter heed: what is had here of its parts, ...
+_PARTS = {
+    "normalizer": "BertNormalizer",
+    "pre_tokenizer": "BertPreTokenizer",
+    "model": "WordPiece",
+}
+_WORD_PIECES = {
+    "unk_token": vocabulary.UNK_TOKEN,
+    "continuing_subword_prefix": vocabulary.SUFFIX_INDICATOR,
+    "max_input_chars_per_word": 100,
+}
+# ... and what is read of the normalizer.
 _NORMALIZER = {
     "type": str,
     "lowercase": bool,
@@ -195,33 +208,35 @@ SPECIAL_TOKENS_NOTE = (
 
 
 def read_tokenizer(
-    folder: str,
+    folder: str, its_class: str | None
 ) -> tuple[Vocabulary | None, tuple[str, ...]]:
     """The vocabulary and its settings, and remarks on them.
 
     The settings are those with which transformers reads a text, as far as this
     package can read one so.
+
+    Args:
+      folder: Of the model.
+      its_class: The tokenizer's, where its own file does not say.
     """
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
-    settings: dict | None = None
-    if os.path.isfile(path):
-        settings = read_json(
-            path,
-            do_lower_case=bool,
-            strip_accents=bool,
-            tokenize_chinese_chars=bool,
-            split_special_tokens=bool,
-            tokenizer_class=str,
-            added_tokens_decoder=dict[str, dict],
-            text_cleaning=str,
-        )
+    said = _read_if_there(
+        path,
+        do_lower_case=bool,
+        strip_accents=bool,
+        tokenize_chinese_chars=bool,
+        split_special_tokens=bool,
+        tokenizer_class=str,
+        added_tokens_decoder=dict[str, dict],
+        additional_special_tokens=list,
+        text_cleaning=str,
+    )
     fast_path = os.path.join(folder, "tokenizer.json")
-    fast = {}
-    if os.path.isfile(fast_path):
-        fast = read_json(fast_path, normalizer=dict, model=dict)
-    normalizer = fast.get("normalizer") or {}
-    check_fields(normalizer, fast_path, **_NORMALIZER)
-    settings, remarks = _settled(settings, normalizer, path, fast_path)
+    fast = _read_if_there(
+        fast_path, **dict.fromkeys(_PARTS, dict), added_tokens=list[dict]
+    )
+    check_fields(fast.get("normalizer") or {}, fast_path, **_NORMALIZER)
+    settings, remarks = _settled(said, fast, path, fast_path, its_class)
     lower, strip = settings.get("do_lower_case"), settings.get("strip_accents")
     if strip is None:
         strip = lower
@@ -245,24 +260,55 @@ def read_tokenizer(
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from None
         found = dataclasses.replace(found, text_cleaning=cleaned)
-    return found, (*remarks, *_remarks_on_tokens(settings, path))
+    more = _read_if_there(
+        os.path.join(folder, _SPECIAL_TOKENS_FILE),
+        additional_special_tokens=list,
+    )
+    added = [
+        *_read_if_there(os.path.join(folder, "added_tokens.json")),
+        *(fast.get("added_tokens") or ()),
+    ]
+    remarks += _remarks_on_tokens(settings, more, added, folder)
+    return found, tuple(remarks)
+
+
+def _read_if_there(path: str, **kinds: typing.Any) -> dict:
+    return read_json(path, **kinds) if os.path.isfile(path) else {}
 
 
 def _settled(
-    settings: dict | None, normalizer: dict, path: str, fast_path: str
+    said: dict, fast: dict, path: str, fast_path: str, its_class: str | None
 ) -> tuple[dict, list[str]]:
     """How transformers treats a text, and in what it is treated otherwise here.
 
     Args:
-      settings: Of tokenizer_config.json; None without.
-      normalizer: Of tokenizer.json.
+      said: Of tokenizer_config.json.
+      fast: Of tokenizer.json, likewise.
       path: Of the former, for remarks.
       fast_path: Of the latter.
+      its_class: See `read_tokenizer`.
     """
-    found = dict(settings or {})
+    found = dict(said)
+    is_there = os.path.isfile(path)
     remarks = []
-    its_class = found.get("tokenizer_class")
-    if settings is None or its_class in _GENERIC_CLASSES:
+    normalizer = fast.get("normalizer") or {}
+    its_class = found.get("tokenizer_class") or its_class
+    if fast and its_class in _GENERIC_CLASSES:
+        kinds = {part: (fast.get(part) or {}).get("type") for part in _PARTS}
+        remarks += [
+            f"{fast_path}: text may get other ids here than its {part}, "
+            f"{kind or 'none'}, gives it"
+            for part, kind in kinds.items()
+            if kind != _PARTS[part]
+        ]
+        remarks += [
+            f"{fast_path}: text may get other ids here than with its {name}, "
+            f"{theirs!r}"
+            for name, usual in _WORD_PIECES.items()
+            if kinds["model"] == _PARTS["model"]
+            and (theirs := fast["model"].get(name, usual)) != usual
+        ]
+    if not is_there or its_class in _GENERIC_CLASSES:
         found |= {
             ours: normalizer.get(theirs)
             for ours, theirs in (
@@ -271,13 +317,7 @@ def _settled(
                 ("tokenize_chinese_chars", "handle_chinese_chars"),
             )
         }
-        kind = normalizer.get("type") or "BertNormalizer"
-        if kind != "BertNormalizer":
-            remarks.append(
-                f"{fast_path}: text may get other ids here than the normalizer "
-                f"{kind} gives it"
-            )
-        elif settings is None and found["do_lower_case"] is False:
+        if not is_there and found["do_lower_case"] is False:
             remarks.append(
                 f"{fast_path} says lowercase false, which transformers passes "
                 f"over without a {TOKENIZER_CONFIG_FILE}"
@@ -324,25 +364,38 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def _remarks_on_tokens(settings: dict, path: str) -> list[str]:
-    """Tokens that transformers finds in a text before it is split."""
+def _remarks_on_tokens(
+    settings: dict, more: dict, added: list, folder: str
+) -> list[str]:
+    """Tokens that transformers finds in a text before it is split.
+
+    Args:
+      settings: Of tokenizer_config.json.
+      more: Of special_tokens_map.json.
+      added: Tokens of other files.
+      folder: Of the model, for remarks.
+    """
 
     def content(token: object) -> object:
         return token.get("content") if isinstance(token, dict) else token
 
     found = []
     for name, ours in _SPECIAL_TOKENS.items():
-        theirs = content(settings.get(name))
-        if theirs not in (None, ours):
-            found.append(f"{path}: {name} is {theirs!r} there, {ours!r} here")
-    added = [
-        content(token)
-        for token in (settings.get("added_tokens_decoder") or {}).values()
-    ]
-    more = [t for t in added if t not in _SPECIAL_TOKENS.values()]
-    if more:
+        both = content(settings.get(name)), content(more.get(name))
+        theirs = next((t for t in both if t not in (None, ours)), ours)
+        if theirs != ours:
+            found.append(f"{folder}: {name} is {theirs!r} there, {ours!r} here")
+    for said in (settings, more):
+        added += said.get("additional_special_tokens") or ()
+        extra = said.get("extra_special_tokens")
+        extra = extra.values() if isinstance(extra, dict) else extra
+        added += extra if isinstance(extra, Iterable) else ()
+    added += (settings.get("added_tokens_decoder") or {}).values()
+    ours_too = _SPECIAL_TOKENS.values()
+    others = sorted({str(content(token)) for token in added} - set(ours_too))
+    if others:
         found.append(
-            f"{path}: {len(more)} added tokens, such as {more[0]!r}, are "
+            f"{folder}: {len(others)} added tokens, such as {others[0]!r}, are "
             "tokens there wherever a text has them, not here"
         )
     if not settings.get("split_special_tokens"):
@@ -367,4 +420,4 @@ def write_tokenizer(
         # A setting of ours.
         settings["text_cleaning"] = vocab.text_cleaning
     write_json(settings | _SPECIAL_TOKENS, folder, TOKENIZER_CONFIG_FILE)
-    write_json(_SPECIAL_TOKENS, folder, "special_tokens_map.json")
+    write_json(_SPECIAL_TOKENS, folder, _SPECIAL_TOKENS_FILE)

@@ -559,8 +559,14 @@ def test_a_fast_tokenizer_is_read_where_there_is_no_other(finetuned):
 
 FAST = {
     "normalizer": {"type": "BertNormalizer", "lowercase": False},
-    "model": {"vocab": {token: i for i, token in enumerate(helpers.VOCAB)}},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "model": {
+        "type": "WordPiece",
+        "vocab": {token: i for i, token in enumerate(helpers.VOCAB)},
+    },
 }
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
+ADDED = "1 added tokens, such as 'wa', are tokens there wherever"
 
 
 @pytest.mark.parametrize(
@@ -576,12 +582,7 @@ FAST = {
             "strip_accents=true without lower-casing does not travel",
         ),
         ({}, FAST, True, True, "taken as true, as transformers does, although"),
-        (
-            {"tokenizer_class": "PreTrainedTokenizerFast"},
-            FAST,
-            *[False] * 2,
-            "",
-        ),
+        (GENERIC, FAST, False, False, ""),
         (
             None,
             FAST,
@@ -591,10 +592,31 @@ FAST = {
         ),
         (
             {"tokenizer_class": "TokenizersBackend"},
-            {"normalizer": {"type": "NFKC"}},
+            FAST | {"normalizer": {"type": "NFKC"}},
             None,
             None,
-            "other ids here than the normalizer NFKC",
+            "other ids here than its normalizer, NFKC",
+        ),
+        (
+            GENERIC,
+            FAST | {"pre_tokenizer": None},
+            False,
+            False,
+            "other ids here than its pre_tokenizer, none",
+        ),
+        (
+            GENERIC,
+            FAST | {"model": {"type": "BPE"}},
+            False,
+            False,
+            "other ids here than its model, BPE",
+        ),
+        (
+            GENERIC,
+            FAST | {"model": FAST["model"] | {"unk_token": "<unk>"}},
+            False,
+            False,
+            "other ids here than with its unk_token, '<unk>'",
         ),
         (
             {"tokenizer_class": "BertJapaneseTokenizer"},
@@ -615,8 +637,11 @@ FAST = {
             None,
             True,
             True,
-            "1 added tokens, such as 'wa', are tokens there wherever",
+            ADDED,
         ),
+        ({"additional_special_tokens": ["wa"]}, None, True, True, ADDED),
+        ({"extra_special_tokens": {"a": "wa"}}, None, True, True, ADDED),
+        ({}, {"added_tokens": [{"content": "wa"}]}, True, True, ADDED),
         (
             {},
             {"model": {"vocab": {"[PAD]": 0}}},
@@ -645,6 +670,41 @@ def test_a_tokenizer_is_read_as_transformers_does_or_noted(
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "remark"),
+    [
+        ("added_tokens.json", {"wa": 5}, ADDED),
+        (
+            "special_tokens_map.json",
+            {"additional_special_tokens": ["wa"]},
+            ADDED,
+        ),
+        (
+            "special_tokens_map.json",
+            {"mask_token": "wa"},
+            "mask_token is 'wa' the",
+        ),
+        (
+            "config.json",
+            {"tokenizer_class": "BertJapaneseTokenizer"},
+            "text gets other ids here than BertJapaneseTokenizer gives it",
+        ),
+    ],
+)
+def test_other_files_that_tell_of_tokens_are_heeded(
+    finetuned, name, content, remark
+):
+    settings = helpers.read_json(finetuned / "tokenizer_config.json")
+    del settings["tokenizer_class"]
+    (finetuned / "tokenizer_config.json").write_text(json.dumps(settings))
+    path = finetuned / name
+    if path.exists():
+        content = helpers.read_json(path) | content
+    path.write_text(json.dumps(content))
+    notes = reading.read_checkpoint(finetuned).notes
+    assert any(remark in note for note in notes)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("config.json", '{"architectures": []}', "of the type not said"),
@@ -669,6 +729,11 @@ def test_a_tokenizer_is_read_as_transformers_does_or_noted(
             "tokenizer_config.json: Expected one of the text cleanings",
         ),
         ("tokenizer.json", '{"normalizer": 5}', "normalizer must be an object"),
+        (
+            "tokenizer.json",
+            '{"added_tokens": [5]}',
+            "added_tokens must be a li",
+        ),
         ("tokenizer.json", '{"model": {"vocab": {"a": "b"}}}', "vocab must be"),
         (
             "tokenizer.json",
