@@ -255,8 +255,8 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
         ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
         (["--gin_file=run.gin", "again"], "Unexpected argument 'again'"),
         (
-            ["--gin_file=rum.gin"],
-            "Expected a gin file at rum.gin, found none",
+            ["--gin_file=my_run"],
+            "Expected a gin file at my_run, found none",
         ),
         (
             ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
