@@ -74,7 +74,6 @@ class PretrainingModel(keras.Model):
             electra_tf.Preprocessor("vocab.txt"), hidden_size=256,
             num_hidden_layers=12, num_attention_heads=4,
             intermediate_size=1024, embedding_size=128, max_seq_length=128)
-        model.compile()
         model.fit("train/*.tfrecord", batch_size=128, epochs=3,
                   validation_data="heldout/*.tfrecord")
         model.save_checkpoint("pretrained")
@@ -296,23 +295,24 @@ class PretrainingModel(keras.Model):
 
     def compile(
         self,
-        optimizer: configs.OptimizerConfig
-        | optimization.AdamWeightDecay
-        | float
-        | None = None,
+        optimizer: typing.Any = "auto",
         *,
+        learning_rate: float | None = None,
+        num_train_steps: int | None = None,
         micro_batch_size: int = 0,
         jit_compile: bool = False,
         **kwargs,
     ):
-        """Says how to train.
+        """Chooses how to train; `fit` calls it where nobody did.
 
         Args:
-          optimizer: None for the paper's, Adam with decoupled weight decay,
-            whose rate warms up and falls to 0 at the end of `fit`: 5e-4 at
-            most. A number is that rate, a `configs.OptimizerConfig` says all of
-            it, and an `optimization.AdamWeightDecay` also how many steps there
-            are, whatever `fit` takes.
+          optimizer: "auto" for the paper's: Adam with decoupled weight decay
+            and a rate that warms up and falls to 0. A `configs.OptimizerConfig`
+            changes any of that; an `optimization.AdamWeightDecay` is taken as
+            it is.
+          learning_rate: The peak; 5e-4 where nothing else says it.
+          num_train_steps: Where the rate reaches 0; None for the end of the
+            first `fit`.
           micro_batch_size: Examples that a replica works on at once, to save
             memory; 0 for all of its share. The numbers are the same but for
             dropout and rounding.
@@ -330,9 +330,16 @@ class PretrainingModel(keras.Model):
         self._optimizer_config = None
         if not isinstance(optimizer, optimization.AdamWeightDecay):
             self._optimizer_config = pretraining_settings.optimizer_config(
-                optimizer
+                optimizer, learning_rate
             )
             optimizer = None
+        elif learning_rate or num_train_steps:
+            raise ValueError(
+                "Expected learning_rate and num_train_steps with 'auto' or an "
+                "OptimizerConfig; an optimizer brings its own. Received: "
+                f"learning_rate={learning_rate}, "
+                f"num_train_steps={num_train_steps}"
+            )
         self._micro_batch_size = micro_batch_size
         self._compile_arguments = kwargs | {"jit_compile": jit_compile}
         self._training = None
@@ -343,6 +350,8 @@ class PretrainingModel(keras.Model):
             auto_scale_loss=False,  # The engine does.
             **self._compile_arguments,
         )
+        if num_train_steps is not None:
+            self._make_optimizer(num_train_steps)
 
     def get_compile_config(self):
         if self.optimizer is None:
@@ -417,6 +426,8 @@ class PretrainingModel(keras.Model):
           Keras's History.
         """
         _refuse(kwargs)
+        if not self.compiled:
+            self.compile()
         size = batch_size or 128
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
@@ -454,6 +465,8 @@ class PretrainingModel(keras.Model):
 
     def evaluate(self, x, batch_size: int | None = None, steps=None, **kwargs):
         """Losses and metrics without dropout; takes what `fit` takes."""
+        if not self.compiled:
+            self.compile()
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
@@ -513,11 +526,6 @@ class PretrainingModel(keras.Model):
 
     def _make_optimizer(self, num_train_steps: int | None) -> None:
         """Makes what `compile` asked for, once it is known for how long."""
-        if not self.compiled:
-            raise ValueError(
-                "Expected compile() before fit(). Received: a model that is "
-                "not compiled"
-            )
         if self.optimizer is not None or self._optimizer_config is None:
             return
         if num_train_steps is None:

@@ -41,23 +41,26 @@ def model_config(
     )
 
 
-def optimizer_config(asked) -> configs.OptimizerConfig:
+def optimizer_config(
+    asked, learning_rate: float | None = None
+) -> configs.OptimizerConfig:
     """What `PretrainingModel.compile` was asked for.
 
     Raises:
-      ValueError: If it is no rate and no configuration.
+      ValueError: If it is neither "auto" nor a configuration.
     """
-    if asked is None:
-        return DEFAULT_OPTIMIZER
+    config = DEFAULT_OPTIMIZER
     if isinstance(asked, configs.OptimizerConfig):
-        return asked
-    if isinstance(asked, float):
-        return dataclasses.replace(DEFAULT_OPTIMIZER, learning_rate=asked)
-    raise ValueError(
-        "Expected optimizer to be a learning rate, a configs.OptimizerConfig "
-        "or an optimization.AdamWeightDecay, the optimizer that ELECTRA has. "
-        f"Received: optimizer={asked!r}"
-    )
+        config = asked
+    elif not isinstance(asked, str) or asked != "auto":
+        raise ValueError(
+            "Expected optimizer to be 'auto', a configs.OptimizerConfig or an "
+            "optimization.AdamWeightDecay, the optimizer that ELECTRA has. "
+            f"Received: optimizer={asked!r}"
+        )
+    if learning_rate is None:
+        return config
+    return dataclasses.replace(config, learning_rate=float(learning_rate))
 
 
 def run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:

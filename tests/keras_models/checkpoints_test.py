@@ -71,7 +71,9 @@ def test_a_part_that_others_have_loaded_will_do(hub_cache, monkeypatch):
     folder = huggingface_hub.snapshot_download("owner/name")
 
     def snapshot_download(*args, **kwargs):
-        raise hub_errors.IncompleteSnapshotError("README.md is not there", folder)
+        raise hub_errors.IncompleteSnapshotError(
+            "README.md is not there", folder
+        )
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     found = checkpoints.read("hf://owner/name")

@@ -159,7 +159,7 @@ def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
 
 def test_ids_without_draws_are_masked(files):
     model = _model(hidden_dropout_prob=0.0)
-    model.compile(0.01)
+    model.compile(learning_rate=0.01)
     # Before anybody said for how long it will be trained.
     before = model.evaluate(files[1], 8, return_dict=True, verbose=0)
     texts = tf.data.Dataset.from_tensor_slices([f"wa wb w{c}" for c in "cdef"])
@@ -278,6 +278,14 @@ def test_a_vocabulary_is_no_preprocessor():
     "arguments, message",
     [
         ({"optimizer": "adam"}, "Received: optimizer='adam'"),
+        ({"optimizer": 5e-4}, "Received: optimizer=0.0005"),
+        (
+            {
+                "optimizer": optimization.AdamWeightDecay(OPTIMIZER, 5),
+                "num_train_steps": 9,
+            },
+            "brings its own. Received: learning_rate=None, num_train_steps=9",
+        ),
         ({"loss": "mse"}, "those of the objective. Received: loss"),
     ],
 )
@@ -292,9 +300,12 @@ def _ids(length):
     )
 
 
-def test_fit_wants_compile():
-    with pytest.raises(ValueError, match="compile.* Received: a model that"):
-        _model().fit(_ids(12))
+def test_the_steps_of_the_schedule():
+    model = _model()
+    model.compile(OPTIMIZER, learning_rate=0.5, num_train_steps=7)
+    schedule = model.optimizer.schedule
+    assert (schedule.num_train_steps, schedule.learning_rate) == (7, 0.5)
+    assert schedule.num_warmup_steps == 5
 
 
 @pytest.mark.parametrize(
@@ -308,8 +319,6 @@ def test_fit_wants_compile():
         (_ids(12), {"validation_data": 3}, "Received: validation_data=3"),
     ],
 )
-def test_what_fit_refuses(x, arguments, message):
-    model = _model()
-    model.compile()
+def test_what_fit_refuses(model, x, arguments, message):
     with pytest.raises(ValueError, match=message):
         model.fit(x, **arguments)
