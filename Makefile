@@ -5,6 +5,7 @@
 #   make check        format, lint, types and tests, as CI does
 #   make test-wheel   the wheel by itself, from pre-training to an answer
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
+#   make test-keras   Keras models on two replicas
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
@@ -74,7 +75,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
+.PHONY: test test-keras test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
 
@@ -113,6 +114,10 @@ test-wheel: $(INSTALLED)
 # `make test`, as they compile a program and take minutes.
 test-serving: $(INSTALLED)
 	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
+
+# Each in a process of its own, as devices are chosen once.
+test-keras: $(INSTALLED)
+	$(PYTHON) -m pytest -q -s tests/keras_models/*_proof.py
 
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
 # has 2 steps of those that differ in more than a number, and XLA of three.

@@ -19,7 +19,11 @@ import tensorflow as tf
 from electra_tf import configs, pretraining
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints, pretraining_settings
+from electra_tf.keras_models import (
+    checkpoints,
+    pretraining_batches,
+    pretraining_settings,
+)
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
@@ -31,39 +35,12 @@ from electra_tf.training import optimization, saving
 _LOSS = {"total_loss": "loss"}
 
 
-class _Ratio(keras.metrics.Metric):
-    """One of the engine's metrics, over the batches of an epoch.
-
-    Args:
-      name: See `losses.metrics_from_sums`.
-      shape: Of each of its sums.
-    """
-
-    def __init__(self, name: str, shape):
-        super().__init__(name=name, dtype="float64")
-        self.of_name = name
-        self.value, self.weight = (
-            self.add_variable(shape, "zeros", "float64", name=part)
-            for part in ("value", "weight")
-        )
-
-    def update_state(self, sums: losses.Sums):
-        self.value.assign_add(tf.cast(sums.value, tf.float64))
-        self.weight.assign_add(tf.cast(sums.weight, tf.float64))
-
-    def result(self):
-        value, weight = self.value.value, self.weight.value
-        if self.of_name == "disc_auc":
-            return losses.auc(value, weight)
-        return tf.math.divide_no_nan(value, weight)
-
-
 @dataclasses.dataclass
 class _Training:
     """What `fit` needs beside the model; in none of the model's files."""
 
     engine: engine_lib.Engine
-    ratios: dict[str, _Ratio]
+    ratios: dict[str, pretraining_batches.Ratio]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -435,7 +412,9 @@ class PretrainingModel(keras.Model):
             if self.config.unigram_generator:
                 self.network.set_unigram_generator(data.token_frequencies())
             x = data.dataset(size, first_step=self._num_steps_done())
-        x = self._checked(x, steps_per_epoch, "x")
+        x = pretraining_batches.checked(
+            x, steps_per_epoch, "x", self.config.max_seq_length
+        )
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
@@ -444,8 +423,11 @@ class PretrainingModel(keras.Model):
             )
             validation_steps = None
         elif validation_data is not None:
-            validation_data = self._checked(
-                validation_data, validation_steps, "validation_data"
+            validation_data = pretraining_batches.checked(
+                validation_data,
+                validation_steps,
+                "validation_data",
+                self.config.max_seq_length,
             )
         steps = steps_per_epoch or int(x.cardinality())
         self._make_optimizer(
@@ -470,7 +452,9 @@ class PretrainingModel(keras.Model):
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            x = self._checked(x, steps, "x")
+            x = pretraining_batches.checked(
+                x, steps, "x", self.config.max_seq_length
+            )
             self._prepare_steps(x.element_spec)
         kwargs.pop("y", None)
         kwargs.pop("sample_weight", None)
@@ -488,7 +472,9 @@ class PretrainingModel(keras.Model):
         assert self._training is not None and self.optimizer is not None
         engine = self._training.engine
         step = self.optimizer.iterations.value
-        features = self._with_noise(data, step)
+        features = pretraining_batches.with_noise(
+            data, self.config, self.seed, step
+        )
         if engine.loss_scale is None:
             sums = engine.replica_step(features, step, 1.0)
         else:
@@ -500,7 +486,9 @@ class PretrainingModel(keras.Model):
 
     def test_step(self, data):
         assert self._training is not None
-        features = self._with_noise(data, None)
+        features = pretraining_batches.with_noise(
+            data, self.config, self.seed, None
+        )
         return self._note(self._training.engine.replica_eval(features))
 
     @property
@@ -588,7 +576,9 @@ class PretrainingModel(keras.Model):
             )
             self._training = _Training(engine, self._make_ratios(loss_function))
 
-    def _make_ratios(self, loss_function) -> dict[str, _Ratio]:
+    def _make_ratios(
+        self, loss_function
+    ) -> dict[str, pretraining_batches.Ratio]:
         """Asks the objective for its metrics: a trace, without computing."""
         length = self.config.max_seq_length
         features: dict[str, typing.Any] = {
@@ -612,45 +602,9 @@ class PretrainingModel(keras.Model):
             for name, of_name in traced.structured_outputs.items()
         }
         return {
-            name: _Ratio(name, tuple(shapes.get(name, ())))
+            name: pretraining_batches.Ratio(name, tuple(shapes.get(name, ())))
             for name in ("loss", *shapes, "gradient_norm")
         }
-
-    def _checked(self, x, steps, argument: str) -> tf.data.Dataset:
-        """A dataset of batches of the model's length.
-
-        Raises:
-          ValueError: If it is anything else.
-        """
-        if not isinstance(x, tf.data.Dataset):
-            raise ValueError(
-                f"Expected {argument} to be a glob of TFRecords or a "
-                f"tf.data.Dataset. Received: {argument}={x!r}"
-            )
-        spec = x.element_spec
-        if isinstance(spec, tuple) and len(spec) == 1:
-            spec = spec[0]
-        length = self.config.max_seq_length
-        if not isinstance(spec, dict) or any(
-            name not in spec or spec[name].shape.rank != 2
-            for name in batches.FEATURE_NAMES
-        ):
-            raise ValueError(
-                f"Expected batches of {', '.join(batches.FEATURE_NAMES)} in "
-                f"{argument}. Received: {spec}"
-            )
-        if spec["input_ids"].shape[1] != length:
-            raise ValueError(
-                f"Expected examples of {length} tokens in {argument} "
-                "(max_seq_length; Preprocessor(pad_to_max=True)). Received: "
-                f"{spec['input_ids']}"
-            )
-        if steps is None and x.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise ValueError(
-                f"Expected the number of steps, as {argument} does not end. "
-                "Received: None"
-            )
-        return x
 
     def _heldout(self, pattern, batch_size, steps) -> tf.data.Dataset:
         data = self.data(pattern, heldout=True)
@@ -661,31 +615,6 @@ class PretrainingModel(keras.Model):
                 f"Received: {batch_size}, but {pattern} holds {len(data)}"
             )
         return data.dataset(batch_size).take(min(steps or most, most))
-
-    def _with_noise(self, data, step) -> dict:
-        """The features, with draws where they come without."""
-        features = dict(data[0] if isinstance(data, tuple) else data)
-        if "noise" not in features:
-            seed = tf.constant([self.seed, pretraining.EVAL_SEED_OFFSET])
-            if step is not None:
-                seed = tf.random.experimental.stateless_fold_in(
-                    tf.constant([self.seed, 1]), tf.cast(step, tf.int32)
-                )
-            context = tf.distribute.get_replica_context()
-            if context is not None and context.num_replicas_in_sync > 1:
-                seed = tf.random.experimental.stateless_fold_in(
-                    seed, context.replica_id_in_sync_group
-                )
-            rows = tf.shape(features["input_ids"])[0]
-            uniform = tf.random.stateless_uniform(
-                [rows, draws.noise_width(self.config)], seed
-            )
-            features["noise"] = draws.split_noise(self.config, uniform)
-        return {
-            name: x if name == "noise" else tf.cast(x, tf.int32)
-            for name, x in features.items()
-            if name in (*batches.FEATURE_NAMES, "noise")
-        }
 
 
 def _refuse(kwargs: dict) -> None:

@@ -165,7 +165,8 @@ def test_ids_without_draws_are_masked(files):
     texts = tf.data.Dataset.from_tensor_slices([f"wa wb w{c}" for c in "cdef"])
     # Each text by itself is padded to the length of the model.
     dataset = texts.map(_preprocessor()).batch(4)
-    history = model.fit(dataset.repeat(3), verbose=0).history
+    batches_alone = tf.data.Dataset.zip((dataset.repeat(3),))
+    history = model.fit(batches_alone, verbose=0).history
     assert history["loss"][0] > 0
     assert int(model.optimizer.iterations.numpy()) == 3
     assert model.optimizer.schedule.num_train_steps == 3

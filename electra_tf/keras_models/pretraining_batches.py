@@ -1,0 +1,117 @@
+"""Batches for `PretrainingModel`, and its metrics over them.
+
+Shapes: B batch, L length.
+"""
+
+import keras
+import tensorflow as tf
+
+from electra_tf import configs, pretraining
+from electra_tf.model import losses
+from electra_tf.pretraining_data import draws
+from electra_tf.pretraining_data.records import FEATURE_NAMES
+
+
+def checked(
+    x, steps: int | None, argument: str, max_seq_length: int
+) -> tf.data.Dataset:
+    """A dataset of batches that a model can learn from.
+
+    Args:
+      x: What was given.
+      steps: How many batches are asked for; None for all.
+      argument: Named in the error.
+      max_seq_length: L.
+
+    Raises:
+      ValueError: If it is anything else.
+    """
+    if not isinstance(x, tf.data.Dataset):
+        raise ValueError(
+            f"Expected {argument} to be a glob of TFRecords or a "
+            f"tf.data.Dataset. Received: {argument}={x!r}"
+        )
+    if isinstance(x.element_spec, tuple) and len(x.element_spec) == 1:
+        x = x.map(lambda features: features)
+    spec = x.element_spec
+    length = max_seq_length
+    if not isinstance(spec, dict) or any(
+        name not in spec or spec[name].shape.rank != 2 for name in FEATURE_NAMES
+    ):
+        raise ValueError(
+            f"Expected batches of {', '.join(FEATURE_NAMES)} in "
+            f"{argument}. Received: {spec}"
+        )
+    if spec["input_ids"].shape[1] != length:
+        raise ValueError(
+            f"Expected examples of {length} tokens in {argument} "
+            "(max_seq_length; Preprocessor(pad_to_max=True)). Received: "
+            f"{spec['input_ids']}"
+        )
+    if steps is None and x.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            f"Expected the number of steps, as {argument} does not end. "
+            "Received: None"
+        )
+    return x
+
+
+def with_noise(data, config: configs.ElectraConfig, number: int, step) -> dict:
+    """The features of a batch, with draws where they come without.
+
+    Args:
+      data: Of a batch of `checked`.
+      config: Of the model.
+      number: That all draws follow from.
+      step: <int>[], of the training; None for an evaluation, which always has
+        the same draws.
+    """
+    features = dict(data)
+    if "noise" not in features:
+        seed = tf.constant([number, pretraining.EVAL_SEED_OFFSET])
+        if step is not None:
+            seed = tf.random.experimental.stateless_fold_in(
+                tf.constant([number, 1]), tf.cast(step, tf.int32)
+            )
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            seed = tf.random.experimental.stateless_fold_in(
+                seed, context.replica_id_in_sync_group
+            )
+        rows = tf.shape(features["input_ids"])[0]
+        uniform = tf.random.stateless_uniform(
+            [rows, draws.noise_width(config)], seed
+        )
+        features["noise"] = draws.split_noise(config, uniform)
+    return {
+        name: x if name == "noise" else tf.cast(x, tf.int32)
+        for name, x in features.items()
+        if name in (*FEATURE_NAMES, "noise")
+    }
+
+
+class Ratio(keras.metrics.Metric):
+    """One of the engine's metrics, over the batches of an epoch.
+
+    Args:
+      name: See `losses.metrics_from_sums`.
+      shape: Of each of its sums.
+    """
+
+    def __init__(self, name: str, shape):
+        super().__init__(name=name, dtype="float64")
+        self.of_name = name
+        self.value, self.weight = (
+            self.add_variable(shape, "zeros", "float64", name=part)
+            for part in ("value", "weight")
+        )
+
+    def update_state(self, sums: losses.Sums):
+        self.value.assign_add(tf.cast(sums.value, tf.float64))
+        self.weight.assign_add(tf.cast(sums.weight, tf.float64))
+
+    def result(self):
+        value, weight = self.value.value, self.weight.value
+        if self.of_name == "disc_auc":
+            return losses.auc(value, weight)
+        return tf.math.divide_no_nan(value, weight)

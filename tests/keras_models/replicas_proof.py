@@ -1,0 +1,73 @@
+"""Keras models on two replicas learn what they learn on one."""
+
+import json
+
+from tests import helpers
+
+# Two logical CPUs, which a process chooses before all else.
+_PROGRAM = """
+import dataclasses, json, sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+import numpy as np
+import electra_tf
+from electra_tf.keras_models import encoder
+from tests import helpers
+
+settings = dataclasses.asdict(helpers.electra_config(helpers.encoder_config(
+    initializer_range=0.5, hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0)))
+settings = settings.pop("encoder") | settings
+weights, histories, start = [], [], None
+mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+for strategy in (tf.distribute.OneDeviceStrategy("CPU:0"), mirrored):
+    with strategy.scope():
+        preprocessor = electra_tf.Preprocessor(
+            helpers.VOCAB, max_seq_length=helpers.LENGTH)
+        model = electra_tf.PretrainingModel(preprocessor, seed=3, **settings)
+        start = start or [np.copy(w) for w in model.network.get_weights()]
+        model.network.set_weights(start)
+        model.compile(
+            learning_rate=1e-2,
+            micro_batch_size=2 if strategy is mirrored else 0)
+    history = model.fit(
+        sys.argv[1], batch_size=8, steps_per_epoch=5, epochs=2,
+        validation_data=sys.argv[1], verbose=0)
+    histories.append(history.history)
+    weights.append([np.copy(w) for w in model.network.get_weights()])
+
+with mirrored.scope():
+    generator = keras.random.SeedGenerator(1)
+
+@tf.function(autograph=False)
+def seeds():
+    return mirrored.run(lambda: encoder.next_dropout_seed(generator, True))
+
+print(json.dumps({
+    "weights": max(
+        float(np.abs(a - b).max()) for a, b in zip(*weights, strict=True)),
+    "metrics": max(
+        abs(a - b) for name in histories[0]
+        for a, b in zip(histories[0][name], histories[1][name], strict=True)),
+    "seeds": [
+        [seed.numpy().tolist() for seed in seeds().values] for _ in range(2)],
+}))
+"""
+
+
+def test_two_replicas_with_micro_batches_are_one(tmp_path):
+    path = helpers.write_tfrecords(
+        tmp_path / "train.tfrecord", map(helpers.row, range(40))
+    )
+    result = helpers.execute("-c", _PROGRAM, path)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout.splitlines()[-1])
+    print(found)
+    # Sums in another order, ten steps in a row.
+    assert found["weights"] < 1e-4
+    assert found["metrics"] < 1e-3
+    seeds = {tuple(seed) for of_call in found["seeds"] for seed in of_call}
+    assert len(seeds) == 4
