@@ -21,6 +21,8 @@ _IN_WORDS = {
     list: "a list",
     dict: "an object",
 }
+# Package -> what it is called on a TPU.
+_STAND_INS = {"tensorflow": "tensorflow-tpu"}
 
 
 def read_json(path: str | os.PathLike, **kinds: typing.Any) -> dict:
@@ -196,13 +198,15 @@ def refuse_used(folder: str, flag: str) -> None:
 
 def versions(packages: Iterable[str]) -> dict[str, str | None]:
     """The installed version of each package; None where it is absent."""
-    found: dict[str, str | None] = {}
-    for package in packages:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+    return {package: _version(package) for package in packages}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        stand_in = _STAND_INS.get(package)
+        return _version(stand_in) if stand_in else None
 
 
 def git_commit() -> str | None:

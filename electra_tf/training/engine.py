@@ -10,12 +10,11 @@ import typing
 from collections.abc import Callable
 
 import keras
-import orbit
 import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.model import losses
-from electra_tf.training import optimization, replicas
+from electra_tf.training import optimization, outer_loop, replicas
 
 # Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
 # of the loss <float32>[] and the sums that become metrics. What the loss is
@@ -26,7 +25,7 @@ LossFunction = Callable[..., tuple[tf.Tensor, dict[str, losses.Sums]]]
 MakeDataset = Callable[[int, int, replicas.Shard], tf.data.Dataset]
 
 
-class Engine(orbit.AbstractTrainer):
+class Engine:
     """Trains and evaluates one model.
 
     Make it, and the model and optimizer before it, in the strategy's scope.
@@ -69,7 +68,7 @@ class Engine(orbit.AbstractTrainer):
         share = self.share_of_batch(batch_size, "train_batch_size")
         self.micro_batch_size = _micro_batch_size(run, share)
         self.num_micro_batches = share // self.micro_batch_size
-        self.global_step = orbit.utils.create_global_step()
+        self.global_step = outer_loop.make_global_step()
         self.loss_scale: optimization.LossScale | None = None
         if run.dtype_policy == "mixed_float16":
             self.loss_scale = optimization.LossScale()

@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 
-import orbit
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
 from electra_tf.command_line import progress
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import matmul_rate, replicas, saving
+from electra_tf.training import matmul_rate, outer_loop, replicas, saving
 
 # The file that C++ writes its messages to.
 _STDERR = 2
@@ -82,19 +81,19 @@ def train(
             open(os.devnull, "w", encoding="utf-8") as nowhere,
             contextlib.redirect_stdout(nowhere),
         ):
-            controller = orbit.Controller(
-                global_step=engine.global_step,
-                trainer=engine,
+            stretches = outer_loop.OuterLoop(
                 strategy=engine.strategy,
-                train_actions=[loop.look],
-                steps_per_loop=loop.steps_to_next_look,
+                global_step=engine.global_step,
+                train=engine.train,
+                look=loop.look,
+                steps_to_next_look=loop.steps_to_next_look,
                 summary_dir=summary_dir if is_chief else None,
             )
             loop.start()
             try:
                 if not loop.is_long_enough():
                     with contextlib.suppress(_LongEnough):
-                        controller.train(num_train_steps)
+                        stretches.run(num_train_steps)
                 checkpoints.save()
             finally:
                 checkpoints.finish()
@@ -322,6 +321,9 @@ def _hush_compiler() -> None:
     """Has XLA say now, to nobody, what it says once in a process.
 
     It says that it compiled something, and no setting of TensorFlow's stops it.
+
+    Raises:
+      ConfigError: If there is no XLA for the CPU, which training needs.
     """
     sys.stderr.flush()
     stderr = os.dup(_STDERR)
@@ -329,6 +331,11 @@ def _hush_compiler() -> None:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), _STDERR)
             tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
+    except tf.errors.NotFoundError:
+        raise errors.ConfigError(
+            "This TensorFlow cannot compile for the CPU, as that for TPUs: "
+            "train with --distribution_strategy=tpu"
+        ) from None
     finally:
         os.dup2(stderr, _STDERR)
         os.close(stderr)

@@ -53,14 +53,16 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
       ConfigError: If this machine, or the cluster, has no such thing.
     """
     _require_gpus(run)
-    # Imported here: tf-models-official takes a while.
-    from official.common import distribute_utils
-
     try:
         if run.distribution_strategy == "multi_worker_mirrored":
             return tf.distribute.MultiWorkerMirroredStrategy(
                 cluster_resolver=make_cluster_resolver(run)
             )
+        try:
+            # Imported here: tf-models-official takes a while.
+            from official.common import distribute_utils
+        except ImportError:
+            return _make_strategy_alone(run)
         return distribute_utils.get_distribution_strategy(
             distribution_strategy=run.distribution_strategy,
             num_gpus=run.num_gpus,
@@ -74,6 +76,24 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
             f"{str(error).splitlines()[0]}"
         ) from None
+
+
+def _make_strategy_alone(run: configs.RunConfig) -> tf.distribute.Strategy:
+    """What tf-models-official makes, where it is not installed."""
+    if run.distribution_strategy == "tpu":
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(run.tpu)
+        if run.tpu not in ("", "local"):
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    if run.distribution_strategy == "mirrored":
+        return tf.distribute.MirroredStrategy(
+            [f"device:GPU:{i}" for i in range(run.num_gpus)]
+        )
+    if run.num_gpus > 1:
+        raise ValueError("one_device is for no more than one GPU")
+    kind = "GPU" if run.num_gpus else "CPU"
+    return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
 
 
 def _require_gpus(run: configs.RunConfig) -> None:

@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 
+from electra_tf import errors
 from electra_tf.text import tokenization
 
 # Marks that KorQuAD's script makes white space.
@@ -61,6 +62,24 @@ def _original_span(token_text: str, original: str, normalised: str) -> str:
     return original[
         places[num_before] : places[num_before + num_inside - 1] + 1
     ]
+
+
+def require_scripts() -> None:
+    """Refuses to begin where nobody could score the answers.
+
+    Raises:
+      ConfigError: If SQuAD's scripts are not installed.
+    """
+    try:
+        from official.nlp.tools import (  # noqa: F401
+            squad_evaluate_v1_1,
+            squad_evaluate_v2_0,
+        )
+    except ImportError:
+        raise errors.ConfigError(
+            "Answers are scored by SQuAD's scripts, which are in the package "
+            "tf-models-official: pip install --no-deps tf-models-official"
+        ) from None
 
 
 def squad_v1_scores(

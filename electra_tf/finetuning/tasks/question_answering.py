@@ -64,6 +64,8 @@ class QuestionAnsweringTask(Task):
         is_korean: bool = False,
     ):
         super().__init__(name)
+        if not is_korean:
+            answers_lib.require_scripts()
         self.data_dir = pathlib.Path(data_dir)
         self.config = config or QuestionAnsweringConfig()
         self.v2 = v2
