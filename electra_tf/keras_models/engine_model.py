@@ -31,8 +31,6 @@ class EngineModel(keras.Model):
     network: FinetuningModel
     encoder_config: configs.EncoderConfig
     seed: int
-    # Of the head's `metric_sums`: what `evaluate` tells.
-    score_names: tuple[str, ...] = ()
     # Whether a loss without dropout needs the labels to predict, too.
     teaches_in_evaluation = False
 
@@ -50,6 +48,11 @@ class EngineModel(keras.Model):
     def features_of(self, x, y=None) -> dict[str, tf.Tensor]:
         """The network's names for inputs and labels."""
         raise NotImplementedError
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """Of the head's `metric_sums`: what `evaluate` tells."""
+        return ()
 
     def default_metrics(self) -> list[keras.metrics.Metric] | None:
         """Those of labels and predictions, beside `score_names`."""
@@ -122,6 +125,7 @@ class EngineModel(keras.Model):
                 auto_scale_loss=not is_ours,
                 **kwargs,
             )
+        # Made anew by `compile_from_config`.
         self._compile_config.config["metrics"] = (
             "auto" if auto_metrics else metrics
         )
@@ -170,18 +174,18 @@ class EngineModel(keras.Model):
                 # The sum over the batch, as in the original: it is clipped.
                 target = total * scale
             else:
-                # The mean, as Keras's optimizers expect it.
-                rows_of_all = all_reduce_sum(num_rows)
+                # The mean over each replica's rows, as Keras's `fit` has it.
+                shares = num_rows * context.num_replicas_in_sync
                 target = self.optimizer.scale_loss(
-                    tf.math.divide_no_nan(total, rows_of_all)
+                    tf.math.divide_no_nan(total, shares)
                 )
         gradients = tape.gradient(target, [v.value for v in variables])
+        pairs = [
+            (tf.cast(tf.convert_to_tensor(g), tf.float32), v)
+            for g, v in zip(gradients, variables, strict=True)
+            if g is not None
+        ]
         if is_ours:
-            pairs = [
-                (tf.cast(tf.convert_to_tensor(g), tf.float32), v)
-                for g, v in zip(gradients, variables, strict=True)
-                if g is not None
-            ]
             summed = all_reduce_sum([g for g, _ in pairs])
             norm = self.optimizer.apply_summed(
                 [g / scale for g in summed] if loss_scale else summed,
@@ -190,9 +194,7 @@ class EngineModel(keras.Model):
             if loss_scale:
                 loss_scale.update(tf.math.is_finite(norm))
         else:
-            self.optimizer.apply_gradients(
-                zip(gradients, variables, strict=True)
-            )
+            self.optimizer.apply_gradients(pairs)
         return self._update_metrics(total, num_rows, answer)
 
     def test_step(self, data):
@@ -201,6 +203,15 @@ class EngineModel(keras.Model):
         return self._update_metrics(
             *self._sums_of_losses(x, y, sample_weight, None)
         )
+
+    def _symbolic_build(self, iterator=None, data_batch=None):
+        """Keras's way to make its metrics; of a strategy's replicas it gives
+        the mean, which makes fractions of ids."""
+        if data_batch is not None:
+            x, *labels = data_batch
+            x = {name: tf.cast(ids, tf.int32) for name, ids in x.items()}
+            data_batch = (x, *labels)
+        super()._symbolic_build(iterator, data_batch)
 
     def _sums_of_losses(self, x, y, sample_weight, dropout_seed):
         """The sum of the rows' losses, the rows, and what metrics need.

@@ -94,7 +94,6 @@ class TextClassifier(_TextModel):
 
     kind = "classification"
     target_names = ("label_ids",)
-    score_names = ("accuracy",)
 
     def __init__(
         self,
@@ -182,6 +181,16 @@ class TextClassifier(_TextModel):
             stacklevel=4,
         )
         return _classification_head(ours, bool(multi_label)), False
+
+    @property
+    def score_names(self):
+        return ("accuracy",) if self.multi_label else ()
+
+    def default_metrics(self):
+        if self.multi_label:
+            return None
+        # Callbacks know of Keras's own that more is better.
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     def answer(self, outputs):
         logits = outputs["logits"]
