@@ -5,6 +5,7 @@ go on with it; then its metrics; last what records of earlier versions mean.
 """
 
 import dataclasses
+import glob
 import json
 import os
 import platform
@@ -320,9 +321,11 @@ def write_records_digest(model_dir: str, digest: str) -> None:
 
 
 def _has_learned(model_dir: str) -> bool:
+    """Whether there are checkpoints, named by their file "checkpoint" or not."""
     return any(
-        os.path.isfile(os.path.join(folder, "checkpoint"))
+        glob.glob(pattern, root_dir=folder)
         for folder in (model_dir, trial_dir(model_dir, 1))
+        for pattern in ("checkpoint", f"{CHECKPOINT_NAME}-*.index")
     )
 
 

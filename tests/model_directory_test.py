@@ -238,6 +238,10 @@ def test_another_run_may_begin_where_nothing_was_learned(trained):
     os.remove(os.path.join(trained.run.model_dir, "checkpoint"))
     changed = pretraining_config(trained.run.model_dir, run={"seed": 4})
     assert model_directory.refuse_other_run(changed) is None
+    # The file "checkpoint" is not all that says so.
+    with open(f"{trained.run.model_dir}/model.ckpt-5.index", "w"):
+        pass
+    assert "seed=4 (was 3)" in refusal(changed)
 
 
 def test_refuses_a_directory_without_config(tmp_path):

@@ -238,6 +238,12 @@ def make_build(
                 f"warning: building with {name}={settings[name]}, but the "
                 f"vocabulary was made for {name}={made_for}"
             )
+    cleaning = of_vocab.get("text_cleaning", "none")
+    if cleaning != "none":
+        say(
+            f"warning: the vocabulary was made for text_cleaning={cleaning!r}, "
+            "which the corpus must have been through already"
+        )
     dedup = getattr(args, "dedup", "")
     build = manifest.Build(
         max_seq_length=args.max_seq_length,

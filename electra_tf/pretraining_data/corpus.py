@@ -55,6 +55,8 @@ _OTHER_KINDS = {
 }
 
 _BYTE_ORDER_MARK = "\ufeff"
+# No text holds so many.
+_ZEROS = bytes(16)
 
 
 class CorpusFile(NamedTuple):
@@ -130,7 +132,8 @@ def list_files(
         which is then left out.
       vocab_file: It and its settings are no part of the corpus.
       outputs: Folders that are going to be written.
-      say: Called with a line if the vocabulary was left out.
+      say: Called with a line if the vocabulary was left out, or files count
+        twice.
 
     Raises:
       ValueError: If there is no such folder, it holds no text, an output is
@@ -149,6 +152,8 @@ def list_files(
         if path and os.path.isfile(path)
     }
     files = []
+    found = set()
+    doubled = []
     folders = set()
     for folder, names in _walk(corpus_dir, reading.refuse):
         folders.add(os.path.realpath(folder))
@@ -168,9 +173,17 @@ def list_files(
             except OSError as error:
                 reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
                 continue
+            if status.st_size and _identity(status) in found:
+                doubled.append(name)
+            found.add(_identity(status))
             files.append(
                 CorpusFile(name, path, status.st_size, status.st_mtime_ns)
             )
+    if doubled and say is not None:
+        say(
+            f"warning: {len(doubled)} file(s) are in the corpus under another "
+            f"name, too, such as {doubled[0]!r}: their text comes twice"
+        )
     for output in outputs:
         _refuse_inside(output, corpus_dir, folders)
     refuse_without_text(corpus_dir, files)
@@ -434,7 +447,7 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
         if not block.endswith(b"\n"):
             block += stream.readline()
         try:
-            lines = block.decode("utf-8").split("\n")
+            lines = _decode(block).split("\n")
         except UnicodeDecodeError:
             lines = list(_decodable_lines(block, offset, name, reading))
         if lines and not offset:
@@ -449,13 +462,26 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     yield [""]
 
 
+def _decode(content: bytes) -> str:
+    """The text, without which are also zeros that a damaged disk leaves.
+
+    Raises:
+      UnicodeDecodeError: If it is none.
+    """
+    start = content.find(_ZEROS)
+    if start >= 0:
+        end = start + len(_ZEROS)
+        raise UnicodeDecodeError("utf-8", content, start, end, "zeros")
+    return content.decode("utf-8")
+
+
 def _decodable_lines(
     block: bytes, offset: int, name: str, reading: Reading
 ) -> Iterator[str]:
     """The lines of a block that are UTF-8, and a "" after them."""
     for line in block.split(b"\n"):
         try:
-            yield line.decode("utf-8")
+            yield _decode(line)
         except UnicodeDecodeError as error:
             reading.refuse(
                 f"Expected text in UTF-8. Received: {name!r}, whose byte "
@@ -587,10 +613,10 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
                     part.startswith(".") and part.strip(".")
                     for part in member.name.split("/")
                 )
-                content = archive.extractfile(member)
-                if content is None or hidden or not member.isfile():
-                    continue
-                yield from _lines_of(content, None, member_name, reading)
+                # Links lead to other members, most of them.
+                if member.isfile() and not hidden:
+                    content = archive.extractfile(member)
+                    yield from _lines_of(content, None, member_name, reading)
     except tarfile.TarError as error:
         yield [""]
         reading.refuse(

@@ -31,6 +31,7 @@ class Decompressor(io.RawIOBase):
         self._new_frame = new_frame
         self._errors = errors
         self._frame = None
+        self._has_begun = False
         self._output = memoryview(b"")
 
     def readable(self) -> bool:
@@ -49,10 +50,11 @@ class Decompressor(io.RawIOBase):
                 break
             if self._frame is None:
                 # Zeros between and after frames are padding.
-                data = data.lstrip(b"\0")
+                data = data.lstrip(b"\0") if self._has_begun else data
                 if not data:
                     continue
                 self._frame = self._new_frame()
+                self._has_begun = True
             try:
                 self._output = memoryview(self._frame.decompress(data))
             except self._errors as error:

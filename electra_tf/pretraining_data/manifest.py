@@ -262,11 +262,24 @@ def check_finished(
         heldout = read(heldout_dir)
         if heldout is None:
             refuse(f"what it held out is not in {heldout_dir!r}")
+        if any(heldout[key] != finished[key] for key in ("flags", "vocabulary")):
+            refuse(f"what is in {heldout_dir!r} another build held out")
         check_shards(heldout_dir, heldout)
 
 
 def check_shards(output_dir: str, finished: dict) -> None:
-    """Refuses a finished data set whose files are not as its manifest says."""
+    """Refuses a finished data set whose files are not as its manifest says.
+
+    Raises:
+      ValueError: If one is missing, of another size or unknown to it.
+    """
+    names = {shard["name"] for shard in finished["shards"]}
+    for name in sorted(os.listdir(output_dir)):
+        if ".tfrecord-" in name and name not in names:
+            raise ValueError(
+                f"Expected the files that {FILE_NAME} names in {output_dir!r}. "
+                f"Received: {name!r}, which another build has left there."
+            )
     for shard in finished["shards"]:
         path = os.path.join(output_dir, shard["name"])
         if not os.path.exists(path) or os.path.getsize(path) != shard["bytes"]:

@@ -27,17 +27,23 @@ def match_files(pattern: str) -> list[str]:
     """Files that a glob, or globs separated by commas, match, in order.
 
     Raises:
-      DataError: If nothing matches.
+      DataError: If nothing matches one of them, or two match the same file.
     """
     files: list[str] = []
-    for part in pattern.split(","):
-        files.extend(tf.io.gfile.glob(part.strip()))
-    if not files:
-        raise errors.DataError(
-            f"Expected TFRecord files at {pattern}, found none. Build them "
-            "with: python tools/build_pretraining_dataset.py "
-            "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
-        )
+    for part in filter(None, map(str.strip, pattern.split(","))):
+        found = tf.io.gfile.glob(part)
+        if not found:
+            raise errors.DataError(
+                f"Expected TFRecord files at {part}, found none. Build them "
+                "with: python tools/build_pretraining_dataset.py "
+                "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
+            )
+        if twice := set(found).intersection(files):
+            raise errors.DataError(
+                f"Expected globs of different TFRecord files. Received: "
+                f"{pattern}, two of which match {min(twice)}"
+            )
+        files.extend(found)
     return sorted(files)
 
 

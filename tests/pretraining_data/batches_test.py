@@ -70,6 +70,20 @@ def test_match_files(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("globs", "message"),
+    [
+        ("{0}/a*,{0}/b*", "files at .*/b\\*, found none"),
+        ("{0}/a*,{0}/*", "two of which match .*/a.tfrecord"),
+    ],
+)
+def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
+    (tmp_path / "a.tfrecord").write_text("")
+    with pytest.raises(errors.DataError, match=message):
+        records_lib.match_files(globs.format(tmp_path))
+    assert records_lib.match_files(f"{tmp_path}/a*,")
+
+
 def test_reads_the_records_as_they_are(folder):
     data = open_data(folder, shuffle=False)
     assert len(data) == NUM_ROWS

@@ -154,13 +154,14 @@ def test_case_follows_the_vocabulary(folder, capsys):
 
 def test_warns_of_case_that_the_vocabulary_was_not_made_for(folder, capsys):
     (folder / "vocab.txt.json").write_text(
-        '{"do_lower_case": false, "strip_accents": true}'
+        '{"do_lower_case": false, "strip_accents": true, '
+        '"text_cleaning": "kcelectra"}'
     )
     assert run(folder, "--lower-case") == 0
     assert manifest_of(folder)["flags"]["do_lower_case"] is True
-    assert "vocabulary was made for do_lower_case=False" in (
-        capsys.readouterr().err
-    )
+    log = capsys.readouterr().err
+    assert "vocabulary was made for do_lower_case=False" in log
+    assert "vocabulary was made for text_cleaning='kcelectra'" in log
 
 
 @pytest.mark.parametrize("flag", ["--blanks-separate-docs", None])
@@ -400,6 +401,9 @@ def test_refuses_a_damaged_output(folder, capsys):
     (folder / "out" / "pretrain_data.tfrecord-1-of-2").unlink()
     assert run(folder) == 1
     assert "1-of-2', as manifest.json says" in error_of(capsys)
+    (folder / "out" / "pretrain_data.tfrecord-0-of-9").write_text("")
+    assert run(folder) == 1
+    assert "0-of-9', which another build has left" in error_of(capsys)
 
 
 def test_never_wipes_a_folder(folder, capsys):
@@ -598,7 +602,7 @@ def test_a_new_file_changes_no_name_in_the_list(folder, monkeypatch):
     assert dropped["kept_file"] == "inner/two.txt"
 
 
-def test_held_out_documents_are_in_the_other_set_only(folder):
+def test_held_out_documents_are_in_the_other_set_only(folder, capsys):
     for path in (folder / "corpus").rglob("*.txt"):
         path.unlink()
     # Documents of their own number of words, each in two files.
@@ -624,6 +628,10 @@ def test_held_out_documents_are_in_the_other_set_only(folder):
     assert sorted(rows_in(folder / "other_heldout", 1)) == sorted(heldout)
     # A finished build knows both.
     assert run(folder, *flags) == 0
+    shutil.rmtree(folder / "out_heldout")
+    shutil.copytree(folder / "other_heldout", folder / "out_heldout")
+    assert run(folder, *flags) == 1
+    assert "out_heldout' another build held out" in error_of(capsys)
     (folder / "out_heldout" / "manifest.json").unlink()
     assert run(folder, *flags) == 1
 

@@ -127,6 +127,16 @@ def test_archives_hold_any_kind(tmp_path, name, compress):
     assert documents == "a\n\nb\n\nc\n\nd\n\ne"
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_links_in_archives_are_no_damage(tmp_path, kind):
+    stream = io.BytesIO(tar_of({"a.txt": b"a"}))
+    with tarfile.open(fileobj=stream, mode="a") as archive:
+        link = tarfile.TarInfo("link.txt")
+        link.type, link.linkname = kind, "a.txt"
+        archive.addfile(link)
+    assert lines_of(tmp_path, "x.tar", stream.getvalue()) == ["a", ""]
+
+
 def test_compressed_files_may_be_several_in_one_and_padded(tmp_path):
     for ending, compress in COMPRESS.items():
         content = compress(b"a\n") + compress(b"b\n") + bytes(8)
@@ -213,6 +223,19 @@ def test_folders_behind_links_are_read_once_in_a_circle(tmp_path):
     (tmp_path / "corpus" / "inner" / "here").symlink_to(".")
     files = corpus.list_files(str(tmp_path / "corpus"))
     assert [file.name for file in files] == ["inner/a.txt", "link/b.txt"]
+
+
+def test_says_what_is_in_a_corpus_twice(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.txt").write_text("x")
+    (tmp_path / "a" / "empty.txt").write_text("")
+    said = []
+    corpus.list_files(str(tmp_path), say=said.append)
+    assert not said
+    (tmp_path / "b").symlink_to("a")
+    assert len(corpus.list_files(str(tmp_path), say=said.append)) == 4
+    assert len(said) == 1
+    assert "1 file(s) are in the corpus under another name" in said[0]
 
 
 def test_names_that_are_not_utf8_and_pipes(tmp_path):
@@ -413,6 +436,18 @@ DAMAGE = {
         "x.parquet",
         lambda: parquet_of(["a", None, "b"]),
         r"in the column 'text'. Received: null in row 2 of '.*x\.parquet'\.",
+        2,
+    ),
+    "zeros for a compressed file": (
+        "x.gz",
+        bytes(100),
+        r"Received: '.*x\.gz', which is damaged: .+",
+        0,
+    ),
+    "zeros in a text": (
+        "x.txt",
+        b"a\n\nb" + bytes(1000) + b"\nc\n",
+        r"Expected text in UTF-8. Received: '.*x\.txt', whose byte 4 is 0x00.",
         2,
     ),
     "no parquet at all": (
