@@ -4,6 +4,7 @@ First the names of its files; then the record of a run, config.json, and who may
 go on with it; then its metrics; last what records of earlier versions mean.
 """
 
+import contextlib
 import dataclasses
 import glob
 import json
@@ -25,6 +26,7 @@ RUNS_FILE = "runs.jsonl"
 # Of pre-training: what it learns from, wherever that is.
 TRAIN_DATA_FILE = "train_data.json"
 METRICS_FILE = "metrics.jsonl"
+_LOGGED = {"step", "split"}
 CHECKPOINT_NAME = "model.ckpt"
 # The checkpoint that was best on held-out examples.
 BEST_DIR = "best"
@@ -321,7 +323,7 @@ def write_records_digest(model_dir: str, digest: str) -> None:
 
 
 def _has_learned(model_dir: str) -> bool:
-    """Whether there are checkpoints, named by their file "checkpoint" or not."""
+    """Whether there are checkpoints, whatever "checkpoint" says."""
     return any(
         glob.glob(pattern, root_dir=folder)
         for folder in (model_dir, trial_dir(model_dir, 1))
@@ -439,15 +441,15 @@ def _is_better(metric: str, value: float, other: float) -> bool:
 
 
 def read_metrics(path: str) -> list[dict]:
-    """Lines of a metrics.jsonl; a last line that was cut short is left out."""
+    """Lines of a metrics.jsonl, without those that are cut short or damaged."""
     records = []
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
+        with open(path, encoding="utf-8", errors="replace") as f:
             for line in f:
-                try:
-                    records.append(json.loads(line))
-                except json.JSONDecodeError:
-                    break
+                with contextlib.suppress(json.JSONDecodeError):
+                    record = json.loads(line)
+                    if isinstance(record, dict) and record.keys() >= _LOGGED:
+                        records.append(record)
     return records
 
 

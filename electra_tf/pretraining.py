@@ -16,7 +16,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically
 from electra_tf.model import ablations, flops, masking
-from electra_tf.pretraining_data import batches
+from electra_tf.pretraining_data import batches, records_report, reports
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, optimization, replicas
@@ -187,6 +187,12 @@ def _describe(config, model, train_data) -> None:
         f"{config.data.train_batch_size} examples; TensorBoard: "
         f"tensorboard --logdir={config.run.model_dir}"
     )
+    report = reports.Report()
+    records_report.compare_with_manifests(
+        report, train_data.records.num_examples(), config.data.vocab_file
+    )
+    for line in report.errors + report.warnings:
+        print(f"warning: {line}")
     if config.run.eval_steps and not config.data.heldout_files:
         print(
             f"RunConfig.eval_steps={config.run.eval_steps} evaluates nothing: "

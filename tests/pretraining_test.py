@@ -1,11 +1,13 @@
 """Tests of the advice of pretraining.py."""
 
 import dataclasses
+import json
 import types
 
 import pytest
 
 from electra_tf import configs, pretraining
+from electra_tf.pretraining_data import batches
 from tests import helpers
 
 CONFIG = configs.PretrainingConfig(
@@ -82,11 +84,50 @@ def test_names_many_skipped_steps():
     )
 
 
-def test_says_that_there_is_nothing_to_evaluate_on(capsys):
+MODEL = types.SimpleNamespace(trainable_variables=[])
+
+
+@pytest.fixture
+def train_data(tmp_path):
+    for name, numbers in (("a", range(4)), ("b", ()), ("c", range(6))):
+        helpers.write_tfrecords(
+            tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    return batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
+
+
+def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
     run = dataclasses.replace(CONFIG.run, eval_steps=100)
-    model = types.SimpleNamespace(trainable_variables=[])
     for config in (CONFIG, dataclasses.replace(CONFIG, run=run)):
-        pretraining._describe(config, model, range(30))
+        pretraining._describe(config, MODEL, train_data)
     assert (
         capsys.readouterr().out.count("eval_steps=100 evaluates nothing") == 1
     )
+
+
+def test_says_what_the_manifest_of_the_data_knows_better(
+    tmp_path, train_data, capsys
+):
+    counts = {
+        "a.tfrecord": 4,
+        "b.tfrecord": 0,
+        "c.tfrecord": 7,
+        "d.tfrecord": 1,
+    }
+    shards = [{"name": name, "examples": n} for name, n in counts.items()]
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"shards": shards, "vocabulary": {"sha256": "0" * 64}})
+    )
+    vocab_file = helpers.write_vocab(tmp_path)
+    data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
+    config = dataclasses.replace(CONFIG, data=data)
+    pretraining._describe(config, MODEL, train_data)
+    found = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("warning: ")
+    ]
+    assert len(found) == 3
+    assert "expected 7 examples" in found[0]
+    assert "d.tfrecord, as manifest.json says: it is missing" in found[1]
+    assert "vocab.txt is not the vocabulary" in found[2]

@@ -262,7 +262,8 @@ def check_finished(
         heldout = read(heldout_dir)
         if heldout is None:
             refuse(f"what it held out is not in {heldout_dir!r}")
-        if any(heldout[key] != finished[key] for key in ("flags", "vocabulary")):
+        entries = ("flags", "vocabulary")
+        if any(heldout[name] != finished[name] for name in entries):
             refuse(f"what is in {heldout_dir!r} another build held out")
         check_shards(heldout_dir, heldout)
 

@@ -74,6 +74,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def num_examples(self) -> dict[str, int]:
+        """File -> how many records it has."""
+        counts = np.diff(self.first_records, append=len(self)).tolist()
+        return dict(zip(self.files, counts, strict=True))
+
     def locate(self, record: int) -> tuple[str, int]:
         """File of a record and its number in there, from 0."""
         index = np.searchsorted(self.first_records, record, side="right") - 1

@@ -259,7 +259,7 @@ def report_on_records(
     report.facts += [("an example", text) for text in samples.values()]
     report.errors += reader.errors.lines()
     report.warnings += doubts.lines()
-    _compare_with_manifests(report, num_examples, vocab_file)
+    compare_with_manifests(report, num_examples, vocab_file)
     if not totals.num_examples:
         report.errors.append(
             f"the {len(files)} file(s) hold no example, {files[0]} first of all"
@@ -393,10 +393,18 @@ def _describe_records(report, num_files, length, totals, special) -> None:
         )
 
 
-def _compare_with_manifests(
-    report, num_examples: dict[str, int], vocab_file: str | None
+def compare_with_manifests(
+    report: reports.Report,
+    num_examples: dict[str, int],
+    vocab_file: str | None,
 ) -> None:
-    """Compares files with the manifests that builds left beside them."""
+    """Compares files with the manifests that builds left beside them.
+
+    Args:
+      report: Takes what is found.
+      num_examples: File -> how many examples it has.
+      vocab_file: What they were built with, if that is known.
+    """
     for folder in sorted({os.path.dirname(path) for path in num_examples}):
         path = os.path.join(folder, manifest.FILE_NAME)
         if not tf.io.gfile.exists(path):

@@ -215,9 +215,12 @@ def test_no_line_is_written_twice_after_a_crash(tmp_path):
     assert read_log(run)[:4] == first_lines
 
 
-def test_a_line_that_was_cut_short_is_dropped(tmp_path):
+def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 2, "split": "train"}\n{"step": 4, "sp')
+    path.write_bytes(
+        b'{"step": 1, "spl\xff\nnull\n{"step": 2}\n'
+        b'{"step": 2, "split": "train"}\n{"step": 4, "sp'
+    )
     log = model_directory.MetricsLog(str(tmp_path), 4)
     log.write(6, "train", {"loss": 0.5})
     assert model_directory.read_metrics(str(path)) == [
