@@ -84,15 +84,20 @@ class Checkpoint:
         )
 
     @property
+    def in_doubt(self) -> dict[str, typing.Any]:
+        """Those of `assumed` that answers depend on, with their values."""
+        first = self.discriminator or self.generator
+        return {
+            name: getattr(first, name)
+            for name in ("num_attention_heads", "hidden_act")
+            if name in self.assumed
+        }
+
+    @property
     def remarks(self) -> list[str]:
         """`notes`, and what answers depend on that nothing says."""
         found = list(self.notes)
-        first = self.discriminator or self.generator
-        assumed = [
-            f"{name}={getattr(first, name)}"
-            for name in ("num_attention_heads", "hidden_act")
-            if name in self.assumed
-        ]
+        assumed = [f"{name}={said}" for name, said in self.in_doubt.items()]
         if assumed:
             found.append(
                 f"nothing beside the weights says it, so assumed: "

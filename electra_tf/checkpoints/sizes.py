@@ -109,6 +109,12 @@ def not_in_tensors(config: configs.EncoderConfig) -> dict:
     return {name: getattr(config, name) for name in NOT_IN_TENSORS}
 
 
+def assumed_in(record: Mapping) -> tuple[str, ...]:
+    """The settings that a record of JSON calls assumed."""
+    said = record.get("assumed") or ()
+    return tuple(name for name in NOT_IN_TENSORS if name in said)
+
+
 def usual_heads(hidden_size: int) -> int:
     """How many heads an ELECTRA has if nothing says otherwise; at least 1."""
     return max(1, hidden_size // HEAD_WIDTH)

@@ -278,7 +278,7 @@ def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     Returns:
       Such as "max_seq_length=128" or "scale=5.0 (there 1.0)": every field of
       vocabulary and head, and what no shape tells of the encoders, but for
-      their activations, which outputs show.
+      their activations, which outputs show; and that something was assumed.
     """
     theirs = _settings(read_again)
     lost = []
@@ -298,6 +298,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
     found: dict[str, typing.Any] = {
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
+        "assumed": list(checkpoint.in_doubt) or None,
     }
     for scope, config in checkpoint.encoders.items():
         prefix = "generator's " if scope == "generator" else ""

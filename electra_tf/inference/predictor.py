@@ -24,6 +24,11 @@ EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
 
 _SAVED_MODEL_FILE = "saved_model.pb"
+# What TensorFlow raises for files that are damaged or cut short.
+_LOAD_ERRORS = (
+    *(tf.errors.OpError, OSError, ValueError, AttributeError),
+    *(LookupError, RuntimeError),
+)
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
@@ -75,7 +80,7 @@ class SavedModel:
         try:
             # Kept: the signatures do not keep what they belong to.
             self._loaded = tf.saved_model.load(self.path)
-        except (tf.errors.OpError, OSError, ValueError, AttributeError) as e:
+        except _LOAD_ERRORS as e:
             raise ValueError(
                 f"Cannot load the SavedModel {self.path}: {_first_line(e)}"
             ) from None
@@ -177,7 +182,13 @@ class ExportedModel(SavedModel):
             answer[name] = _to_python(value)
         labels = self.metadata.get("labels")
         if is_item is None and labels and "scores" in answer:
-            answer["scores"] = dict(zip(labels, answer["scores"], strict=True))
+            scores = answer["scores"]
+            if len(labels) != len(scores):
+                raise ValueError(
+                    f"Expected {len(scores)} labels in {METADATA_FILE} of "
+                    f"{self.path}, one for each score. Received: {len(labels)}"
+                )
+            answer["scores"] = dict(zip(labels, scores, strict=True))
         return answer
 
 

@@ -9,8 +9,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.formats import original
+from electra_tf.checkpoints import sizes, verify
+from electra_tf.checkpoints.formats import (
+    electra_tf_format,
+    huggingface,
+    original,
+)
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from tests import helpers, original_configs
@@ -187,6 +191,16 @@ def test_without_settings_heads_are_64_wide(tmp_path):
         " hidden_act=gelu (a file hparams.json beside a checkpoint of the "
         "original says it)"
     ]
+    for format_, lost in (
+        (electra_tf_format, []),
+        (huggingface, []),
+        (original, ["assumed=['num_attention_heads', 'hidden_act']"]),
+    ):
+        folder = str(tmp_path / format_.__name__)
+        format_.write(read, folder)
+        again = format_.read(folder)
+        assert verify.lost_settings(read, again) == lost
+        assert lost or again.remarks == read.remarks
     assert (read.global_step, read.vocabulary) == (None, None)
     read = original.read(
         str(tmp_path / "model.ckpt-0"),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 import types
 
@@ -199,6 +200,18 @@ def test_no_such_model(tmp_path, capsys):
         assert predict.main([f"--saved_model={path}", "a"]) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+
+
+def test_a_damaged_model(exported, tmp_path, capsys):
+    version = shutil.copytree(exported / "10", tmp_path / "1")
+    labels = version / "assets.extra" / "metadata.json"
+    labels.write_text('{"labels": ["longer"]}')
+    assert predict.main([f"--saved_model={tmp_path}", "a\tb"]) == 1
+    assert "Expected 2 labels in metadata.json" in capsys.readouterr().err
+    (data,) = (version / "variables").glob("*.data-*")
+    data.write_bytes(data.read_bytes()[:10])
+    assert predict.main([f"--saved_model={tmp_path}", "a\tb"]) == 1
+    assert "Cannot load the SavedModel" in capsys.readouterr().err
 
 
 def test_the_newest_version(tmp_path):

@@ -4,6 +4,8 @@ import base64
 import http.client
 import json
 import os
+import re
+import shutil
 import urllib.error
 import urllib.request
 
@@ -18,6 +20,7 @@ from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
+    prediction_log_pb2,
     prediction_service_pb2_grpc,
 )
 
@@ -574,6 +577,29 @@ def test_answers_at_once_are_not_mixed_up(ask, expected):
 
 def test_warms_up(servable):
     assert servable.warm_up() == 6
+
+
+def test_a_damaged_warm_up_is_one_line(exported, tmp_path, capsys):
+    version = shutil.copytree(exported.path, tmp_path / "1")
+    requests = version / "assets.extra" / "tf_serving_warmup_requests"
+    record = prediction_log_pb2.PredictionLog()
+    record.predict_log.request.model_spec.signature_name = "other"
+    for records, message in (
+        (None, "as number 1: .*corrupted record"),
+        ([b"\xff"], "as number 1: .*[Pp]ars"),
+        (
+            [record.SerializeToString()],
+            'as number 1: Serving signature key "other" not found',
+        ),
+    ):
+        requests.write_bytes(b"no records at all")
+        if records is not None:
+            with tf.io.TFRecordWriter(str(requests)) as writer:
+                for content in records:
+                    writer.write(content)
+        assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert re.search(f"warm-up requests in .* {message}", error)
 
 
 def test_refuses_a_taken_port(servable, server):

@@ -90,7 +90,7 @@ def read(path: str) -> Checkpoint:
         max_seq_length=(record[section] if section else record).get(
             "max_seq_length"
         ),
-        assumed=tuple(record.get("assumed") or found.assumed),
+        assumed=sizes.assumed_in(record) or found.assumed,
         notes=notes,
     )
 

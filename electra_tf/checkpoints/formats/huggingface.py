@@ -59,7 +59,9 @@ _DEFAULTS = {
 }
 
 
-# What is read of config.json and checked nowhere else.
+# What is read of the latter, ...
+_KEPT = {"head": dict, "max_seq_length": int, "assumed": list[str]}
+# ... and of config.json, and checked nowhere else.
 _FIELDS = {
     "model_type": str,
     "architectures": list[str],
@@ -268,7 +270,7 @@ def _read_model(folder: str) -> Checkpoint:
         )
     head, head_tensors, used = heads.read_head(theirs, config, folder)
     kept = config.get(_OUR_KEY) or {}
-    check_fields(kept, f"{path}, {_OUR_KEY}", head=dict, max_seq_length=int)
+    check_fields(kept, f"{path}, {_OUR_KEY}", **_KEPT)
     tokenizer, remarks = files.read_tokenizer(
         folder, config.get("tokenizer_class")
     )
@@ -300,6 +302,7 @@ def _read_model(folder: str) -> Checkpoint:
         vocabulary=tokenizer,
         unused=tuple(sorted(theirs.keys() - used)),
         max_seq_length=kept.get("max_seq_length"),
+        assumed=sizes.assumed_in(kept),
         notes=remarks,
     )
 
@@ -449,6 +452,8 @@ def _kept(checkpoint: Checkpoint) -> dict:
     kept: dict = {}
     if checkpoint.max_seq_length is not None:
         kept["max_seq_length"] = checkpoint.max_seq_length
+    if checkpoint.assumed:
+        kept["assumed"] = list(checkpoint.assumed)
     if checkpoint.head is not None and (of_head := heads.kept(checkpoint.head)):
         kept["head"] = of_head
     return kept

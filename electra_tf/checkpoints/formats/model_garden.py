@@ -135,6 +135,10 @@ class _Graph:
         attributes = [a for node in self._find(path) for a in node.attributes]
         return attributes[0].checkpoint_key if attributes else None
 
+    def size(self, path: str) -> int:
+        """How many objects there are below the one at the end of a path."""
+        return sum(len(node.children) for node in self._find(path))
+
     def _find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
         found = list(self._nodes[:1])
@@ -184,9 +188,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
     saved, prefix = graph.saved, graph.saved.prefix
     folder = os.path.dirname(prefix)
     root = f"{graph.encoder}/"
-    num_layers = 1
-    while root + NAMES.transformer_layer.format(num_layers) in graph:
-        num_layers += 1
+    num_layers = graph.size(root + os.path.dirname(NAMES.transformer_layer))
     project = root + NAMES.layers["embeddings_project"] in graph
     keys, tensors = {}, {}
     for name in sizes.encoder_shapes(

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import grpc
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
@@ -188,21 +189,32 @@ class Servable:
         return response
 
     def warm_up(self) -> int:
-        """Runs the warm-up requests beside the model; returns their number."""
+        """Runs the warm-up requests beside the model; returns their number.
+
+        Raises:
+          ConfigError: If their file is damaged, or the model refuses one.
+        """
         path = os.path.join(
             self.path, predictor.EXTRA_DIR, server_files.WARMUP_FILE
         )
         if not os.path.isfile(path):
             return 0
         number = 0
-        for record in tf.data.TFRecordDataset(path):
-            log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
-            request = log.predict_log.request
-            self._run(
-                request.model_spec.signature_name or signatures.DEFAULT,
-                request.inputs,
-            )
-            number += 1
+        try:
+            for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+                log = prediction_log_pb2.PredictionLog.FromString(record)
+                request = log.predict_log.request
+                self._run(
+                    request.model_spec.signature_name or signatures.DEFAULT,
+                    request.inputs,
+                )
+                number += 1
+        except (ServingError, tf.errors.OpError, DecodeError) as error:
+            reason = getattr(error, "message", str(error))
+            raise errors.ConfigError(
+                f"Expected warm-up requests in {path}. Received, as number "
+                f"{number + 1}: {_first_cause(reason)}"
+            ) from None
         return number
 
     def _check_spec(self, spec: model_pb2.ModelSpec) -> None:

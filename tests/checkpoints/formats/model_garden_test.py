@@ -353,6 +353,18 @@ def test_a_missing_variable_is_named(tmp_path):
         model_garden.read(prefix)
 
 
+def test_a_gap_between_the_layers_is_named(tmp_path, monkeypatch):
+    def with_a_gap(weights, make=model_garden._trackable):
+        return make({n.replace("s/1/", "s/2/"): w for n, w in weights.items()})
+
+    monkeypatch.setattr(model_garden, "_trackable", with_a_gap)
+    model_garden.write(random_checkpoint(), tmp_path)
+    with pytest.raises(
+        errors.CheckpointError, match="values of encoder/layer_1"
+    ):
+        model_garden.read(tmp_path)
+
+
 def test_refuses_what_it_cannot_write(tmp_path):
     written = random_checkpoint(helpers.VOCAB[:-1])
     with pytest.raises(errors.CheckpointError, match="19 entries"):
