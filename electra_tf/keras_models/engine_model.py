@@ -204,6 +204,11 @@ class EngineModel(keras.Model):
             *self._sums_of_losses(x, y, sample_weight, None)
         )
 
+    def weights_for_keras(self, x, sample_weight):
+        """What Keras's own losses and metrics weigh labels with."""
+        del x
+        return sample_weight
+
     def _symbolic_build(self, iterator=None, data_batch=None):
         """Keras's way to make its metrics; of a strategy's replicas it gives
         the mean, which makes fractions of ids."""
@@ -237,7 +242,8 @@ class EngineModel(keras.Model):
         of_keras = None
         if self.loss is not None or self._compile_metrics is not None:
             y_pred = self.answer(outputs["task_outputs"][self.task_name])
-            of_keras = (y, y_pred, sample_weight)
+            weights = self.weights_for_keras(x, sample_weight)
+            of_keras = (y, y_pred, weights)
             if "task_id" in x:
                 of_keras = keras.tree.map_structure(
                     lambda v: (
@@ -251,8 +257,8 @@ class EngineModel(keras.Model):
                 of_rows *= tf.cast(sample_weight, tf.float32)
             total = tf.reduce_sum(of_rows)
         else:
-            y, y_pred, sample_weight = of_keras
-            mean = self._compute_loss(x, y, y_pred, sample_weight, is_training)
+            y, y_pred, weights = of_keras
+            mean = self._compute_loss(x, y, y_pred, weights, is_training)
             # Keras's share of this replica -> the sum over its rows.
             num_replicas = self.distribute_strategy.num_replicas_in_sync
             total = tf.cast(mean, tf.float32) * num_rows * num_replicas

@@ -21,6 +21,7 @@ CLASSES = {
     "AdamWeightDecay": f"{PACKAGE}.training.optimization",
     "TextClassifier": f"{PACKAGE}.keras_models.text_models",
     "TextRegressor": f"{PACKAGE}.keras_models.text_models",
+    "TokenClassifier": f"{PACKAGE}.keras_models.token_classifier",
     "FinetuningOptimizer": f"{PACKAGE}.keras_models.optimizers",
 }
 

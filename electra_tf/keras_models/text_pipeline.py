@@ -62,8 +62,13 @@ class TextPipeline(EngineModel):
         """
         raise NotImplementedError
 
+    def graph_example(self, x, y):
+        """Features of a batch of a dataset, and the labels if there are any."""
+        targets = None if y is None else self.graph_targets(y)
+        return self.graph_inputs(x), targets
+
     def graph_inputs(self, x) -> dict[str, tf.Tensor]:
-        """`features` of a batch of a dataset, in the graph; without labels."""
+        """Features of a batch of a dataset, in the graph; without labels."""
         raise NotImplementedError
 
     def graph_targets(self, y):
@@ -203,10 +208,11 @@ class TextPipeline(EngineModel):
 
         def prepare(*element):
             x, y, weights = (*element, None, None)[:3]
-            features = self.graph_inputs(x)
+            features, targets = self.graph_example(
+                x, y if with_labels else None
+            )
             if not with_labels:
                 return (features,)
-            targets = self.graph_targets(y)
             if class_weight is not None:
                 of_classes = self.graph_weights_of_classes(
                     class_weight, targets

@@ -1,0 +1,301 @@
+"""A model that says something of every word.
+
+Shapes: N rows, B batch, L length, W words of the longest row, C labels.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import errors
+from electra_tf.finetuning.tasks import tagging, text_tasks
+from electra_tf.keras_models import columns
+from electra_tf.keras_models import labels as labels_lib
+from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.model import heads
+
+Words = list[list[str]]
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class TokenClassifier(TaskModel):
+    """A label for each word, read at the word's first token.
+
+        tagger = electra_tf.TokenClassifier.from_checkpoint(
+            path, labels=["O", "B-PER", "I-PER"]
+        )
+        tagger.fit([["Ada", "wrote", "it"]], [["B-PER", "O", "O"]])
+        tagger.decode_predictions(tagger.predict(["Ada wrote it"]))
+
+    A row is a list of words, or a text whose words stand between white space;
+    its labels are a list, or a text likewise. `predict` gives the labels'
+    probabilities <float32>[N, W, C], 0 behind a row's last word and for words
+    that the model did not see: those behind the cut, and those of characters
+    that no token has.
+
+    Args:
+      encoder: See `TaskModel`.
+      labels: Names or numbers, in the order of the outputs; or how many.
+      preprocessor: See `TaskModel`.
+      head: In place of `labels`, all that is known of the head.
+      **kwargs: See `TaskModel`.
+    """
+
+    kind = "tagging"
+    target_names = ("labels",)
+
+    def __init__(
+        self,
+        encoder,
+        labels: Sequence | int | None = None,
+        preprocessor=None,
+        *,
+        head: heads.TaskHead | Mapping | None = None,
+        **kwargs,
+    ):
+        super().__init__(
+            encoder,
+            _tagging_head(labels) if head is None else head,
+            preprocessor,
+            **kwargs,
+        )
+        self._labels = labels_lib.Labels(
+            self.head.labels
+            or [str(i) for i in range(self.head.num_outputs or 0)]
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels, in the order of the outputs."""
+        return self._labels.names
+
+    @property
+    def score_names(self):
+        return ("accuracy",)
+
+    @classmethod
+    def from_checkpoint(cls, path, labels=None, **kwargs):
+        """Begins with a pre-trained, or a fine-tuned, checkpoint.
+
+        The head of a fine-tuned one is kept if `labels` is None or the same.
+
+        Args:
+          path: See `TaskModel.from_checkpoint`.
+          labels: See the class.
+          **kwargs: See `TaskModel.from_checkpoint`.
+        """
+        return super().from_checkpoint(path, labels=labels, **kwargs)
+
+    from_preset = from_checkpoint
+
+    @classmethod
+    def head_for(cls, checkpoint, source, labels=None):
+        found = cls.kept(checkpoint)
+        if labels is None:
+            if found is None:
+                head = checkpoint.head
+                raise errors.CheckpointError(
+                    "Expected labels=[...] for a new head, as "
+                    f"{source} has "
+                    + (f"one for {head.kind}" if head else "none")
+                    + ". Received: labels=None"
+                )
+            return found, True
+        ours = labels_lib.names(labels)
+        if (
+            found is not None
+            and found.labels in (None, ours)
+            and len(ours) == found.num_outputs
+        ):
+            return dataclasses.replace(found, labels=ours), True
+        if found is not None:
+            warnings.warn(
+                f"A new head for the labels {text_tasks.listing(ours)}: that "
+                f"of {source} is for "
+                f"{text_tasks.listing(found.labels or ())}",
+                stacklevel=4,
+            )
+        return _tagging_head(ours), False
+
+    def answer(self, outputs):
+        return tf.nn.softmax(outputs["logits"])
+
+    def weights_for_keras(self, x, sample_weight):
+        mask = x["labels_mask"]
+        if sample_weight is None:
+            return mask
+        return mask * tf.cast(sample_weight, tf.float32)[:, tf.newaxis]
+
+    def task(self) -> tagging.TaggingTask:
+        """The gin runs' task, which makes features of examples."""
+        return tagging.TaggingTask(
+            self.task_name,
+            {},
+            is_token_level=True,
+            as_original=bool(self.head.options.get("as_original")),
+            labels=self.labels,
+        )
+
+    def read_inputs(self, x, name="x") -> Words:
+        return _split_rows(x, name)
+
+    def features(self, inputs, y, name="y"):
+        labels = [[self.labels[0]] * len(words) for words in inputs]
+        if y is not None:
+            rows = _split_rows(y, name)
+            columns.check_rows(rows, name, len(inputs))
+            for row, (words, of_words) in enumerate(
+                zip(inputs, rows, strict=True)
+            ):
+                if len(words) != len(of_words):
+                    raise ValueError(
+                        f"Expected a label for each word in {name}. Received: "
+                        f"{len(of_words)} labels for the {len(words)} words "
+                        f"of row {row}"
+                    )
+                labels[row] = [
+                    self.labels[self._labels.known(value, name, row)]
+                    for value in of_words
+                ]
+        features = self.task().features(
+            [
+                tagging.TaggingExample(row, tuple(words), tuple(of_words))
+                for row, (words, of_words) in enumerate(
+                    zip(inputs, labels, strict=True)
+                )
+            ],
+            self.preprocessor.tokenizer,
+            self.max_seq_length,
+        )
+        if y is None:
+            del features[f"{self.task_name}_labels"]
+        return features
+
+    def graph_example(self, x, y):
+        """Of texts <string>[B] and labels <string>[B], both with white space.
+
+        Not by operations of the graph, as `labels` are checked word by word.
+        """
+        names = ["input_ids", "input_mask", "segment_ids"]
+        names += ["labeled_positions", "labels_mask"]
+        names += [] if y is None else ["labels"]
+
+        def batch(texts, labels=None):
+            texts = [text.decode("utf-8", "replace") for text in texts]
+            if labels is not None:
+                labels = [label.decode("utf-8", "replace") for label in labels]
+            found = self.features(self.read_inputs(texts), labels)
+            prefix = f"{self.task_name}_"
+            own = {n.removeprefix(prefix): v for n, v in found.items()}
+            return [own[name] for name in names]
+
+        found = tf.numpy_function(
+            batch,
+            [x] if y is None else [x, y],
+            [tf.float32 if n == "labels_mask" else tf.int32 for n in names],
+        )
+        for values in found:
+            values.set_shape([x.shape[0], self.max_seq_length])
+        features = dict(zip(names, found, strict=True))
+        return features, features.pop("labels", None)
+
+    def predict_step(self, data):
+        answer = super().predict_step(data)
+        # One length for all batches.
+        missing = self.max_seq_length - tf.shape(answer)[1]
+        return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
+
+    def predict(self, x, batch_size=None, **kwargs):
+        found = super().predict(x, batch_size, **kwargs)
+        if not self._reads_texts or columns.is_dataset(x):
+            return found
+        rows = self.read_inputs(x)
+        task, tokenizer = self.task(), self.preprocessor.tokenizer
+        seen = self.features(rows, None)[f"{self.task_name}_labels_mask"]
+        num_seen = seen.sum(axis=-1).astype(int)
+        has_tokens = iter(
+            map(
+                bool,
+                task.word_tokens(
+                    [word for words in rows for word in words], tokenizer
+                ),
+            )
+        )
+        longest = max(map(len, rows))
+        answer = np.zeros((len(rows), longest, found.shape[-1]), found.dtype)
+        for row, words in enumerate(rows):
+            places = [
+                place
+                for place, counts in zip(
+                    range(len(words)), has_tokens, strict=False
+                )
+                if counts or task.as_original
+            ][: num_seen[row]]
+            answer[row, places] = found[row, : len(places)]
+        return answer
+
+    def decode_predictions(self, predictions) -> list[list[str | None]]:
+        """The names of the likeliest labels of all words.
+
+        Args:
+          predictions: Of `predict`, <float>[N, W, C].
+
+        Returns:
+          A list of names for each row, as long as its last word that the model
+          saw; None for a word before it that it did not see.
+        """
+        predictions = np.asarray(predictions)
+        if predictions.ndim != 3 or predictions.shape[2] != len(self.labels):
+            raise ValueError(
+                f"Expected predictions of {len(self.labels)} labels, [N, W, "
+                f"{len(self.labels)}]. Received: shape {predictions.shape}"
+            )
+        found = []
+        for row in predictions:
+            is_seen = row.any(axis=-1)
+            last = np.flatnonzero(is_seen)[-1] + 1 if is_seen.any() else 0
+            found.append(
+                [
+                    self.labels[i] if seen else None
+                    for i, seen in zip(
+                        row[:last].argmax(axis=-1), is_seen, strict=False
+                    )
+                ]
+            )
+        return found
+
+
+def _tagging_head(labels) -> heads.TaskHead:
+    names = labels_lib.names(labels)
+    return heads.TaskHead("tagging", "tagging", names, len(names))
+
+
+def _split_rows(x, name: str) -> list[list]:
+    """Lists of words, or of labels, from lists and from texts."""
+
+    def refused(name, received):
+        return ValueError(
+            f"Expected {name} as a list of rows, each a list of a value for "
+            "every word, or a text with white space between them. Received: "
+            f"{received}."
+        )
+
+    rows = []
+    for row, value in enumerate(columns.listed(x, name, refused)):
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str):
+            value = value.split()
+        if not isinstance(value, list | tuple):
+            raise refused(name, f"{columns.short(value)} in row {row}")
+        for part in value:
+            if not isinstance(part, str | int | np.integer) or part == "":
+                raise refused(name, f"{columns.short(part)} in row {row}")
+        rows.append(list(value))
+    return rows

@@ -1,0 +1,133 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from tests.keras_models import tasks
+from tests.keras_models.tasks import TEXTS
+
+LABELS = ["O", "B-X", "I-X"]
+# The first word of "wa" or "wb" on begins a span.
+TAGS = [
+    [LABELS[1] if w == "wa" else LABELS[0] for w in text.split()]
+    for text in TEXTS
+]
+WORDS = [text.split() for text in TEXTS]
+
+
+def tagger(pretrained, **kwargs):
+    return electra_tf.TokenClassifier.from_checkpoint(
+        pretrained, **({"labels": LABELS, "seed": 5} | kwargs)
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(pretrained):
+    found = tagger(pretrained)
+    rows = found.features(found.read_inputs(WORDS), TAGS)
+    network, expected = tasks.train_by_engine(found, rows, 6, 8)
+    history = found.fit(
+        WORDS,
+        TAGS,
+        batch_size=8,
+        epochs=2,
+        validation_data=(TEXTS, TAGS),
+        verbose=0,
+    )
+    return found, network, history.history, expected
+
+
+def test_steps_are_those_of_the_engine(trained):
+    found, network, history, expected = trained
+    for ours, theirs in zip(
+        found.network.variables, network.variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6, err_msg=ours.path)
+    for name in ("loss", "accuracy"):
+        of_engine = expected[name if name == "loss" else "tagging_accuracy"]
+        assert np.mean(history[name]) == pytest.approx(of_engine, rel=1e-5)
+    assert set(history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+
+
+def test_words_and_labels_in_every_form(pretrained, trained):
+    found, *_ = trained
+    expected = found.features(WORDS, TAGS)
+    ids = [[LABELS.index(tag) for tag in tags] for tags in TAGS]
+    texts = [" ".join(tags) for tags in TAGS]
+    for x, y in ((TEXTS, texts), (np.array(TEXTS), ids), (WORDS, texts)):
+        tasks.assert_equal_bits(
+            found.features(found.read_inputs(x), y), expected
+        )
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, texts)).batch(6)
+    scores = found.evaluate(dataset, return_dict=True, verbose=0)
+    assert scores == pytest.approx(
+        found.evaluate(WORDS, TAGS, return_dict=True, verbose=0), rel=1e-5
+    )
+
+
+def test_predictions_are_of_the_words_given(trained):
+    found, *_ = trained
+    # "\u200b" has no token, and the last words do not fit.
+    rows = [["wa", "\u200b", "wb"], ["wc"], ["wd"] * 20]
+    probabilities = found.predict(rows, verbose=0)
+    assert probabilities.shape == (3, 20, 3)
+    sums = probabilities.sum(axis=-1)
+    np.testing.assert_allclose(sums[0, :4], [1, 0, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(sums[2], [1] * 10 + [0] * 10, atol=1e-6)
+    names = found.decode_predictions(probabilities)
+    assert [len(row) for row in names] == [3, 1, 10]
+    assert names[0][1] is None
+    np.testing.assert_allclose(
+        found.predict(["wa wb"], verbose=0)[0],
+        probabilities[0, [0, 2]],
+        atol=1e-6,
+    )
+
+
+def test_saved_exported_and_back(trained, tmp_path):
+    found, *_ = trained
+    expected = found.predict(WORDS, verbose=0)
+    found.save(tmp_path / "tagger.keras")
+    again = keras.models.load_model(tmp_path / "tagger.keras")
+    tasks.assert_equal_bits(again.predict(WORDS, verbose=0), expected)
+    found.save_checkpoint(tmp_path / "model_dir")
+    back = electra_tf.TokenClassifier.from_checkpoint(tmp_path / "model_dir")
+    tasks.assert_equal_bits(back.predict(WORDS, verbose=0), expected)
+    signatures = tf.saved_model.load(
+        found.export(tmp_path / "served")
+    ).signatures
+    words = tf.ragged.constant(WORDS).to_tensor("")
+    served = signatures["words"](words=words)["labels"].numpy()
+    names = [[x.decode() for x in row if x] for row in served]
+    assert names == found.decode_predictions(expected)
+
+
+BAD = {
+    "a text by itself": (lambda m: m.predict("wa wb"), "the text 'wa wb'"),
+    "no words": (lambda m: m.predict([3.5]), "Received: 3.5 in row 0"),
+    "fewer labels": (
+        lambda m: m.fit([["wa", "wb"]], [["O"]]),
+        "Received: 1 labels for the 2 words of row 0",
+    ),
+    "unknown labels": (
+        lambda m: m.fit([["wa"]], [["B-Y"]]),
+        "'O', 'B-X', 'I-X'. Received: 'B-Y', of type str, in row 0",
+    ),
+    "weights of classes": (
+        lambda m: m.fit(WORDS, TAGS, class_weight={"O": 2.0}),
+        "Received: class_weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_use(trained, name):
+    use, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        use(trained[0])
+
+
+def test_a_checkpoint_without_what_is_asked_of_it(pretrained):
+    with pytest.raises(ValueError, match="has none. Received: labels=None"):
+        electra_tf.TokenClassifier.from_checkpoint(pretrained)
