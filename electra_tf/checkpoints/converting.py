@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from electra_tf import errors, files
-from electra_tf.checkpoints import reading, sizes, verify
+from electra_tf.checkpoints import reading, run_scores, sizes, verify
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.text import vocabulary
 
@@ -83,6 +83,17 @@ def convert(asked: Conversion) -> None:
             _compare_outputs(
                 ("input", asked.input, input_format, checkpoint),
                 ("output", temporary, asked.output_format, as_written),
+            )
+        if hasattr(writer, "write_card"):
+            scores = None
+            if input_format == "electra_tf" and not asked.encoder_only:
+                scores = run_scores.read(asked.input)
+            writer.write_card(
+                checkpoint,
+                temporary,
+                asked.output,
+                reading.TITLES[input_format],
+                scores,
             )
         _report(asked, source, checkpoint, writer, kept, lost)
         os.replace(temporary, output)

@@ -30,8 +30,9 @@ def format_module(name: str) -> types.ModuleType:
 
     It has `recognise(path)`, `read(path)` and `write(checkpoint, path)`, the
     path of a folder; where the format cannot hold all of a checkpoint,
-    `notes(checkpoint)`, of one to be written; and, where another library can
-    run the format, `forward(path, inputs)`.
+    `notes(checkpoint)`, of one to be written; where another library can run the
+    format, `forward(path, inputs)`; and, where models have a page that says
+    what they are, `write_card(checkpoint, folder, path, source, scores)`.
 
     Args:
       name: One of `FORMATS`.

@@ -25,6 +25,9 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
 from electra_tf.checkpoints.formats import huggingface_names as names
+from electra_tf.checkpoints.formats.huggingface_card import (
+    write as write_card,  # noqa: F401  (what `converting` asks a format for)
+)
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields, read_json
