@@ -163,8 +163,17 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "versions": files.versions(_PACKAGES),
         "git_commit": files.git_commit(),
     }
-    with open(os.path.join(model_dir, RUNS_FILE), "a") as f:
-        f.write(json.dumps(record) + "\n")
+    _append_line(os.path.join(model_dir, RUNS_FILE), record)
+
+
+def _append_line(path: str, record: dict) -> None:
+    """Adds a record to a file of one a line.
+
+    Raises:
+      ValueError: If it cannot be written.
+    """
+    with files.writing(path), open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def as_dict(config) -> dict:
@@ -401,8 +410,7 @@ class MetricsLog:
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Adds the line of one look."""
         record = {"step": step, "split": split} | metrics
-        with open(self.path, "a", encoding="utf-8") as f:
-            f.write(json.dumps(record) + "\n")
+        _append_line(self.path, record)
 
 
 class BestEvaluation(typing.NamedTuple):

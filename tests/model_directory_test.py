@@ -105,6 +105,14 @@ def test_refuses_a_directory_that_cannot_be_made(tmp_path):
         )
 
 
+def test_a_full_disk_is_named(trained):
+    path = os.path.join(trained.run.model_dir, "runs.jsonl")
+    os.remove(path)
+    os.symlink("/dev/full", path)
+    with pytest.raises(ValueError, match=r"/runs\.jsonl': No space left"):
+        model_directory.write(trained, "", [])
+
+
 def test_takes_a_new_or_empty_directory(tmp_path):
     assert (
         model_directory.refuse_other_run(pretraining_config(tmp_path)) is None

@@ -154,7 +154,7 @@ def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
             for ending, size in num_bytes.items()
         ):
             return None
-    except FileNotFoundError:
+    except (FileNotFoundError, json.JSONDecodeError):
         return None
     records = [
         FileRecord(name, sha256, Progress(*counts), Progress(*heldout), *rest)
