@@ -126,6 +126,7 @@ class EngineModel(keras.Model):
                 **kwargs,
             )
         # Made anew by `compile_from_config`.
+        self._compile_config.config["loss"] = loss
         self._compile_config.config["metrics"] = (
             "auto" if auto_metrics else metrics
         )
@@ -204,10 +205,10 @@ class EngineModel(keras.Model):
             *self._sums_of_losses(x, y, sample_weight, None)
         )
 
-    def weights_for_keras(self, x, sample_weight):
-        """What Keras's own losses and metrics weigh labels with."""
+    def for_keras(self, x, y, y_pred, sample_weight):
+        """Labels, predictions and weights for Keras's losses and metrics."""
         del x
-        return sample_weight
+        return y, y_pred, sample_weight
 
     def _symbolic_build(self, iterator=None, data_batch=None):
         """Keras's way to make its metrics; of a strategy's replicas it gives
@@ -242,8 +243,7 @@ class EngineModel(keras.Model):
         of_keras = None
         if self.loss is not None or self._compile_metrics is not None:
             y_pred = self.answer(outputs["task_outputs"][self.task_name])
-            weights = self.weights_for_keras(x, sample_weight)
-            of_keras = (y, y_pred, weights)
+            of_keras = self.for_keras(x, y, y_pred, sample_weight)
             if "task_id" in x:
                 of_keras = keras.tree.map_structure(
                     lambda v: (

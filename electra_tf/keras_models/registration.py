@@ -22,6 +22,7 @@ CLASSES = {
     "TextClassifier": f"{PACKAGE}.keras_models.text_models",
     "TextRegressor": f"{PACKAGE}.keras_models.text_models",
     "TokenClassifier": f"{PACKAGE}.keras_models.token_classifier",
+    "QuestionAnswerer": f"{PACKAGE}.keras_models.question_answerer",
     "FinetuningOptimizer": f"{PACKAGE}.keras_models.optimizers",
 }
 

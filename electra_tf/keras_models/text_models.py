@@ -355,6 +355,10 @@ class TextRegressor(_TextModel):
     def default_metrics(self):
         return [keras.metrics.MeanSquaredError("mse")]
 
+    def for_keras(self, x, y, y_pred, sample_weight):
+        # Of one axis Keras would take one mean, however many rows it has.
+        return y[:, tf.newaxis], y_pred[:, tf.newaxis], sample_weight
+
     def answer(self, outputs):
         least, scale = self.unit
         return outputs["predictions"] * scale + least

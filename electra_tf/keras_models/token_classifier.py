@@ -124,11 +124,12 @@ class TokenClassifier(TaskModel):
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
 
-    def weights_for_keras(self, x, sample_weight):
-        mask = x["labels_mask"]
-        if sample_weight is None:
-            return mask
-        return mask * tf.cast(sample_weight, tf.float32)[:, tf.newaxis]
+    def for_keras(self, x, y, y_pred, sample_weight):
+        weights = x["labels_mask"]
+        if sample_weight is not None:
+            of_rows = tf.cast(sample_weight, tf.float32)
+            weights *= of_rows[:, tf.newaxis]
+        return y, y_pred, weights
 
     def task(self) -> tagging.TaggingTask:
         """The gin runs' task, which makes features of examples."""

@@ -1,0 +1,313 @@
+"""A model that finds the answer to a question in a context.
+
+Shapes: N rows, B batch of windows, L length.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs
+from electra_tf.finetuning.tasks import passages, question_answering
+from electra_tf.keras_models import columns
+from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.model import heads
+
+# The inputs of an exported model.
+INPUT_NAMES = ("question", "context")
+
+_EXPECTED = (
+    "an answer for each context: its text, (text, start), SQuAD's {'text': "
+    "[...], 'answer_start': [...]}, or '' for none"
+)
+
+
+@keras.saving.register_keras_serializable(package="electra_tf")
+class QuestionAnswerer(TaskModel):
+    """The span of a context that answers a question, or none.
+
+        answerer = electra_tf.QuestionAnswerer.from_checkpoint(path)
+        answerer.fit((questions, contexts), answers, epochs=2)
+        answerer.decode_predictions(answerer.predict((questions, contexts)))
+
+    Rows are a tuple of two columns, a DataFrame of two, or a dictionary of
+    "question" and "context"; longer contexts are read in windows that overlap,
+    each a row of a batch. An answer is a text, (text, start), where start
+    counts the characters before it, or what SQuAD's files have. Without a start
+    it is the first place where the text occurs.
+
+    `predict` gives {"answer": <str>[N], "no_answer_score": <float32>[N]}, the
+    latter high where the context has no answer. `evaluate` tells the loss and
+    how often the likeliest start is the true one, of all windows; the official
+    scores are those of the gin runs.
+
+    Args:
+      encoder: See `TaskModel`.
+      preprocessor: See `TaskModel`.
+      may_have_no_answer: Whether the model learns to tell that there is none.
+      head: In place of that, all that is known of the head.
+      **kwargs: See `TaskModel`.
+    """
+
+    kind = "question_answering"
+    target_names = ("start_positions", "end_positions", "is_impossible")
+    # The end is predicted from the start.
+    teaches_in_evaluation = True
+
+    def __init__(
+        self,
+        encoder,
+        preprocessor=None,
+        *,
+        may_have_no_answer: bool = False,
+        head: heads.TaskHead | Mapping | None = None,
+        **kwargs,
+    ):
+        super().__init__(
+            encoder,
+            _new_head(may_have_no_answer) if head is None else head,
+            preprocessor,
+            **kwargs,
+        )
+
+    @property
+    def score_names(self):
+        return ("start_accuracy",)
+
+    @property
+    def options(self) -> configs.QuestionAnsweringConfig:
+        """How contexts are cut, and spans are chosen."""
+        known = {
+            field.name
+            for field in dataclasses.fields(configs.QuestionAnsweringConfig)
+        }
+        options = self.head.options
+        return configs.QuestionAnsweringConfig(
+            **{name: options[name] for name in known & set(options)}
+        )
+
+    @classmethod
+    def head_for(cls, checkpoint, source, may_have_no_answer=None, **options):
+        del source
+        kept = cls.kept(checkpoint)
+        if kept is None:
+            return _new_head(bool(may_have_no_answer), **options), False
+        has_it = bool(kept.options.get("answerable_classifier"))
+        if may_have_no_answer not in (None, has_it):
+            return _new_head(may_have_no_answer, **options), False
+        return kept, True
+
+    def compile(self, optimizer="auto", loss="auto", **kwargs):
+        """See `TaskModel.compile`; the loss is the head's own."""
+        if loss not in ("auto", None) or not isinstance(
+            kwargs.get("metrics", "auto"), str
+        ):
+            raise ValueError(
+                "Expected the loss and the metrics of question answering, "
+                "'auto', whose predictions are no tensor. Received: loss="
+                f"{loss!r}, metrics={kwargs.get('metrics', 'auto')!r}"
+            )
+        super().compile(optimizer, loss, **kwargs)
+
+    def answer(self, outputs):
+        return dict(outputs)
+
+    def task(self, has_no_answers: bool = True) -> "_RowsOfColumns":
+        """The gin runs' task, which makes windows of rows."""
+        return _RowsOfColumns(
+            self.task_name, "", self.options, v2=has_no_answers
+        )
+
+    def read_inputs(self, x, name="x"):
+        names = getattr(x, "columns", x if isinstance(x, Mapping) else ())
+        if set(INPUT_NAMES) <= set(names):
+            x = tuple(x[part] for part in INPUT_NAMES)
+        found = columns.texts(x, name)
+        if len(found) != 2:
+            raise ValueError(
+                f"Expected {name} as questions and contexts, a tuple of two "
+                "columns. Received: one column"
+            )
+        return tuple(
+            [text.decode("utf-8", "replace") for text in texts]
+            for texts in found
+        )
+
+    def features(self, inputs, y, name="y"):
+        examples = self.task().examples(*inputs)
+        if y is not None:
+            examples = self.task().examples(*inputs, _answers(y, name, inputs))
+        features = self.task().features(
+            examples,
+            self.preprocessor.tokenizer,
+            self.max_seq_length,
+            is_training=y is not None,
+        )
+        if not len(features["input_ids"]):
+            raise ValueError(
+                "Expected contexts with words. Received: none with any"
+            )
+        return features
+
+    def rows_of_features(self, features, inputs):
+        return features[f"{self.task_name}_eid"] // passages.MAX_WINDOWS
+
+    def _mapped(self, dataset, with_labels, class_weight=None, name="x"):
+        raise ValueError(
+            f"Expected {name} as columns of questions and contexts, whose "
+            "windows are as many as their words make. Received: a dataset"
+        )
+
+    def predict_step(self, data):
+        outputs = super().predict_step(data)
+        # One length for all batches.
+        for of_tokens in ("start_logits", "end_logits"):
+            missing = self.max_seq_length - tf.shape(outputs[of_tokens])[1]
+            outputs[of_tokens] = tf.pad(
+                outputs[of_tokens],
+                [[0, 0], [0, missing]],
+                constant_values=heads.DISALLOWED_LOGIT,
+            )
+        return outputs
+
+    def predict(self, x, batch_size=None, **kwargs):
+        outputs = super().predict(x, batch_size, **kwargs)
+        if not self._reads_texts:
+            return outputs
+        task, inputs = self.task(), self.read_inputs(x)
+        found = task.predict(
+            outputs,
+            task.examples(*inputs),
+            self.preprocessor.tokenizer,
+            self.max_seq_length,
+        )
+        return {
+            "answer": np.array(list(found.texts.values()), object),
+            "no_answer_score": np.array(
+                list(found.null_odds.values()), np.float32
+            ),
+        }
+
+    def decode_predictions(self, predictions) -> list[str]:
+        """The answers; "" where the model tells that there is none.
+
+        Args:
+          predictions: Of `predict`.
+        """
+        if not isinstance(predictions, Mapping) or "answer" not in predictions:
+            raise ValueError(
+                "Expected what predict returns. Received: "
+                f"{columns.short(predictions)}"
+            )
+        options = self.options
+        most = options.qa_na_threshold
+        return [
+            "" if options.answerable_classifier and score > most else text
+            for text, score in zip(
+                predictions["answer"],
+                predictions["no_answer_score"],
+                strict=True,
+            )
+        ]
+
+
+class _RowsOfColumns(question_answering.QuestionAnsweringTask):
+    """The task, with questions and contexts in place of files."""
+
+    def examples(
+        self,
+        questions: Sequence[str],
+        contexts: Sequence[str],
+        answers: Sequence[tuple[str, int] | None] | None = None,
+    ) -> list[passages.QuestionAnsweringExample]:
+        """Examples of rows.
+
+        Args:
+          questions: N of them.
+          contexts: As many.
+          answers: Text and first character, None for none; to train on.
+
+        Raises:
+          ValueError: If an answer is not at its place.
+        """
+        found: list[passages.QuestionAnsweringExample] = []
+        for row, (question, context) in enumerate(
+            zip(questions, contexts, strict=True)
+        ):
+            qa: dict[str, typing.Any] = {"id": str(row), "question": question}
+            if answers is not None:
+                answer = answers[row]
+                qa["is_impossible"] = answer is None
+                if answer is not None:
+                    qa["answers"] = [
+                        {"text": answer[0], "answer_start": answer[1]}
+                    ]
+            paragraph = {"context": context, "qas": [qa]}
+            self._add_examples(found, paragraph, answers is not None)
+            if len(found) == row:
+                assert answers is not None
+                raise ValueError(
+                    "Expected every answer in its context, at its start. "
+                    f"Received: {answers[row]} in row {row}, whose context is "
+                    f"{columns.short(context, 80)}"
+                )
+        return found
+
+
+def _new_head(may_have_no_answer: bool, **options) -> heads.TaskHead:
+    config = configs.QuestionAnsweringConfig(
+        **{
+            "answerable_classifier": may_have_no_answer,
+            "answerable_uses_start_logits": may_have_no_answer,
+        }
+        | options
+    )
+    kind = "question_answering"
+    return heads.TaskHead(kind, kind, options=dataclasses.asdict(config))
+
+
+def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
+    """Text and first character of each row's answer."""
+
+    def refused(name, received):
+        return ValueError(
+            f"Expected {name} as {_EXPECTED}. Received: {received}."
+        )
+
+    values = columns.listed(y, name, refused)
+    contexts = inputs[1]
+    columns.check_rows(values, name, len(contexts))
+    found: list[tuple[str, int] | None] = []
+    for row, (value, context) in enumerate(zip(values, contexts, strict=True)):
+        if isinstance(value, Mapping) and {"text", "answer_start"} <= set(
+            value
+        ):
+            # Of several answers the first, as the gin runs learn.
+            pairs = list(zip(value["text"], value["answer_start"], strict=True))
+            value = pairs[0] if pairs else ""
+        if value is None or value == "":
+            found.append(None)
+            continue
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str):
+            value = (value, context.find(value))
+        if (
+            not isinstance(value, tuple | list)
+            or len(value) != 2
+            or not isinstance(value[0], str)
+            or not isinstance(value[1], int | np.integer)
+        ):
+            raise refused(name, f"{columns.short(value)} in row {row}")
+        if value[1] < 0:
+            raise refused(
+                name,
+                f"{value[0]!r} in row {row}, which does not occur in "
+                f"{columns.short(context, 80)}",
+            )
+        found.append((value[0], int(value[1])))
+    return found

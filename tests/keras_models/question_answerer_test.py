@@ -1,0 +1,111 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from tests.keras_models import tasks
+
+# The word behind the first "wa" of a context answers "wb".
+CONTEXTS = [
+    f"wc {'wd we ' * (row % 5)}wa w{'fghijk'[row % 6]} wl wm"
+    for row in range(18)
+]
+QUESTIONS = ["wb"] * len(CONTEXTS)
+ANSWERS = [text.split("wa ")[1].split()[0] for text in CONTEXTS]
+X = (QUESTIONS, CONTEXTS)
+
+
+def answerer(pretrained, **kwargs):
+    return electra_tf.QuestionAnswerer.from_checkpoint(
+        pretrained, **({"seed": 5, "beam_size": 3, "doc_stride": 3} | kwargs)
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(pretrained):
+    found = answerer(pretrained, may_have_no_answer=True)
+    answers = [*ANSWERS[:-1], None]
+    rows = found.features(found.read_inputs(X), answers)
+    num_steps = -(-len(rows["input_ids"]) // 8)
+    network, expected = tasks.train_by_engine(found, rows, num_steps, 8)
+    history = found.fit(
+        X, answers, batch_size=8, validation_data=(X, answers), verbose=0
+    )
+    return found, network, history.history, expected
+
+
+def test_steps_are_those_of_the_engine(trained):
+    found, network, history, expected = trained
+    for ours, theirs in zip(
+        found.network.variables, network.variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6, err_msg=ours.path)
+    assert history["loss"] == pytest.approx([expected["loss"]], rel=1e-5)
+    assert set(history) == {
+        *("loss", "start_accuracy", "val_loss", "val_start_accuracy")
+    }
+
+
+def test_answers_in_every_form(trained):
+    found, *_ = trained
+    starts = [c.find(a) for a, c in zip(ANSWERS, CONTEXTS, strict=True)]
+    inputs = found.read_inputs({"question": QUESTIONS, "context": CONTEXTS})
+    expected = found.features(inputs, ANSWERS)
+    windows = found.rows_of_features(expected, inputs)
+    assert len(windows) > len(CONTEXTS)
+    pairs = list(zip(ANSWERS, starts, strict=True))
+    squad = [{"text": [a, "w"], "answer_start": [s, 0]} for a, s in pairs]
+    for answers in (pairs, squad, np.array(ANSWERS)):
+        tasks.assert_equal_bits(found.features(inputs, answers), expected)
+
+
+def test_answers_what_the_export_answers(trained, tmp_path):
+    found, *_ = trained
+    predictions = found.predict(X, verbose=0)
+    answers = found.decode_predictions(predictions)
+    assert len(answers) == len(CONTEXTS)
+    assert all(a in c for a, c in zip(answers, CONTEXTS, strict=True))
+    found.save(tmp_path / "answerer.keras")
+    again = keras.models.load_model(tmp_path / "answerer.keras")
+    tasks.assert_equal_bits(again.predict(X, verbose=0), predictions)
+    served = tf.saved_model.load(found.export(tmp_path / "served")).signatures[
+        "serving_default"
+    ](question=tf.constant(QUESTIONS), context=tf.constant(CONTEXTS))
+    np.testing.assert_allclose(
+        served["no_answer_score"], predictions["no_answer_score"], atol=1e-5
+    )
+    assert [a.decode() for a in served["answer"].numpy()] == list(
+        predictions["answer"]
+    )
+
+
+BAD = {
+    "one column": (lambda m: m.predict(CONTEXTS), "Received: one column"),
+    "an answer elsewhere": (
+        lambda m: m.fit((["wb"], ["wa wc"]), ["wd"]),
+        "Received: 'wd' in row 0, which does not occur",
+    ),
+    "a start elsewhere": (
+        lambda m: m.fit((["wb"], ["wa wc"]), [("wc", 0)]),
+        "Expected every answer in its context.*'wc', 0",
+    ),
+    "a number": (
+        lambda m: m.fit((["wb"], ["wa wc"]), [3]),
+        "Received: 3 in row 0",
+    ),
+    "a loss": (lambda m: m.compile(loss="mse"), "Received: loss='mse'"),
+    "a dataset": (
+        lambda m: m.predict(
+            tf.data.Dataset.from_tensors((QUESTIONS, CONTEXTS))
+        ),
+        "Received: a dataset",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_use(trained, name):
+    use, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        use(trained[0])

@@ -1,0 +1,77 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from tests.keras_models import tasks
+from tests.keras_models.tasks import TEXTS
+
+VALUES = [1.0 + len(text.split()) / 2 for text in TEXTS]
+
+
+def regressor(pretrained, **kwargs):
+    return electra_tf.TextRegressor.from_checkpoint(
+        pretrained, **({"seed": 5} | kwargs)
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(pretrained):
+    found = regressor(pretrained)
+    rows = found.features(found.read_inputs(TEXTS), VALUES)
+    # The gin runs' targets, from 0 to 1.
+    rows["regression_targets"] = (rows["regression_targets"] - 1.5) / 2.5
+    network, expected = tasks.train_by_engine(found, rows, 6, 8)
+    history = found.fit(TEXTS, VALUES, batch_size=8, epochs=2, verbose=0)
+    return found, network, history.history, expected
+
+
+def test_steps_are_those_of_the_engine(trained):
+    found, network, history, expected = trained
+    assert found.unit == (1.5, 2.5)
+    for ours, theirs in zip(
+        found.network.variables, network.variables, strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=ours.path)
+    assert np.mean(history["loss"]) == pytest.approx(expected["loss"], rel=1e-5)
+
+
+def test_in_the_unit_of_the_labels(trained):
+    found, *_ = trained
+    predictions = found.predict(TEXTS, verbose=0)
+    assert predictions.shape == (20,)
+    loss, mse = found.evaluate(TEXTS, VALUES, verbose=0)
+    expected = np.mean(np.square(predictions - VALUES))
+    assert mse == pytest.approx(expected, rel=1e-5)
+    assert loss == pytest.approx(expected / 2.5**2, rel=1e-5)
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, VALUES)).batch(7)
+    assert found.evaluate(dataset, verbose=0) == pytest.approx(
+        [loss, mse], rel=1e-5
+    )
+
+
+def test_saved_exported_and_back(trained, tmp_path):
+    found, *_ = trained
+    expected = found.predict(TEXTS, verbose=0)
+    found.save(tmp_path / "stars.keras")
+    again = keras.models.load_model(tmp_path / "stars.keras")
+    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    found.save_checkpoint(tmp_path / "model_dir")
+    back = electra_tf.TextRegressor.from_checkpoint(tmp_path / "model_dir")
+    tasks.assert_equal_bits(back.predict(TEXTS, verbose=0), expected)
+    served = tf.saved_model.load(found.export(tmp_path / "served"))
+    value = served.signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(value["value"], expected, atol=1e-5)
+
+
+def test_bad_use(trained, pretrained):
+    found, *_ = trained
+    with pytest.raises(ValueError, match="Received: 'good' in row 0"):
+        found.fit(["wa"], ["good"])
+    with pytest.raises(ValueError, match="Received: nan in row 0"):
+        found.fit(["wa"], [float("nan")])
+    with pytest.raises(ValueError, match="Received: class_weight"):
+        found.fit(["wa"], [1.0], class_weight={1: 2.0})
+    with pytest.raises(ValueError, match="Received: min_value=1, scale=None"):
+        regressor(pretrained, min_value=1)
