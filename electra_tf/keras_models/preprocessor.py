@@ -90,6 +90,8 @@ class Preprocessor(keras.layers.Layer):
         # Strings are no numbers: `call` converts them.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
+        # XLA knows no strings: Keras compiles no model with this layer.
+        self.supports_jit = False
 
     @classmethod
     def from_checkpoint(

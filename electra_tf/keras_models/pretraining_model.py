@@ -318,14 +318,17 @@ class PretrainingModel(keras.Model):
                 f"num_train_steps={num_train_steps}"
             )
         self._micro_batch_size = micro_batch_size
-        self._compile_arguments = kwargs | {"jit_compile": jit_compile}
+        self._compiles_steps = jit_compile
+        self._compile_arguments = kwargs
         self._training = None
         # Without an optimizer, it is made when it is known for how many steps.
         super().compile(
             optimizer=optimizer,
             loss=None,
-            auto_scale_loss=False,  # The engine does.
-            **self._compile_arguments,
+            # The engine does both.
+            auto_scale_loss=False,
+            jit_compile=False,
+            **kwargs,
         )
         if num_train_steps is not None:
             self._make_optimizer(num_train_steps)
@@ -336,6 +339,7 @@ class PretrainingModel(keras.Model):
         return {
             "optimizer": keras.saving.serialize_keras_object(self.optimizer),
             "micro_batch_size": self._micro_batch_size,
+            "jit_compile": self._compiles_steps,
             **self._compile_arguments,
         }
 
@@ -476,10 +480,10 @@ class PretrainingModel(keras.Model):
             data, self.config, self.seed, step
         )
         if engine.loss_scale is None:
-            sums = engine.replica_step(features, step, 1.0)
+            sums = engine.compiled_step(features, step, 1.0)
         else:
             scale = engine.loss_scale.scale.read_value()
-            sums = engine.replica_step(features, step, scale)
+            sums = engine.compiled_step(features, step, scale)
             # The norm of a step that was not taken has no weight.
             engine.loss_scale.update(sums["gradient_norm"].weight > 0)
         return self._note(sums)
@@ -550,6 +554,7 @@ class PretrainingModel(keras.Model):
             seed=self.seed,
             micro_batch_size=self._micro_batch_size,
             dtype_policy=policy if policy == "mixed_float16" else "float32",
+            jit_compile=self._compiles_steps,
         )
 
         # Without one there is nothing to do but to evaluate.

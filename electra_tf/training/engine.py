@@ -76,13 +76,14 @@ class Engine:
         self._iterator = None
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
         num_replicas = strategy.num_replicas_in_sync
+        # `replica_step`, by XLA where the run asks for it.
         # XLA gets what lies between two collectives: on CPUs it cannot hold
         # one. A TPU compiles all of it by itself.
-        self._compiled_step: Callable = self.replica_step
+        self.compiled_step: Callable = self.replica_step
         self._compiled_gradients: Callable = self._gradients
         if run.jit_compile and run.distribution_strategy != "tpu":
             if num_replicas == 1:
-                self._compiled_step = tf.function(
+                self.compiled_step = tf.function(
                     self.replica_step, jit_compile=True, autograph=False
                 )
             else:
@@ -180,7 +181,7 @@ class Engine:
         per_replica = self.strategy.run(
             # Nothing there is left to AutoGraph, whose work would be a sixth
             # of the time to the first step.
-            tf.autograph.experimental.do_not_convert(self._compiled_step),
+            tf.autograph.experimental.do_not_convert(self.compiled_step),
             args=(features, self.global_step.read_value(), scale),
         )
         self.global_step.assign_add(1)

@@ -183,6 +183,21 @@ def test_training_in_a_functional_model():
     layer_checks.check_training(_encoder(), INPUTS)
 
 
+def test_strings_to_classes_in_one_model(encoder, tmp_path):
+    preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)
+    text = keras.Input((), dtype="string")
+    vector = encoder(preprocessor(text))["pooled_output"]
+    model = keras.Model(text, keras.layers.Dense(2)(vector))
+    # XLA would end the process: it knows no strings.
+    with pytest.warns(UserWarning, match="jit_compile=False"):
+        model.compile("sgd", "mse", jit_compile=True)
+    texts = tf.constant(["wa wb", "wc"])
+    model.fit(texts, np.zeros([2, 2]), verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    layer_checks.assert_same_bits(again(texts), model(texts))
+
+
 def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
     path = tmp_path / "encoder.keras"
     encoder.save(path)

@@ -158,8 +158,8 @@ def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
 
 
 def test_ids_without_draws_are_masked(files):
-    model = _model(hidden_dropout_prob=0.0)
-    model.compile(learning_rate=0.01)
+    model = _model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model.compile(learning_rate=0.01, jit_compile=True)
     # Before anybody said for how long it will be trained.
     before = model.evaluate(files[1], 8, return_dict=True, verbose=0)
     texts = tf.data.Dataset.from_tensor_slices([f"wa wb w{c}" for c in "cdef"])
