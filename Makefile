@@ -10,6 +10,7 @@
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
+#   make docs         the site of docs/ and the Python API, its links checked
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 
@@ -37,6 +38,24 @@ $(INSTALLED): requirements.lock setup.cfg setup.py pyproject.toml
 	$(PYTHON) -m pip install --quiet --requirement requirements.lock
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# --- The site of the documents --------------------------------------------------
+
+# An environment of its own, without TensorFlow: docstrings are read, not imported.
+DOCS_VENV := .venv-docs
+DOCS_INSTALLED := $(DOCS_VENV)/installed
+
+$(DOCS_INSTALLED): requirements-docs.lock
+	$(PYTHON3) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --requirement requirements-docs.lock
+	@touch $@
+
+.PHONY: docs-packages docs
+docs-packages: $(DOCS_INSTALLED)
+
+# Writes build/site/index.html.
+docs: $(DOCS_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build
 
 # --- Results on public sets: docs/results.md ----------------------------------
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import electra_tf
 from tests import helpers
 
 ROOT = helpers.ROOT
@@ -107,6 +108,25 @@ def test_the_tree_of_the_readme_is_the_product():
         if path.name not in ("__pycache__",)
     }
     assert rooms <= {path.rstrip("/") for path in tree}
+
+
+def test_the_site_has_every_document():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    documents = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    assert [name for name in documents if f"- {name}\n" not in site] == []
+
+
+def test_the_page_of_the_python_api_has_every_public_name():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    modules = electra_tf.registration.CLASSES
+    public = [name for name in electra_tf.__all__ if name in modules]
+    assert public
+    assert [
+        name
+        for name in public
+        if f"::: {modules[name]}.{name}\n" not in page
+        or f"{{heading: electra_tf.{name}}}" not in page
+    ] == []
 
 
 def test_a_missing_file_is_noticed():

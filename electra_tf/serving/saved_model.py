@@ -57,7 +57,8 @@ def export(
     then renamed.
 
     Args:
-      model_dir, kind, has_pairs, max_seq_length: See `exportable.load`.
+      model_dir: What to export; like `kind`, `has_pairs` and `max_seq_length`
+        as in `exportable.load`.
       output_dir: Holds the versions 1, 2, ...
       name: What the server calls the model; by default as `output_dir` is
         called.
