@@ -20,11 +20,13 @@ class _NoHtml(markdown.Extension):
 
 
 def on_config(config):
+    """Adds `_NoHtml` for all pages, docstrings included."""
     config.markdown_extensions.append(_NoHtml())
     return config
 
 
 def on_files(files, config):
+    """Adds README.md as the first page."""
     text = (_ROOT / "README.md").read_text("utf-8")
     files.append(File.generated(config, "index.md", content=text))
     return files
