@@ -41,7 +41,7 @@ _FLAGS: dict[Callable, dict[str, str]] = {
     flags.DEFINE_string: {
         "FinetuningConfig.init_checkpoint": (
             "Pre-trained model: a model directory, or a checkpoint of any "
-            "format that tools/convert_checkpoint.py reads."
+            "format that electra-tf convert reads."
         ),
         "FinetuningDataConfig.train_file": (
             "Labelled rows, .tsv, .csv or .jsonl: one text column or two, and "

@@ -230,7 +230,7 @@ def encoder_config(
             f"{scope!r}, and ELECTRA's, {HEAD_WIDTH} wide, do not divide its "
             f"hidden_size. Received: hidden_size={hidden_size}; write the "
             "hparams of the pre-training to hparams.json beside the checkpoint "
-            "(--hparams of tools/convert_checkpoint.py)"
+            "(--hparams of electra-tf convert)"
         )
     return config
 

@@ -244,7 +244,7 @@ def find_version(path: str) -> str:
                 if os.path.exists(path)
                 else "which does not exist"
             )
-            + ": export one with tools/export_saved_model.py"
+            + ": export one with electra-tf export"
         )
     return versions(path)[version]
 

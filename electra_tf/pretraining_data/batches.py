@@ -288,7 +288,7 @@ class PretrainingData:
             message = (
                 "DataError: Expected examples of "
                 f"{length} tokens with ids below {vocab_size}, received others:"
-                " tools/check_data.py shows them"
+                " electra-tf check-data shows them"
             )
             checked = tf.debugging.Assert(fits, [message])
         else:

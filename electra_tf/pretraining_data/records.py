@@ -35,7 +35,7 @@ def match_files(pattern: str) -> list[str]:
         if not found:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}, found none. Build them "
-                "with: python tools/build_pretraining_dataset.py "
+                "with: electra-tf build-data "
                 "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
             )
         if twice := set(found).intersection(files):

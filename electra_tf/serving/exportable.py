@@ -235,7 +235,7 @@ def _tokenizer(
     if found is None or found.do_lower_case is None:
         raise errors.ConfigError(
             f"Expected {model_dir} to say its vocabulary and whether text is "
-            "lower-cased: convert it with tools/convert_checkpoint.py "
+            "lower-cased: convert it with electra-tf convert "
             "--vocab-file --do-lower-case"
         )
     vocabulary.write(found, vocab_dir)

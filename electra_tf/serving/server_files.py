@@ -204,7 +204,7 @@ def read_proto(path: str) -> saved_model_pb2.SavedModel:
     if not os.path.isfile(file):
         raise errors.ConfigError(
             f"Expected a SavedModel at {path}, found none: export one with "
-            "tools/export_saved_model.py"
+            "electra-tf export"
         )
     with open(file, "rb") as f:
         return saved_model_pb2.SavedModel.FromString(f.read())

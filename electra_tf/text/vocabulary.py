@@ -149,7 +149,7 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
     if not tf.io.gfile.exists(vocab_file):
         raise ConfigError(
             f"Expected a vocabulary at {vocab_file}, found none. "
-            "Build one with: python tools/build_vocab.py --corpus_dir=CORPUS "
+            "Build one with: electra-tf build-vocab --corpus_dir=CORPUS "
             f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
         )
     tokens = load_vocab(vocab_file)

@@ -467,7 +467,7 @@ def run(module, *flags):
             "run_pretraining",
             ["--data-dir", "nowhere", "--model-name", "m"],
             "Expected a vocabulary at nowhere/vocab.txt, found none. Build one "
-            "with: python tools/build_vocab.py --corpus_dir=CORPUS "
+            "with: electra-tf build-vocab --corpus_dir=CORPUS "
             "--vocab_file=nowhere/vocab.txt --vocab_size=30522",
         ),
         (

@@ -295,7 +295,7 @@ def test_a_data_error_is_a_value_error():
 def test_refuses_a_glob_that_matches_nothing(tmp_path):
     assert refusal(tmp_path) == (
         f"Expected TFRecord files at {tmp_path}/*.tfrecord, found none. Build "
-        "them with: python tools/build_pretraining_dataset.py "
+        "them with: electra-tf build-data "
         "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
     )
 
@@ -505,7 +505,7 @@ def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
         take(data.dataset(2), 4)
     assert errors.data_error_message(caught.value) == (
         "Expected examples of 12 tokens with ids below 20, received others: "
-        "tools/check_data.py shows them"
+        "electra-tf check-data shows them"
     )
 
 

@@ -255,7 +255,7 @@ def test_refuses_an_unfinished_run(tmp_path, name):
     os.remove(model_dir / name)
     assert refusal(model_dir, tmp_path / "exported") == (
         f"Expected a finished fine-tuning run with {name} in {model_dir}: run "
-        "python -m electra_tf.run_finetuning first"
+        "electra-tf finetune first"
     )
 
 

@@ -200,7 +200,7 @@ def _read_of_finetuning(model_dir: str, name: str, **kinds: typing.Any) -> dict:
     if not os.path.isfile(path):
         raise CheckpointError(
             f"Expected a finished fine-tuning run with {name} in {model_dir}: "
-            "run python -m electra_tf.run_finetuning first"
+            "run electra-tf finetune first"
         )
     return read_json(path, **kinds)
 

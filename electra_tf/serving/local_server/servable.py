@@ -109,7 +109,7 @@ class Servable:
         if version is None:
             raise errors.ConfigError(
                 f"Expected versions 1, 2, ... of a SavedModel in {base_path}, "
-                "found none: export one with tools/export_saved_model.py"
+                "found none: export one with electra-tf export"
             )
         self.version = version
         self._model = predictor.SavedModel(base_path)
