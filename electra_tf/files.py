@@ -184,15 +184,15 @@ def refuse_used(folder: str, flag: str) -> None:
     Raises:
       ValueError: If it is a file, or a folder with something in it.
     """
-    if not os.path.lexists(folder):
+    if folder and not os.path.lexists(folder):
         return
-    what = "a file"
+    what = ", a file" if folder else "nothing"
     if os.path.isdir(folder):
         if not os.listdir(folder):
             return
-        what = f"a folder with {len(os.listdir(folder))} entries"
+        what = f", a folder with {len(os.listdir(folder))} entries"
     raise ValueError(
-        f"{flag} must be a new or empty folder. Received: {folder}, {what}"
+        f"{flag} must be a new or empty folder. Received: {folder}{what}"
     )
 
 

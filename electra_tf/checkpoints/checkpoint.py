@@ -130,25 +130,51 @@ class Checkpoint:
             global_step=None,
         )
 
-    def check_segment(self, source: str) -> None:
-        """Compares a tagger's segment with the encoder's table of segments.
+    def check_head(self, source: str) -> None:
+        """Compares what is said of the fine-tuned head with the weights.
 
         Args:
           source: Named in the error.
 
         Raises:
-          CheckpointError: If there is no such segment.
+          CheckpointError: If the head has other outputs than is said, two
+            labels of one name, numbers that are none, or a segment that the
+            encoder has not got.
         """
         head, config = self.head, self.discriminator
-        if head is None or head.kind != "tagging" or config is None:
+        if head is None:
             return
-        segment = head.segment_of_words()
-        if not 0 <= segment < config.type_vocab_size:
-            raise errors.CheckpointError(
-                f"{source}: a tagger's segment must be one of the "
-                f"{config.type_vocab_size} that the encoder has, counted from "
-                f"0. Received: {segment}"
+        wrong = ""
+        labels = head.labels or ()
+        numbers = [head.options.get(name, 1) for name in ("min_value", "scale")]
+        scope = f"task_specific/{head.task_name}/"
+        bias = self.tensors.get(f"{scope}dense/bias")
+        if not any(name.startswith(scope) for name in self.tensors):
+            wrong = f"there must be tensors in {scope}. Received: none"
+        elif head.num_outputs is not None and (
+            bias is None or bias.shape != (head.num_outputs,)
+        ):
+            wrong = (
+                f"num_outputs must be the width of {scope}dense. Received: "
+                f"{head.num_outputs}"
             )
+        elif len(set(labels)) < len(labels):
+            wrong = f"labels must differ. Received: {', '.join(labels)}"
+        elif not np.isfinite(numbers).all() or numbers[1] == 0:
+            wrong = (
+                "min_value and scale must be numbers, the latter not 0. "
+                f"Received: {head.options}"
+            )
+        elif head.kind == "tagging" and config is not None:
+            segment = head.segment_of_words()
+            if not 0 <= segment < config.type_vocab_size:
+                wrong = (
+                    f"a tagger's segment must be one of the "
+                    f"{config.type_vocab_size} that the encoder has, counted "
+                    f"from 0. Received: {segment}"
+                )
+        if wrong:
+            raise errors.CheckpointError(f"{source}: {wrong}")
 
     def check_vocabulary(self, source: str) -> None:
         """Compares the vocabulary with the embedding tables.

@@ -1,5 +1,6 @@
 """Reading a checkpoint of any format: the one way in for everybody else."""
 
+import dataclasses
 import importlib
 import os
 import types
@@ -81,18 +82,27 @@ def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
 
     Raises:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
-        or segment does not fit its embedding tables.
+        or what is said of its head does not fit the weights.
     """
     path = os.fspath(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
     checkpoint.check_vocabulary(path)
-    checkpoint.check_segment(path)
-    length = checkpoint.max_seq_length
+    checkpoint.check_head(path)
+    step, length = checkpoint.global_step, checkpoint.max_seq_length
+    if step is not None and not 0 <= step < 2**63:
+        raise CheckpointError(
+            f"{path}: global_step must be from 0 to 2^63 - 1. Received: {step}"
+        )
     if length is not None and length < _LEAST_LENGTH:
         raise CheckpointError(
             f"{path}: max_seq_length must be at least {_LEAST_LENGTH}, for "
             f"[CLS], [SEP] and a token. Received: {length}"
         )
+    odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
+    if odd:
+        # No refusal: a run that diverged may be looked at.
+        note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
+        return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
     return checkpoint
 
 

@@ -190,6 +190,8 @@ def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
         "--output must be a new or empty folder. Received: "
         f"{pretrained}, a folder with" in capsys.readouterr().err
     )
+    assert convert("--input=a", "--output=", "--output-format=original") == 1
+    assert "folder. Received: nothing" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     code = convert(
         f"--input={pretrained}",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 
 import numpy as np
@@ -228,6 +229,55 @@ def test_refuses_an_odd_head(changes, message):
     assert task_heads.head_from_dict(record, "it") == models.finetuned().head
     with pytest.raises(CheckpointError, match=message):
         task_heads.head_from_dict(record | changes, "it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (
+            "classification",
+            {"task_name": "other"},
+            "tensors in task_specific/ot",
+        ),
+        (
+            "classification",
+            {"num_outputs": 2, "labels": ["a", "b"]},
+            "num_outputs must be the width of .*letters/dense. Received: 2",
+        ),
+        ("classification", {"labels": [*"aba"]}, "differ. Received: a, b, a"),
+        ("regression", {"options": {"scale": 0}}, "the latter not 0"),
+        ("regression", {"options": {"min_value": math.nan}}, "be numbers.*nan"),
+        ("tagging", {"segment": -1}, "segment must be one of the 2"),
+    ],
+)
+def test_refuses_a_head_that_is_not_that_of_the_weights(
+    tmp_path, kind, changes, message
+):
+    number = 1 if kind == "regression" else 3
+    electra_tf_format.write(models.finetuned(kind, number), str(tmp_path))
+    path = tmp_path / "config.json"
+    record = helpers.read_json(path)
+    record["head"] |= changes
+    path.write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(tmp_path)
+
+
+def test_odd_numbers_are_named(tmp_path):
+    checkpoint = models.finetuned(global_step=2**63 - 1)
+    checkpoint.tensors["task_specific/letters/dense/bias"][1] = np.nan
+    electra_tf_format.write(checkpoint, str(tmp_path))
+    (remark,) = reading.read_checkpoint(tmp_path).remarks
+    assert remark == (
+        "1 tensors hold NaN or infinity, such as "
+        "task_specific/letters/dense/bias"
+    )
+    path = tmp_path / "config.json"
+    record = helpers.read_json(path)
+    for step in (-1, 2**63):
+        path.write_text(json.dumps(record | {"global_step": step}))
+        with pytest.raises(CheckpointError, match="global_step must be from 0"):
+            reading.read_checkpoint(tmp_path)
 
 
 def test_a_tagger_of_an_earlier_version_has_no_segment(tmp_path):
