@@ -96,7 +96,7 @@ interop: $(VENV)/interop-installed
 
 .PHONY: test test-keras test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
-	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --durations=10
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10
 
 INTEROP_INSTALLED := $(VENV)/interop-installed
 
