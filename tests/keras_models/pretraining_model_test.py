@@ -9,6 +9,7 @@ import tensorflow as tf
 import electra_tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import reading
+from electra_tf.inference import detector
 from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
@@ -173,6 +174,15 @@ def test_ids_without_draws_are_masked(files):
     after = model.evaluate(files[1], 8, return_dict=True, verbose=0)
     assert after.keys() == before.keys()
     assert after["loss"] != before["loss"]
+
+
+def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
+    model.save_checkpoint(tmp_path / "to")
+    checkpoint = reading.read_checkpoint(tmp_path / "to")
+    network = detector.load_discriminator(checkpoint, "it")
+    layer_checks.assert_same_bits(
+        model(INPUTS)["disc_logits"], network.logits(**INPUTS)
+    )
 
 
 def test_predict_takes_texts(model):
