@@ -133,13 +133,15 @@ class TokenClassifier(TaskModel):
 
     def task(self) -> tagging.TaggingTask:
         """The gin runs' task, which makes features of examples."""
-        return tagging.TaggingTask(
+        task = tagging.TaggingTask(
             self.task_name,
             {},
             is_token_level=True,
             as_original=bool(self.head.options.get("as_original")),
             labels=self.labels,
         )
+        task.segment = self.head.segment_of_words()
+        return task
 
     def read_inputs(self, x, name="x") -> Words:
         return _split_rows(x, name)
@@ -272,7 +274,13 @@ class TokenClassifier(TaskModel):
 
 def _tagging_head(labels) -> heads.TaskHead:
     names = labels_lib.names(labels)
-    return heads.TaskHead("tagging", "tagging", names, len(names))
+    return heads.TaskHead(
+        "tagging",
+        "tagging",
+        names,
+        len(names),
+        segment=heads.TAGGING_SEGMENT,
+    )
 
 
 def _split_rows(x, name: str) -> list[list]:

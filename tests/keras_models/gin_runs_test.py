@@ -1,0 +1,55 @@
+"""What a gin run fine-tuned, as a Keras model, and the way back."""
+
+import numpy as np
+import tensorflow as tf
+
+import electra_tf
+from electra_tf import configs
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.finetuning import starting_point
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.serving import saved_model
+from tests import helpers
+from tests.keras_models.tasks import TEXTS
+from tests.serving.conftest import LABELS, write_finetuned
+
+
+def test_there_and_back(tmp_path):
+    model_dir, network = write_finetuned(tmp_path)
+    model = electra_tf.TextClassifier.from_checkpoint(model_dir)
+    assert model.labels == tuple(LABELS)
+    assert (model.task_name, model.max_seq_length) == ("letters", 8)
+    ids = model.preprocessor(TEXTS)
+    logits = network(ids)["task_outputs"]["letters"]["logits"]
+    np.testing.assert_allclose(
+        model.task_outputs(ids)["logits"], logits, atol=1e-5
+    )
+    # The tool's SavedModel of the run, and ours of the model.
+    by_tool = saved_model.export(str(model_dir), str(tmp_path / "tool"))
+    for path in (by_tool, model.export(tmp_path / "ours")):
+        found = tf.saved_model.load(path).signatures["serving_default"]
+        np.testing.assert_allclose(
+            found(text=tf.constant(TEXTS))["scores"],
+            tf.nn.softmax(logits),
+            atol=1e-5,
+        )
+    # A gin run that begins with the model, its head included.
+    model.save_checkpoint(tmp_path / "back")
+    start = starting_point.read(
+        finetuning_configs.FinetuningConfig(
+            init_checkpoint=str(tmp_path / "back"),
+            keep_head=True,
+            data=finetuning_configs.FinetuningDataConfig(
+                train_file="train.tsv", dev_file="dev.tsv", max_seq_length=8
+            ),
+            optimizer=configs.OptimizerConfig(1e-3),
+            run=helpers.run_config(tmp_path / "next"),
+        )
+    )
+    task = text_tasks.ClassificationTask("other", LABELS[:2])
+    found = starting_point.with_head(start, task).checkpoint.tensors
+    assert task.labels == LABELS
+    np.testing.assert_array_equal(
+        found["task_specific/other/dense/kernel"],
+        network.task_specific.heads[0].dense.kernel,
+    )
