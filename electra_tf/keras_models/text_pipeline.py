@@ -360,11 +360,13 @@ class TextPipeline(EngineModel):
                 "the steps that fit is about to take and the dataset does not "
                 "tell how many batches it has. Received: steps_per_epoch=None"
             )
+        num_steps = max(1, steps_per_epoch * epochs)
+        if num_steps != optimizer.schedule.num_train_steps:
+            # The schedule is in its graph.
+            self.train_function = None
         with self.distribute_strategy.scope():
             optimizer.build(self.trainable_variables)
-            optimizer.begin(max(1, steps_per_epoch * epochs))
-        # Its rates are in the graph.
-        self.train_function = None
+            optimizer.begin(num_steps)
 
     def _validation_data(self, data, batch_size: int):
         if not self._reads_texts:
