@@ -22,6 +22,7 @@ print(json.dumps([n for n in ("tensorflow", "keras") if n in sys.modules]))
     [
         # A mistake in a gin file, or a flag, is said at once.
         ["electra_tf.run_pretraining", "electra_tf.run_finetuning"],
+        ["electra_tf.__main__"],
         ["electra_tf.detect", "electra_tf.score", "electra_tf.predict"],
         ["electra_tf.finetuning.recipe"],
         ["electra_tf"],

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.finetuning.tasks import question_answering
-from electra_tf.training import outer_loop, replicas
+from electra_tf.training import loop, outer_loop, replicas
 from tests import helpers
+from tests.training import engine_test
 
 # What tf-models-official has.
 _OF_OTHERS = ("orbit", "official", "official.common")
@@ -93,6 +94,25 @@ def test_a_look_can_end_it(monkeypatch, is_alone):
     with pytest.raises(KeyError, match="enough"):
         counting.loop.run(10)
     assert counting.asked == [4]
+
+
+def test_a_run_is_the_same_without_orbit(tmp_path, monkeypatch):
+    found = []
+    for name in ("orbit", "alone"):
+        (tmp_path / name).mkdir()
+        run = helpers.run_config(tmp_path / name, steps_per_loop=3)
+        engine = engine_test.one_weight_engine(run)
+        loop.train(engine, 8, "training", ("total_loss",))
+        log = [
+            {n: v for n, v in line.items() if n not in loop.SPEED_METRICS}
+            for line in engine_test.read_log(run)
+        ]
+        for line in log:
+            line.pop("time", None)
+        found.append((float(engine.model.w.value), log))
+        without_model_garden(monkeypatch)
+    assert found[0] == found[1]
+    assert [line["step"] for line in found[0][1]] == [3, 6, 8]
 
 
 def test_another_package_called_orbit_is_not_taken(monkeypatch):
