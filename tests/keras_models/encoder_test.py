@@ -183,7 +183,8 @@ def test_training_in_a_functional_model():
     layer_checks.check_training(_encoder(), INPUTS)
 
 
-def test_strings_to_classes_in_one_model(encoder, tmp_path):
+def test_strings_to_classes_in_one_model(tmp_path):
+    encoder = _encoder()
     preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)
     text = keras.Input((), dtype="string")
     vector = encoder(preprocessor(text))["pooled_output"]
