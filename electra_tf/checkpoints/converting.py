@@ -15,7 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from electra_tf import errors, files
-from electra_tf.checkpoints import reading, run_scores, sizes, verify
+from electra_tf.checkpoints import (
+    reading,
+    run_scores,
+    sizes,
+    tensor_files,
+    verify,
+)
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.text import vocabulary
 
@@ -70,8 +76,10 @@ def convert(asked: Conversion) -> None:
     _describe(checkpoint)
     temporary = f"{output}.tmp{os.getpid()}"
     try:
-        os.makedirs(temporary)
-        writer.write(checkpoint, temporary)
+        with tensor_files.writing(asked.output):
+            os.makedirs(temporary)
+            _check_room(checkpoint, temporary)
+            writer.write(checkpoint, temporary)
         read_again = reading.read_checkpoint(temporary)
         lost = verify.lost_settings(checkpoint, read_again)
         kept = _kept(checkpoint, read_again, asked.verify)
@@ -140,6 +148,18 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
     checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
     checkpoint.check_vocabulary(asked.vocab_file or asked.input)
     return checkpoint.encoder_only() if asked.encoder_only else checkpoint
+
+
+def _check_room(checkpoint: Checkpoint, folder: str) -> None:
+    """Refuses a full disk, of which HDF5 dies."""
+    # Slots are not read for it: there are two of each variable's size.
+    of_tensors = sum(t.nbytes for t in checkpoint.tensors.values())
+    needed = of_tensors * (3 if checkpoint.optimizer else 1)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OSError(
+            f"it takes {needed / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free"
+        )
 
 
 # --- Comparing ---------------------------------------------------------------

@@ -1,5 +1,6 @@
 """TensorFlow's checkpoint files: an index, and data in one or more shards."""
 
+import contextlib
 import copy
 import glob
 import os
@@ -7,8 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import safetensors
 import tensorflow as tf
 
+from electra_tf import errors, files
 from electra_tf.errors import CheckpointError
 from electra_tf.files import refuse_lfs_pointer, write_atomically
 
@@ -92,6 +95,21 @@ def is_object_based(prefix: str) -> bool:
     except _READ_ERRORS:
         return False
     return any(name.endswith(OBJECT_SUFFIX) for name in names)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """`files.writing`, for what TensorFlow and safetensors raise as well.
+
+    Raises:
+      ValueError: If it cannot be written.
+    """
+    try:
+        with files.writing(path):
+            yield
+    except (tf.errors.OpError, safetensors.SafetensorError) as error:
+        line = errors.first_line(error)
+        raise ValueError(f"Cannot write {path!r}: {line}") from None
 
 
 def write_checkpoint_file(folder: str, name: str) -> None:

@@ -72,15 +72,16 @@ def export(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length
         )
         models = convert(found)
-        os.makedirs(output_dir, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=output_dir) as temporary:
-            for name, content in models.items():
-                path = pathlib.Path(temporary, name)
-                path.write_bytes(content)
-                path.replace(os.path.join(output_dir, name))
-        # With its settings.
-        for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
-            shutil.copy(os.path.join(vocab_dir, name), output_dir)
+        with files.writing(output_dir):
+            os.makedirs(output_dir, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=output_dir) as temporary:
+                for name, content in models.items():
+                    path = pathlib.Path(temporary, name)
+                    path.write_bytes(content)
+                    path.replace(os.path.join(output_dir, name))
+            # With its settings.
+            for name in (VOCAB_FILE, vocabulary.settings_file(VOCAB_FILE)):
+                shutil.copy(os.path.join(vocab_dir, name), output_dir)
     metadata = found.metadata | {
         "signatures": [TOKENS, f"{TOKENS}_{found.max_seq_length}"],
         "bytes": {name: len(model) for name, model in models.items()},
@@ -220,6 +221,12 @@ class OnDeviceModel:
         for name in ("max_seq_length", "do_lower_case", "strip_accents"):
             if self.metadata.get(name) is None:
                 raise ValueError(f"Expected {name} in {metadata_file}")
+        expected = self.metadata.get("vocab_sha256")
+        if expected not in (None, files.sha256_of_file(vocab_file)):
+            raise ValueError(
+                f"Expected in {vocab_file} the vocabulary of the export. "
+                "Received: another one"
+            )
         self._head = heads.TaskHead(
             self.metadata.get("kind", ""),
             self.metadata.get("task") or "",

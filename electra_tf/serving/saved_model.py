@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from electra_tf import files
+from electra_tf.checkpoints import tensor_files
 from electra_tf.inference import predictor
 from electra_tf.serving import (
     answer_signatures,
@@ -75,7 +76,8 @@ def export(
         )
         model = make_served_model(packed_stack.pack(found))
         name = server_files.model_name(output_dir, name)
-        path = _save(model, found.metadata, output_dir, name)
+        with tensor_files.writing(output_dir):
+            path = _save(model, found.metadata, output_dir, name)
     server_files.write(output_dir, name)
     return path
 

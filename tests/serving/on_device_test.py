@@ -126,6 +126,14 @@ def test_metadata_that_are_odd_are_refused(exported, tmp_path):
             on_device.OnDeviceModel(path)
 
 
+def test_another_vocabulary_is_refused(exported, tmp_path):
+    folder = shutil.copytree(os.path.dirname(exported[1][0]), tmp_path / "copy")
+    vocab = folder / "vocab.txt"
+    vocab.write_text("\n".join(reversed(vocab.read_text().split())))
+    with pytest.raises(ValueError, match="vocab.txt the vocabulary of the exp"):
+        on_device.OnDeviceModel(str(folder / "model.float32.tflite"))
+
+
 def test_answers_are_numbers():
     logits = tf.constant([[0.0, 0.0, 1e9]])
 

@@ -4,8 +4,10 @@ import dataclasses
 import os
 import re
 import sys
+import types
 
 import pytest
+import tensorflow as tf
 
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import (
@@ -177,6 +179,29 @@ def test_refuses_another_vocabulary(tmp_path, pretrained, capsys):
         "entries, as many as the embedding table has rows. Received: 19 "
         "entries\n"
     )
+
+
+def test_a_full_disk_is_one_line(tmp_path, pretrained, capsys, monkeypatch):
+    flags = (
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+    )
+
+    def fail(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "{{node}} it; full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(electra_tf_format, "write", fail)
+        assert convert(*flags) == 1
+    assert "error: Cannot write '" in (error := capsys.readouterr().err)
+    assert error.endswith("ours': it; full\n")
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda _: types.SimpleNamespace(free=9)
+    )
+    assert convert(*flags) == 1
+    assert "MB, 0.0 MB are free" in capsys.readouterr().err
+    assert not (tmp_path / "ours").exists()
 
 
 def test_refuses_an_output_that_is_there(tmp_path, pretrained, capsys):
