@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import electra_tf
 from electra_tf import configs
 from electra_tf.finetuning import batches, recipe
 from electra_tf.finetuning import configs as finetuning_configs
@@ -42,6 +43,15 @@ def write_pretrained(folder, **changes) -> str:
     tokens = vocabulary.Vocabulary(tuple(helpers.VOCAB), True, True)
     vocabulary.write(tokens, path)
     return path
+
+
+def classifier(pretrained, **kwargs):
+    """A TextClassifier that is not trained; the same in every call."""
+    keras.utils.set_random_seed(1)  # Of the head's weights.
+    arguments = {"labels": LABELS, "seed": 5}
+    return electra_tf.TextClassifier.from_checkpoint(
+        pretrained, **(arguments | kwargs)
+    )
 
 
 def assert_equal_bits(found, expected):
