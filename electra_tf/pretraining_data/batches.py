@@ -13,6 +13,8 @@ Shapes: B batch, L length, N slots for predictions.
 """
 
 import hashlib
+import socket
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +24,31 @@ from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
+
+# Until a data service answers; one may be started at the same time.
+_SERVICE_SECONDS = 60
+
+
+def _wait_for_service(address: str) -> None:
+    """Makes sure that a data service is there, for which TensorFlow waits long.
+
+    Raises:
+      DataError: If it is not.
+    """
+    host, _, port = address.removeprefix("grpc://").rpartition(":")
+    end = time.monotonic() + _SERVICE_SECONDS
+    while True:
+        try:
+            with socket.create_connection((host.strip("[]"), port), 10):
+                return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise errors.DataError(
+                    f"Expected a data service at {address} "
+                    "(PretrainingDataConfig.data_service_address), which "
+                    f"does not answer: {error.strerror or error}"
+                ) from None
+            time.sleep(1)
 
 
 class PretrainingData:
@@ -40,7 +67,8 @@ class PretrainingData:
         at before a run: the same for the same files in another folder.
 
     Raises:
-      DataError: If files are missing, damaged or do not fit the model.
+      DataError: If files are missing, damaged or do not fit the model, or a
+        service does not answer.
     """
 
     def __init__(
@@ -57,6 +85,8 @@ class PretrainingData:
         self.shuffle = shuffle
         self.records = records_lib.Records(records_lib.match_files(pattern))
         self._check()
+        for address in self.service:
+            _wait_for_service(address)
 
     def __len__(self) -> int:
         return len(self.records)

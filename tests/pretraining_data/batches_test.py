@@ -488,6 +488,13 @@ def test_services_yield_the_parts_of_a_worker(folder, services):
         assert_equal(ours, theirs)
 
 
+def test_a_service_that_is_not_there_is_named(folder, monkeypatch):
+    monkeypatch.setattr(batches_lib, "_SERVICE_SECONDS", 0)
+    for address in ("grpc://localhost:1", "grpc://localhost"):
+        with pytest.raises(errors.DataError, match=f"service at {address} "):
+            open_data(folder, service=address)
+
+
 def test_services_need_no_python(folder):
     batches = open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor)
