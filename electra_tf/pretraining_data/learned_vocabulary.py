@@ -253,7 +253,7 @@ def _repeated_words(
 
 
 def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
-    """Writes the vocabulary, then the settings beside it.
+    """Writes the vocabulary, after the settings without which it means less.
 
     Raises:
       ValueError: If there is another vocabulary already.
@@ -268,11 +268,11 @@ def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
                     "Expected a new --vocab-file. Received: "
                     f"{vocab_file!r}, which holds another vocabulary."
                 )
-    files.write_atomically(vocab_file, content)
     files.write_atomically(
         vocabulary.settings_file(vocab_file),
         json.dumps(settings, indent=1) + "\n",
     )
+    files.write_atomically(vocab_file, content)
     say(f"wrote {len(vocab)} entries to {vocab_file}")
 
 

@@ -229,3 +229,10 @@ def test_refuses_flags(flags, message, capsys):
         build_vocab.main(flags)
     assert error.value.code == 2
     assert message in error_of(capsys)
+
+
+def test_no_vocabulary_is_left_without_its_settings(tmp_path):
+    (tmp_path / "vocab.txt.json").mkdir()
+    with pytest.raises(ValueError, match="Cannot write"):
+        learned_vocabulary.write_vocab(str(tmp_path / "vocab.txt"), ["a"], {})
+    assert not (tmp_path / "vocab.txt").exists()
