@@ -25,6 +25,9 @@ from electra_tf.checkpoints import (
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.text import vocabulary
 
+# Bytes of an output beside its tensors: vocabulary, settings, names.
+_FOR_THE_REST = 1 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
@@ -154,7 +157,7 @@ def _check_room(checkpoint: Checkpoint, folder: str) -> None:
     """Refuses a full disk, of which HDF5 dies."""
     # Slots are not read for it: there are two of each variable's size.
     of_tensors = sum(t.nbytes for t in checkpoint.tensors.values())
-    needed = of_tensors * (3 if checkpoint.optimizer else 1)
+    needed = of_tensors * (3 if checkpoint.optimizer else 1) + _FOR_THE_REST
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OSError(
