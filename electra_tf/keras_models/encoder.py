@@ -22,7 +22,7 @@ from electra_tf.model import encoder as encoder_lib
 from electra_tf.serving.inputs import ENCODER_FEATURES
 
 # As KerasHub's backbones have it, and arXiv:2106.09685.
-_LORA_TARGETS = ("query", "value")
+LORA_TARGETS = ("query", "value")
 
 # Those that need no data to quantise with.
 _QUANTIZATION_MODES = ("int8", "int4", "float8")
@@ -264,7 +264,7 @@ class Encoder(keras.Model):
         self.save_checkpoint(path, preprocessor, "kerashub")
 
     def enable_lora(
-        self, rank: int, target_layer_names: Sequence[str] = _LORA_TARGETS
+        self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS
     ) -> None:
         """Freezes the encoder but for low-rank additions to some kernels.
 

@@ -13,7 +13,7 @@ import random
 import tempfile
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -25,8 +25,10 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.keras_models import checkpoints
 from electra_tf.keras_models.encoder import (
+    LORA_TARGETS,
     Encoder,
     check_features,
+    enable_lora,
     next_dropout_seed,
     policy_scope,
 )
@@ -334,6 +336,24 @@ class TaskModel(TextPipeline):
           format: See `Encoder.save_checkpoint`.
         """
         checkpoints.write(self.to_checkpoint(), path, format)
+
+    def enable_lora(
+        self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS
+    ) -> None:
+        """Freezes the encoder but for low-rank additions; the head learns.
+
+        As for any change of what learns, before `compile` or the first `fit`.
+
+        Args:
+          rank: Of the additions.
+          target_layer_names: See `Encoder.enable_lora`.
+        """
+        if self.compiled:
+            raise ValueError(
+                "Expected enable_lora before compile and fit. Received: a "
+                "model that is compiled"
+            )
+        enable_lora(self.network.electra, rank, target_layer_names)
 
     def encoder(self, **kwargs) -> Encoder:
         """The encoder below the head, with copies of its weights.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import electra_tf
 from tests import helpers
-from tests.keras_models import tasks
+from tests.keras_models import layer_checks, tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
 
 
@@ -116,3 +116,40 @@ def test_in_a_functional_model(pretrained):
     rows = model.preprocessor(tf.constant(TEXTS))
     expected = model.predict(TEXTS, verbose=0)[:, 1]
     np.testing.assert_allclose(both(rows), expected, atol=1e-6)
+
+
+def test_as_keras_checks_a_layer(pretrained):
+    model = classifier(pretrained)
+    layer_checks.check_config(model)
+    layer_checks.check_symbolic(model, model.preprocessor(TEXTS))
+    rows = model.preprocessor(TEXTS)
+    wrong = rows | {"input_ids": tf.cast(rows["input_ids"], tf.float32)}
+    with pytest.raises(ValueError, match="Received: input_ids of float32"):
+        model(wrong)
+
+
+def test_low_rank_additions(pretrained, tmp_path):
+    model = classifier(pretrained)
+    before = [v.numpy() for v in model.network.electra.variables]
+    model.enable_lora(2)
+    model.compile(learning_rate=0.1)
+    model.fit(TEXTS, TARGETS, batch_size=8, verbose=0)
+    expected = model.predict(TEXTS, verbose=0)
+    names = {v.path.split("/")[-1] for v in model.trainable_variables}
+    assert names == {"kernel", "bias", "lora_kernel_a", "lora_kernel_b"}
+    model.save_checkpoint(tmp_path / "model_dir")
+    merged = electra_tf.TextClassifier.from_checkpoint(tmp_path / "model_dir")
+    np.testing.assert_allclose(
+        merged.predict(TEXTS, verbose=0), expected, atol=1e-5
+    )
+    changed = [
+        v.path
+        for v, old in zip(merged.network.electra.variables, before, strict=True)
+        if (v.numpy() != old).any()
+    ]
+    assert changed and all("query" in p or "value" in p for p in changed)
+    model.save(tmp_path / "film.keras")
+    again = keras.models.load_model(tmp_path / "film.keras")
+    np.testing.assert_allclose(
+        again.predict(TEXTS, verbose=0), expected, atol=1e-5
+    )
