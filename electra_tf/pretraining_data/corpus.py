@@ -10,7 +10,8 @@ A corpus is a folder of files. What a file is, its name says:
 each of which may be compressed (.gz, .tgz, .xz, .txz, .zst). Compressed
 archives are recognised without .tar in their name too, as OpenWebText has
 them. Kinds that only look like text, such as .csv, are refused by name. A byte
-order mark at the head of a text means nothing.
+order mark at the head of a text means nothing. Links in a folder are
+followed, those in an archive left out.
 """
 
 import io
