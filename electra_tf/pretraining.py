@@ -19,7 +19,7 @@ from electra_tf.model import ablations, flops, masking
 from electra_tf.pretraining_data import batches, records_report, reports
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import loop, optimization, replicas
+from electra_tf.training import loop, optimization, replicas, saving
 
 # Held-out masks and samples must not repeat those of training.
 EVAL_SEED_OFFSET = 1_000_003
@@ -71,6 +71,7 @@ def pretrain(
         service=data.data_service_address,
     )
     model_directory.refuse_other_records(config, train_data.digest)
+    _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
     special_ids = masking.SpecialIds.of(vocab)
     continues_a_word = masking.continues_a_word(vocab.tokens)
@@ -106,6 +107,8 @@ def pretrain(
     if is_chief:
         _describe(config, model, train_data)
         before_training()
+        # The directory may be moved, and the file may change.
+        vocabulary.write(vocab, run.model_dir)
         model_directory.write_records_digest(run.model_dir, train_data.digest)
 
     def evaluate():
@@ -171,6 +174,22 @@ def _heldout_data(config):
             f"{config.data.heldout_files} holds {len(data)} examples"
         )
     return data, steps
+
+
+def _refuse_other_vocabulary(
+    model_dir: str, ours: vocabulary.Vocabulary
+) -> None:
+    """Refuses to go on with tokens that the model has not learned."""
+    path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
+    if not os.path.isfile(path) or not saving.checkpoints_of(model_dir):
+        return
+    theirs = vocabulary.load_vocab(path)
+    if theirs != list(ours.tokens):
+        raise errors.ConfigError(
+            f"Expected the vocabulary that the model in {model_dir} has "
+            f"learned, its {vocabulary.VOCAB_FILE}. Received: another one as "
+            "PretrainingDataConfig.vocab_file"
+        )
 
 
 def _describe(config, model, train_data) -> None:

@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from electra_tf import configs, pretraining
+from electra_tf import configs, errors, pretraining
 from electra_tf.pretraining_data import batches
+from electra_tf.text import vocabulary
 from tests import helpers
 
 CONFIG = configs.PretrainingConfig(
@@ -131,3 +132,21 @@ def test_says_what_the_manifest_of_the_data_knows_better(
     assert "expected 7 examples" in found[0]
     assert "d.tfrecord, as manifest.json says: it is missing" in found[1]
     assert "vocab.txt is not the vocabulary" in found[2]
+
+
+def test_refuses_to_go_on_with_other_tokens(tmp_path):
+    tokens = tuple(helpers.VOCAB)
+    learned = vocabulary.Vocabulary(tokens, do_lower_case=True)
+    other = vocabulary.Vocabulary((*tokens[:-2], tokens[-1], tokens[-2]))
+    vocabulary.write(learned, str(tmp_path))
+    # Nothing was learned yet.
+    pretraining._refuse_other_vocabulary(str(tmp_path), other)
+    (tmp_path / "model.ckpt-3.index").touch()
+    pretraining._refuse_other_vocabulary(str(tmp_path), learned)
+    with pytest.raises(errors.ConfigError) as caught:
+        pretraining._refuse_other_vocabulary(str(tmp_path), other)
+    assert str(caught.value) == (
+        f"Expected the vocabulary that the model in {tmp_path} has learned, "
+        "its vocab.txt. Received: another one as "
+        "PretrainingDataConfig.vocab_file"
+    )
