@@ -5,7 +5,7 @@
 #   make check        format, lint, types and tests, as CI does
 #   make test-wheel   the wheel by itself, from pre-training to an answer
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
-#   make test-keras   Keras models on two replicas
+#   make test-keras   all of the Keras models, also on two replicas
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
@@ -134,9 +134,9 @@ test-wheel: $(INSTALLED)
 test-serving: $(INSTALLED)
 	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
-# Each in a process of its own, as devices are chosen once.
+# The Keras models: with what `make test` has no time for, and on two replicas.
 test-keras: $(INSTALLED)
-	$(PYTHON) -m pytest -q -s tests/keras_models/*_proof.py
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile -m "" tests/keras_models tests/keras_models/*_proof.py
 
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
 # has 2 steps of those that differ in more than a number, and XLA of three.

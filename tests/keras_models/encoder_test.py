@@ -179,6 +179,7 @@ def test_files(policy, tmp_path):
     layer_checks.check_saving(_encoder(dtype=policy), INPUTS, tmp_path)
 
 
+@pytest.mark.dear
 def test_training_in_a_functional_model():
     layer_checks.check_training(_encoder(), INPUTS)
 
@@ -199,6 +200,7 @@ def test_strings_to_classes_in_one_model(tmp_path):
     layer_checks.assert_same_bits(again(texts), model(texts))
 
 
+@pytest.mark.dear
 def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
     path = tmp_path / "encoder.keras"
     encoder.save(path)
@@ -250,6 +252,7 @@ def test_lora_of_no_layer(encoder):
         encoder.enable_lora(2, ["query_dense"])
 
 
+@pytest.mark.dear
 def test_quantisation(encoder, tmp_path):
     quantized = _encoder()
     quantized.quantize("int8")

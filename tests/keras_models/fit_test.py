@@ -21,6 +21,7 @@ class _Stop(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.dear
 def test_goes_on_where_it_was_stopped(pretrained, tmp_path):
     whole, first, second = (classifier(pretrained) for _ in range(3))
     arguments = dict(batch_size=8, epochs=4, verbose=0)
@@ -38,6 +39,7 @@ def test_goes_on_where_it_was_stopped(pretrained, tmp_path):
         np.testing.assert_array_equal(ours, expected, ours.path)
 
 
+@pytest.mark.dear
 def test_callbacks(pretrained, tmp_path):
     found = classifier(pretrained)
     best = str(tmp_path / "best.keras")
@@ -70,6 +72,7 @@ np.save(sys.argv[3], model.predict(texts, verbose=0))
 """
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("graph_optimizer")
 def test_a_new_process_predicts_the_same_bits(pretrained, tmp_path):
     model = classifier(pretrained)
@@ -86,6 +89,7 @@ def test_a_new_process_predicts_the_same_bits(pretrained, tmp_path):
     tasks.assert_equal_bits(found, model.predict(TEXTS, verbose=0))
 
 
+@pytest.mark.dear
 def test_long_texts_in_windows(pretrained):
     config = classifier(pretrained).get_config()
     config["head"]["options"] = {"windows": {"stride": 4, "max_windows": 3}}

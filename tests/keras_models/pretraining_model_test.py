@@ -85,6 +85,7 @@ def trained(files, tmp_path_factory):
 
 
 # Dropout too: its masks follow from the seed and the step in both.
+@pytest.mark.dear
 def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
     fitted, start, history, _ = trained
     network = ablations.make_model(
@@ -158,6 +159,7 @@ def test_a_checkpoint_of_it_is_fine_tuned_and_pretrained_on(trained, tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_ids_without_draws_are_masked(files):
     model = _model(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     model.compile(learning_rate=0.01, jit_compile=True)

@@ -124,6 +124,7 @@ def test_a_dataset_is_as_good_as_a_list(model):
     )
 
 
+@pytest.mark.dear
 def test_fit_on_a_dataset(pretrained):
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(8)
     found = classifier(pretrained)
@@ -168,6 +169,7 @@ def test_weights_of_rows_and_classes(model):
     assert found[0] == pytest.approx((losses[0] + 2 * losses[2]) / 3, rel=1e-5)
 
 
+@pytest.mark.dear
 def test_losses_optimizers_and_metrics_of_keras(pretrained):
     found = classifier(pretrained, dropout=0.0)
     found.compile(
@@ -186,6 +188,7 @@ def test_losses_optimizers_and_metrics_of_keras(pretrained):
     assert ours == pytest.approx(theirs, abs=1e-6)
 
 
+@pytest.mark.dear
 def test_each_fit_begins_anew_but_for_a_given_number_of_steps(pretrained):
     found = classifier(pretrained)
     with pytest.raises(ValueError, match="Received: num_train_steps=None"):

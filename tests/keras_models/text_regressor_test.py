@@ -27,6 +27,7 @@ def trained(pretrained):
     return found, network, history.history, expected
 
 
+@pytest.mark.dear
 def test_steps_are_those_of_the_engine(trained):
     found, network, history, expected = trained
     assert found.unit == (1.5, 2.5)
