@@ -11,6 +11,7 @@
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
 #   make docs         the site of docs/ and the Python API, its links checked
+#   make tutorial     docs/tutorial.ipynb, executed
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 
@@ -39,7 +40,7 @@ $(INSTALLED): requirements.lock setup.cfg setup.py pyproject.toml
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# --- The site of the documents --------------------------------------------------
+# --- The site of the documents, and the tutorial --------------------------------
 
 # An environment of its own, without TensorFlow: docstrings are read, not imported.
 DOCS_VENV := .venv-docs
@@ -50,12 +51,24 @@ $(DOCS_INSTALLED): requirements-docs.lock
 	$(DOCS_VENV)/bin/python -m pip install --quiet --requirement requirements-docs.lock
 	@touch $@
 
-.PHONY: docs-packages docs
+.PHONY: docs-packages docs tutorial-packages tutorial
 docs-packages: $(DOCS_INSTALLED)
 
 # Writes build/site/index.html.
 docs: $(DOCS_INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build
+
+TUTORIAL_INSTALLED := $(VENV)/tutorial-installed
+
+$(TUTORIAL_INSTALLED): requirements-docs.lock $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --constraint requirements.lock --constraint requirements-docs.lock ipykernel nbclient
+	@touch $@
+
+tutorial-packages: $(TUTORIAL_INSTALLED)
+
+# A copy of the result in docs/ renews the outputs there.
+tutorial: $(TUTORIAL_INSTALLED)
+	$(PYTHON) docs/run_tutorial.py --output=build/tutorial.ipynb
 
 # --- Results on public sets: docs/results.md ----------------------------------
 

@@ -1,6 +1,7 @@
 """Files, modules and targets that the documents name are there."""
 
 import importlib.util
+import json
 import re
 
 import pytest
@@ -16,6 +17,7 @@ DOCUMENTS = sorted(
         ROOT / "README.md",
         ROOT / "Makefile",
         *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").glob("*.ipynb"),
         *(ROOT / "gin").rglob("*.gin"),
         *(ROOT / "electra_tf").rglob("*.py"),
         *(ROOT / "tools").rglob("*.py"),
@@ -127,6 +129,26 @@ def test_the_page_of_the_python_api_has_every_public_name():
         if f"::: {modules[name]}.{name}\n" not in page
         or f"{{heading: electra_tf.{name}}}" not in page
     ] == []
+
+
+def test_the_tutorial_is_short_and_has_what_came_out():
+    text = (ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8")
+    cells = [x for x in json.loads(text)["cells"] if x["cell_type"] == "code"]
+    lines = [
+        line.strip() for x in cells for line in "".join(x["source"]).split("\n")
+    ]
+    code = [line for line in lines if line and not line.startswith("#")]
+    assert 0 < len(code) <= 150
+    counts = [cell["execution_count"] for cell in cells]
+    assert counts == list(range(1, len(cells) + 1))
+    kinds = [
+        kind
+        for cell in cells
+        for output in cell["outputs"]
+        for kind in output.get("data", [output["output_type"]])
+    ]
+    assert kinds.count("image/png") == 3
+    assert "error" not in kinds
 
 
 def test_a_missing_file_is_noticed():
