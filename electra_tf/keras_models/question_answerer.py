@@ -185,8 +185,16 @@ class QuestionAnswerer(TaskModel):
             self.preprocessor.tokenizer,
             self.max_seq_length,
         )
+        no_span = question_answering.NO_SPAN
+        answers = [
+            # As exported models have it.
+            "" if text == no_span and no_span not in context else text
+            for text, context in zip(
+                found.texts.values(), inputs[1], strict=True
+            )
+        ]
         return {
-            "answer": np.array(list(found.texts.values()), object),
+            "answer": np.array(answers, object),
             "no_answer_score": np.array(
                 list(found.null_odds.values()), np.float32
             ),

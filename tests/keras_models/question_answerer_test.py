@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from electra_tf.finetuning.tasks import question_answering
 from tests.keras_models import tasks
 
 # The word behind the first "wa" of a context answers "wb".
@@ -79,6 +80,15 @@ def test_answers_what_the_export_answers(trained, tmp_path):
     assert [a.decode() for a in served["answer"].numpy()] == list(
         predictions["answer"]
     )
+
+
+def test_where_no_span_is_allowed_the_answer_is_empty(trained, monkeypatch):
+    monkeypatch.setattr(
+        question_answering.QuestionAnsweringTask, "_best_span", lambda *_: None
+    )
+    found, *_ = trained
+    predictions = found.predict(X, verbose=0)
+    assert list(predictions["answer"]) == [""] * len(CONTEXTS)
 
 
 BAD = {

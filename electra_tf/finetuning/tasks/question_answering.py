@@ -27,6 +27,8 @@ from electra_tf.text import tokenization
 
 # The original's score of no answer before it has seen a window.
 _NO_WINDOW_SCORE = 1000000.0
+# The answer where no window holds one that is allowed; as in the original.
+NO_SPAN = "empty"
 
 
 class Predictions(typing.NamedTuple):
@@ -380,8 +382,8 @@ class QuestionAnsweringTask(Task):
                     )
                 null_score = min(null_score, of_window)
             if best is None:
-                token_texts.append("empty")
-                original_texts.append("empty")
+                token_texts.append(NO_SPAN)
+                original_texts.append(NO_SPAN)
                 start_score = end_score = np.float32(0.0)
             else:
                 _, start, end, start_score, end_score, window = best
