@@ -5,7 +5,7 @@
 #   make check        format, lint, types and tests, as CI does
 #   make test-wheel   the wheel by itself, from pre-training to an answer
 #   make test-serving exported models in C++, over REST and gRPC, on real rows
-#   make test-keras   all of the Keras models, also on two replicas
+#   make test-dear    what make test has no time for
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
@@ -107,7 +107,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 .PHONY: interop
 interop: $(VENV)/interop-installed
 
-.PHONY: test test-keras test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
+.PHONY: test test-dear test-interop test-beam test-wheel test-serving test-experiments test-class-weights check format lint types clean
 test: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=10
 
@@ -147,12 +147,13 @@ test-wheel: $(INSTALLED)
 test-serving: $(INSTALLED)
 	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
-# The Keras models: with what `make test` has no time for, and on two replicas.
-test-keras: $(INSTALLED)
-	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile -m "" tests/keras_models tests/keras_models/*_proof.py
+# What `make test` has no time for, and the Keras models on two replicas.
+test-dear: $(INSTALLED)
+	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile -m dear
+	$(PYTHON) -m pytest -q --numprocesses=2 tests/keras_models/*_proof.py
 
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
-# has 2 steps of those that differ in more than a number, and XLA of three.
+# has 2 steps of those that differ in more than a number, and XLA of one.
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py::test_xla_compiles_every_objective
 

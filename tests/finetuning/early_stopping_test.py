@@ -218,8 +218,8 @@ def terminate():
         # best that was kept then is that of a later step, or of none.
         (3, kill, Killed),
         (6, terminate, errors.Stopped),
-        (9, kill, Killed),
-        (12, kill, Killed),
+        pytest.param(9, kill, Killed, marks=pytest.mark.dear),
+        pytest.param(12, kill, Killed, marks=pytest.mark.dear),
     ],
 )
 def test_a_killed_run_ends_as_one_that_was_not(

@@ -82,6 +82,7 @@ def test_save_checkpoint(encoder, format_name, tmp_path):
         encoder.save_checkpoint(tmp_path / "new", format="onnx")
 
 
+@pytest.mark.dear
 def test_a_preset_of_kerashub(encoder, tmp_path):
     encoder.save_to_preset(tmp_path / "preset")
     again = electra_tf.Encoder.from_preset(tmp_path / "preset")
@@ -222,6 +223,7 @@ def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
 # --- LoRA and quantisation ------------------------------------------------
 
 
+@pytest.mark.dear
 def test_lora_learns_additions_alone_and_saves_them_in_the_kernels(tmp_path):
     encoder = _encoder()
     before = _sequence(encoder)

@@ -1,4 +1,4 @@
-"""`fit` of two replicas, in float16, with dropout: see `make test-keras`."""
+"""`fit` of two replicas, in float16, with dropout: see `make test-dear`."""
 
 import numpy as np
 

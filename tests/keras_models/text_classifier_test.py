@@ -110,6 +110,7 @@ def test_numbers_as_labels(pretrained):
     assert counted.targets([2, 0], "y", 2).tolist() == [2, 0]
 
 
+@pytest.mark.dear
 def test_a_dataset_is_as_good_as_a_list(model):
     expected = model.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
     ids = [LABELS.index(label) for label in TARGETS]
@@ -250,6 +251,7 @@ def test_exports_what_the_tool_exports(trained, tmp_path):
     assert names == trained.decode_predictions(expected)
 
 
+@pytest.mark.dear
 def test_pairs(pretrained):
     found = classifier(pretrained)
     found._arrays(PAIRS, TARGETS, None, is_training=True)
@@ -278,6 +280,7 @@ def test_several_labels_a_row(pretrained):
     assert accuracy == pytest.approx(expected)
 
 
+@pytest.mark.dear
 def test_without_a_preprocessor(pretrained, model):
     found = classifier(pretrained, preprocessor=None)
     rows = {

@@ -34,7 +34,10 @@ ELECTRIC = {"electra_objective": False, "electric_objective": True}
     "sizes",
     [
         {},
-        {"type_vocab_size": 3, "num_hidden_layers": 5, "embedding_size": 8},
+        pytest.param(
+            {"type_vocab_size": 3, "num_hidden_layers": 5, "embedding_size": 8},
+            marks=pytest.mark.dear,
+        ),
     ],
     ids=str,
 )

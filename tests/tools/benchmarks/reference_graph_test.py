@@ -81,6 +81,7 @@ def test_update_is_that_of_the_optimizer():
         )
 
 
+@pytest.mark.dear
 def test_it_trains_with_dropout():
     _, reference = build()
     features, _ = data()

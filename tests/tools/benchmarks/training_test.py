@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests import helpers
 from tools.benchmarks import benchmarking, training
 
@@ -70,6 +72,7 @@ def test_other_processes_are_seen():
     assert all(0 <= share <= 1 for share in shares.values())
 
 
+@pytest.mark.dear
 def test_sections_measure(tmp_path):
     # The other sections take minutes, most of them for starting processes.
     sections = "speed,recompilation"
