@@ -228,7 +228,10 @@ def _read_json(model_dir: str) -> dict:
             f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
             "found none: has the model been trained?"
         )
-    return files.read_json(path)
+    try:
+        return files.read_json(path)
+    except errors.CheckpointError as error:
+        raise errors.ConfigError(str(error)) from None
 
 
 def refuse_other_run(config) -> None:

@@ -264,14 +264,14 @@ def test_refuses_a_directory_without_config(tmp_path):
 def test_refuses_a_config_that_is_no_json(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(
-        errors.CheckpointError, match="Cannot read .*/config.json: Expecting"
+        errors.ConfigError, match="Cannot read .*/config.json: Expecting"
     ):
         model_directory.read_config(str(tmp_path))
 
 
 def test_refuses_a_config_that_is_no_object(tmp_path):
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(errors.CheckpointError, match="holds no JSON object"):
+    with pytest.raises(errors.ConfigError, match="it holds no JSON object"):
         model_directory.read_config(str(tmp_path))
 
 
