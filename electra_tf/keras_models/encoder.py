@@ -20,6 +20,7 @@ from electra_tf.keras_models import checkpoints
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
 from electra_tf.serving.inputs import ENCODER_FEATURES
+from electra_tf.training import replicas
 
 # As KerasHub's backbones have it, and arXiv:2106.09685.
 LORA_TARGETS = ("query", "value")
@@ -56,13 +57,8 @@ def next_dropout_seed(
     # As the engine of the gin runs does, whose step is here the call.
     first, call = tf.unstack(tf.cast(seed_generator.next(), tf.int32))
     seed = tf.random.experimental.stateless_fold_in(tf.stack([first, 0]), call)
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return seed
     # Every replica has the same state of the generator.
-    return tf.random.experimental.stateless_fold_in(
-        seed, context.replica_id_in_sync_group
-    )
+    return replicas.seed_of_replica(seed)
 
 
 def check_features(features, max_position_embeddings: int) -> dict:

@@ -169,7 +169,7 @@ class EngineModel(keras.Model):
         variables = self.trainable_variables
         with tf.GradientTape() as tape:
             total, num_rows, answer = self._sums_of_losses(
-                x, y, sample_weight, self._dropout_seed(context)
+                x, y, sample_weight, self._dropout_seed()
             )
             if is_ours:
                 # The sum over the batch, as in the original: it is clipped.
@@ -279,11 +279,11 @@ class EngineModel(keras.Model):
             return self.compute_metrics(x, *of_keras)
         return self.get_metrics_result()
 
-    def _dropout_seed(self, context) -> tf.Tensor:
+    def _dropout_seed(self) -> tf.Tensor:
         """The engine's, of the step that is about to be taken."""
-        fold_in = tf.random.experimental.stateless_fold_in
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
-        seed = fold_in(tf.constant([self.seed, 0], tf.int32), step)
-        if context.num_replicas_in_sync > 1:
-            seed = fold_in(seed, context.replica_id_in_sync_group)
-        return seed
+        return replicas.seed_of_replica(
+            tf.random.experimental.stateless_fold_in(
+                tf.constant([self.seed, 0], tf.int32), step
+            )
+        )

@@ -10,6 +10,7 @@ from electra_tf import configs, pretraining
 from electra_tf.model import losses
 from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
+from electra_tf.training import replicas
 
 
 def checked(
@@ -73,14 +74,9 @@ def with_noise(data, config: configs.ElectraConfig, number: int, step) -> dict:
             seed = tf.random.experimental.stateless_fold_in(
                 tf.constant([number, 1]), tf.cast(step, tf.int32)
             )
-        context = tf.distribute.get_replica_context()
-        if context is not None and context.num_replicas_in_sync > 1:
-            seed = tf.random.experimental.stateless_fold_in(
-                seed, context.replica_id_in_sync_group
-            )
         rows = tf.shape(features["input_ids"])[0]
         uniform = tf.random.stateless_uniform(
-            [rows, draws.noise_width(config)], seed
+            [rows, draws.noise_width(config)], replicas.seed_of_replica(seed)
         )
         features["noise"] = draws.split_noise(config, uniform)
     return {

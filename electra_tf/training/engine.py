@@ -212,13 +212,11 @@ class Engine:
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)
-        seed = tf.random.experimental.stateless_fold_in(
-            self._dropout_seed, tf.cast(step, tf.int32)
-        )
-        if num_replicas > 1:
-            seed = tf.random.experimental.stateless_fold_in(
-                seed, context.replica_id_in_sync_group
+        seed = replicas.seed_of_replica(
+            tf.random.experimental.stateless_fold_in(
+                self._dropout_seed, tf.cast(step, tf.int32)
             )
+        )
         totals, zeros = None, None
         if num_replicas > 1 or self._is_cut():
             weights, zeros = self._sums_of_weights(features, seed)

@@ -220,3 +220,13 @@ def make_all_reduce_sum(context: tf.distribute.ReplicaContext):
         )
 
     return all_reduce_sum
+
+
+def seed_of_replica(seed: tf.Tensor) -> tf.Tensor:
+    """A seed <int32>[2] of all replicas -> this one's, unlike the others'."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return seed
+    return tf.random.experimental.stateless_fold_in(
+        seed, context.replica_id_in_sync_group
+    )
