@@ -40,6 +40,22 @@ def policy_scope(policy: keras.dtype_policies.DTypePolicy):
         keras.config.set_dtype_policy(before)
 
 
+def objects_in(config: Mapping, custom_objects=None) -> dict:
+    """A model's config with objects where JSON has a dictionary of them.
+
+    Args:
+      config: Of `get_config`.
+      custom_objects: See `keras.saving.deserialize_keras_object`.
+    """
+    config = dict(config)
+    for name in ("preprocessor", "dtype"):
+        if isinstance(config.get(name), dict):
+            config[name] = keras.saving.deserialize_keras_object(
+                config[name], custom_objects
+            )
+    return config
+
+
 def next_dropout_seed(
     seed_generator: keras.random.SeedGenerator, training: bool | None
 ) -> tf.Tensor | None:
@@ -343,12 +359,8 @@ class Encoder(keras.Model):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
+        config = objects_in(config)
         mode = config.pop("quantization_mode", "")
-        if isinstance(config.get("dtype"), dict):
-            config["dtype"] = keras.saving.deserialize_keras_object(
-                config["dtype"]
-            )
         model = cls(**config)
         if mode:
             model.quantize(mode)

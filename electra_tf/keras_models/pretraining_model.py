@@ -260,13 +260,7 @@ class PretrainingModel(keras.Model):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        for name in ("preprocessor", "dtype"):
-            if isinstance(config.get(name), dict):
-                config[name] = keras.saving.deserialize_keras_object(
-                    config[name]
-                )
-        return cls(**config)
+        return cls(**encoder_lib.objects_in(config))
 
     # --- Training ---------------------------------------------------
 

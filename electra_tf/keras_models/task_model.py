@@ -30,6 +30,7 @@ from electra_tf.keras_models.encoder import (
     check_features,
     enable_lora,
     next_dropout_seed,
+    objects_in,
     policy_scope,
 )
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -288,13 +289,7 @@ class TaskModel(TextPipeline):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        for name in ("preprocessor", "dtype"):
-            if isinstance(config.get(name), dict):
-                config[name] = keras.saving.deserialize_keras_object(
-                    config[name], custom_objects
-                )
-        return cls(**config)
+        return cls(**objects_in(config, custom_objects))
 
     def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.

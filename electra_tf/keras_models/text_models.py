@@ -3,9 +3,7 @@
 Shapes: N rows, B batch, C labels.
 """
 
-import dataclasses
 import typing
-import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -18,8 +16,12 @@ from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
+from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads
+
+# Of heads: with one label a row, and with several.
+_KINDS = ("classification", "multi_label_classification")
 
 
 class _TextModel(TaskModel):
@@ -68,7 +70,7 @@ class _TextModel(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TextClassifier(_TextModel):
+class TextClassifier(_TextModel, LabelledModel):
     """One label for each text or pair of texts, or any number of them.
 
         classifier = electra_tf.TextClassifier.from_checkpoint(
@@ -92,7 +94,6 @@ class TextClassifier(_TextModel):
       **kwargs: See `TaskModel`.
     """
 
-    kind = "classification"
     target_names = ("label_ids",)
 
     def __init__(
@@ -107,7 +108,7 @@ class TextClassifier(_TextModel):
         **kwargs,
     ):
         if head is None:
-            head = _classification_head(labels, multi_label)
+            head = self.new_head(labels, multi_label)
         if activation not in ("auto", None):
             raise ValueError(
                 "Expected the activation 'auto', for probabilities, or None. "
@@ -115,72 +116,30 @@ class TextClassifier(_TextModel):
             )
         super().__init__(encoder, head, preprocessor, **kwargs)
         self.activation = activation
-        self._labels = labels_lib.Labels(
-            self.head.labels
-            or [str(i) for i in range(self.head.num_outputs or 0)]
-        )
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the labels, in the order of the outputs."""
-        return self._labels.names
 
     @property
     def multi_label(self) -> bool:
-        return self.head.kind == "multi_label_classification"
+        return self.head.kind == _KINDS[True]
 
     @classmethod
-    def from_checkpoint(cls, path, labels=None, **kwargs):
-        """Begins with a pre-trained, or a fine-tuned, checkpoint.
-
-        The head of a fine-tuned one is kept if `labels` is None or the same.
-
-        Args:
-          path: See `TaskModel.from_checkpoint`.
-          labels: See the class.
-          **kwargs: `multi_label`, or see `TaskModel.from_checkpoint`.
-        """
-        return super().from_checkpoint(path, labels=labels, **kwargs)
-
-    from_preset = from_checkpoint
+    def new_head(cls, labels, multi_label=None):
+        names = labels_lib.names(labels, least=1 if multi_label else 2)
+        kind = _KINDS[bool(multi_label)]
+        return heads.TaskHead(kind, kind, names, len(names))
 
     @classmethod
-    def head_for(
-        cls, checkpoint: Checkpoint, source, labels=None, multi_label=None
-    ):
-        kinds = ("classification", "multi_label_classification")
-        found = checkpoint.head
-        if found is not None and (
-            found.kind not in kinds
-            or (multi_label is not None and found.kind != kinds[multi_label])
-        ):
-            if labels is None:
-                raise _no_labels(source, f"a head for {found.kind}")
-            found = None
-        if found is None:
-            if labels is None:
-                raise _no_labels(source, "no fine-tuned head")
-            return _classification_head(labels, bool(multi_label)), False
-        theirs = found.labels
-        if labels is None:
-            return found, True
-        ours = labels_lib.names(labels, least=1)
-        if theirs is None and len(ours) == found.num_outputs:
-            return dataclasses.replace(found, labels=ours), True
-        if theirs == ours:
-            return found, True
-        if set(theirs or ()) == set(ours):
+    def kept(cls, checkpoint: Checkpoint, multi_label=None):
+        head = checkpoint.head
+        kinds = _KINDS if multi_label is None else (_KINDS[multi_label],)
+        return head if head is not None and head.kind in kinds else None
+
+    @classmethod
+    def check_order(cls, theirs, ours, source):
+        if set(theirs) == set(ours):
             raise errors.ConfigError(
                 f"Expected labels in the order of the head of {source}, "
-                f"{list(theirs or ())}. Received: labels={list(ours)}"
+                f"{list(theirs)}. Received: labels={list(ours)}"
             )
-        warnings.warn(
-            f"A new head for the labels {text_tasks.listing(ours)}: that of "
-            f"{source} is for "
-            + (text_tasks.listing(theirs) if theirs else "others"),
-            stacklevel=4,
-        )
-        return _classification_head(ours, bool(multi_label)), False
 
     @property
     def score_names(self):
@@ -208,12 +167,7 @@ class TextClassifier(_TextModel):
           A name for each row; with several labels a row a list of those that
           are likelier than not.
         """
-        predictions = np.asarray(predictions)
-        if predictions.ndim != 2 or predictions.shape[1] != len(self.labels):
-            raise ValueError(
-                f"Expected predictions of {len(self.labels)} labels, [N, "
-                f"{len(self.labels)}]. Received: shape {predictions.shape}"
-            )
+        predictions = self.check_predictions(predictions, "N")
         if not self.multi_label:
             best = np.argmax(predictions, axis=-1)
             return [self.labels[i] for i in best]
@@ -388,12 +342,6 @@ class TextRegressor(_TextModel):
         return tf.cast(y, tf.float32)
 
 
-def _classification_head(labels, multi_label: bool) -> heads.TaskHead:
-    kind = "multi_label_classification" if multi_label else "classification"
-    names = labels_lib.names(labels, least=1 if multi_label else 2)
-    return heads.TaskHead(kind, kind, names, len(names))
-
-
 def _regression_head(min_value, scale) -> heads.TaskHead:
     if (min_value is None) != (scale is None) or (scale or 1.0) <= 0.0:
         raise ValueError(
@@ -404,10 +352,3 @@ def _regression_head(min_value, scale) -> heads.TaskHead:
     if scale is not None:
         options = {"min_value": float(min_value), "scale": float(scale)}
     return heads.TaskHead("regression", "regression", None, 1, options=options)
-
-
-def _no_labels(source: str, found: str) -> ValueError:
-    return errors.CheckpointError(
-        f"Expected labels=[...] for a new head, as {source} has {found} to "
-        "take them from. Received: labels=None"
-    )

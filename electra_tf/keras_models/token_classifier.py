@@ -3,26 +3,23 @@
 Shapes: N rows, B batch, L length, W words of the longest row, C labels.
 """
 
-import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import errors
-from electra_tf.finetuning.tasks import tagging, text_tasks
+from electra_tf.finetuning.tasks import tagging
 from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
-from electra_tf.keras_models.task_model import TaskModel
+from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.model import heads
 
 Words = list[list[str]]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
-class TokenClassifier(TaskModel):
+class TokenClassifier(LabelledModel):
     """A label for each word, read at the word's first token.
 
         tagger = electra_tf.TokenClassifier.from_checkpoint(
@@ -59,67 +56,25 @@ class TokenClassifier(TaskModel):
     ):
         super().__init__(
             encoder,
-            _tagging_head(labels) if head is None else head,
+            self.new_head(labels) if head is None else head,
             preprocessor,
             **kwargs,
         )
-        self._labels = labels_lib.Labels(
-            self.head.labels
-            or [str(i) for i in range(self.head.num_outputs or 0)]
-        )
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the labels, in the order of the outputs."""
-        return self._labels.names
 
     @property
     def score_names(self):
         return ("accuracy",)
 
     @classmethod
-    def from_checkpoint(cls, path, labels=None, **kwargs):
-        """Begins with a pre-trained, or a fine-tuned, checkpoint.
-
-        The head of a fine-tuned one is kept if `labels` is None or the same.
-
-        Args:
-          path: See `TaskModel.from_checkpoint`.
-          labels: See the class.
-          **kwargs: See `TaskModel.from_checkpoint`.
-        """
-        return super().from_checkpoint(path, labels=labels, **kwargs)
-
-    from_preset = from_checkpoint
-
-    @classmethod
-    def head_for(cls, checkpoint, source, labels=None):
-        found = cls.kept(checkpoint)
-        if labels is None:
-            if found is None:
-                head = checkpoint.head
-                raise errors.CheckpointError(
-                    "Expected labels=[...] for a new head, as "
-                    f"{source} has "
-                    + (f"one for {head.kind}" if head else "none")
-                    + ". Received: labels=None"
-                )
-            return found, True
-        ours = labels_lib.names(labels)
-        if (
-            found is not None
-            and found.labels in (None, ours)
-            and len(ours) == found.num_outputs
-        ):
-            return dataclasses.replace(found, labels=ours), True
-        if found is not None:
-            warnings.warn(
-                f"A new head for the labels {text_tasks.listing(ours)}: that "
-                f"of {source} is for "
-                f"{text_tasks.listing(found.labels or ())}",
-                stacklevel=4,
-            )
-        return _tagging_head(ours), False
+    def new_head(cls, labels):
+        names = labels_lib.names(labels)
+        return heads.TaskHead(
+            cls.kind,
+            cls.kind,
+            names,
+            len(names),
+            segment=heads.TAGGING_SEGMENT,
+        )
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
@@ -251,12 +206,7 @@ class TokenClassifier(TaskModel):
           A list of names for each row, as long as its last word that the model
           saw; None for a word before it that it did not see.
         """
-        predictions = np.asarray(predictions)
-        if predictions.ndim != 3 or predictions.shape[2] != len(self.labels):
-            raise ValueError(
-                f"Expected predictions of {len(self.labels)} labels, [N, W, "
-                f"{len(self.labels)}]. Received: shape {predictions.shape}"
-            )
+        predictions = self.check_predictions(predictions, "N", "W")
         found = []
         for row in predictions:
             is_seen = row.any(axis=-1)
@@ -270,17 +220,6 @@ class TokenClassifier(TaskModel):
                 ]
             )
         return found
-
-
-def _tagging_head(labels) -> heads.TaskHead:
-    names = labels_lib.names(labels)
-    return heads.TaskHead(
-        "tagging",
-        "tagging",
-        names,
-        len(names),
-        segment=heads.TAGGING_SEGMENT,
-    )
 
 
 def _split_rows(x, name: str) -> list[list]:

@@ -130,5 +130,7 @@ def test_bad_use(trained, name):
 
 
 def test_a_checkpoint_without_what_is_asked_of_it(pretrained):
-    with pytest.raises(ValueError, match="has none. Received: labels=None"):
+    with pytest.raises(
+        ValueError, match="no fine-tuned head. Received: labels"
+    ):
         electra_tf.TokenClassifier.from_checkpoint(pretrained)
