@@ -8,7 +8,7 @@ import warnings
 import keras
 import numpy as np
 
-from electra_tf import errors, files
+from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 
@@ -99,6 +99,24 @@ def read(source: Source) -> Checkpoint:
     for remark in checkpoint.remarks:
         warnings.warn(f"{source}: {remark}", stacklevel=3)
     return checkpoint
+
+
+def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
+    """Those of the encoder that is trained on.
+
+    Args:
+      checkpoint: Of any format.
+      source: What messages call it.
+
+    Raises:
+      CheckpointError: If there is no discriminator.
+    """
+    if checkpoint.discriminator is None:
+        raise errors.CheckpointError(
+            "Expected a checkpoint with a discriminator. Received: "
+            f"{source}, with a generator only"
+        )
+    return checkpoint.discriminator
 
 
 def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:

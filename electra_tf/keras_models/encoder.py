@@ -214,10 +214,10 @@ class Encoder(keras.Model):
           CheckpointError: If it cannot be read, has no discriminator, or does
             not fit.
         """
-        checkpoint = checkpoints.read(path).encoder_only()
-        sizes = dataclasses.asdict(checkpoint.discriminator)  # type: ignore
+        checkpoint, source = checkpoints.read(path), checkpoints.name_of(path)
+        sizes = dataclasses.asdict(checkpoints.sizes_of(checkpoint, source))
         model = cls(**(sizes | kwargs))
-        model.load_checkpoint(checkpoint, checkpoints.name_of(path))
+        model.load_checkpoint(checkpoint.encoder_only(), source)
         return model
 
     from_preset = from_checkpoint

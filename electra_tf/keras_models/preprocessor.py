@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
@@ -114,8 +115,34 @@ class Preprocessor(keras.layers.Layer):
         Raises:
           CheckpointError: If it cannot be read, or has no vocabulary.
         """
-        checkpoint = checkpoints.read(path)
-        source = checkpoints.name_of(path)
+        return cls.of_checkpoint(
+            checkpoints.read(path),
+            checkpoints.name_of(path),
+            max_seq_length,
+            do_lower_case,
+            **kwargs,
+        )
+
+    from_preset = from_checkpoint
+
+    @classmethod
+    def of_checkpoint(
+        cls,
+        checkpoint: Checkpoint,
+        source: str,
+        max_seq_length: int | None = None,
+        do_lower_case: bool | None = None,
+        **kwargs,
+    ) -> typing.Self:
+        """The same of a checkpoint that was read.
+
+        Args:
+          checkpoint: With a vocabulary.
+          source: What messages call it.
+          max_seq_length: See `from_checkpoint`, as are the others.
+          do_lower_case: Likewise.
+          **kwargs: Likewise.
+        """
         known = checkpoint.vocabulary
         if known is None:
             raise errors.CheckpointError(
@@ -130,7 +157,7 @@ class Preprocessor(keras.layers.Layer):
                 warnings.warn(
                     f"{source} does not say whether text is lower-cased: "
                     f"taken as do_lower_case={lower} from its vocabulary",
-                    stacklevel=2,
+                    stacklevel=3,
                 )
         config = checkpoint.discriminator or checkpoint.generator
         if max_seq_length is None and config is not None:
@@ -144,8 +171,6 @@ class Preprocessor(keras.layers.Layer):
         if max_seq_length is not None:
             settings["max_seq_length"] = max_seq_length
         return cls(known.tokens, **(settings | kwargs))
-
-    from_preset = from_checkpoint
 
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:

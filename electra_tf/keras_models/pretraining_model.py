@@ -137,11 +137,11 @@ class PretrainingModel(keras.Model):
             run = pretraining_settings.run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
-            preprocessor = Preprocessor.from_checkpoint(checkpoint)
+            preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
         settings = (
             pretraining_settings.settings_of(run)
             if run
-            else pretraining_settings.settings_in(checkpoint)
+            else pretraining_settings.settings_in(checkpoint, source)
         )
         model = cls(preprocessor, **(settings | kwargs))
         if run:

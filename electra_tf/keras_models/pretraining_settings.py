@@ -80,14 +80,22 @@ def settings_of(run: configs.PretrainingConfig) -> dict:
     return settings.pop("encoder") | settings
 
 
-def settings_in(checkpoint: Checkpoint) -> dict:
-    """What a checkpoint says of the model that it was trained as."""
+def settings_in(checkpoint: Checkpoint, source: str) -> dict:
+    """What a checkpoint says of the model that it was trained as.
+
+    Args:
+      checkpoint: Of any format.
+      source: What messages call it.
+
+    Raises:
+      CheckpointError: If it lacks one of the two networks.
+    """
     generator, encoder = checkpoint.generator, checkpoint.discriminator
     if generator is None or encoder is None:
         missing = "generator" if generator is None else "discriminator"
         raise errors.CheckpointError(
             "Expected a checkpoint with a generator and a discriminator. "
-            f"Received: one without a {missing}"
+            f"Received: {source}, without a {missing}"
         )
     settings = dataclasses.asdict(encoder) | {
         "generator_hidden_size": generator.hidden_size / encoder.hidden_size,

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
@@ -222,18 +222,13 @@ class TaskModel(TextPipeline):
         """
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
-        config = checkpoint.discriminator
-        if config is None:
-            raise errors.CheckpointError(
-                "Expected a checkpoint with a discriminator. Received: "
-                f"{source}, with a generator only"
-            )
+        config = checkpoints.sizes_of(checkpoint, source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
         if isinstance(preprocessor, str) and preprocessor == "auto":
-            preprocessor = Preprocessor.from_checkpoint(
-                checkpoint, max_seq_length=max_seq_length
+            preprocessor = Preprocessor.of_checkpoint(
+                checkpoint, source, max_seq_length
             )
         if dropout is not None:
             config = dataclasses.replace(

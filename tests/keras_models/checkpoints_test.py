@@ -1,5 +1,6 @@
 import pytest
 
+import electra_tf
 from electra_tf import errors
 from electra_tf.checkpoints import reading
 from electra_tf.keras_models import checkpoints
@@ -78,3 +79,20 @@ def test_a_part_that_others_have_loaded_will_do(hub_cache, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     found = checkpoints.read("hf://owner/name")
     models.assert_same_tensors(found, expected)
+
+
+def test_messages_name_the_path(tmp_path):
+    nameless = str(tmp_path / "nameless")
+    checkpoints.write(models.pretrained(vocabulary=None), nameless, "original")
+    generator = str(tmp_path / "generator")
+    checkpoints.write(models.pretrained(discriminator=None), generator)
+    for path, make in (
+        (nameless, electra_tf.Preprocessor.from_checkpoint),
+        (nameless, electra_tf.TextRegressor.from_checkpoint),
+        (nameless, electra_tf.PretrainingModel.from_checkpoint),
+        (generator, electra_tf.Encoder.from_checkpoint),
+        (generator, electra_tf.TextRegressor.from_checkpoint),
+        (generator, electra_tf.PretrainingModel.from_checkpoint),
+    ):
+        with pytest.raises(errors.CheckpointError, match=path):
+            make(path)
