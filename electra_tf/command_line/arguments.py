@@ -8,6 +8,8 @@ from typing import NoReturn
 
 # Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
 EXIT_STOPPED = 75
+# Of a command line that is none.
+EXIT_USAGE = 2
 
 # What the user typed to get here, where that is not the name of the door.
 _called = ""
@@ -42,7 +44,7 @@ class ArgumentParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see --help)\n")
 
 
 def respelled(arg: str, old: str, new: str) -> str:

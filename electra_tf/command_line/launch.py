@@ -1,5 +1,6 @@
 """What run_pretraining and run_finetuning share: flags -> gin -> one call."""
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -107,14 +108,24 @@ def launch(
             return 130
         return 0
 
-    app.run(main, flags_parser=_parse_flags)
+    app.run(main, flags_parser=functools.partial(_parse_flags, command))
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
-    """Takes the original's --data-dir for --data_dir."""
-    return app.parse_flags_with_usage(
-        argv[:1] + [arguments.respelled(arg, "-", "_") for arg in argv[1:]]
-    )
+def _parse_flags(command: str, argv: list[str]) -> list[str]:
+    """Takes the original's --data-dir for --data_dir.
+
+    Leaves as `arguments.ArgumentParser` does: 0 after --help, 2 and one line
+    after a flag that is none.
+    """
+    respelled = [arguments.respelled(arg, "-", "_") for arg in argv[1:]]
+    try:
+        return flags.FLAGS(argv[:1] + respelled)
+    except flags.Error as error:
+        line = " ".join(str(error).split())
+        arguments.say(command, f"error: {line} (see --help)")
+        sys.exit(arguments.EXIT_USAGE)
+    except SystemExit:  # After --help, which absl takes for a failure.
+        sys.exit(0)
 
 
 def _set_environment(run: configs.RunConfig) -> None:

@@ -34,7 +34,6 @@ VERBS = {
 }
 _COMPLETION = "completion"
 _EXTRAS = {"serve": "serving"}
-_EXIT_USAGE = 2
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     verb, *rest = argv or ["--help"]
     if verb in ("-h", "--help", "help"):
         print(_help())
-        return 0 if argv else _EXIT_USAGE
+        return 0 if argv else arguments.EXIT_USAGE
     if verb == "--version":
         print(f"electra_tf {electra_tf.__version__}")
         return 0
@@ -115,7 +114,7 @@ def _refuse(message: str, received: str, known: Sequence[str]) -> int:
     close = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     arguments.say(PROG, f"error: {message}{hint} (see {PROG} --help)")
-    return _EXIT_USAGE
+    return arguments.EXIT_USAGE
 
 
 def _run(verb: str, rest: Sequence[str]) -> int:

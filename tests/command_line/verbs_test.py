@@ -95,6 +95,20 @@ def test_a_verb_is_its_door(tmp_path):
     )
 
 
+def test_the_flags_of_a_run_are_refused_and_told_as_those_of_the_others(
+    tmp_path,
+):
+    found = run("pretrain", "--model_dri=a", cwd=tmp_path)
+    assert found.returncode == 2
+    assert found.stderr == (
+        "electra-tf pretrain: error: Unknown command line flag 'model_dri'. "
+        "Did you mean: model_dir ? (see --help)\n"
+    )
+    found = run("finetune", "--help", cwd=tmp_path)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "--init_checkpoint" in found.stdout
+
+
 def test_a_run_finds_modules_of_the_directory(tmp_path):
     (tmp_path / "mine.py").write_text("raise ValueError('mine is read')\n")
     found = run(
