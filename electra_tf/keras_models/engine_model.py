@@ -160,6 +160,11 @@ class EngineModel(keras.Model):
 
     def train_step(self, data):
         """One update, as the engine makes it."""
+        # Where a dataset ends without having said so, the step is not counted.
+        with tf.control_dependencies(tf.nest.flatten(data)):
+            return self._train_step(data)
+
+    def _train_step(self, data):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         context = tf.distribute.get_replica_context()
         all_reduce_sum = replicas.make_all_reduce_sum(context)

@@ -467,6 +467,11 @@ class PretrainingModel(keras.Model):
 
     def train_step(self, data):
         """One step of the engine, see `Engine.replica_step`."""
+        # Where a dataset ends without having said so, the step is not counted.
+        with tf.control_dependencies(tf.nest.flatten(data)):
+            return self._train_step(data)
+
+    def _train_step(self, data):
         assert self._training is not None and self.optimizer is not None
         engine = self._training.engine
         step = self.optimizer.iterations.value

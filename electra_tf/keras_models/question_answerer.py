@@ -5,6 +5,7 @@ Shapes: N rows, B batch of windows, L length.
 
 import dataclasses
 import typing
+import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -12,13 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
+from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.finetuning.tasks import passages, question_answering
 from electra_tf.keras_models import columns
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads
+from electra_tf.training import replicas
 
 # The inputs of an exported model.
 INPUT_NAMES = ("question", "context")
+
+# Of any dataset whose length is not known.
+_KERAS_AT_THE_END = "Your input ran out of data"
 
 _EXPECTED = (
     "an answer for each context: its text, (text, start), SQuAD's {'text': "
@@ -39,6 +45,12 @@ class QuestionAnswerer(TaskModel):
     each a row of a batch. An answer is a text, (text, start), where start
     counts the characters before it, or what SQuAD's files have. Without a start
     it is the first place where the text occurs.
+
+    A `tf.data.Dataset` has batches of (rows, answers) or (rows, answers,
+    weights): rows (questions, contexts) or {"question": ..., "context": ...},
+    answers texts, "" for none, or (texts, starts). Its windows are batched
+    again, in their order, as many as it has rows in a batch. To count them,
+    `fit` reads it once before, unless it is given `steps_per_epoch`.
 
     `predict` gives {"answer": <str>[N], "no_answer_score": <float32>[N]}, the
     latter high where the context has no answer. `evaluate` tells the loss and
@@ -138,29 +150,114 @@ class QuestionAnswerer(TaskModel):
         )
 
     def features(self, inputs, y, name="y"):
-        examples = self.task().examples(*inputs)
-        if y is not None:
-            examples = self.task().examples(*inputs, _answers(y, name, inputs))
-        features = self.task().features(
-            examples,
-            self.preprocessor.tokenizer,
-            self.max_seq_length,
-            is_training=y is not None,
-        )
+        features = self._of_windows(inputs, y, name)
         if not len(features["input_ids"]):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
         return features
 
+    def _of_windows(self, inputs, y, name):
+        """`features`, which may be none."""
+        examples = self.task().examples(*inputs)
+        if y is not None:
+            examples = self.task().examples(*inputs, _answers(y, name, inputs))
+        return self.task().features(
+            examples,
+            self.preprocessor.tokenizer,
+            self.max_seq_length,
+            is_training=y is not None,
+        )
+
     def rows_of_features(self, features, inputs):
         return features[f"{self.task_name}_eid"] // passages.MAX_WINDOWS
 
     def _mapped(self, dataset, with_labels, class_weight=None, name="x"):
-        raise ValueError(
-            f"Expected {name} as columns of questions and contexts, whose "
-            "windows are as many as their words make. Received: a dataset"
+        """A dataset of batches of rows -> one of batches of windows.
+
+        A batch has as many windows as one of the dataset has rows.
+        """
+        assert with_labels  # See `predict`.
+        _check_dataset(dataset, name, with_labels)
+        if class_weight is not None:
+            self.weights_of_classes(class_weight, None)
+        num_rows = _rows_of_a_batch(dataset, name)
+        like = self.features((["a"], ["a"]), [""])
+        if len(dataset.element_spec) > 2:
+            like[self._sample_weight] = np.ones(1, np.float32)
+
+        def windows(questions, contexts, texts, starts, weights):
+            inputs = self.read_inputs((questions, contexts), name)
+            answers = [text.decode("utf-8", "replace") for text in texts]
+            if len(starts):
+                answers = [
+                    text and (text, start)
+                    for text, start in zip(answers, starts, strict=True)
+                ]
+            found = self._of_windows(inputs, answers, "y")
+            if len(weights):
+                rows = self.rows_of_features(found, inputs)
+                found[self._sample_weight] = weights[rows]
+            return [
+                found[n].astype(x.dtype).reshape(-1, *x.shape[1:])
+                for n, x in like.items()
+            ]
+
+        def of_windows(x, y, weights=()):
+            texts, starts = y if isinstance(y, tuple) else (y, ())
+            found = tf.numpy_function(
+                windows,
+                [
+                    *_two_columns(x),
+                    texts,
+                    tf.cast(starts, tf.int64),
+                    tf.cast(weights, tf.float32),
+                ],
+                [x.dtype for x in like.values()],
+            )
+            for values, expected in zip(found, like.values(), strict=True):
+                values.set_shape([None, *expected.shape[1:]])
+            return dict(zip(like, found, strict=True))
+
+        def cut(batch):
+            longest = tf.reduce_max(tf.reduce_sum(batch["input_mask"], -1))
+            for of_tokens in ENCODER_FEATURES:
+                batch[of_tokens] = batch[of_tokens][:, :longest]
+            return self._of_keras(batch)
+
+        def in_graph(function):
+            return tf.autograph.experimental.do_not_convert(function)
+
+        return (
+            dataset.map(in_graph(of_windows), tf.data.AUTOTUNE)
+            .unbatch()
+            .batch(num_rows)
+            .map(in_graph(cut))
+            .prefetch(replicas.PREFETCHED_BATCHES)
         )
+
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """See `TaskModel.fit`."""
+        says_steps = columns.is_dataset(x) and kwargs.get("steps_per_epoch")
+        with warnings.catch_warnings():
+            if not says_steps:
+                warnings.filterwarnings("ignore", _KERAS_AT_THE_END)
+            return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """See `TaskModel.evaluate`."""
+        with warnings.catch_warnings():
+            if not kwargs.get("steps"):
+                warnings.filterwarnings("ignore", _KERAS_AT_THE_END)
+            return super().evaluate(x, y, *args, **kwargs)
+
+    def num_batches(self, rows, dataset):
+        if rows is dataset:  # Of ids.
+            return super().num_batches(rows, dataset)
+        # Who counts them must make them.
+        if rows.cardinality() < 0 or not self._schedule_ends_with_fit:
+            return None
+        return int(dataset.reduce(np.int64(0), lambda count, *_: count + 1))
 
     def predict_step(self, data):
         outputs = super().predict_step(data)
@@ -175,6 +272,10 @@ class QuestionAnswerer(TaskModel):
         return outputs
 
     def predict(self, x, batch_size=None, **kwargs):
+        if self._reads_texts and columns.is_dataset(x):
+            # Answers are cut out of the contexts, which somebody must keep.
+            x, num_rows = _columns_of(x, kwargs.pop("steps", None))
+            batch_size = batch_size or num_rows
         outputs = super().predict(x, batch_size, **kwargs)
         if not self._reads_texts:
             return outputs
@@ -276,6 +377,91 @@ def _new_head(may_have_no_answer: bool, **options) -> heads.TaskHead:
     )
     kind = "question_answering"
     return heads.TaskHead(kind, kind, options=dataclasses.asdict(config))
+
+
+def _check_dataset(dataset, name: str, with_labels: bool) -> None:
+    """Refuses a dataset of other rows than `QuestionAnswerer` reads."""
+    spec = getattr(dataset, "element_spec", None)
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    x, answers = (*parts, None)[:2]
+
+    def is_column(of, *dtypes):
+        return (
+            isinstance(of, tf.TensorSpec)
+            and of.shape.rank == 1
+            and of.dtype in dtypes
+        )
+
+    is_known = isinstance(dataset, tf.data.Dataset) and (
+        isinstance(x, tuple)
+        and len(x) == 2
+        or isinstance(x, Mapping)
+        and set(x) == set(INPUT_NAMES)
+    )
+    is_known = is_known and all(
+        is_column(of, tf.string) for of in _two_columns(x)
+    )
+    if is_known and with_labels:
+        texts, starts = answers, None
+        if isinstance(answers, tuple) and len(answers) == 2:
+            texts, starts = answers
+        is_known = (
+            len(parts) in (2, 3)
+            and is_column(texts, tf.string)
+            and (starts is None or is_column(starts, tf.int32, tf.int64))
+        )
+    if not is_known:
+        rows = "(questions, contexts) or {'question': ..., 'context': ...}"
+        raise ValueError(
+            f"Expected {name} as a dataset of batches of "
+            + (
+                f"(rows, answers), rows being {rows} and answers texts or "
+                "(texts, starts)"
+                if with_labels
+                else f"(rows,) or (rows, answers), rows being {rows}"
+            )
+            + ", such as tf.data.Dataset.from_tensor_slices(((questions, "
+            "contexts), answers)).batch(32). Received: one of "
+            f"{columns.short(spec, 200)}"
+        )
+
+
+def _two_columns(x) -> tuple:
+    """Questions and contexts of an element of a dataset."""
+    return tuple(x[n] for n in INPUT_NAMES) if isinstance(x, Mapping) else x
+
+
+def _rows_of_a_batch(dataset: tf.data.Dataset, name: str) -> int:
+    """How many rows a dataset's batches have; its first one is read."""
+    column = tf.nest.flatten(dataset.element_spec)[0]
+    for element in dataset.take(1) if column.shape[0] is None else ():
+        column = tf.nest.flatten(element)[0]
+    if not column.shape[0]:
+        raise ValueError(
+            f"Expected {name} as a dataset with rows. Received: one without"
+        )
+    return column.shape[0]
+
+
+def _columns_of(dataset: tf.data.Dataset, steps: int | None):
+    """Questions and contexts of a dataset, and the rows of its batches."""
+    _check_dataset(dataset, "x", with_labels=False)
+    if steps is None and dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "Expected steps, as the dataset does not end. Received: steps=None"
+        )
+    parts = [
+        _two_columns(element[0] if isinstance(element, tuple) else element)
+        for element in dataset.take(-1 if steps is None else steps)
+    ]
+    if not parts:
+        raise ValueError(
+            "Expected x as a dataset with rows. Received: one without"
+        )
+    questions, contexts = (
+        tf.concat(column, 0) for column in zip(*parts, strict=True)
+    )
+    return (questions, contexts), max(1, len(parts[0][0]))
 
 
 def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:

@@ -97,6 +97,17 @@ class TextPipeline(EngineModel):
         """Whose row of inputs each row of features is, <int>[rows]."""
         return np.arange(len(features["input_ids"]))
 
+    def num_batches(self, rows, dataset) -> int | None:
+        """Batches of a dataset; None where it does not say.
+
+        Args:
+          rows: What the user gave.
+          dataset: What became of it.
+        """
+        del rows
+        cardinality = getattr(dataset, "cardinality", lambda: -2)()
+        return int(cardinality) if cardinality >= 0 else None
+
     @property
     def _reads_texts(self) -> bool:
         return self.preprocessor is not None
@@ -313,7 +324,7 @@ class TextPipeline(EngineModel):
                 kept = int(np.floor(num_rows * (1.0 - validation_split)))
                 num_steps = steps_per_epoch or -(-kept // batch_size)
             else:
-                num_steps = _num_batches(x, steps_per_epoch)
+                num_steps = steps_per_epoch or self.num_batches(x, x)
         elif columns.is_dataset(x):
             if y is not None or sample_weight is not None:
                 raise ValueError(
@@ -321,8 +332,8 @@ class TextPipeline(EngineModel):
                     "them beside it"
                 )
             self.note_pairs(_has_pairs(x))
-            x = self._mapped(x, True, class_weight)
-            num_steps = _num_batches(x, steps_per_epoch)
+            rows, x = x, self._mapped(x, True, class_weight)
+            num_steps = steps_per_epoch or self.num_batches(rows, x)
         else:
             features = self._arrays(
                 x, y, sample_weight, class_weight, is_training=True
@@ -347,12 +358,19 @@ class TextPipeline(EngineModel):
             **kwargs,
         )
 
+    @property
+    def _schedule_ends_with_fit(self) -> bool:
+        """Whether the optimizer must be told how many steps there will be."""
+        optimizer = self.optimizer
+        return (
+            isinstance(optimizer, FinetuningOptimizer)
+            and optimizer.num_train_steps is None
+        )
+
     def _begin(self, steps_per_epoch: int | None, epochs: int) -> None:
         """Sets the schedule of an optimizer that follows `fit`."""
         optimizer = self.optimizer
-        if not isinstance(optimizer, FinetuningOptimizer):
-            return
-        if optimizer.num_train_steps is not None:
+        if not self._schedule_ends_with_fit:
             return
         if steps_per_epoch is None:
             raise ValueError(
@@ -452,10 +470,7 @@ class TextPipeline(EngineModel):
         """
         if not self.compiled:
             self.compile()
-        optimizer = self.optimizer
-        if isinstance(optimizer, FinetuningOptimizer) and (
-            optimizer.num_train_steps is None
-        ):
+        if self._schedule_ends_with_fit:
             raise ValueError(
                 "Expected compile(num_train_steps=...) before train_on_batch, "
                 "as the learning rate decays over all steps. Received: "
@@ -514,11 +529,3 @@ def _has_pairs(dataset: tf.data.Dataset) -> bool:
     return (
         len(tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)) > 1
     )
-
-
-def _num_batches(dataset, steps_per_epoch: int | None) -> int | None:
-    """Steps of an epoch; None where the dataset does not say."""
-    if steps_per_epoch is not None:
-        return steps_per_epoch
-    cardinality = getattr(dataset, "cardinality", lambda: -2)()
-    return int(cardinality) if cardinality >= 0 else None

@@ -82,6 +82,68 @@ def test_answers_what_the_export_answers(trained, tmp_path):
     )
 
 
+def dataset(*columns):
+    return tf.data.Dataset.from_tensor_slices(columns).batch(4)
+
+
+STARTS = [c.find(a) for a, c in zip(ANSWERS, CONTEXTS, strict=True)]
+AS_DICTIONARY = {"question": QUESTIONS, "context": CONTEXTS}
+
+
+@pytest.mark.parametrize("x", [X, AS_DICTIONARY], ids=["tuple", "dictionary"])
+@pytest.mark.parametrize("y", [ANSWERS, (ANSWERS, STARTS)], ids=["", "starts"])
+def test_a_dataset_has_the_windows_of_columns(pretrained, x, y):
+    found = answerer(pretrained)
+    inputs = found.read_inputs(X)
+    features = found.features(inputs, ANSWERS)
+    rows = found.rows_of_features(features, inputs)
+    weights = np.arange(len(CONTEXTS), dtype=np.float32)
+    expected = found._of_keras(features | {found._sample_weight: weights[rows]})
+    batches = list(found._mapped(dataset(x, y, weights), True))
+    assert [len(batch[2]) for batch in batches[:-1]] == [4] * (len(rows) // 4)
+    longest = max(batch[0]["input_ids"].shape[1] for batch in batches)
+    for part in ("input_ids", "input_mask", "segment_ids"):
+        ours = [np.asarray(batch[0][part]) for batch in batches]
+        padded = [np.pad(a, [(0, 0), (0, longest - a.shape[1])]) for a in ours]
+        np.testing.assert_array_equal(
+            np.concatenate(padded), expected[0][part][:, :longest]
+        )
+    joined = tf.nest.map_structure(
+        lambda *parts: np.concatenate(parts), *[batch[1:] for batch in batches]
+    )
+    tasks.assert_equal_bits(joined, expected[1:])
+
+
+def test_evaluates_and_predicts_a_dataset(trained):
+    found, *_ = trained
+    answers = ["", *ANSWERS[1:]]
+    scores = [
+        found.evaluate(*of, verbose=0)
+        for of in ((X, answers), (dataset(X, answers),))
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+    for rows in (dataset(X), dataset(AS_DICTIONARY, ANSWERS)):
+        tasks.assert_equal_bits(
+            found.predict(rows, verbose=0)["answer"],
+            found.predict(X, verbose=0)["answer"],
+        )
+    first = found.predict(dataset(X).repeat(), steps=2, verbose=0)
+    assert len(first["answer"]) == 8
+
+
+def test_learns_from_a_dataset(pretrained):
+    found = answerer(pretrained)
+    rows = dataset(X, ANSWERS)
+    history = found.fit(rows, epochs=2, validation_data=rows, verbose=0)
+    windows = found.features(found.read_inputs(X), ANSWERS)["input_ids"]
+    num_steps = 2 * -(-len(windows) // 4)
+    assert found.optimizer.schedule.num_train_steps == num_steps
+    assert int(found.optimizer.iterations.numpy()) == num_steps
+    assert set(history.history) == {
+        *("loss", "start_accuracy", "val_loss", "val_start_accuracy")
+    }
+
+
 def test_where_no_span_is_allowed_the_answer_is_empty(trained, monkeypatch):
     monkeypatch.setattr(
         question_answering.QuestionAnsweringTask, "_best_span", lambda *_: None
@@ -106,13 +168,41 @@ BAD = {
         "Received: 3 in row 0",
     ),
     "a loss": (lambda m: m.compile(loss="mse"), "Received: loss='mse'"),
-    "a dataset": (
-        lambda m: m.predict(
-            tf.data.Dataset.from_tensors((QUESTIONS, CONTEXTS))
-        ),
-        "Received: a dataset",
+    "a dataset of one text": (
+        lambda m: m.predict(dataset(QUESTIONS, CONTEXTS)),
+        "Expected x as a dataset of batches.*Received: one of .TensorSpec",
+    ),
+    "a dataset of rows alone": (
+        lambda m: m.fit(dataset(X)),
+        "Expected x as a dataset of batches of .rows, answers.",
+    ),
+    "a dataset without batches": (
+        lambda m: m.evaluate(dataset(X, ANSWERS).unbatch()),
+        "Expected x as a dataset of batches of .rows, answers.",
+    ),
+    "a dataset without rows": (
+        lambda m: m.evaluate(dataset(X, ANSWERS).take(0)),
+        "Expected x as a dataset with rows",
+    ),
+    "a dataset without an end": (
+        lambda m: m.predict(dataset(X).repeat()),
+        "Received: steps=None",
+    ),
+    "a dataset that does not tell its length": (
+        lambda m: m.fit(dataset(X, ANSWERS).repeat()),
+        "Received: steps_per_epoch=None",
+    ),
+    "a dataset with class_weight": (
+        lambda m: m.fit(dataset(X, ANSWERS), class_weight={0: 2.0}),
+        "Expected class_weight with a TextClassifier",
     ),
 }
+
+
+def test_an_answer_elsewhere_in_a_dataset(trained):
+    rows = dataset((["wb"], ["wa wc"]), ["wd"])
+    with pytest.raises(tf.errors.OpError, match="'wd' in row 0"):
+        trained[0].evaluate(rows, verbose=0)
 
 
 @pytest.mark.parametrize("name", BAD)

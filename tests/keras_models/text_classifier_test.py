@@ -434,3 +434,12 @@ def test_a_checkpoint_without_what_is_asked_of_it(
         from_checkpoint(path, labels=LABELS[::-1])
     with pytest.warns(UserWarning, match="A new head for the labels 'a', 'b'"):
         from_checkpoint(path, labels=["a", "b"])
+
+
+def test_a_dataset_of_unknown_length_has_no_step_beyond_it(pretrained):
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(8)
+    found = classifier(pretrained)
+    found.compile(num_train_steps=6)
+    with pytest.warns(UserWarning, match="ran out of data"):
+        found.fit(rows.filter(lambda *_: True), epochs=2, verbose=0)
+    assert int(found.optimizer.iterations.numpy()) == 6
