@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import warnings
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.keras_models import presets
 
 HANDLE = "hf://"
 _HANDLE = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@(.+))?", re.ASCII)
@@ -88,14 +90,18 @@ def read(source: Source) -> Checkpoint:
 
     Args:
       source: See `local_path`; a checkpoint that has been read is returned as
-        it is.
+        it is. Of a preset that a task model saved, all of the model.
 
     Raises:
       CheckpointError: If it cannot be read.
     """
     if isinstance(source, Checkpoint):
         return source
-    checkpoint = reading.read_checkpoint(local_path(source))
+    path = local_path(source)
+    task = presets.read_task(path)
+    if task is not None:
+        return task.to_checkpoint()
+    checkpoint = reading.read_checkpoint(path)
     for remark in checkpoint.remarks:
         warnings.warn(f"{source}: {remark}", stacklevel=3)
     return checkpoint
@@ -151,6 +157,7 @@ def write(
     checkpoint: Checkpoint,
     path: str | os.PathLike,
     format: str = "electra_tf",  # noqa: A002
+    beside: Callable[[str], None] | None = None,
 ) -> None:
     """Writes a checkpoint that the commands and `from_checkpoint` read.
 
@@ -158,6 +165,7 @@ def write(
       checkpoint: What to write.
       path: A folder that is new or empty.
       format: One of `reading.FORMATS`.
+      beside: Writes more, into the folder that it is given.
 
     Raises:
       ValueError: If there is something at the path, or the format is unknown.
@@ -174,6 +182,8 @@ def write(
     try:
         os.makedirs(temporary)
         reading.format_module(format).write(checkpoint, temporary)
+        if beside is not None:
+            beside(temporary)
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -8,6 +8,7 @@ Shapes: B batch, L length.
 """
 
 import dataclasses
+import functools
 import os
 import random
 import tempfile
@@ -23,7 +24,7 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
-from electra_tf.keras_models import checkpoints
+from electra_tf.keras_models import checkpoints, presets
 from electra_tf.keras_models.encoder import (
     LORA_TARGETS,
     Encoder,
@@ -205,7 +206,8 @@ class TaskModel(TextPipeline):
 
         Args:
           path: A model directory of a gin run, a checkpoint of any other
-            format, or "hf://owner/name".
+            format, or "hf://owner/name". Of what `save_to_preset` wrote, the
+            very model, if nothing else is asked for.
           max_seq_length: Longer texts are cut. None for the length of the
             fine-tuning; where there was none for 128, as the gin runs have it.
           preprocessor: "auto" for the checkpoint's; None for a model that
@@ -220,13 +222,23 @@ class TaskModel(TextPipeline):
           ValueError: If the checkpoint cannot be read, or has not what is
             asked of it.
         """
+        asked = (max_seq_length, dropout, head_dropout, seed, *kwargs.values())
+        is_auto = isinstance(preprocessor, str) and preprocessor == "auto"
+        if (
+            is_auto
+            and all(value is None for value in asked)
+            and not isinstance(path, Checkpoint)
+        ):
+            saved = presets.read_task(checkpoints.local_path(path))
+            if type(saved) is cls:
+                return saved
         checkpoint = checkpoints.read(path)
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
-        if isinstance(preprocessor, str) and preprocessor == "auto":
+        if is_auto:
             preprocessor = Preprocessor.of_checkpoint(
                 checkpoint, source, max_seq_length
             )
@@ -326,6 +338,27 @@ class TaskModel(TextPipeline):
           format: See `Encoder.save_checkpoint`.
         """
         checkpoints.write(self.to_checkpoint(), path, format)
+
+    def save_to_preset(self, path: str | os.PathLike) -> None:
+        """Writes a preset, which `from_preset` takes.
+
+        The encoder and the tokenizer are KerasHub's `ElectraBackbone`, see
+        `Encoder.save_to_preset`; task.json and task.weights.h5 have the rest.
+        Optimizer and losses stay behind.
+
+        Args:
+          path: A new or empty folder.
+
+        Raises:
+          ValueError: If there is something at the path, the model has no
+            preprocessor, or KerasHub cannot hold the encoder.
+        """
+        checkpoints.write(
+            self.to_checkpoint(),
+            path,
+            "kerashub",
+            beside=functools.partial(presets.write_task, self),
+        )
 
     def enable_lora(
         self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS
