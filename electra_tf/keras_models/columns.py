@@ -5,8 +5,9 @@ in Keras's manner. Nothing here knows a model.
 """
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -43,6 +44,12 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     parts = x if isinstance(x, tuple) else (x,)
     if len(parts) not in (1, 2):
         raise _refused(name, f"{len(parts)} columns")
+    if isinstance(x, keras.utils.PyDataset | Iterator):
+        raise ValueError(
+            f"Expected {name} as columns or a tf.data.Dataset, such as "
+            "tf.data.Dataset.from_generator makes. Received: a "
+            f"{type(x).__name__}"
+        )
     found = []
     for part in parts:
         if isinstance(part, str | bytes):
@@ -110,6 +117,21 @@ def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
     return np.array(values, np.float32)
 
 
+def positive(value: typing.Any, name: str) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+      ValueError: If it is something else.
+    """
+    is_whole = isinstance(value, int | np.integer)
+    if not is_whole or isinstance(value, bool) or value < 1:
+        raise ValueError(
+            f"Expected {name} as a whole number of at least 1. Received: "
+            f"{name}={short(value)}"
+        )
+    return int(value)
+
+
 def check_rows(values: Sequence, name: str, num_rows: int) -> None:
     """Refuses a column that has not as many rows as there are texts."""
     if len(values) != num_rows:
@@ -125,6 +147,8 @@ def select(x: typing.Any, rows: slice):
         return None
     if isinstance(x, tuple):
         return tuple(select(part, rows) for part in x)
+    if isinstance(x, Mapping):
+        return {name: select(part, rows) for name, part in x.items()}
     return x.iloc[rows] if hasattr(x, "iloc") else x[rows]
 
 
@@ -143,7 +167,12 @@ def split(x, y, sample_weight, share: float):
     Raises:
       ValueError: If one of the two would have no row.
     """
-    num_rows = len(x[0] if isinstance(x, tuple) else x)
+    column = x
+    if isinstance(x, tuple | Mapping) and len(x):
+        column = next(iter(x.values())) if isinstance(x, Mapping) else x[0]
+    if not hasattr(column, "__len__"):
+        raise _refused("x", f"{short(x)}, a {type(x).__name__}")
+    num_rows = len(column)
     kept = int(np.floor(num_rows * (1.0 - share)))
     if not 0 < kept < num_rows:
         raise ValueError(

@@ -75,6 +75,8 @@ class Labels:
         """The id of a name or number; None if it is no label."""
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
+        if isinstance(value, bool | np.bool_) and str(value) in self._ids:
+            value = str(value)  # Not a number where it is a name.
         if isinstance(value, str):
             return self._ids.get(value)
         if isinstance(value, _NUMBER):

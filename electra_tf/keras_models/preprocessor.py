@@ -317,7 +317,13 @@ def as_texts(value) -> tf.Tensor:
             )
         elif array.dtype.kind == "T":  # numpy's strings of any length.
             value = array.tolist()
-        value = tf.constant(value, tf.string)
+        try:
+            value = tf.constant(value, tf.string)
+        except (ValueError, UnicodeError):
+            raise ValueError(
+                f"{_EXPECTED}, in Unicode. Received: half of a character, a "
+                f"surrogate, at {_first_surrogate(value)}"
+            ) from None
     if value.dtype != tf.string:
         raise ValueError(
             f"{_EXPECTED}. Received: a tensor of {value.dtype.name}"
@@ -329,6 +335,17 @@ def as_texts(value) -> tf.Tensor:
             f"{_EXPECTED}. Received: strings of shape {value.shape}"
         )
     return value
+
+
+def _first_surrogate(value) -> int:
+    """Where the first text is that has no UTF-8."""
+    texts = [value] if isinstance(value, str) else list(value)
+    for index, text in enumerate(texts):
+        try:
+            str(text).encode() if isinstance(text, str) else None
+        except UnicodeError:
+            return index
+    return 0
 
 
 def _check_strings(value) -> None:

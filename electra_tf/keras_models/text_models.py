@@ -180,13 +180,15 @@ class TextClassifier(_TextModel, LabelledModel):
     def targets(self, y, name, num_rows):
         if not self.multi_label:
             return self._labels.ids(y, name, num_rows)
+        shape = getattr(y, "shape", ())
+        if len(shape) == 2:  # Which of them each row has.
+            y = np.asarray(y)
         rows = y.tolist() if hasattr(y, "tolist") else y
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
             raise self._labels.refused(name, columns.short(y))
         columns.check_rows(rows, name, num_rows)
-        shape = getattr(y, "shape", ())
-        if len(shape) == 2:  # Which of them each row has.
-            matrix = np.asarray(y)
+        if len(shape) == 2:
+            matrix = y
             if shape[1] != len(self.labels) or set(np.unique(matrix)) - {0, 1}:
                 raise self._labels.refused(
                     name, f"an array of the shape {tuple(shape)} of others"
@@ -201,17 +203,49 @@ class TextClassifier(_TextModel, LabelledModel):
                     "labels belongs",
                 )
             for value in of_row:
-                wanted[row, self._labels.known(value, name, row)] = 1
+                wanted[row, self._labels.known(value, name, row)] += 1
+            if wanted[row].max(initial=0) > 1:
+                raise self._labels.refused(
+                    name,
+                    f"{columns.short(of_row)} in row {row}, with a label more "
+                    "than once; a 0 or 1 for every label is an array [N, "
+                    f"{len(self.labels)}]",
+                )
         return wanted
 
     def graph_targets(self, y):
         if self.multi_label:
-            return tf.cast(
-                tf.ensure_shape(y, [None, len(self.labels)]), tf.int32
-            )
+            return self._graph_decisions(y)
         if y.shape.rank != 1:
             raise self._labels.refused("y", f"a dataset of the shape {y.shape}")
         return self._labels.graph_ids(y)
+
+    def _graph_decisions(self, y: tf.Tensor) -> tf.Tensor:
+        num_labels = len(self.labels)
+        expected = (
+            "Expected a dataset with a 0 or 1 for each label, [batch, "
+            f"{num_labels}]"
+        )
+        if y.dtype == tf.string or not y.shape.is_compatible_with(
+            [None, num_labels]
+        ):
+            raise ValueError(
+                f"{expected}. Received: labels of {y.dtype.name} and the shape "
+                f"{y.shape}"
+            )
+        found = tf.cast(y, tf.int32)
+        is_one = tf.equal(tf.cast(tf.cast(y, tf.bool), y.dtype), y)
+        check = tf.debugging.Assert(
+            tf.reduce_all(is_one),
+            [f"{expected}. Received: ", tf.boolean_mask(y, ~is_one)],
+        )
+        with tf.control_dependencies([check]):
+            return tf.ensure_shape(found, [None, num_labels])
+
+    def for_keras(self, x, y, y_pred, sample_weight):
+        if self.multi_label:  # Some metrics ask for their number.
+            y = tf.ensure_shape(y, [None, len(self.labels)])
+        return super().for_keras(x, y, y_pred, sample_weight)
 
     def weights_of_classes(self, class_weight, ids):
         ids = np.asarray(ids)
@@ -220,24 +254,38 @@ class TextClassifier(_TextModel, LabelledModel):
                 "Expected sample_weight with several labels a row. Received: "
                 f"class_weight={class_weight!r}"
             )
-        if not isinstance(class_weight, str):
-            class_weight = {
-                self.labels[self._labels.known(key, "class_weight", i)]: float(
-                    weight
-                )
-                for i, (key, weight) in enumerate(class_weight.items())
-            }
-        elif class_weight != "balanced":
-            raise ValueError(
-                "Expected class_weight as label -> weight, or 'balanced'. "
-                f"Received: class_weight={class_weight!r}"
-            )
+        if not isinstance(class_weight, str) or class_weight != "balanced":
+            class_weight = self._known_weights(class_weight)
         task = text_tasks.ClassificationTask(self.task_name, self.labels)
         examples = [
             text_tasks.TextExample(i, "", None, self.labels[label], ("y", i))
             for i, label in enumerate(ids)
         ]
         return task.loss_weights(examples, class_weight)[0]
+
+    def _known_weights(self, class_weight) -> dict[str, float]:
+        """Label -> weight, as a user has them."""
+
+        def refused(received):
+            return ValueError(
+                "Expected class_weight as label -> weight, a number of at "
+                f"least 0, or 'balanced'. Received: {received}"
+            )
+
+        if not isinstance(class_weight, Mapping):
+            raise refused(f"class_weight={columns.short(class_weight)}")
+        found: dict[str, float] = {}
+        for key, weight in class_weight.items():
+            label = self._labels.id_of(key)
+            if label is None:
+                raise self._labels.refused("class_weight", columns.short(key))
+            is_number = isinstance(weight, int | float | np.number)
+            if not is_number or not 0.0 <= weight < np.inf:
+                raise refused(f"{columns.short(weight)} for {key!r}")
+            if self.labels[label] in found:
+                raise refused(f"{self.labels[label]!r} twice")
+            found[self.labels[label]] = float(weight)
+        return found
 
     def graph_weights_of_classes(self, class_weight, ids):
         if isinstance(class_weight, str):
@@ -324,14 +372,17 @@ class TextRegressor(_TextModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        values = columns.numbers(y, name, num_rows)
-        if "scale" not in self.head.options and name == "y":
-            spread = float(values.max() - values.min())
-            self.note(min_value=float(values.min()), scale=spread or 1.0)
-            # The unit is in their graphs.
-            self.train_function = self.test_function = None
-            self.predict_function = None
-        return values
+        return columns.numbers(y, name, num_rows)
+
+    def note_targets(self, features):
+        if "scale" in self.head.options:
+            return
+        values = features[f"{self.task_name}_targets"]
+        spread = float(values.max() - values.min())
+        self.note(min_value=float(values.min()), scale=spread or 1.0)
+        # The unit is in their graphs.
+        self.train_function = self.test_function = None
+        self.predict_function = None
 
     def graph_targets(self, y):
         if y.shape.rank != 1 or not (y.dtype.is_floating or y.dtype.is_integer):

@@ -122,15 +122,16 @@ class TextPipeline(EngineModel):
         is_training=False,
     ) -> Features:
         """Features of columns, labels and `<task>_sample_weight` included."""
+        inputs = self.read_inputs(x, f"{prefix}x")
         if y is None:
             raise ValueError(
                 f"Expected {prefix}y, a label for each row of {prefix}x. "
                 f"Received: {prefix}y=None"
             )
-        inputs = self.read_inputs(x, f"{prefix}x")
         features = self.features(inputs, y, f"{prefix}y")
         if is_training:
             self.note_pairs(len(inputs) == 2)
+            self.note_targets(features)
         rows = self.rows_of_features(features, inputs)
         weights = None
         if sample_weight is not None:
@@ -203,11 +204,19 @@ class TextPipeline(EngineModel):
         """A user's dataset of texts -> one of features."""
         spec = dataset.element_spec
         parts = spec if isinstance(spec, tuple) else (spec,)
-        if with_labels and len(parts) < 2:
+        if not 1 + with_labels <= len(parts) <= 3:
             raise ValueError(
-                f"Expected a dataset of (texts, labels) as {name}. Received: "
-                f"one of {columns.short(spec, 200)}"
+                "Expected a dataset of (texts, labels) or (texts, labels, "
+                f"weights) as {name}. Received: one of "
+                f"{columns.short(spec, 200)}"
             )
+        if with_labels and len(parts) == 3:
+            dtype = parts[2].dtype
+            if not (dtype.is_floating or dtype.is_integer):
+                raise ValueError(
+                    f"Expected weights as numbers in {name}. Received: "
+                    f"weights of {dtype.name}"
+                )
         for of_texts in tf.nest.flatten(parts[0]):
             if of_texts.dtype != tf.string or of_texts.shape.rank == 0:
                 raise ValueError(
@@ -290,7 +299,9 @@ class TextPipeline(EngineModel):
         """
         if not self.compiled:
             self.compile()
-        batch_size = batch_size or BATCH_SIZE
+        batch_size = _size(batch_size)
+        if steps_per_epoch is not None:
+            columns.positive(steps_per_epoch, "steps_per_epoch")
         if validation_split and validation_data is None:
             if columns.is_dataset(x):
                 raise ValueError(
@@ -307,7 +318,10 @@ class TextPipeline(EngineModel):
         num_steps: int | None
         if validation_data is not None:
             validation_data = self._validation_data(
-                validation_data, validation_batch_size or batch_size
+                validation_data,
+                _size(
+                    validation_batch_size, "validation_batch_size", batch_size
+                ),
             )
         if not self._reads_texts:
             arguments |= {
@@ -425,7 +439,7 @@ class TextPipeline(EngineModel):
             x = self._mapped(x, True)
         else:
             features = self._arrays(x, y, sample_weight)
-            x = self._eval_dataset(features, batch_size or BATCH_SIZE)
+            x = self._eval_dataset(features, _size(batch_size))
         return super().evaluate(x, **kwargs)
 
     def predict(self, x, batch_size=None, **kwargs):
@@ -445,12 +459,17 @@ class TextPipeline(EngineModel):
             self.refuse_other_inputs(_has_pairs(x), "x")
             return super().predict(self._mapped(x, False), **kwargs)
         inputs = self.read_inputs(x)
+        if kwargs.get("steps") is not None:
+            raise ValueError(
+                "Expected steps beside a dataset; all rows of columns are "
+                f"predicted. Received: steps={kwargs['steps']}"
+            )
         features = self.features(inputs, None)
         # Rows of similar length together.
         order = np.argsort(features["input_mask"].sum(axis=-1), kind="stable")
         dataset = self._eval_dataset(
             {name: values[order] for name, values in features.items()},
-            batch_size or BATCH_SIZE,
+            _size(batch_size),
         )
         found = super().predict(dataset, **kwargs)
         back = np.argsort(order)
@@ -462,8 +481,17 @@ class TextPipeline(EngineModel):
             return super().predict_on_batch(x)
         return self.predict(x, verbose=0)
 
-    def train_on_batch(self, x, y=None, sample_weight=None, **kwargs):
+    def train_on_batch(
+        self, x, y=None, sample_weight=None, class_weight=None, **kwargs
+    ):
         """One update, see `keras.Model.train_on_batch`.
+
+        Args:
+          x: Texts, as `fit` takes them in columns.
+          y: Labels.
+          sample_weight: What each row counts.
+          class_weight: See `fit`.
+          **kwargs: `return_dict`.
 
         Raises:
           ValueError: If the optimizer does not know how many there will be.
@@ -476,21 +504,24 @@ class TextPipeline(EngineModel):
                 "as the learning rate decays over all steps. Received: "
                 "num_train_steps=None"
             )
-        x, y, sample_weight = self._batch(x, y, sample_weight)
-        return super().train_on_batch(x, y, sample_weight, **kwargs)
+        if self._reads_texts:
+            features = self._arrays(
+                x, y, sample_weight, class_weight, is_training=True
+            )
+            x, y, sample_weight = (*self._of_keras(features), None)[:3]
+            class_weight = None
+        return super().train_on_batch(
+            x, y, sample_weight, class_weight, **kwargs
+        )
 
     def test_on_batch(self, x, y=None, sample_weight=None, **kwargs):
         """Loss and scores of a batch, see `keras.Model.test_on_batch`."""
         if not self.compiled:
             self.compile()
-        x, y, sample_weight = self._batch(x, y, sample_weight)
+        if self._reads_texts:
+            features = self._arrays(x, y, sample_weight)
+            x, y, sample_weight = (*self._of_keras(features), None)[:3]
         return super().test_on_batch(x, y, sample_weight, **kwargs)
-
-    def _batch(self, x, y, sample_weight):
-        if not self._reads_texts:
-            return x, y, sample_weight
-        features = self._arrays(x, y, sample_weight)
-        return (*self._of_keras(features), None)[:3]
 
     def refuse_other_inputs(self, has_pairs: bool, name: str) -> None:
         """Refuses pairs for a model of texts, and texts for one of pairs."""
@@ -504,6 +535,9 @@ class TextPipeline(EngineModel):
 
     def note_pairs(self, has_pairs: bool) -> None:
         """What `fit` is given is what the model reads from now on."""
+
+    def note_targets(self, features: Features) -> None:
+        """What the labels of a training tell of the task."""
 
 
 class _Start(keras.callbacks.Callback):
@@ -521,6 +555,13 @@ class _Start(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         now = int(self.model.optimizer.iterations.numpy())
         self.first_step = np.int64(now - self._before)
+
+
+def _size(
+    batch_size: int | None, name: str = "batch_size", default: int = BATCH_SIZE
+) -> int:
+    """Rows of a step."""
+    return default if batch_size is None else columns.positive(batch_size, name)
 
 
 def _has_pairs(dataset: tf.data.Dataset) -> bool:

@@ -99,7 +99,16 @@ class TokenClassifier(LabelledModel):
         return task
 
     def read_inputs(self, x, name="x") -> Words:
-        return _split_rows(x, name)
+        rows = _split_rows(x, name)
+        for row, words in enumerate(rows):
+            for word in words:
+                if not isinstance(word, str):
+                    raise ValueError(
+                        f"Expected words as strings in {name}. Received: "
+                        f"{columns.short(word)}, of type "
+                        f"{type(word).__name__}, in row {row}"
+                    )
+        return rows
 
     def features(self, inputs, y, name="y"):
         labels = [[self.labels[0]] * len(words) for words in inputs]
@@ -141,6 +150,14 @@ class TokenClassifier(LabelledModel):
         names = ["input_ids", "input_mask", "segment_ids"]
         names += ["labeled_positions", "labels_mask"]
         names += [] if y is None else ["labels"]
+
+        for of_rows in (x, y):
+            if isinstance(of_rows, tf.RaggedTensor):
+                raise ValueError(
+                    "Expected a dataset of texts, and labels, with white space "
+                    "between words: tf.strings.reduce_join(words, axis=-1, "
+                    f"separator=' '). Received: {of_rows}"
+                )
 
         def batch(texts, labels=None):
             texts = [text.decode("utf-8", "replace") for text in texts]

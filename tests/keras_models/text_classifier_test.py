@@ -106,6 +106,9 @@ def test_numbers_as_labels(pretrained):
     found = stars.targets([5, 1, "2"], "y", 3)
     assert found.tolist() == [2, 0, 1]
     assert stars.decode_predictions([[0.1, 0.2, 0.7]]) == ["5"]
+    # A truth value is no number where it is a name.
+    truth = classifier(pretrained, labels=np.array([True, False]))
+    assert truth.targets([True, np.False_], "y", 2).tolist() == [0, 1]
     counted = classifier(pretrained, labels=3)
     assert counted.targets([2, 0], "y", 2).tolist() == [2, 0]
 
@@ -155,6 +158,16 @@ def test_weights_of_rows_and_classes(model):
     np.testing.assert_allclose(
         rows["classification_loss_weights"], expected, rtol=1e-6
     )
+    of_one_batch = []
+    for arguments in (
+        {"class_weight": {"neg": 1.0, 1: 3}},
+        {"sample_weight": [1.0 + 2.0 * (y == "pos") for y in TARGETS]},
+    ):
+        again = keras.models.clone_model(model)
+        again.set_weights(model.get_weights())
+        again.compile("sgd")
+        of_one_batch.append(again.train_on_batch(TEXTS, TARGETS, **arguments))
+    assert of_one_batch[0] == of_one_batch[1]
     balanced = model._arrays(TEXTS, TARGETS, None, "balanced")
     of_rows = balanced["classification_loss_weights"]
     is_pos = np.array(TARGETS) == "pos"
@@ -273,7 +286,16 @@ def test_several_labels_a_row(pretrained):
     accuracy = found.evaluate(TEXTS, rows, verbose=0)[1]
     matrix = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 1], [1, 0, 1]] * 5)
     tasks.assert_equal_bits(found.targets(rows, "y", 20), matrix)
-    tasks.assert_equal_bits(found.targets(matrix, "y", 20), matrix)
+    for form in (matrix, tf.constant(matrix), pd.DataFrame(matrix)):
+        tasks.assert_equal_bits(found.targets(form, "y", 20), matrix)
+    with pytest.raises(ValueError, match="a 0 or 1 for every label is an arr"):
+        found.targets([[1, 0, 1]], "y", 1)
+    dataset = tf.data.Dataset.from_tensor_slices((["wa"], [[5, 0, 1]])).batch(1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a 0 or 1 for"):
+        found.evaluate(dataset, verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((["wa"], [["a"]])).batch(1)
+    with pytest.raises(ValueError, match="Received: labels of string"):
+        found.evaluate(dataset, verbose=0)
     assert found.decode_predictions([[0.6, 0.4, 0.9]]) == [["a", "c"]]
     probabilities = found.predict(TEXTS, verbose=0)
     expected = np.mean(((probabilities > 0.5) == matrix).all(axis=-1))
@@ -395,6 +417,50 @@ BAD = {
     "predictions of others": (
         lambda m: m.decode_predictions(np.zeros((2, 3))),
         r"Received: shape \(2, 3\)",
+    ),
+    "a size of batches": (
+        lambda m: m.fit(["wa"], [1], batch_size=-1),
+        "Expected batch_size .*Received: batch_size=-1",
+    ),
+    "no steps": (
+        lambda m: m.fit(["wa"], [1], steps_per_epoch=0),
+        "Received: steps_per_epoch=0",
+    ),
+    "steps of columns": (
+        lambda m: m.predict(["wa", "wb"], steps=1),
+        "Expected steps beside a dataset.*Received: steps=1",
+    ),
+    "half a character": (
+        lambda m: m.predict(["wa", "\ud800"]),
+        "Received: half of a character, a surrogate, at 1",
+    ),
+    "a generator": (
+        lambda m: m.fit(row for row in [("wa", 1)]),
+        "Expected x as columns or a tf.data.Dataset.*Received: a generator",
+    ),
+    "four columns of a dataset": (
+        lambda m: m.fit(
+            tf.data.Dataset.from_tensor_slices((["wa"],) * 4).batch(1)
+        ),
+        "Expected a dataset of .*Received",
+    ),
+    "weights of a dataset": (
+        lambda m: m.fit(
+            tf.data.Dataset.from_tensor_slices((["wa"], [1], ["a"])).batch(1)
+        ),
+        "Received: weights of string",
+    ),
+    "a list of weights": (
+        lambda m: m.fit(["wa"], [1], class_weight=[1.0, 2.0]),
+        r"Expected class_weight .*Received: class_weight=\[1.0, 2.0\]",
+    ),
+    "a negative weight": (
+        lambda m: m.fit(["wa"], [1], class_weight={"pos": -1.0}),
+        "Received: -1.0 for 'pos'",
+    ),
+    "two weights of a class": (
+        lambda m: m.fit(["wa"], [1], class_weight={"pos": 1.0, 1: 2.0}),
+        "Received: 'pos' twice",
     ),
     "a rate for Keras's": (
         lambda m: m.compile("adam", learning_rate=0.1),

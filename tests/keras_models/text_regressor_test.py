@@ -66,6 +66,12 @@ def test_saved_exported_and_back(trained, tmp_path):
     np.testing.assert_allclose(value["value"], expected, atol=1e-5)
 
 
+def test_labels_of_another_use_tell_no_unit(pretrained):
+    found = regressor(pretrained)
+    found.evaluate(["wa", "wb"], [1.0, 5.0], verbose=0)
+    assert found.unit == (0.0, 1.0)
+
+
 def test_bad_use(trained, pretrained):
     found, *_ = trained
     with pytest.raises(ValueError, match="Received: 'good' in row 0"):

@@ -107,6 +107,18 @@ def test_saved_exported_and_back(trained, tmp_path):
 BAD = {
     "a text by itself": (lambda m: m.predict("wa wb"), "the text 'wa wb'"),
     "no words": (lambda m: m.predict([3.5]), "Received: 3.5 in row 0"),
+    "numbers as words": (
+        lambda m: m.predict([["wa", 3]]),
+        "Expected words as strings in x. Received: 3, of type int, in row 0",
+    ),
+    "a ragged dataset": (
+        lambda m: m.predict(
+            tf.data.Dataset.from_tensor_slices(
+                tf.ragged.constant([["wa"], ["wa", "wb"]])
+            ).batch(2)
+        ),
+        "Expected a dataset of texts.*Received: tf.RaggedTensor",
+    ),
     "fewer labels": (
         lambda m: m.fit([["wa", "wb"]], [["O"]]),
         "Received: 1 labels for the 2 words of row 0",
