@@ -23,6 +23,7 @@ from electra_tf.keras_models import (
     checkpoints,
     pretraining_batches,
     pretraining_settings,
+    resuming,
 )
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -409,7 +410,12 @@ class PretrainingModel(keras.Model):
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
             if self.config.unigram_generator:
                 self.network.set_unigram_generator(data.token_frequencies())
-            x = data.dataset(size, first_step=self._num_steps_done())
+            start = resuming.Start()
+            x = start.dataset(functools.partial(data.dataset, size))
+            kwargs["callbacks"] = [
+                *keras.tree.flatten(kwargs.get("callbacks") or []),
+                start,
+            ]
         x = pretraining_batches.checked(
             x, steps_per_epoch, "x", self.config.max_seq_length
         )

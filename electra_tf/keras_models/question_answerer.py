@@ -26,6 +26,9 @@ INPUT_NAMES = ("question", "context")
 # Of any dataset whose length is not known.
 _KERAS_AT_THE_END = "Your input ran out of data"
 
+# Types of the columns of a dataset.
+_WHOLE, _REAL = (tf.int32, tf.int64), (tf.float32, tf.float64)
+
 _EXPECTED = (
     "an answer for each context: its text, (text, start), SQuAD's {'text': "
     "[...], 'answer_start': [...]}, or '' for none"
@@ -275,7 +278,7 @@ class QuestionAnswerer(TaskModel):
         if self._reads_texts and columns.is_dataset(x):
             # Answers are cut out of the contexts, which somebody must keep.
             x, num_rows = _columns_of(x, kwargs.pop("steps", None))
-            batch_size = batch_size or num_rows
+            batch_size = num_rows if batch_size is None else batch_size
         outputs = super().predict(x, batch_size, **kwargs)
         if not self._reads_texts:
             return outputs
@@ -383,7 +386,7 @@ def _check_dataset(dataset, name: str, with_labels: bool) -> None:
     """Refuses a dataset of other rows than `QuestionAnswerer` reads."""
     spec = getattr(dataset, "element_spec", None)
     parts = spec if isinstance(spec, tuple) else (spec,)
-    x, answers = (*parts, None)[:2]
+    x, answers, weights = (*parts, None, None)[:3]
 
     def is_column(of, *dtypes):
         return (
@@ -408,20 +411,19 @@ def _check_dataset(dataset, name: str, with_labels: bool) -> None:
         is_known = (
             len(parts) in (2, 3)
             and is_column(texts, tf.string)
-            and (starts is None or is_column(starts, tf.int32, tf.int64))
+            and (starts is None or is_column(starts, *_WHOLE))
+            and (len(parts) == 2 or is_column(weights, *_WHOLE, *_REAL))
         )
     if not is_known:
-        rows = "(questions, contexts) or {'question': ..., 'context': ...}"
+        elements = "(rows,) or (rows, answers)"
+        if with_labels:
+            elements = "(rows, answers) or (rows, answers, weights)"
         raise ValueError(
-            f"Expected {name} as a dataset of batches of "
-            + (
-                f"(rows, answers), rows being {rows} and answers texts or "
-                "(texts, starts)"
-                if with_labels
-                else f"(rows,) or (rows, answers), rows being {rows}"
-            )
-            + ", such as tf.data.Dataset.from_tensor_slices(((questions, "
-            "contexts), answers)).batch(32). Received: one of "
+            f"Expected {name} as a dataset of batches of {elements}: rows are "
+            "(questions, contexts) or {'question': ..., 'context': ...}, "
+            "answers texts or (texts, starts); such as "
+            "tf.data.Dataset.from_tensor_slices(((questions, contexts), "
+            "answers)).batch(32). Received: one of "
             f"{columns.short(spec, 200)}"
         )
 

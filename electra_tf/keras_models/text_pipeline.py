@@ -18,6 +18,7 @@ from electra_tf.finetuning.features import Features
 from electra_tf.keras_models import columns
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
+from electra_tf.keras_models.resuming import Start
 from electra_tf.model.windows import Windows
 from electra_tf.training import replicas
 
@@ -172,22 +173,19 @@ class TextPipeline(EngineModel):
         features: Features,
         batch_size: int,
         shuffle: bool,
-        start: "_Start",
+        start: Start,
     ) -> tf.data.Dataset:
         """Endless batches of the gin runs; in order where not shuffled."""
         if not shuffle:
             return self._eval_dataset(features, batch_size).repeat()
 
-        def batches_from(_):
-            return batches.train_dataset(
-                features,
-                self.seed,
-                batch_size,
-                tf.numpy_function(lambda: start.first_step, [], tf.int64),
+        return self._prepared(
+            start.dataset(
+                lambda first_step: batches.train_dataset(
+                    features, self.seed, batch_size, first_step
+                )
             )
-
-        one = tf.data.Dataset.range(1)
-        return self._prepared(one.flat_map(batches_from))
+        )
 
     def _eval_dataset(
         self, features: Features, batch_size: int
@@ -357,7 +355,7 @@ class TextPipeline(EngineModel):
             steps_per_epoch = num_steps
         self._begin(num_steps, epochs - initial_epoch)
         if features is not None:
-            start = _Start(self.optimizer.iterations)
+            start = Start(int(self.optimizer.iterations.numpy()))
             x = self._train_dataset(features, batch_size, shuffle, start)
             # Behind the user's: `BackupAndRestore` may go on from a later step.
             callbacks = [*keras.tree.flatten(callbacks or []), start]
@@ -538,23 +536,6 @@ class TextPipeline(EngineModel):
 
     def note_targets(self, features: Features) -> None:
         """What the labels of a training tell of the task."""
-
-
-class _Start(keras.callbacks.Callback):
-    """Notes with which step a training begins.
-
-    Args:
-      iterations: Of the optimizer, before `fit`.
-    """
-
-    def __init__(self, iterations):
-        super().__init__()
-        self._before = int(iterations.numpy())
-        self.first_step = np.int64(0)
-
-    def on_train_begin(self, logs=None):
-        now = int(self.model.optimizer.iterations.numpy())
-        self.first_step = np.int64(now - self._before)
 
 
 def _size(

@@ -120,6 +120,32 @@ def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
     )
 
 
+class _Stop(keras.callbacks.Callback):
+    """Interrupts a training at the beginning of its third epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.dear
+def test_goes_on_where_it_was_stopped(files, tmp_path):
+    whole, first, second = (_model() for _ in range(3))
+    for other in (first, second):
+        other.network.set_weights(whole.network.get_weights())
+    backup = functools.partial(
+        keras.callbacks.BackupAndRestore, str(tmp_path / "backup")
+    )
+    arguments = dict(batch_size=8, epochs=4, steps_per_epoch=3, verbose=0)
+    whole.fit(files[0], **arguments)
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(files[0], callbacks=[backup(), _Stop()], **arguments)
+    history = second.fit(files[0], callbacks=backup(), **arguments)
+    assert history.epoch == [2, 3]
+    assert int(second.optimizer.iterations.numpy()) == 12
+    _assert_same_weights(second.network, whole.network)
+
+
 def test_evaluation_is_that_of_fit(trained, files):
     model, _, history, _ = trained
     found = model.evaluate(files[1], 8, return_dict=True, verbose=0)

@@ -174,11 +174,15 @@ BAD = {
     ),
     "a dataset of rows alone": (
         lambda m: m.fit(dataset(X)),
-        "Expected x as a dataset of batches of .rows, answers.",
+        "Expected x as a dataset of batches of .rows, answers. or",
+    ),
+    "a dataset with names for weights": (
+        lambda m: m.fit(dataset(X, ANSWERS, ANSWERS)),
+        "Expected x as a dataset of batches of .rows, answers. or",
     ),
     "a dataset without batches": (
         lambda m: m.evaluate(dataset(X, ANSWERS).unbatch()),
-        "Expected x as a dataset of batches of .rows, answers.",
+        "Expected x as a dataset of batches of .rows, answers. or",
     ),
     "a dataset without rows": (
         lambda m: m.evaluate(dataset(X, ANSWERS).take(0)),

@@ -1,0 +1,46 @@
+"""Data that go on with the step at which Keras's callbacks go on."""
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.training import replicas
+
+
+class Start(keras.callbacks.Callback):
+    """Notes with which step a training begins.
+
+    It stands behind the user's callbacks: `BackupAndRestore` tells the step
+    when the training begins, long after the dataset was made.
+
+    Args:
+      iterations: Of the optimizer, at step 0 of the data.
+    """
+
+    def __init__(self, iterations: int = 0):
+        super().__init__()
+        self._before = iterations
+        self.first_step = np.int64(0)
+
+    def on_train_begin(self, logs=None):
+        now = int(self.model.optimizer.iterations.numpy())
+        self.first_step = np.int64(now - self._before)
+
+    def dataset(
+        self, batches_from: Callable[[tf.Tensor], tf.data.Dataset]
+    ) -> tf.data.Dataset:
+        """Batches from the step with which the training begins.
+
+        Args:
+          batches_from: From a step <int64>[] to the batches from there on.
+        """
+
+        def begin(_):
+            return batches_from(
+                tf.numpy_function(lambda: self.first_step, [], tf.int64)
+            )
+
+        one = tf.data.Dataset.range(1)
+        return one.flat_map(begin).with_options(replicas.UNTUNED)
