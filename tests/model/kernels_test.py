@@ -124,6 +124,28 @@ def test_activations_of_minus_one_zero_and_two(hidden_act, expected):
         )
 
 
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
+def test_half_precision_rounds_once(hidden_act):
+    x, upstream = (tf.cast(normal(50, 8), tf.bfloat16) for _ in range(2))
+    wide = tf.cast(x, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch([x, wide])
+        ours = kernels.activation(x, hidden_act=hidden_act)
+        exact = kernels.activation(wide, hidden_act=hidden_act)
+        product = tf.reduce_sum(exact * tf.cast(upstream, tf.float32))
+        products = tf.reduce_sum(ours * upstream)
+    np.testing.assert_array_equal(ours, tf.cast(exact, tf.bfloat16))
+    of_ours, of_exact = tape.gradient([products, product], [x, wide])
+    np.testing.assert_array_equal(of_ours, tf.cast(of_exact, tf.bfloat16))
+
+
+def test_double_precision_stays_double():
+    x = np.array([-1.0, 0.5, 3.0])
+    expected = x * 0.5 * (1 + tf.math.erf(x / np.sqrt(2.0)))
+    found = kernels.activation(tf.constant(x))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_only_graphs_that_train_are_compiled():
     def calls(is_training):
         concrete = tf.function(
