@@ -435,7 +435,9 @@ class PretrainingModel(keras.Model):
             )
         steps = steps_per_epoch or int(x.cardinality())
         self._make_optimizer(
-            None if steps < 0 else self._num_steps_done() + steps * epochs
+            None
+            if steps < 0
+            else self._num_steps_done() + steps * (epochs - initial_epoch)
         )
         self._prepare_steps(x.element_spec)
         return super().fit(

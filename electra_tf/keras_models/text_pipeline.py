@@ -137,7 +137,9 @@ class TextPipeline(EngineModel):
         weights = None
         if sample_weight is not None:
             weights = columns.numbers(
-                sample_weight, f"{prefix}sample_weight", rows[-1] + 1
+                sample_weight,
+                f"{prefix}sample_weight",
+                len(inputs[0] if isinstance(inputs, tuple) else inputs),
             )
         if class_weight is not None:
             targets = features[f"{self.task_name}_{self.target_names[0]}"]

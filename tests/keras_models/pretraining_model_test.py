@@ -339,6 +339,15 @@ def _ids(length):
     )
 
 
+@pytest.mark.dear
+def test_the_schedule_ends_with_fit(files):
+    model = _model()
+    arguments = dict(steps_per_epoch=1, initial_epoch=1, verbose=0)
+    model.fit(files[0], batch_size=8, epochs=3, **arguments)
+    assert int(model.optimizer.iterations.numpy()) == 2
+    assert model.optimizer.schedule.num_train_steps == 2
+
+
 def test_the_steps_of_the_schedule():
     model = _model()
     model.compile(OPTIMIZER, learning_rate=0.5, num_train_steps=7)

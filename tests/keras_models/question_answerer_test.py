@@ -131,6 +131,16 @@ def test_evaluates_and_predicts_a_dataset(trained):
     assert len(first["answer"]) == 8
 
 
+def test_a_last_row_without_windows_has_a_weight(trained):
+    found, *_ = trained
+    x = (["wb", "wb"], [CONTEXTS[0], ""])
+    for answers in ([ANSWERS[0], ""], [ANSWERS[0], None]):
+        features = found._arrays(x, answers, [2.0, 1.0])
+        assert set(features[found._sample_weight]) == {2.0}
+    batches = found._mapped(dataset(x, [ANSWERS[0], ""], [2.0, 1.0]), True)
+    assert {w for _, _, weights in batches for w in weights.numpy()} == {2.0}
+
+
 def test_learns_from_a_dataset(pretrained):
     found = answerer(pretrained)
     rows = dataset(X, ANSWERS)
