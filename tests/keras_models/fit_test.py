@@ -14,14 +14,6 @@ from tests.keras_models import layer_checks, tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
 
 
-class _Stop(keras.callbacks.Callback):
-    """Interrupts a training after some epochs."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.dear
 def test_goes_on_where_it_was_stopped(pretrained, tmp_path):
     whole, first, second = (classifier(pretrained) for _ in range(3))
@@ -32,7 +24,9 @@ def test_goes_on_where_it_was_stopped(pretrained, tmp_path):
         return keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
 
     with pytest.raises(KeyboardInterrupt):
-        first.fit(TEXTS, TARGETS, callbacks=[backup(), _Stop()], **arguments)
+        first.fit(
+            TEXTS, TARGETS, callbacks=[backup(), tasks.Stop()], **arguments
+        )
     second.fit(TEXTS, TARGETS, callbacks=[backup()], **arguments)
     for ours, expected in zip(
         second.network.variables, whole.network.variables, strict=True

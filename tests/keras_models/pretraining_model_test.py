@@ -16,7 +16,7 @@ from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization
 from tests import helpers
 from tests.checkpoints import models
-from tests.keras_models import layer_checks
+from tests.keras_models import layer_checks, tasks
 
 CONFIG = helpers.electra_config(helpers.encoder_config(initializer_range=0.5))
 INPUTS = helpers.inputs(range(3))
@@ -120,14 +120,6 @@ def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
     )
 
 
-class _Stop(keras.callbacks.Callback):
-    """Interrupts a training at the beginning of its third epoch."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.dear
 def test_goes_on_where_it_was_stopped(files, tmp_path):
     whole, first, second = (_model() for _ in range(3))
@@ -139,7 +131,7 @@ def test_goes_on_where_it_was_stopped(files, tmp_path):
     arguments = dict(batch_size=8, epochs=4, steps_per_epoch=3, verbose=0)
     whole.fit(files[0], **arguments)
     with pytest.raises(KeyboardInterrupt):
-        first.fit(files[0], callbacks=[backup(), _Stop()], **arguments)
+        first.fit(files[0], callbacks=[backup(), tasks.Stop()], **arguments)
     history = second.fit(files[0], callbacks=backup(), **arguments)
     assert history.epoch == [2, 3]
     assert int(second.optimizer.iterations.numpy()) == 12

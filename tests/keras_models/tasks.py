@@ -54,6 +54,14 @@ def classifier(pretrained, **kwargs):
     )
 
 
+class Stop(keras.callbacks.Callback):
+    """Interrupts a training at the beginning of its third epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+
 def assert_equal_bits(found, expected):
     keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
 
