@@ -153,6 +153,19 @@ def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
     return {name: np.asarray(x, np.float32) for name, x in found.items()}
 
 
+def refuse_hdf5(path: str | os.PathLike) -> None:
+    """Refuses Keras's old file of a model, which nothing here reads again.
+
+    Raises:
+      ValueError: If it is one.
+    """
+    if os.fspath(path).endswith((".h5", ".hdf5")):
+        raise ValueError(
+            "Expected a file that ends in .keras, or save_weights() with one "
+            f"that ends in .weights.h5. Received: {os.fspath(path)!r}"
+        )
+
+
 def write(
     checkpoint: Checkpoint,
     path: str | os.PathLike,

@@ -236,6 +236,11 @@ class Encoder(keras.Model):
             checkpoint, self.electra.variables, source, "the encoder"
         )
 
+    def save(self, filepath, overwrite=True, **kwargs):
+        """See `keras.Model.save`; to a .keras file."""
+        checkpoints.refuse_hdf5(filepath)
+        super().save(filepath, overwrite, **kwargs)
+
     def to_checkpoint(self, preprocessor: Preprocessor | None = None):
         """The encoder as a checkpoint of the original has it.
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
+from electra_tf.keras_models import columns, optimizers
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import optimization, replicas
@@ -100,6 +101,14 @@ class EngineModel(keras.Model):
                 f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
                 f"num_train_steps={num_train_steps}"
             )
+        if num_train_steps is not None:
+            columns.positive(num_train_steps, "num_train_steps")
+        if is_ours and self.variable_dtype != "float32":
+            raise ValueError(
+                "Expected float32 weights, of the policies float32, "
+                "mixed_bfloat16 or mixed_float16, for the paper's optimizer. "
+                f"Received: dtype={self.dtype_policy.name!r}"
+            )
         with self.distribute_strategy.scope():
             if is_ours and not isinstance(optimizer, FinetuningOptimizer):
                 optimizer = self._make_optimizer(
@@ -139,7 +148,7 @@ class EngineModel(keras.Model):
         )
         if learning_rate is not None:
             config = dataclasses.replace(
-                config, learning_rate=float(learning_rate)
+                config, learning_rate=optimizers.peak_rate(learning_rate)
             )
         config, _ = recipe.complete(
             config, "paper", self.encoder_config.hidden_size

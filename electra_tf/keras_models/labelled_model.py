@@ -27,6 +27,8 @@ class LabelledModel(TaskModel):
       **kwargs: See `TaskModel`.
     """
 
+    head_arguments = ("labels",)
+
     def __init__(
         self, encoder, head: heads.TaskHead | Mapping, preprocessor, **kwargs
     ):

@@ -1,12 +1,29 @@
 """The original's optimizer, as Keras's `fit` takes it."""
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 
 import keras
 
 from electra_tf import configs
 from electra_tf.training import optimization
+
+
+def peak_rate(learning_rate: typing.Any) -> float:
+    """What `compile` takes as the greatest rate of the paper's schedule.
+
+    Raises:
+      ValueError: If it is no number.
+    """
+    try:
+        return float(learning_rate)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "Expected learning_rate as a number, the peak of the paper's "
+            "schedule; another schedule belongs to an optimizer of Keras. "
+            f"Received: learning_rate={learning_rate!r}"
+        ) from None
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")

@@ -157,6 +157,11 @@ class PretrainingModel(keras.Model):
 
     from_preset = from_checkpoint
 
+    def save(self, filepath, overwrite=True, **kwargs):
+        """See `keras.Model.save`; to a .keras file."""
+        checkpoints.refuse_hdf5(filepath)
+        super().save(filepath, overwrite, **kwargs)
+
     def to_checkpoint(self) -> Checkpoint:
         """Both networks, the optimizer's state and the vocabulary."""
         config, optimizer = self.config, self.optimizer

@@ -5,6 +5,7 @@ import os
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.keras_models import optimizers
 from electra_tf.keras_models.preprocessor import Preprocessor
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
@@ -60,7 +61,9 @@ def optimizer_config(
         )
     if learning_rate is None:
         return config
-    return dataclasses.replace(config, learning_rate=float(learning_rate))
+    return dataclasses.replace(
+        config, learning_rate=optimizers.peak_rate(learning_rate)
+    )
 
 
 def run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:

@@ -29,6 +29,12 @@ _KERAS_AT_THE_END = "Your input ran out of data"
 # Types of the columns of a dataset.
 _WHOLE, _REAL = (tf.int32, tf.int64), (tf.float32, tf.float64)
 
+# Options that decide which layers a head has.
+_OF_LAYERS = (
+    *("joint_prediction", "answerable_classifier"),
+    "answerable_uses_start_logits",
+)
+
 _EXPECTED = (
     "an answer for each context: its text, (text, start), SQuAD's {'text': "
     "[...], 'answer_start': [...]}, or '' for none"
@@ -69,6 +75,10 @@ class QuestionAnswerer(TaskModel):
     """
 
     kind = "question_answering"
+    head_arguments = (
+        "may_have_no_answer",
+        *(f.name for f in dataclasses.fields(configs.QuestionAnsweringConfig)),
+    )
     target_names = ("start_positions", "end_positions", "is_impossible")
     # The end is predicted from the start.
     teaches_in_evaluation = True
@@ -107,14 +117,22 @@ class QuestionAnswerer(TaskModel):
 
     @classmethod
     def head_for(cls, checkpoint, source, may_have_no_answer=None, **options):
-        del source
         kept = cls.kept(checkpoint)
         if kept is None:
             return _new_head(bool(may_have_no_answer), **options), False
         has_it = bool(kept.options.get("answerable_classifier"))
         if may_have_no_answer not in (None, has_it):
             return _new_head(may_have_no_answer, **options), False
-        return kept, True
+        head = dataclasses.replace(kept, options=kept.options | options)
+        configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.
+        layers = {name: kept.options.get(name) for name in _OF_LAYERS}
+        if any(head.options.get(name) != layers[name] for name in _OF_LAYERS):
+            warnings.warn(
+                f"A new head for {options}: that of {source} is for {layers}",
+                stacklevel=3,
+            )
+            return _new_head(has_it, **options), False
+        return head, True
 
     def compile(self, optimizer="auto", loss="auto", **kwargs):
         """See `TaskModel.compile`; the loss is the head's own."""

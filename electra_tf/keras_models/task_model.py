@@ -64,6 +64,9 @@ class TaskModel(TextPipeline):
 
     # Of `TaskHead`.
     kind: str
+    # What `from_checkpoint` takes for the head, and for the class itself.
+    head_arguments: tuple[str, ...] = ()
+    class_arguments: tuple[str, ...] = ("name", "dtype")
 
     def __init__(
         self,
@@ -216,16 +219,30 @@ class TaskModel(TextPipeline):
           head_dropout: Below the last layer; None for `dropout`, and without
             that for 0.1.
           seed: See the class.
-          **kwargs: What the task needs, such as `labels`.
+          **kwargs: What the task needs, such as `labels`; `name` and `dtype`.
 
         Raises:
           ValueError: If the checkpoint cannot be read, or has not what is
             asked of it.
         """
+        unknown = set(kwargs) - {*cls.head_arguments, *cls.class_arguments}
+        if unknown:
+            raise ValueError(
+                f"Expected {cls.__name__}.from_checkpoint with max_seq_length, "
+                "preprocessor, dropout, head_dropout, seed, "
+                + ", ".join((*cls.head_arguments, *cls.class_arguments))
+                + f". Received: {', '.join(sorted(unknown))}"
+            )
+        of_class = {
+            name: kwargs.pop(name)
+            for name in cls.class_arguments
+            if name in kwargs
+        }
         asked = (max_seq_length, dropout, head_dropout, seed, *kwargs.values())
         is_auto = isinstance(preprocessor, str) and preprocessor == "auto"
         if (
             is_auto
+            and not of_class
             and all(value is None for value in asked)
             and not isinstance(path, Checkpoint)
         ):
@@ -255,6 +272,7 @@ class TaskModel(TextPipeline):
             head=head,
             head_dropout=head_dropout,
             seed=seed,
+            **of_class,
         )
         variables, what = model.network.electra.variables, "the encoder"
         if is_kept:
@@ -281,6 +299,11 @@ class TaskModel(TextPipeline):
         head = dataclasses.asdict(self.head)
         if self.head.labels is not None:  # As JSON has it.
             head["labels"] = list(self.head.labels)
+        frozen = [
+            layer.path
+            for layer in self.network._flatten_layers(include_self=False)
+            if not layer.trainable
+        ]
         return {
             "encoder": dataclasses.asdict(self.encoder_config),
             "head": head,
@@ -292,11 +315,24 @@ class TaskModel(TextPipeline):
             "seed": self.seed,
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            **({"frozen": frozen} if frozen else {}),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**objects_in(config, custom_objects))
+        arguments = objects_in(config, custom_objects)
+        frozen = arguments.pop("frozen", None)
+        model = cls(**arguments)
+        if frozen:
+            # Those of a layer behind the layer, which freezes them as well.
+            for layer in model.network._flatten_layers(include_self=False):
+                layer.trainable = layer.path not in frozen
+        return model
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        """See `keras.Model.save`; to a .keras file."""
+        checkpoints.refuse_hdf5(filepath)
+        super().save(filepath, overwrite, **kwargs)
 
     def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.

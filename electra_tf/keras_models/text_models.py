@@ -4,6 +4,7 @@ Shapes: N rows, B batch, C labels.
 """
 
 import typing
+import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -95,6 +96,8 @@ class TextClassifier(_TextModel, LabelledModel):
     """
 
     target_names = ("label_ids",)
+    head_arguments = ("labels", "multi_label")
+    class_arguments = ("activation", "name", "dtype")
 
     def __init__(
         self,
@@ -325,6 +328,7 @@ class TextRegressor(_TextModel):
 
     kind = "regression"
     target_names = ("targets",)
+    head_arguments = ("min_value", "scale")
 
     def __init__(
         self,
@@ -342,11 +346,17 @@ class TextRegressor(_TextModel):
 
     @classmethod
     def head_for(cls, checkpoint, source, min_value=None, scale=None):
-        del source
-        kept = cls.kept(checkpoint)
-        if kept is not None:
+        kept, new = cls.kept(checkpoint), _regression_head(min_value, scale)
+        if kept is None:
+            return new, False
+        theirs = {name: kept.options.get(name) for name in new.options}
+        if theirs in ({}, new.options):
             return kept, True
-        return _regression_head(min_value, scale), False
+        warnings.warn(
+            f"A new head for {new.options}: that of {source} is for {theirs}",
+            stacklevel=3,
+        )
+        return new, False
 
     @property
     def unit(self) -> tuple[float, float]:

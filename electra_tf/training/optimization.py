@@ -224,6 +224,20 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
         self._variable_paths = [variable.path for variable in variables]
 
+    @property
+    def learning_rate(self):
+        """That of this step, of the schedule."""
+        return self._get_current_learning_rate()
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate):
+        raise ValueError(
+            "Expected the rate of the paper's optimizer to follow its "
+            "schedule; for LearningRateScheduler, ReduceLROnPlateau and the "
+            "like compile the model with an optimizer of Keras. Received: "
+            f"learning_rate={learning_rate!r}"
+        )
+
     def share_of_training(self) -> tf.Tensor:
         """See `WarmupPolynomialDecay.share_of_training`; of this step."""
         return self.schedule.share_of_training(self.iterations.value)

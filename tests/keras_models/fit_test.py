@@ -176,3 +176,69 @@ def test_low_rank_additions(pretrained, tmp_path):
     np.testing.assert_allclose(
         again.predict(TEXTS, verbose=0), expected, atol=1e-5
     )
+
+
+def test_a_file_keeps_what_is_frozen(pretrained, tmp_path):
+    found = classifier(pretrained)
+    found.network.electra.trainable = False
+    found.save(tmp_path / "frozen.keras")
+    again = keras.models.load_model(tmp_path / "frozen.keras")
+    paths = [variable.path for variable in again.trainable_variables]
+    assert paths == [v.path for v in found.trainable_variables]
+    assert {path.split("/")[0] for path in paths} == {"task_specific"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"learning_rate": "high"}, "Received: learning_rate='high'"),
+        ({"num_train_steps": 0}, "Received: num_train_steps=0"),
+        ({"num_train_steps": 2.5}, "Received: num_train_steps=2.5"),
+    ],
+)
+def test_what_compile_refuses(pretrained, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        classifier(pretrained).compile(**arguments)
+
+
+def test_what_the_papers_optimizer_refuses(pretrained):
+    found = classifier(pretrained, dtype="float64")
+    with pytest.raises(ValueError, match="Received: dtype='float64'"):
+        found.compile()
+    found.compile("adam")
+    found = classifier(pretrained)
+    rates = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.5)
+    with pytest.raises(ValueError, match="schedule.*Received: learning_rate="):
+        found.fit(TEXTS, TARGETS, callbacks=[rates], verbose=0)
+
+
+def test_an_old_file_is_refused(pretrained, tmp_path):
+    for found in (
+        classifier(pretrained),
+        electra_tf.Encoder.from_checkpoint(pretrained),
+    ):
+        with pytest.raises(ValueError, match="in .keras.*Received: .*/a.h5"):
+            found.save(tmp_path / "a.h5")
+
+
+def test_arguments_of_from_checkpoint(pretrained, tmp_path):
+    logits = classifier(
+        pretrained, activation=None, dtype="mixed_bfloat16", name="mine"
+    )
+    assert (logits.activation, logits.name) == (None, "mine")
+    assert logits.dtype_policy.name == "mixed_bfloat16"
+    with pytest.raises(ValueError, match="Expected .*seed.* Received: sed"):
+        classifier(pretrained, sed=3)
+    from_checkpoint = electra_tf.TextRegressor.from_checkpoint
+    regressor = from_checkpoint(pretrained, min_value=0, scale=5)
+    regressor.save_checkpoint(tmp_path / "regressor")
+    with pytest.warns(UserWarning, match="A new head for .*that of .*5.0"):
+        found = from_checkpoint(tmp_path / "regressor", min_value=1, scale=2)
+    assert found.unit == (1.0, 2.0)
+    from_checkpoint = electra_tf.QuestionAnswerer.from_checkpoint
+    answerer = from_checkpoint(pretrained)
+    answerer.save_checkpoint(tmp_path / "answerer")
+    found = from_checkpoint(tmp_path / "answerer", max_answer_length=3)
+    assert found.options.max_answer_length == 3
+    with pytest.warns(UserWarning, match="A new head for .*joint_prediction"):
+        from_checkpoint(tmp_path / "answerer", joint_prediction=False)
