@@ -135,6 +135,11 @@ def enable_lora(
     Raises:
       ValueError: If no layer is called so.
     """
+    if not isinstance(rank, int) or rank < 1:
+        raise ValueError(
+            "Expected rank as a whole number of at least 1. Received: "
+            f"rank={rank!r}"
+        )
     # All, before any of them is frozen.
     layers = [
         layer
@@ -188,15 +193,15 @@ class Encoder(keras.Model):
         trainable: bool = True,
         **sizes,
     ):
-        super().__init__(
-            name=name, dtype=dtype, trainable=trainable, autocast=False
-        )
+        super().__init__(name=name, dtype=dtype, autocast=False)
         self.config = configs.EncoderConfig(**sizes)
         with policy_scope(self.dtype_policy):
             self.electra = encoder_lib.Encoder(self.config, "electra")
             self.electra.build()
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
+        # And so its layers, which Keras would not ask about.
+        self.trainable = trainable
         self.built = True
         self._quantized = ""
 

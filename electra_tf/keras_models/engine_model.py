@@ -170,7 +170,8 @@ class EngineModel(keras.Model):
     def train_step(self, data):
         """One update, as the engine makes it."""
         # Where a dataset ends without having said so, the step is not counted.
-        with tf.control_dependencies(tf.nest.flatten(data)):
+        tensors = [x for x in tf.nest.flatten(data) if x is not None]
+        with tf.control_dependencies(tensors):
             return self._train_step(data)
 
     def _train_step(self, data):
@@ -224,14 +225,23 @@ class EngineModel(keras.Model):
         del x
         return y, y_pred, sample_weight
 
-    def _symbolic_build(self, iterator=None, data_batch=None):
-        """Keras's way to make its metrics; of a strategy's replicas it gives
-        the mean, which makes fractions of ids."""
-        if data_batch is not None:
-            x, *labels = data_batch
-            x = {name: tf.cast(ids, tf.int32) for name, ids in x.items()}
-            data_batch = (x, *labels)
-        super()._symbolic_build(iterator, data_batch)
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Keras's way to make its metrics; of a strategy's replicas it would
+        take the mean, which makes fractions of ids, and fails where one has
+        fewer rows."""
+        if self._distribute_strategy is not None and iterator is not None:
+            for _, _, of_epoch in iterator:
+                data_batch = keras.tree.map_structure(
+                    lambda x: (
+                        self.distribute_strategy.experimental_local_results(x)[
+                            0
+                        ]
+                    ),
+                    next(of_epoch),
+                )
+                break
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
 
     def _sums_of_losses(self, x, y, sample_weight, dropout_seed):
         """The sum of the rows' losses, the rows, and what metrics need.

@@ -27,7 +27,7 @@ class LabelledModel(TaskModel):
       **kwargs: See `TaskModel`.
     """
 
-    head_arguments = ("labels",)
+    head_arguments: tuple[str, ...] = ("labels",)
 
     def __init__(
         self, encoder, head: heads.TaskHead | Mapping, preprocessor, **kwargs

@@ -8,6 +8,7 @@ Shapes: N rows, B batch.
 """
 
 import typing
+from collections.abc import Iterator, Mapping
 
 import keras
 import numpy as np
@@ -332,7 +333,21 @@ class TextPipeline(EngineModel):
                 "validation_split": validation_split,
                 "validation_batch_size": validation_batch_size,
             }
-            if not columns.is_dataset(x):
+            if isinstance(class_weight, str):
+                raise ValueError(
+                    "Expected class_weight as number of a label -> weight, "
+                    "without a preprocessor. Received: "
+                    f"class_weight={class_weight!r}"
+                )
+            if isinstance(x, keras.utils.PyDataset | Iterator):
+                arguments["shuffle"] = shuffle
+                num_steps = steps_per_epoch or getattr(x, "num_batches", None)
+            elif not columns.is_dataset(x):
+                if not isinstance(x, Mapping):
+                    raise ValueError(
+                        "Expected x as a dictionary of token ids, without a "
+                        f"preprocessor. Received: {columns.short(x)}"
+                    )
                 arguments["batch_size"] = batch_size
                 num_rows = len(next(iter(x.values())))
                 kept = int(np.floor(num_rows * (1.0 - validation_split)))

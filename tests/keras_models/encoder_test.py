@@ -185,6 +185,22 @@ def test_training_in_a_functional_model():
     layer_checks.check_training(_encoder(), INPUTS)
 
 
+def test_a_frozen_one_is_frozen_in_a_file_of_another(tmp_path):
+    encoder = _encoder()
+    encoder.trainable = False
+    features = {n: keras.Input((12,), dtype="int32") for n in INPUTS}
+    vector = encoder(features)["pooled_output"]
+    model = keras.Model(features, keras.layers.Dense(2)(vector))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert len(again.trainable_variables) == 2
+
+
+def test_no_rank():
+    with pytest.raises(ValueError, match="Expected rank .*Received: rank=0"):
+        _encoder().enable_lora(0)
+
+
 def test_strings_to_classes_in_one_model(tmp_path):
     encoder = _encoder()
     preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)

@@ -315,6 +315,19 @@ def test_without_a_preprocessor(pretrained, model):
     dataset = tf.data.Dataset.from_tensor_slices((rows, ids)).batch(8)
     found.fit(dataset, verbose=0)
 
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return rows, ids
+
+    found.fit(Batches(), verbose=0)
+    with pytest.raises(ValueError, match="Expected x as a dictionary of token"):
+        found.fit(TEXTS, ids)
+    with pytest.raises(ValueError, match="Received: class_weight='balanced'"):
+        found.fit(rows, ids, class_weight="balanced")
+
 
 def test_dropout_where_keras_has_it(model):
     rows = model.preprocessor(TEXTS)
