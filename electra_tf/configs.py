@@ -497,18 +497,22 @@ class RunConfig:
         part of a batch does not fit into memory; 0 for all of them. Gradients
         add up over the micro-batches, to those of the whole batch.
       num_parallel_parts: Parts of a micro-batch whose forward and backward
-        passes run side by side. On a CPU, as many as it has cores and
-        `num_intra_op_threads` = 1 are the fastest: an operation then never
-        waits for the other half of itself. Elsewhere 1.
+        passes run side by side; 0 for what is fastest. That is as many as a
+        CPU has cores, with `num_intra_op_threads` = 1, where the parts are
+        large enough: an operation then never waits for the other half of
+        itself. Elsewhere, and in fine-tuning, it is 1.
       dtype_policy: 'float32', 'mixed_bfloat16', or 'mixed_float16', whose
-        loss is scaled so that small gradients survive.
+        loss is scaled so that small gradients survive; 'auto' for
+        'mixed_bfloat16' where the processor multiplies bfloat16, and 'float32'
+        elsewhere. A run that goes on keeps what it began with.
       gradient_reduction_dtype: In which the replicas exchange their gradients:
         'float32', or 'bfloat16' for half the bytes between machines, each sum
         rounded to 8 bits. float16 would lose small gradients.
       jit_compile: Compile the step with XLA.
       num_intra_op_threads: Threads of a CPU that share one operation; 0 for
-        all cores. A very small model is faster with 1: other operations, not
-        halves of the same, then keep the other cores busy.
+        what is fastest: in pre-training what `num_parallel_parts` leaves over,
+        and 1 of a very small model, in which other operations, not halves of
+        the same, keep the other cores busy; elsewhere all cores.
     """
 
     model_dir: str
@@ -527,7 +531,7 @@ class RunConfig:
     cluster_resolver: str = "tf_config"
     kubernetes_selector: str = "job-name=electra-tf"
     micro_batch_size: NotNegative[int] = 0
-    num_parallel_parts: Positive[int] = 1
+    num_parallel_parts: NotNegative[int] = 0
     dtype_policy: str = "float32"
     gradient_reduction_dtype: str = "float32"
     jit_compile: bool = False
@@ -545,7 +549,12 @@ class RunConfig:
                 "tpu",
             ),
             cluster_resolver=("tf_config", "slurm", "kubernetes"),
-            dtype_policy=("float32", "mixed_bfloat16", "mixed_float16"),
+            dtype_policy=(
+                "float32",
+                "mixed_bfloat16",
+                "mixed_float16",
+                "auto",
+            ),
             gradient_reduction_dtype=("float32", "bfloat16"),
         )
 

@@ -284,6 +284,8 @@ def refuse_other_run(config) -> None:
             )
         if name in _MAY_BE_ADDED and not b:
             continue
+        if name == "run.dtype_policy" and a == "auto":  # Takes theirs.
+            continue
         if name == "recipe" and _rates_are_given(ours, theirs):
             continue
         if not any(f"{name}.".startswith(f"{may}.") for may in may_differ):
@@ -294,6 +296,13 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def run_before(run: configs.RunConfig) -> dict:
+    """The record of the run that a run goes on with; empty if there is none."""
+    if not _has_learned(run.model_dir):
+        return {}
+    return _read(run.model_dir)[0].get("run", {})
 
 
 def refuse_other_records(config, digest: str) -> None:

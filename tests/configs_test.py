@@ -387,7 +387,7 @@ def test_refuses_gradients_in_float16():
 def test_refuses_an_unknown_policy():
     assert refusal(run, dtype_policy="bfloat16") == (
         "RunConfig.dtype_policy must be one of float32, mixed_bfloat16, "
-        "mixed_float16. Received: dtype_policy='bfloat16'"
+        "mixed_float16, auto. Received: dtype_policy='bfloat16'"
     )
 
 

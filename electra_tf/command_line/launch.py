@@ -1,5 +1,6 @@
 """What run_pretraining and run_finetuning share: flags -> gin -> one call."""
 
+import dataclasses
 import functools
 import os
 import sys
@@ -8,7 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import app, flags, logging
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.command_line import arguments, gin_files, original_hparams
+from electra_tf.command_line import (
+    arguments,
+    fastest,
+    gin_files,
+    original_hparams,
+)
 
 _GIN_FILE = flags.DEFINE_multi_string(
     "gin_file",
@@ -89,13 +95,15 @@ def launch(
             if len(argv) > 1:
                 raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
             files, params = _base(needed, translate, bindings or {}, stand_in)
-            config, before_training = _configure(
+            config, before_training, chosen = _configure(
                 configurable,
                 files,
                 [*params, *_GIN_PARAM.value],
                 bindings or {},
             )
             _set_environment(config.run)
+            if chosen:
+                print(chosen)
             run(config, before_training)
         except errors.Stopped as stopped:
             print(stopped, file=sys.stderr)
@@ -211,7 +219,7 @@ def _configure(
     params: list[str],
     bindings: Mapping[str, str],
 ):
-    """The configuration, and what to call before the first step."""
+    """The configuration; what to call before step 1; what was chosen."""
     bindings = _BINDINGS | dict(bindings)
     params += [
         f"{binding} = {flags.FLAGS[name].value!r}"
@@ -220,6 +228,7 @@ def _configure(
     ]
     config = gin_files.load(configurable, files, params)
     model_directory.refuse_other_run(config)
+    config, chosen = _settle(config)
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [
         f"--{name}={flags.FLAGS[name].value}"
@@ -230,4 +239,15 @@ def _configure(
     def before_training():
         model_directory.write(config, gin_files.operative_config(), given)
 
-    return config, before_training
+    return config, before_training, chosen
+
+
+def _settle(config):
+    """The configuration with what `RunConfig` leaves open, and what that is."""
+    step = ()
+    if isinstance(config, configs.PretrainingConfig):
+        step = fastest.of_pretraining(config)
+    run, chosen = fastest.settle(
+        config.run, *step, before=model_directory.run_before(config.run)
+    )
+    return dataclasses.replace(config, run=run), chosen

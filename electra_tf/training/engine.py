@@ -6,8 +6,9 @@ drives it, for pre-training and for fine-tuning.
 """
 
 import contextlib
+import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -66,7 +67,8 @@ class Engine:
         self.train_dataset = train_dataset
         self.flops_per_example = flops_per_example
         share = self.share_of_batch(batch_size, "train_batch_size")
-        self.micro_batch_size = _micro_batch_size(run, share)
+        self.num_parallel_parts = run.num_parallel_parts or 1
+        self.micro_batch_size = self._micro_batch_size(share)
         self.num_micro_batches = share // self.micro_batch_size
         self.global_step = outer_loop.make_global_step()
         self.loss_scale: optimization.LossScale | None = None
@@ -353,21 +355,20 @@ class Engine:
         Nothing of one part waits for another, so TensorFlow runs them side by
         side.
         """
-        num_parts = self.run.num_parallel_parts
+        num_parts = self.num_parallel_parts
         if num_parts == 1:
             return self._gradients_of_part(features, seed, totals, scale)
-        size = self.micro_batch_size // num_parts
         gradients, part_losses, sums = zip(
             *[
                 self._gradients_of_part(
-                    tf.nest.map_structure(
-                        lambda x, start=start: x[start : start + size], features
-                    ),
+                    part,
                     tf.random.experimental.stateless_fold_in(seed, start),
                     totals,
                     scale,
                 )
-                for start in range(0, self.micro_batch_size, size)
+                for start, part in _parts(
+                    features, self.micro_batch_size, num_parts
+                )
             ],
             strict=True,
         )
@@ -377,16 +378,13 @@ class Engine:
                 for of_variable in zip(*gradients, strict=True)
             ],
             tf.add_n(part_losses),
-            tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums),
+            _added(sums),
         )
 
     def _gradients_of_part(self, features, seed, totals, scale):
         """Gradients of what is not cut any further, see `_gradients`."""
         variables = self.model.trainable_variables
-        total_of = losses.identity
-        if totals is not None:
-            remaining = iter(totals)
-            total_of = lambda _: next(remaining)  # noqa: E731
+        total_of = losses.identity if totals is None else _one_by_one(totals)
         with tf.GradientTape() as tape:
             loss, sums = self.loss_function(features, seed, total_of)
             scaled = loss * scale if self.loss_scale else loss
@@ -399,7 +397,7 @@ class Engine:
 
     def _is_cut(self) -> bool:
         """Whether a replica's part of the batch is not in one piece."""
-        return self.num_micro_batches * self.run.num_parallel_parts > 1
+        return self.num_micro_batches * self.num_parallel_parts > 1
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
@@ -473,27 +471,69 @@ class Engine:
         context = tf.distribute.get_replica_context()
         num_replicas = context.num_replicas_in_sync
         all_reduce_sum = replicas.make_all_reduce_sum(context)
-        loss, sums = self.loss_function(features, None, all_reduce_sum)
+        loss, sums = self._losses_in_parallel(features, all_reduce_sum)
         loss_sums = losses.Sums(loss, tf.constant(1.0 / num_replicas))
         return all_reduce_sum(sums | {"total_loss": loss_sums})
 
+    def _losses_in_parallel(self, features, all_reduce_sum):
+        """The loss function without dropout, of parts side by side."""
+        size = tf.nest.flatten(features)[0].shape[0] or 1
+        num_parts = math.gcd(size, self.num_parallel_parts)
+        if num_parts == 1:
+            return self.loss_function(features, None, all_reduce_sum)
+        weights, _ = self._sums_of_weights(features, None)
+        totals = all_reduce_sum(weights) if weights else []
+        part_losses, sums = zip(
+            *[
+                self.loss_function(part, None, _one_by_one(totals))
+                for _, part in _parts(features, size, num_parts)
+            ],
+            strict=True,
+        )
+        return tf.add_n(part_losses), _added(sums)
 
-def _micro_batch_size(run: configs.RunConfig, share: int) -> int:
-    """Examples that a replica works on at once, of its share of a batch."""
-    size = min(run.micro_batch_size or share, share)
-    if share % size:
-        raise errors.ConfigError(
-            "RunConfig.micro_batch_size must divide the examples that a "
-            f"replica has of a batch. Received: micro_batch_size={size}, "
-            f"examples={share}"
+    def _micro_batch_size(self, share: int) -> int:
+        """Examples that a replica works on at once, of its share of a batch."""
+        run = self.run
+        size = min(run.micro_batch_size or share, share)
+        if share % size:
+            raise errors.ConfigError(
+                "RunConfig.micro_batch_size must divide the examples that a "
+                f"replica has of a batch. Received: micro_batch_size={size}, "
+                f"examples={share}"
+            )
+        if size % self.num_parallel_parts:
+            raise errors.ConfigError(
+                "RunConfig.num_parallel_parts must divide the examples that a "
+                "replica works on at once. Received: num_parallel_parts="
+                f"{run.num_parallel_parts}, examples={size}"
+            )
+        return size
+
+
+def _parts(features, size: int, num_parts: int):
+    """First row and features of each of the equal parts of `size` rows."""
+    step = size // num_parts
+    return [
+        (
+            start,
+            tf.nest.map_structure(
+                lambda x, start=start: x[start : start + step], features
+            ),
         )
-    if size % run.num_parallel_parts:
-        raise errors.ConfigError(
-            "RunConfig.num_parallel_parts must divide the examples that a "
-            "replica works on at once. Received: num_parallel_parts="
-            f"{run.num_parallel_parts}, examples={size}"
-        )
-    return size
+        for start in range(0, size, step)
+    ]
+
+
+def _added(sums):
+    """Structures of tensors -> one, of their sums."""
+    return tf.nest.map_structure(lambda *of_parts: tf.add_n(of_parts), *sums)
+
+
+def _one_by_one(totals: Sequence[tf.Tensor]):
+    """In place of `all_reduce_sum`, where the sums of all are known."""
+    remaining = iter(totals)
+    return lambda _: next(remaining)
 
 
 def _add_to_loop_variable(total: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

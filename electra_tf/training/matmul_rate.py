@@ -6,12 +6,13 @@ work on the machine changes it little, so a share of it is at most 1.
 """
 
 import functools
-import os
 import time
 from collections.abc import Callable
 
 import keras
 import tensorflow as tf
+
+from electra_tf.command_line.fastest import num_cores
 
 # Products of a CPU: 512 to 2048 differ by a twentieth.
 _CPU_SQUARE = (1024, 1024, 1024)
@@ -144,10 +145,3 @@ def of_cpus(dtype: str = "float32") -> float:
 def _rate_of_cores(num_chains: int, dtype: str) -> MatmulRate:
     """A chain a core: one alone would leave most of them cold."""
     return MatmulRate(_CPU_SQUARE, 2, dtype, None, num_chains)
-
-
-def num_cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

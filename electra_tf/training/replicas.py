@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs, errors
+from electra_tf.command_line import fastest
 
 
 class Shard(typing.NamedTuple):
@@ -202,7 +203,10 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 def set_policy(run: configs.RunConfig) -> None:
     """Sets the dtype policy and the seed of the initial weights."""
-    keras.config.set_dtype_policy(run.dtype_policy)
+    policy = run.dtype_policy
+    if policy == fastest.AUTO:
+        policy, _ = fastest.dtype_policy(run)
+    keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(run.seed)
 
 

@@ -1,0 +1,147 @@
+"""What a run takes of this machine where its configuration leaves it open.
+
+`RunConfig.dtype_policy` = 'auto', `num_parallel_parts` = 0 and
+`num_intra_op_threads` = 0 become what was found to be the fastest: see
+docs/performance.md. Nothing here imports TensorFlow, which reads the number of
+threads when it is imported.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+from electra_tf import configs, errors
+from electra_tf.model import flops
+
+AUTO = "auto"
+
+# What Linux calls a processor's products of bfloat16. Without them oneDNN
+# converts to float32 and back.
+_BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
+_CPU_INFO = "/proc/cpuinfo"
+# Operations of a part of a batch in a step. With less, a part of its own is as
+# fast or slower, and takes its time to trace.
+_LEAST_FLOPS_OF_A_PART = 5e9
+
+
+def settle(
+    run: configs.RunConfig,
+    batch_size: int | None = None,
+    step_flops: float | None = None,
+    before: Mapping | None = None,
+) -> tuple[configs.RunConfig, str]:
+    """Decides what a run leaves open.
+
+    Args:
+      run: Of the run. Every worker settles its own.
+      batch_size: Examples of a step where it can be cut; None where not.
+      step_flops: Matrix products of a step; with `batch_size`.
+      before: The record of the run that this one goes on with, whose choices
+        go first: its sums have the same order then.
+
+    Returns:
+      The run with nothing left open that there is to choose, and what was
+      chosen for people, empty where nothing was.
+
+    Raises:
+      ConfigError: If it leaves the dtype open to workers that may differ.
+    """
+    chosen: dict[str, object] = {}
+    reasons = []
+    before = before or {}
+    if run.dtype_policy == AUTO:
+        chosen["dtype_policy"] = before.get("dtype_policy")
+        if not chosen["dtype_policy"]:
+            if run.distribution_strategy == "multi_worker_mirrored":
+                raise errors.ConfigError(
+                    "Expected a RunConfig.dtype_policy that all workers have, "
+                    "whatever their processors. Received: 'auto' with "
+                    "distribution_strategy='multi_worker_mirrored'"
+                )
+            chosen["dtype_policy"], reason = dtype_policy(run)
+            reasons.append(reason)
+    uses_cpu = run.distribution_strategy == "one_device" and not run.num_gpus
+    if uses_cpu and not run.jit_compile and batch_size and step_flops:
+        cores = num_cores()
+        parts = run.num_parallel_parts or before.get("num_parallel_parts") or 0
+        if not parts:
+            share = min(run.micro_batch_size or batch_size, batch_size)
+            parts = _num_parts(share, cores, step_flops * share / batch_size)
+        is_small = step_flops < 2 * _LEAST_FLOPS_OF_A_PART
+        threads = 1 if is_small else -(-cores // parts)
+        wanted = {"num_parallel_parts": parts, "num_intra_op_threads": threads}
+        chosen |= {k: v for k, v in wanted.items() if not getattr(run, k)}
+        reasons.append(f"{cores} core{'s' if cores > 1 else ''}")
+    if not chosen:
+        return run, ""
+    said = ", ".join(f"RunConfig.{k}={v!r}" for k, v in chosen.items())
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    return (
+        dataclasses.replace(run, **chosen),  # type: ignore[arg-type]
+        f"chosen: {said}{because}",
+    )
+
+
+def _num_parts(examples: int, cores: int, step_flops: float) -> int:
+    """The most parts that are equal, large enough, and have a core each."""
+    most = min(cores, int(step_flops / _LEAST_FLOPS_OF_A_PART))
+    return next((n for n in range(most, 0, -1) if examples % n == 0), 1)
+
+
+def of_pretraining(config: configs.PretrainingConfig) -> tuple[int, float]:
+    """Examples of a step, and its matrix products in the discriminator."""
+    network = flops.Network(config.model.encoder, config.model.max_seq_length)
+    size = config.data.train_batch_size
+    return size, size * flops.of_training_example([network])
+
+
+def dtype_policy(run: configs.RunConfig) -> tuple[str, str]:
+    """What 'auto' stands for on the devices of a run, and why.
+
+    Returns:
+      'mixed_bfloat16' where products of bfloat16 are faster, which is on TPUs,
+      on GPUs since compute capability 8.0, and on CPUs that say so; otherwise
+      'float32'.
+    """
+    if run.distribution_strategy == "tpu":
+        return "mixed_bfloat16", "a TPU multiplies bfloat16"
+    if run.num_gpus:
+        if _gpus_have_bfloat16():
+            return "mixed_bfloat16", "these GPUs multiply bfloat16"
+        return "float32", "not all GPUs here multiply bfloat16"
+    flags = _processor_flags()
+    found = [flag for flag in _BFLOAT16_FLAGS if flag in flags]
+    if found:
+        return "mixed_bfloat16", f"this CPU multiplies bfloat16: {found[0]}"
+    return "float32", "this CPU does not multiply bfloat16"
+
+
+def _processor_flags() -> set[str]:
+    """Of the first processor; none where the system does not tell."""
+    try:
+        with open(_CPU_INFO, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name.strip() == "flags":
+                    return set(value.split())
+    except OSError:  # Not Linux.
+        pass
+    return set()
+
+
+def _gpus_have_bfloat16() -> bool:
+    import tensorflow as tf
+
+    found = [
+        tf.config.experimental.get_device_details(gpu)
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    capabilities = [d.get("compute_capability", (0, 0)) for d in found]
+    return bool(capabilities) and min(capabilities) >= (8, 0)
+
+
+def num_cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,145 @@
+"""What a run takes of the machine where nothing is said."""
+
+import dataclasses
+
+import pytest
+
+from electra_tf import configs, errors
+from electra_tf.command_line import fastest
+
+LARGE = 1e12
+PROCESSOR = "processor\t: 0\nflags\t\t: fpu {flags}\n\nflags\t: of the next\n"
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Sets cores and the processor's flags."""
+
+    def make(cores=2, flags="avx512f"):
+        path = tmp_path / "cpuinfo"
+        path.write_text(PROCESSOR.format(flags=flags))
+        monkeypatch.setattr(fastest, "_CPU_INFO", str(path))
+        monkeypatch.setattr(fastest, "num_cores", lambda: cores)
+
+    make()
+    return make
+
+
+def run_config(**changes):
+    return configs.RunConfig(model_dir="unused", **changes)
+
+
+def parts_and_threads(run, batch_size, step_flops=LARGE, before=None):
+    settled, _ = fastest.settle(run, batch_size, step_flops, before)
+    return settled.num_parallel_parts, settled.num_intra_op_threads
+
+
+@pytest.mark.parametrize(
+    ("cores", "batch_size", "step_flops", "expected"),
+    [
+        (2, 32, LARGE, (2, 1)),
+        (2, 33, LARGE, (1, 2)),
+        (6, 32, LARGE, (4, 2)),
+        (64, 128, LARGE, (64, 1)),
+        (1, 32, LARGE, (1, 1)),
+        # Small models: too little for a part of its own.
+        (2, 32, 2e9, (1, 1)),
+        (16, 32, 2e9, (1, 1)),
+        (16, 32, 3e10, (4, 4)),
+    ],
+)
+def test_parts_and_threads(machine, cores, batch_size, step_flops, expected):
+    machine(cores)
+    found = parts_and_threads(run_config(), batch_size, step_flops)
+    assert found == expected
+
+
+def test_parts_divide_the_micro_batch(machine):
+    machine(4)
+    run = run_config(micro_batch_size=6)
+    assert parts_and_threads(run, 12) == (3, 2)
+    # And are as large as others are: of 6 examples, not of 12.
+    assert parts_and_threads(run, 12, 3e10) == (3, 2)
+    assert parts_and_threads(run, 12, 2e10) == (2, 2)
+
+
+def test_what_is_given_stays(machine):
+    given = run_config(
+        num_parallel_parts=4, num_intra_op_threads=3, dtype_policy="float32"
+    )
+    assert fastest.settle(given, 32, LARGE)[0] == given
+    assert parts_and_threads(run_config(num_parallel_parts=4), 32) == (4, 1)
+    assert parts_and_threads(run_config(num_intra_op_threads=3), 32) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_gpus": 1},
+        {"distribution_strategy": "multi_worker_mirrored"},
+        {"jit_compile": True},
+    ],
+)
+def test_other_devices_and_xla_have_their_own_ways(machine, changes):
+    run = run_config(**changes)
+    assert fastest.settle(run, 32, LARGE) == (run, "")
+
+
+def test_nothing_is_cut_where_no_batch_is_known(machine):
+    run = run_config()
+    assert fastest.settle(run) == (run, "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "reason"),
+    [
+        ("avx512_bf16 amx_tile", "mixed_bfloat16", "bfloat16: avx512_bf16"),
+        ("avx512_bf16 amx_bf16", "mixed_bfloat16", "bfloat16: amx_bf16"),
+        ("avx512f avx512_vnni", "float32", "does not multiply bfloat16"),
+    ],
+)
+def test_auto_is_what_the_processor_multiplies(
+    machine, flags, expected, reason
+):
+    machine(flags=flags)
+    settled, said = fastest.settle(run_config(dtype_policy="auto"))
+    assert settled == run_config(dtype_policy=expected)
+    assert said.startswith(f"chosen: RunConfig.dtype_policy={expected!r} (")
+    assert reason in said
+
+
+def test_auto_without_linux(machine, monkeypatch):
+    monkeypatch.setattr(fastest, "_CPU_INFO", "/nowhere/cpuinfo")
+    assert fastest.dtype_policy(run_config())[0] == "float32"
+
+
+def test_auto_on_accelerators(machine):
+    machine(flags="avx512_bf16")
+    tpu = run_config(distribution_strategy="tpu")
+    assert fastest.dtype_policy(tpu)[0] == "mixed_bfloat16"
+    # There is none here.
+    assert fastest.dtype_policy(run_config(num_gpus=1))[0] == "float32"
+
+
+def test_workers_have_one_dtype(machine):
+    run = run_config(
+        dtype_policy="auto", distribution_strategy="multi_worker_mirrored"
+    )
+    with pytest.raises(errors.ConfigError, match="all workers have.*'auto'"):
+        fastest.settle(run)
+
+
+def test_what_a_run_began_with_goes_first(machine):
+    machine(cores=4, flags="avx512_bf16")
+    before = dataclasses.asdict(
+        run_config(num_parallel_parts=2, num_intra_op_threads=1)
+    )
+    run = run_config(dtype_policy="auto")
+    settled, said = fastest.settle(run, 32, LARGE, before)
+    assert settled.dtype_policy == "float32"
+    assert settled.num_parallel_parts == 2
+    assert settled.num_intra_op_threads == 2
+    assert said == (
+        "chosen: RunConfig.dtype_policy='float32', RunConfig."
+        "num_parallel_parts=2, RunConfig.num_intra_op_threads=2 (4 cores)"
+    )
