@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import transformers_worker
+
 from electra_tf import configs, files
 from electra_tf.command_line import arguments
 
@@ -23,10 +25,13 @@ _NOISE_LIMITS = {
 }
 
 _EPILOG = """
-JSON goes to --output or stdout, a table to stderr. What is compared takes turns
-(A B B A ...), so that a machine whose speed drifts changes both alike, and
-ratios are taken within a round.
+JSON goes to --output, with a page of Markdown beside it, or to stdout; a table
+and progress to stderr. What is compared takes turns (A B B A ...), so that a
+machine whose speed drifts changes both alike, and ratios are taken within a
+round.
 """
+
+_START = time.perf_counter()
 
 # Section and figure -> whether it must be at least or at most, and what.
 Targets = Mapping[tuple[str, str], tuple[str, float]]
@@ -58,19 +63,25 @@ class Machine:
         idle = (jiffies[3] + jiffies[4]) / per_second
         return seconds, total, total - idle, jiffies[7] / per_second
 
-    def shares(self) -> dict[str, float]:
-        """Shares of all cores' time: other processes', and stolen."""
+    def shares(self, workers: float = 0.0) -> dict[str, float]:
+        """Shares of all cores' time: other processes', and stolen.
+
+        Args:
+          workers: CPU seconds of the benchmark's processes that still run.
+        """
         own, total, busy, stolen = (
             b - a for a, b in zip(self._start, self._read(), strict=True)
         )
         total = max(total, 1e-9)
-        others = max(0.0, busy - stolen - own) / total
+        others = max(0.0, busy - stolen - own - workers) / total
         return {"others": others, "steal": stolen / total}
 
-    def noise(self, *ratios: Sequence[float]) -> dict[str, float]:
+    def noise(
+        self, *ratios: Sequence[float], workers: float = 0.0
+    ) -> dict[str, float]:
         """The shares, and the widest relative spread of some ratios."""
         quartiles = map(_quartiles, ratios)
-        return self.shares() | {
+        return self.shares(workers) | {
             "spread": max((c - a) / b for a, b, c in quartiles)
         }
 
@@ -83,19 +94,32 @@ class Contestant:
 
     Attributes:
       cpu_seconds: Of a step, one figure for each call.
+      losses: Of the last step of each call, where `run` returns one.
     """
+
+    is_process = False
 
     def __init__(self, run: Callable[[int], object]):
         self._run = run
         self.cpu_seconds: list[float] = []
+        self.losses: list[float] = []
 
     def __call__(self, num_steps: int) -> float:
         """Does some steps; returns their seconds by the clock."""
         start, cpu_start = time.perf_counter(), time.process_time()
-        self._run(num_steps)
+        found = self._run(num_steps)
         cpu_seconds = time.process_time() - cpu_start
+        seconds = time.perf_counter() - start
         self.cpu_seconds.append(cpu_seconds / num_steps)
-        return time.perf_counter() - start
+        if isinstance(found, Mapping):
+            self.losses.append(float(found["total_loss"]))
+        return seconds
+
+
+def say(what: str) -> None:
+    """A line of progress, with the seconds since the start."""
+    seconds = time.perf_counter() - _START
+    print(f"[{seconds:5.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def interleave(
@@ -117,6 +141,7 @@ def interleave(
     """
     found: list[list[float]] = [[] for _ in contestants]
     for number in range(num_rounds):
+        say(f"round {number + 1} of {num_rounds}")
         between()
         order = range(len(contestants))
         for index in order if number % 2 == 0 else reversed(order):
@@ -142,6 +167,171 @@ def spread(name: str, values: Sequence[float]) -> Figures:
     return {name: median, f"{name}_quartiles": [lower, upper]}
 
 
+def compare(
+    contestants: Mapping[str, Any],
+    per_step: int,
+    num_steps: int,
+    num_rounds: int,
+    between: Callable[[], None] = lambda: None,
+    mean: Callable[[Sequence[float]], float] = statistics.median,
+) -> Figures:
+    """Contestants in turns, and how many times as fast ours are.
+
+    Args:
+      contestants: By their names; those of ours begin with "ours". Each is a
+        `Contestant` or looks like one.
+      per_step: Examples of a step.
+      num_steps: See `interleave`.
+      num_rounds: See `interleave`.
+      between: See `interleave`.
+      mean: Of the seconds of all rounds; `statistics.fmean` where rounds differ
+        in their work.
+
+    Returns:
+      "contestants", name -> its figures, and of each of ours against each other
+      `ours_times_other`: of the clock, with the quartiles of the rounds, and of
+      CPU seconds (`..._cpu`), which other work on the machine hardly changes.
+    """
+    machine = Machine()
+    found = interleave(
+        list(contestants.values()), num_steps, num_rounds, between
+    )
+    seconds = dict(zip(contestants, found, strict=True))
+    cpu = {
+        name: contestant.cpu_seconds[-num_rounds:]
+        for name, contestant in contestants.items()
+    }
+    by_name: dict[str, Figures] = {}
+    for name, contestant in contestants.items():
+        rates = [per_step / s for s in seconds[name]]
+        by_name[name] = spread("examples_per_second", rates) | {
+            "examples_per_second": per_step / mean(seconds[name]),
+            "cpu_seconds_per_step": mean(cpu[name]),
+        }
+        if losses := contestant.losses:
+            by_name[name] |= {"first_loss": losses[0], "last_loss": losses[-1]}
+    figures: Figures = {"contestants": by_name}
+    all_ratios = []
+    for ours, other in _pairs(contestants):
+        by_round = ratios(seconds[other], seconds[ours])
+        all_ratios.append(by_round)
+        name = f"{ours}_times_{other}"
+        figures |= spread(name, by_round)
+        if mean is not statistics.median:
+            figures[name] = mean(seconds[other]) / mean(seconds[ours])
+        figures[f"{name}_cpu"] = mean(cpu[other]) / mean(cpu[ours])
+    workers = num_steps * sum(
+        sum(cpu[name])
+        for name, contestant in contestants.items()
+        if contestant.is_process
+    )
+    return figures | {
+        "noise": machine.noise(*all_ratios, workers=workers)
+        if all_ratios
+        else machine.shares(workers)
+    }
+
+
+def _pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Each of ours with each that is not, and with those of ours before it."""
+    names = list(names)
+    return [
+        (ours, other)
+        for place, ours in enumerate(names)
+        if ours.startswith("ours")
+        for number, other in enumerate(names)
+        if number < place or not other.startswith("ours")
+    ]
+
+
+def comparison_table(figures: Figures) -> str:
+    """What `compare` found, as a Markdown table: a line for each contestant."""
+    by_name = figures["contestants"]
+    ours = [name for name in by_name if name.startswith("ours")]
+    head = ["", "examples/s", "quartiles", "CPU s a step", "loss, first, last"]
+    for name in ours:
+        head += [f"{name}: times", "quartiles", "by CPU"]
+    lines = [head, ["---"] * len(head)]
+    for other, found in by_name.items():
+        cells = [
+            other,
+            f"{found['examples_per_second']:.1f}",
+            _range(found["examples_per_second_quartiles"], ".1f"),
+            f"{found['cpu_seconds_per_step']:.3g}",
+            ", ".join(
+                f"{found[key]:.4g}"
+                for key in ("first_loss", "last_loss")
+                if key in found
+            ),
+        ]
+        for name in ours:
+            ratio = f"{name}_times_{other}"
+            cells += (
+                [
+                    f"{figures[ratio]:.2f}",
+                    _range(figures[f"{ratio}_quartiles"], ".2f"),
+                    f"{figures[f'{ratio}_cpu']:.2f}",
+                ]
+                if ratio in figures
+                else [""] * 3
+            )
+        lines.append(cells)
+    return _markdown(lines)
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    return " to ".join(format(value, form) for value in values)
+
+
+def _markdown(lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def report_page(result: dict, sections: Iterable[str], targets: Targets) -> str:
+    """The figures as a page of Markdown, a table for each section."""
+    flags = result["flags"]
+    parts = [
+        f"{result['cpus']} cores; "
+        + ", ".join(f"{key}={flags[key]}" for key in sorted(flags))
+    ]
+    parts += [
+        f"**Noisy machine**: {warning}; believe ratios and CPU seconds, not "
+        "rates."
+        for warning in result["warnings"]
+    ]
+    for section in sections:
+        if section not in result:
+            continue
+        figures = result[section]
+        parts.append(f"## {section}")
+        compared: set[str] = set()
+        if "contestants" in figures:
+            parts.append(comparison_table(figures))
+            compared = {
+                f"{ours}_times_{other}{end}"
+                for ours, other in _pairs(figures["contestants"])
+                for end in ("", "_quartiles", "_cpu")
+            } - {name for of, name in targets if of == section}
+        lines = [["", "measured", "target"], ["---"] * 3]
+        for name, value in figures.items():
+            if isinstance(value, dict) or name in compared:
+                continue
+            values = value if isinstance(value, list) else [value]
+            target = ""
+            if (section, name) in targets:
+                relation, bound = targets[section, name]
+                met = result["targets"][f"{section}.{name}"]
+                target = f"{relation} {bound:g}, {'met' if met else 'missed'}"
+            text = ", ".join(_shown(v) for v in values)
+            lines.append([name.replace("_", " "), text, target])
+        parts.append(_markdown(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | int) else str(value)
+
+
 def warnings(noise: dict[str, float]) -> list[str]:
     """What makes the figures less than reliable."""
     return [
@@ -160,7 +350,7 @@ def judge(result: dict, targets: Targets) -> dict[str, bool]:
             else result[section][name] <= bound
         )
         for (section, name), (relation, bound) in targets.items()
-        if section in result
+        if name in result.get(section, {})
     }
 
 
@@ -172,7 +362,7 @@ def table(result: dict, sections: Iterable[str], targets: Targets) -> str:
             if isinstance(value, dict):
                 continue
             values = value if isinstance(value, list) else [value]
-            text = ", ".join(f"{v:.4g}" for v in values)
+            text = ", ".join(_shown(v) for v in values)
             mark = ""
             if (section, name) in targets:
                 relation, bound = targets[section, name]
@@ -220,20 +410,71 @@ def make_parser(
     return parser
 
 
-def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
-    """The sections that a flag names, separated by commas.
+def add_contestants(parser: arguments.ArgumentParser, default: str) -> None:
+    """Adds the flags that `chosen_contestants` reads."""
+    parser.add_argument(
+        "--contestants",
+        default=default,
+        help="who is compared, separated by commas (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--interop-python",
+        default=sys.executable,
+        help="interpreter of the contestants with transformers: make interop "
+        "(default: this one)",
+    )
+
+
+def chosen_contestants(
+    text: str, known: Iterable[str], interop_python: str
+) -> list[str]:
+    """The contestants that a flag names; who cannot start is said, left out.
+
+    Args:
+      text: The flag's value.
+      known: All there are.
+      interop_python: Interpreter of those with transformers.
 
     Raises:
-      ValueError: If there is no such section.
+      ValueError: If there is no such contestant.
+    """
+    names = _chosen(text, known, "contestants")
+    theirs = [name for name in names if name.startswith("transformers")]
+    if theirs and (
+        missing := transformers_worker.missing_packages(interop_python)
+    ):
+        say(
+            f"left out: {', '.join(theirs)}: {interop_python} does not have "
+            f"{', '.join(missing)} (make interop)"
+        )
+        return [name for name in names if name not in theirs]
+    return names
+
+
+def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
+    """The sections that a flag names: see `_chosen`."""
+    return _chosen(text, known, "sections")
+
+
+def _chosen(text: str, known: Iterable[str], what: str) -> list[str]:
+    """What a flag names, separated by commas.
+
+    Args:
+      text: The flag's value.
+      known: All there is.
+      what: The flag, without dashes.
+
+    Raises:
+      ValueError: If there is no such thing.
     """
     known = list(known)
-    chosen = text.split(",")
-    if unknown := set(chosen) - set(known):
+    names = text.split(",")
+    if unknown := set(names) - set(known):
         raise ValueError(
-            f"--sections must be among {', '.join(known)}. "
+            f"--{what} must be among {', '.join(known)}. "
             f"Received: {', '.join(sorted(unknown))}"
         )
-    return chosen
+    return names
 
 
 def measure(
@@ -250,7 +491,10 @@ def measure(
       targets: What the figures should be.
       *more: What every section takes besides.
     """
-    result = {name: section(args, *more) for name, section in sections.items()}
+    result = {}
+    for name, section in sections.items():
+        say(name)
+        result[name] = section(args, *more)
     noise: dict[str, float] = {}
     for figures in result.values():
         for kind, share in figures.get("noise", {}).items():
@@ -268,7 +512,8 @@ def report(
     """Judges figures and writes them: JSON, and a table to stderr.
 
     Args:
-      args: Flags; the JSON goes to `output`, if empty to stdout.
+      args: Flags; the JSON goes to `output`, if empty to stdout, and a page of
+        Markdown beside it.
       result: Section -> figures.
       noise: See `warnings`.
       sections: Those of the table, in order.
@@ -280,8 +525,15 @@ def report(
     text = json.dumps(result, indent=1) + "\n"
     if args.output:
         files.write_atomically(args.output, text)
+        files.write_atomically(
+            os.path.splitext(args.output)[0] + ".md",
+            report_page(result, sections, targets),
+        )
     else:
         print(text, end="")
+    for section in sections:
+        if "contestants" in result.get(section, {}):
+            print(comparison_table(result[section]), file=sys.stderr)
     print(table(result, sections, targets), file=sys.stderr)
     for warning in result["warnings"]:
         print(f"warning: noisy machine: {warning}", file=sys.stderr)

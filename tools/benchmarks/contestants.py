@@ -4,7 +4,6 @@ import math
 import os
 
 import benchmarking
-import keras
 import numpy as np
 import reference_graph
 import tensorflow as tf
@@ -14,11 +13,12 @@ from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches as batches_lib
 from electra_tf.pretraining_data import records
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization
+from electra_tf.training import optimization, replicas
 
 # Of the public vocabulary of the released uncased models.
 _SPECIAL_IDS = (101, 102, 103)
 _NUM_EXAMPLES = 2000
+ROWS = "rows.npz"
 # ELECTRA-Small's.
 OPTIMIZER = configs.OptimizerConfig(learning_rate=5e-4)
 
@@ -39,28 +39,39 @@ def special_ids(config: configs.ElectraConfig) -> masking.SpecialIds:
 def write_examples(folder: str, config: configs.ElectraConfig) -> str:
     """TFRecords of random words; one in twenty is short, as in real data.
 
+    The same rows are in rows.npz, for those who read no TFRecords.
+
     Returns:
       Their glob.
     """
     rng = np.random.default_rng(0)
     ids = special_ids(config)
     length, vocab_size = config.max_seq_length, config.encoder.vocab_size
+    rows = np.zeros([_NUM_EXAMPLES, length], np.int32)
+    lengths = np.full(_NUM_EXAMPLES, length)
+    for number, row in enumerate(rows):
+        if rng.random() < 0.05:
+            lengths[number] = rng.integers(4, length)
+        words = rng.integers(max(ids) + 1, vocab_size, lengths[number] - 2)
+        row[: lengths[number]] = [ids.cls, *words.tolist(), ids.sep]
+    masks = (np.arange(length) < lengths[:, None]).astype(np.int32)
     for file in range(4):
         path = os.path.join(folder, f"{file}.tfrecord")
         with tf.io.TFRecordWriter(path) as writer:
-            for _ in range(_NUM_EXAMPLES // 4):
-                is_short = rng.random() < 0.05
-                tokens = rng.integers(4, length) if is_short else length
-                words = rng.integers(max(ids) + 1, vocab_size, tokens - 2)
-                padding = [0] * (length - tokens)
-                numbers = [ids.cls, *words.tolist(), ids.sep, *padding]
+            for row, mask in zip(rows[file::4], masks[file::4], strict=True):
                 writer.write(
                     records.serialize_features(
-                        b"".join(map(records.varint, numbers)),
-                        bytes([1] * tokens + padding),
+                        b"".join(map(records.varint, row.tolist())),
+                        bytes(mask.tolist()),
                         bytes(length),
                     )
                 )
+    np.savez(
+        os.path.join(folder, ROWS),
+        input_ids=rows,
+        input_mask=masks,
+        segment_ids=np.zeros_like(rows),
+    )
     return os.path.join(folder, "*.tfrecord")
 
 
@@ -116,6 +127,7 @@ class Product(Training):
       strategy: Of the replicas; None for one device.
       cached: Trains on one batch again and again.
       is_parallel: Whether each core has a part of the batch.
+      dtype_policy: As RunConfig has it.
 
     Attributes:
       data: The examples.
@@ -130,6 +142,7 @@ class Product(Training):
         strategy=None,
         cached=False,
         is_parallel=False,
+        dtype_policy="float32",
     ):
         strategy = strategy or tf.distribute.get_strategy()
         of_a_replica = batch_size // strategy.num_replicas_in_sync
@@ -141,8 +154,9 @@ class Product(Training):
             num_parallel_parts=(
                 math.gcd(at_once, os.cpu_count() or 1) if is_parallel else 1
             ),
+            dtype_policy=dtype_policy,
         )
-        keras.utils.set_random_seed(run.seed)
+        replicas.set_policy(run)
         self.data = batches_lib.PretrainingData(pattern, config, run.seed)
 
         def dataset(*shape):
@@ -180,4 +194,9 @@ class Reference(benchmarking.Contestant):
 
         data = product.data.dataset(batch_size).map(without_noise)
         batches = iter(data)
-        super().__init__(lambda n: graph.train(batches, tf.constant(n)).numpy())
+
+        def train(num_steps: int) -> dict[str, float]:
+            loss = graph.train(batches, tf.constant(num_steps)).numpy()
+            return {"total_loss": loss}
+
+        super().__init__(train)

@@ -5,13 +5,19 @@
 The step is the product's own, through `engine.Engine`, on TFRecords that are
 made for the purpose. Sections:
 
-* speed: examples/s, FLOP/s and their share of the float32 matrix product rate
-  measured in between (MFU; the log of a run has the same), by the clock and by
-  CPU seconds, against the same arithmetic done the original's way
-  (tools/benchmarks/reference_graph.py). Each is a process of its own with
-  the threads that it is fastest with: the reference shares every operation
-  among the cores, the product has a part of the batch on each
-  (RunConfig.num_parallel_parts).
+* speed: examples/s of --contestants, side by side, by the clock and by CPU
+  seconds, and the share of the matrix product rate that ours reach, measured in
+  between (MFU; the log of a run has the same). Each is a process of its own
+  with the threads that it is fastest with:
+  - reference: the same arithmetic done the original's way
+    (tools/benchmarks/reference_graph.py), every operation on all cores;
+  - transformers: its ELECTRA under PyTorch (tools/benchmarks/
+    transformers_training.py), in the environment of --interop-python; and the
+    same with logits of the masked positions alone, transformers_masked;
+  - ours: the product, a part of the batch on each core
+    (RunConfig.num_parallel_parts).
+  NAME_bfloat16 is the same with bfloat16 products: autocast there,
+  mixed_bfloat16 here.
 * recompilation: Python traces of the step after warm-up.
 * input: share of the time that a step waits for its batch.
 * around: what checkpoints and logging take from the throughput.
@@ -20,8 +26,8 @@ made for the purpose. Sections:
   device on the same cores.
 
 The batch is ELECTRA-Small's (gin/small.gin), which takes 9 GB of memory in
-each contestant, 18 in all. --micro-batch-size=32 makes that a quarter for the
-product, --batch-size=32 for both.
+each contestant, 18 in two. --micro-batch-size=32 makes that a quarter for the
+product, --batch-size=32 for all.
 
 A machine with other work on it is said so: believe its ratios, not its rates.
 """
@@ -30,6 +36,7 @@ import argparse
 import collections
 import contextlib
 import io
+import math
 import os
 import statistics
 import sys
@@ -40,12 +47,23 @@ from collections.abc import Callable
 
 import benchmarking
 import training_workers
+import transformers_worker
 
 from electra_tf.command_line import arguments
 
 if typing.TYPE_CHECKING:
     import contestants
 
+_BFLOAT16 = "_bfloat16"
+CONTESTANTS = (
+    "reference",
+    "transformers",
+    "transformers_bfloat16",
+    "transformers_masked",
+    "transformers_masked_bfloat16",
+    "ours",
+    "ours_bfloat16",
+)
 SECTIONS = (
     "speed",
     "recompilation",
@@ -57,8 +75,11 @@ SECTIONS = (
 )
 # Section and figure -> whether it must be at least or at most, and what.
 TARGETS = {
-    ("speed", "ratio"): (">=", 1.3),
-    ("speed", "mfu"): (">=", 0.60),
+    ("speed", "ours_times_reference"): (">=", 1.3),
+    ("speed", "ours_bfloat16_times_reference"): (">=", 4.0),
+    ("speed", "ours_bfloat16_times_transformers_bfloat16"): (">=", 2.2),
+    ("speed", "mfu"): (">=", 0.65),
+    ("speed", "mfu_bfloat16"): (">=", 0.65),
     ("recompilation", "traces_after_warm_up"): ("<=", 0),
     ("input", "share_waiting"): ("<=", 0.02),
     ("around", "share_lost"): ("<=", 0.03),
@@ -68,70 +89,113 @@ TARGETS = {
 }
 
 
-def measure_speed(
-    args,
-    config,
-    product: "contestants.Product",
-    reference: training_workers.Worker,
-) -> benchmarking.Figures:
+def start_contestants(args, config, pattern: str) -> dict[str, typing.Any]:
+    """The processes of --contestants, which do nothing yet."""
+    import contestants
+
+    def transformers(**more) -> transformers_worker.Worker:
+        return transformers_worker.Worker(
+            args.interop_python,
+            discriminator=transformers_worker.sizes(config.encoder),
+            generator=transformers_worker.sizes(config.generator),
+            # [PAD] is 0, [MASK] the last.
+            special_ids=[0, *contestants.special_ids(config)],
+            rows=os.path.join(os.path.dirname(pattern), contestants.ROWS),
+            batch_size=args.batch_size,
+            learning_rate=contestants.OPTIMIZER.learning_rate,
+            **more,
+        )
+
+    started: dict[str, typing.Any] = {}
+    for name in args.contestants:
+        kind = name.removesuffix(_BFLOAT16)
+        is_bfloat16 = name != kind
+        if kind == "reference":
+            started[name] = training_workers.Worker(
+                "training_workers.reference", args, pattern
+            )
+        elif kind == "ours":
+            started[name] = training_workers.Worker(
+                "training_workers.product",
+                args,
+                "mixed_bfloat16" if is_bfloat16 else "float32",
+                pattern,
+            )
+        else:
+            started[name] = transformers(
+                masked_alone=kind == "transformers_masked",
+                is_bfloat16=is_bfloat16,
+            )
+    return started
+
+
+def measure_speed(args, config, pattern: str) -> benchmarking.Figures:
     """The speed section."""
     from electra_tf.model import ablations, flops
     from electra_tf.training import matmul_rate
 
-    machine = benchmarking.Machine()
+    ours = [name for name in args.contestants if name.startswith("ours")]
+    dtypes = {
+        name: "bfloat16" if name.endswith(_BFLOAT16) else "float32"
+        for name in ours
+    }
     rates: dict[str, list[float]] = collections.defaultdict(list)
-    peaks: list[float] = []
 
     def measure_rates() -> None:
-        peaks.append(matmul_rate.of_cpus())
-        for shape, rate in reference.measure_matmul_rates().items():
-            rates[shape].append(rate)
+        for dtype in set(dtypes.values()):
+            rates[dtype].append(matmul_rate.of_cpus(dtype))
 
-    ours, theirs = benchmarking.interleave(
-        (product, reference), args.num_steps, args.num_rounds, measure_rates
-    )
-    # Of all cores together: hardly changed by other work on the machine.
-    ours_cpu, theirs_cpu = (
-        statistics.median(contestant.cpu_seconds[-args.num_rounds :])
-        for contestant in (product, reference)
-    )
-    medians = {
-        shape: statistics.median(found) for shape, found in rates.items()
-    }
+    started = start_contestants(args, config, pattern)
+    try:
+        benchmarking.say(f"first steps of {', '.join(started)}")
+        training_workers.all_ready(started.values(), 1)
+        for worker in started.values():
+            worker(args.num_warm_up_steps)
+        figures = benchmarking.compare(
+            started,
+            args.batch_size,
+            args.num_steps,
+            args.num_rounds,
+            measure_rates,
+        )
+    finally:
+        for worker in started.values():
+            worker.close()
+    check_losses(figures["contestants"], config)
     per_example = flops.of_training_example(ablations.networks(config))
-    achieved = [args.batch_size * per_example / s for s in ours]
-    ratios = benchmarking.ratios(theirs, ours)
-    # Its seconds count as this program's once it has ended.
-    reference.close()
-    noise = machine.noise(ratios)
-    # Time of products is compared with those just before and after.
-    mfu = [
-        a / statistics.mean(peaks[i : i + 2]) for i, a in enumerate(achieved)
-    ]
-    peak = statistics.median(peaks)
-    per_step = args.batch_size * per_example
-    seconds, their_seconds = map(statistics.median, (ours, theirs))
-    return {
-        **benchmarking.spread("ratio", ratios),
-        **benchmarking.spread("mfu", mfu),
-        "examples_per_second": args.batch_size / seconds,
-        "reference_examples_per_second": args.batch_size / their_seconds,
-        "seconds_per_step": seconds,
-        "reference_seconds_per_step": their_seconds,
-        "cpu_seconds_per_step": ours_cpu,
-        "reference_cpu_seconds_per_step": theirs_cpu,
-        "cpu_ratio": theirs_cpu / ours_cpu,
-        "gflop_per_second": statistics.median(achieved) / 1e9,
-        "gflop_per_example": per_example / 1e9,
-        "mfu_of_cpu_seconds": per_step
-        / ours_cpu
-        / (peak / matmul_rate.num_cores()),
-        "matmul_gflop_per_second": peak / 1e9,
-        "matmul_gflop_per_second_by_shape": {
-            shape: rate / 1e9 for shape, rate in medians.items()
-        },
-        "noise": noise,
-    }
+    for name in ours:
+        found = figures["contestants"][name]
+        peak = statistics.median(rates[dtypes[name]])
+        of_a_core = peak / matmul_rate.num_cores()
+        per_cpu_second = (
+            args.batch_size * per_example / found["cpu_seconds_per_step"]
+        )
+        suffix = name.removeprefix("ours")
+        figures |= {
+            f"mfu{suffix}": found["examples_per_second"] * per_example / peak,
+            f"mfu_of_cpu_seconds{suffix}": per_cpu_second / of_a_core,
+            f"matmul_gflop_per_second{suffix}": peak / 1e9,
+        }
+    return figures | {"gflop_per_example": per_example / 1e9}
+
+
+def check_losses(by_name: dict[str, benchmarking.Figures], config) -> None:
+    """Whoever trains starts from the loss of knowing nothing.
+
+    Raises:
+      ValueError: If a loss is not finite, or the first is another one.
+    """
+    nothing_known = math.log(config.encoder.vocab_size) + (
+        config.disc_weight * math.log(2)
+    )
+    for name, found in by_name.items():
+        if not math.isfinite(found["last_loss"]):
+            raise ValueError(f"{name}: the loss is {found['last_loss']}")
+        if abs(found["first_loss"] / nothing_known - 1) > 0.2:
+            raise ValueError(
+                f"{name}: expected a first loss near {nothing_known:.2f}. "
+                f"Received: {found['first_loss']:.2f}"
+            )
 
 
 def measure_recompilation(args, product: "contestants.Product") -> dict:
@@ -298,11 +362,12 @@ def _resident_mb() -> float:
 
 def measure_replicas(args, role: str, pattern: str) -> dict:
     """Two replicas against one device, in processes that take turns."""
-    one = training_workers.Worker(args, "one_device", pattern)
+    make = "training_workers.replicas"
+    one = training_workers.Worker(make, args, "one_device", pattern)
     two = (
         training_workers.Cluster(args, pattern)
         if role == "processes"
-        else training_workers.Worker(args, role, pattern)
+        else training_workers.Worker(make, args, role, pattern)
     )
     try:
         for contestant in (one, two):
@@ -320,10 +385,6 @@ def measure_replicas(args, role: str, pattern: str) -> dict:
     }
 
 
-def _say(what: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {what} ...", file=sys.stderr)
-
-
 def measure(args) -> tuple[dict, dict[str, float]]:
     """All sections that were asked for, and noise."""
     import contestants
@@ -334,7 +395,7 @@ def measure(args) -> tuple[dict, dict[str, float]]:
 
     def run(name: str, section: Callable, *more) -> None:
         if name in args.sections:
-            _say(name)
+            benchmarking.say(name)
             result[name] = section(args, *more)
 
     machine = benchmarking.Machine()
@@ -343,15 +404,11 @@ def measure(args) -> tuple[dict, dict[str, float]]:
         # Workers first: this process holds no memory and no threads yet.
         for role in ("mirrored", "processes"):
             run(role, measure_replicas, role, pattern)
-        if not set(args.sections) - {"mirrored", "processes"}:
-            return result, machine.shares()
-        reference = None
-        if "speed" in args.sections:
-            _say("the reference starts")
-            reference = training_workers.Worker(args, "reference", pattern)
-            reference(args.num_warm_up_steps)
         tf.config.threading.set_intra_op_parallelism_threads(1)
-        _say("the product starts")
+        run("speed", measure_speed, config, pattern)
+        if not set(args.sections) - {"mirrored", "processes", "speed"}:
+            return result, _noise(machine, result)
+        benchmarking.say("the product starts")
         product = contestants.Product(
             config,
             pattern,
@@ -362,18 +419,21 @@ def measure(args) -> tuple[dict, dict[str, float]]:
         product(args.num_warm_up_steps)
         seconds_per_step = product(args.num_steps) / args.num_steps
         run("recompilation", measure_recompilation, product)
-        run("speed", measure_speed, config, product, reference)
-        if "speed" in result:
-            seconds_per_step = result["speed"]["seconds_per_step"]
         run("input", measure_input, config, pattern, seconds_per_step)
         run("around", measure_around, product, seconds_per_step)
         run("memory", measure_memory)
-    noise = machine.shares() | result.get("speed", {}).get("noise", {})
-    return result, noise
+    return result, _noise(machine, result)
+
+
+def _noise(machine: benchmarking.Machine, result: dict) -> dict[str, float]:
+    return machine.shares() | result.get("speed", {}).get("noise", {})
 
 
 def _benchmark(args: argparse.Namespace) -> None:
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    args.contestants = benchmarking.chosen_contestants(
+        args.contestants, CONTESTANTS, args.interop_python
+    )
     benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
 
 
@@ -401,6 +461,7 @@ def main(argv=None) -> int:
         default=0,
         help="examples that the product works on at once (default: all)",
     )
+    benchmarking.add_contestants(parser, "reference,ours")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_benchmark, parser, argv)
 

@@ -1,6 +1,7 @@
 """Processes that train when they are told to, each with its own threads."""
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import time
@@ -8,42 +9,44 @@ import typing
 
 from electra_tf.training import local_cluster
 
-# What a worker is asked beside numbers of steps.
-_MATMUL_RATES = "matmul rates"
+_REPLICAS = "training_workers.replicas"
 
 
 class Worker:
-    """A process that trains when it is told to.
+    """A process that trains when it is told to, like a `Contestant`.
 
     Args:
-      args: Flags of the benchmark.
-      role: See `_work`.
-      pattern: Of the TFRecords.
+      make: Name of a function, as "module.function", called there.
+      *args: What it takes; it returns a `benchmarking.Contestant`.
       environment: What its environment has beside ours.
 
     Attributes:
       cpu_seconds: Of a step, all its threads; one figure for each answer.
+      losses: Of the last step of each answer, where there is one.
     """
 
-    def __init__(self, args, role: str, pattern: str, environment=None):
+    is_process = True
+
+    def __init__(self, make: str, *args, environment=None):
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
             target=_answer_requests,
-            args=(theirs, args, role, pattern, environment or {}),
+            args=(theirs, make, args, environment or {}),
             # Whatever ends the benchmark, it waits for none that is left.
             daemon=True,
         )
         self._process.start()
         theirs.close()
         self.cpu_seconds: list[float] = []
+        self.losses: list[float] = []
 
-    def ask(self, request: int | str) -> None:
-        """Asks for a number of steps, or for what the role has besides."""
-        with contextlib.suppress(BrokenPipeError):  # `_answer` tells why.
-            self._connection.send(request)
+    def ask(self, num_steps: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # `seconds` tells why.
+            self._connection.send(num_steps)
 
-    def _answer(self) -> typing.Any:
+    def seconds(self) -> float:
+        """The answer to a number of steps."""
         try:
             answer = self._connection.recv()
         except (EOFError, ConnectionResetError):
@@ -52,22 +55,14 @@ class Worker:
             ) from None
         if isinstance(answer, ValueError):
             raise answer
-        return answer
-
-    def seconds(self) -> float:
-        """The answer to a number of steps."""
-        seconds, cpu_seconds = self._answer()
+        seconds, cpu_seconds, losses = answer
         self.cpu_seconds.append(cpu_seconds)
+        self.losses += losses
         return seconds
 
     def __call__(self, num_steps: int) -> float:
         self.ask(num_steps)
         return self.seconds()
-
-    def measure_matmul_rates(self) -> dict[str, float]:
-        """Shape -> FLOP/s; of the role "reference"."""
-        self.ask(_MATMUL_RATES)
-        return self._answer()
 
     def close(self) -> None:
         self.ask(0)
@@ -81,10 +76,13 @@ class Cluster:
         ports = local_cluster.free_ports(2)
         self._workers = [
             Worker(
+                _REPLICAS,
                 args,
                 "processes",
                 pattern,
-                {"TF_CONFIG": local_cluster.tf_config(ports, index)},
+                environment={
+                    "TF_CONFIG": local_cluster.tf_config(ports, index)
+                },
             )
             for index in range(2)
         ]
@@ -101,81 +99,78 @@ class Cluster:
             worker.close()
 
 
-def _answer_requests(connection, args, role, pattern, environment) -> None:
+def all_ready(workers: typing.Iterable, num_steps: int) -> None:
+    """All of some workers do their first steps, side by side."""
+    workers = list(workers)
+    for worker in workers:
+        worker.ask(num_steps)
+    for worker in workers:
+        worker.seconds()
+
+
+def _answer_requests(connection, make, args, environment) -> None:
     """The life of a `Worker`: see `_work`, whose errors are answers, too."""
     os.environ.update(environment)
     try:
-        _work(connection, args, role, pattern)
+        module, function = make.split(".")
+        _work(
+            connection,
+            getattr(importlib.import_module(module), function)(*args),
+        )
     except ValueError as error:
         connection.send(error)
 
 
-def _work(connection, args, role: str, pattern: str) -> None:
-    """Answers numbers of steps with seconds, all and of the CPU a step; till 0.
+def _work(connection, contestant) -> None:
+    """Answers numbers of steps; till 0.
 
-    Roles: "one_device"; "mirrored", two logical devices of this process;
-    "processes", one of two processes; "reference", which also answers
-    `_MATMUL_RATES`.
+    With seconds, all and of the CPU a step, and the loss, if there is one.
     """
-    measure_rates: typing.Callable[[], dict[str, float]] | None = None
-    if role == "reference":
-        contestant, measure_rates = _reference_and_rates(args, pattern)
-    else:
-        contestant = _replicas(args, role, pattern)
-    while request := connection.recv():
-        if request == _MATMUL_RATES:
-            assert measure_rates is not None
-            connection.send(measure_rates())
-            continue
-        start = time.process_time()
-        seconds = contestant(request)
+    while num_steps := connection.recv():
+        start, num_losses = time.process_time(), len(contestant.losses)
+        seconds = contestant(num_steps)
         cpu_seconds = time.process_time() - start
-        connection.send((seconds, cpu_seconds / request))
+        connection.send(
+            (
+                seconds,
+                cpu_seconds / num_steps,
+                contestant.losses[num_losses:],
+            )
+        )
 
 
-def _reference_and_rates(args, pattern):
-    """The reference, and what measures the rate of matrix products."""
+def reference(args, pattern):
+    """The reference graph."""
     import contestants
-    import tensorflow as tf
 
-    from electra_tf.training import matmul_rate
-
-    # A function for each shape of products is meant to be traced anew.
-    tf.get_logger().setLevel("ERROR")
     config = contestants.make_config(args.tiny, args.max_seq_length)
     # Supplies the initial weights and the records.
     product = contestants.Product(config, pattern, args.batch_size)
-    rates = {
-        shape_name(shape): matmul_rate.MatmulRate(shape)
-        for shape in _model_shapes(config, args.batch_size)
-    }
-    return (
-        contestants.Reference(product, config, args.batch_size),
-        lambda: {name: rate.measure() for name, rate in rates.items()},
+    return contestants.Reference(product, config, args.batch_size)
+
+
+def product(args, dtype_policy: str, pattern):
+    """The product on one device, in a dtype."""
+    import contestants
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    return contestants.Product(
+        contestants.make_config(args.tiny, args.max_seq_length),
+        pattern,
+        args.batch_size,
+        args.micro_batch_size,
+        is_parallel=True,
+        dtype_policy=dtype_policy,
     )
 
 
-def shape_name(shape: tuple[int, int, int]) -> str:
-    """(2, 3, 4) -> "2x3x4"."""
-    return "x".join(map(str, shape))
+def replicas(args, role: str, pattern):
+    """Two replicas, or what they are measured against.
 
-
-def _model_shapes(config, batch_size: int) -> list[tuple[int, int, int]]:
-    """The products that a step of this model has most of."""
-    tokens = batch_size * config.max_seq_length
-    hidden = config.encoder.hidden_size
-    wide = config.encoder.intermediate_size
-    scored = batch_size * config.max_predictions_per_seq
-    return [
-        (tokens, hidden, hidden),
-        (tokens, hidden, wide),
-        (tokens, wide, hidden),
-        (hidden, tokens, wide),
-        (scored, config.encoder.embedding_size, config.encoder.vocab_size),
-    ]
-
-
-def _replicas(args, role, pattern):
+    Roles: "one_device"; "mirrored", two logical devices of this process;
+    "processes", one of two processes.
+    """
     import contestants
     import tensorflow as tf
 
