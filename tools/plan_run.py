@@ -24,14 +24,17 @@ from electra_tf.training import plan
 
 
 def _plan(args: argparse.Namespace) -> None:
-    from electra_tf.command_line import gin_files
+    from electra_tf.command_line import fastest, gin_files
 
     config = gin_files.load(
         configs.PretrainingConfig, args.gin_file, args.gin_param
     )
+    run, chosen = fastest.settle(config.run)
+    if chosen:
+        print(chosen)
     rows = [
         (d, plan.plan(config, d, args.num_devices, args.micro_batch_size))
-        for d in plan.devices(args.hardware, args.mfu, config.run.dtype_policy)
+        for d in plan.devices(args.hardware, args.mfu, run.dtype_policy)
     ]
     print(plan.table(config, rows, args.num_devices))
 

@@ -18,6 +18,20 @@ def test_prints_the_table_with_the_papers_figure(capsys):
         assert hardware.name in text
 
 
+def test_an_open_dtype_is_settled(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        plan,
+        "this_cpu",
+        lambda precision: asked.append(precision) or plan.HARDWARE["a100"],
+    )
+    flags = [f"--gin_file={SMALL}", "--hardware=this_cpu"]
+    plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])
+    (policy,) = asked
+    line, *_ = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"chosen: RunConfig.dtype_policy={policy!r} (")
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
