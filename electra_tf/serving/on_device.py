@@ -22,8 +22,8 @@ from electra_tf import files
 from electra_tf.inference import predictor
 from electra_tf.model import heads
 from electra_tf.serving import exportable, inputs, kinds, saved_model
+from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.exportable import Source
-from electra_tf.serving.inputs import Tensors
 from electra_tf.text import tokenization, vocabulary
 
 # The signature for inputs of any B and L. That for one input of the greatest
@@ -119,7 +119,7 @@ def convert(found: Source) -> dict[str, bytes]:
     served = saved_model.make_served_model(found)
 
     def call(features):
-        return answer(found, served.compute(features))
+        return signatures_lib.numbers(found, served.compute(features))
 
     length = found.max_seq_length
     signatures = {
@@ -136,22 +136,6 @@ def convert(found: Source) -> dict[str, bytes]:
             name: _convert(folder, list(signatures), is_int8)
             for name, is_int8 in _FILES.items()
         }
-
-
-def answer(found: Source, outputs: Tensors) -> Tensors:
-    """From the outputs of `compute` to those of `convert`, all of them numbers.
-
-    Args:
-      found: The model.
-      outputs: Of its head.
-    """
-    if found.kind in ("classification", "tagging"):
-        return {"scores": tf.nn.softmax(outputs["logits"])}
-    if found.kind == "multi_label_classification":
-        return {"scores": tf.sigmoid(outputs["logits"])}
-    if found.kind == "regression":
-        return {"value": outputs["predictions"] * found.scale + found.min_value}
-    return outputs
 
 
 def _convert(folder: str, signatures: list[str], is_int8: bool) -> bytes:

@@ -11,7 +11,10 @@ another thread even for a few numbers. So
 * what moves or combines few numbers is put so that it is not handed to oneDNN:
   a transposition as one of integers with the same bits, a product of heads as
   `BatchMatMulV3`, a softmax as the exponential of `LogSoftmax`. All are ops
-  that TensorFlow has on every device since 2.6.
+  that TensorFlow has on every device since 2.6;
+* products may be of bfloat16: half the weights to read. These are constants
+  then, which oneDNN packs once where a bias follows; those of variables, which
+  it packs in every call, take longer than float32.
 
 Shapes: B batch, L length, D hidden, H heads, I intermediate, N layers.
 """
@@ -19,9 +22,12 @@ Shapes: B batch, L length, D hidden, H heads, I intermediate, N layers.
 import dataclasses
 import typing
 
+import numpy as np
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.model import encoder, kernels
+from electra_tf.serving import kinds
 from electra_tf.serving.exportable import Source
 
 
@@ -42,23 +48,46 @@ class _Weights(typing.NamedTuple):
     output_beta: tf.Tensor
 
 
+# What the dense layers multiply in bfloat16; the rest stays float32.
+_OF_PRODUCTS = frozenset(
+    f"{part}{suffix}"
+    for part in ("projections", "context", "intermediate", "output")
+    for suffix in ("", "_bias")
+)
+
+
+# A graph is a proto, of at most 2 GiB.
+_MOST_BYTES = 1.9e9
+
+
 class PackedStack(tf.Module):
     """What `encoder.TransformerStack` computes in float32 without dropout.
 
     Args:
       stack: The layers, of which the weights are copied.
+      dtype: Of the dense layers' products, one of `kinds.DTYPES`. Attention,
+        softmax, normalisation and sums are float32 in both.
     """
 
-    def __init__(self, stack: encoder.TransformerStack):
+    def __init__(
+        self, stack: encoder.TransformerStack, dtype: str = kinds.FLOAT32
+    ):
         super().__init__(name="packed_stack")
         layers = stack.transformer_layers
         config = layers[0].attention.self_attention.config
         self._num_heads = config.num_attention_heads
         self._hidden_act = config.hidden_act
-        self._packed = [
-            tf.Variable(tf.stack(of_layers), trainable=False)
-            for of_layers in zip(*map(_weights_of, layers), strict=True)
-        ]
+        self._is_bfloat16 = dtype == kinds.BFLOAT16
+        self._packed = []
+        # Not tracked: they are saved with the graph.
+        self._constants: dict[str, np.ndarray] = {}
+        columns = zip(*map(_weights_of, layers), strict=True)
+        for name, of_layers in zip(_Weights._fields, columns, strict=True):
+            stacked = tf.stack(of_layers)
+            if self._is_bfloat16 and name in _OF_PRODUCTS:
+                self._constants[name] = tf.cast(stacked, tf.bfloat16).numpy()
+            else:
+                self._packed.append(tf.Variable(stacked, trainable=False))
 
     def __call__(self, x, attention_bias, dropout_seed=None):
         """Transforms a batch of sequences.
@@ -81,7 +110,15 @@ class PackedStack(tf.Module):
                 "Expected no dropout_seed, as packed layers only answer. "
                 f"Received: {dropout_seed}"
             )
-        for weights in zip(*map(tf.unstack, self._packed), strict=True):
+        variables = iter(self._packed)
+        columns = [
+            # Each layer's by itself: a part of a constant is none.
+            list(map(tf.constant, self._constants[name]))
+            if name in self._constants
+            else tf.unstack(next(variables))
+            for name in _Weights._fields
+        ]
+        for weights in zip(*columns, strict=True):
             x = self._layer(x, attention_bias, _Weights(*weights))
         return [x], []
 
@@ -109,9 +146,15 @@ class PackedStack(tf.Module):
         # The bias behind the reshaping, since TensorFlow merges it with the
         # product otherwise, and oneDNN's product with a bias copies the
         # weights first.
-        projected = tf.reshape(
-            tf.matmul(x, weights.projections), [-1, length, *heads]
-        ) + tf.reshape(weights.projections_bias, heads)
+        if self._is_bfloat16:
+            projected = tf.reshape(
+                _dense(x, weights.projections, weights.projections_bias),
+                [-1, length, *heads],
+            )
+        else:
+            projected = tf.reshape(
+                tf.matmul(x, weights.projections), [-1, length, *heads]
+            ) + tf.reshape(weights.projections_bias, heads)
         query, key, value = tf.unstack(_transpose(projected, [2, 0, 3, 1, 4]))
         scores = _product(query, key, adj_y=True) + attention_bias
         probs = tf.exp(tf.nn.log_softmax(scores))
@@ -119,18 +162,24 @@ class PackedStack(tf.Module):
         return tf.reshape(context, [-1, hidden_size])
 
 
-def pack(found: Source) -> Source:
+def pack(found: Source, dtype: str = kinds.FLOAT32) -> Source:
     """A model that only answers, with its layers packed.
 
     Args:
       found: The model; its encoder changes.
+      dtype: Of the layers' products: see `PackedStack`.
 
     Returns:
       The same, with the layers' variables in `packed_stack` instead of
       `keras_variables`.
+
+    Raises:
+      ConfigError: If the weights in bfloat16 are too large for a graph.
     """
+    if dtype == kinds.BFLOAT16:
+        _check_size(found)
     in_layers = {id(v) for v in found.encoder.stack.variables}
-    found.encoder.stack = PackedStack(found.encoder.stack)
+    found.encoder.stack = PackedStack(found.encoder.stack, dtype)
     return dataclasses.replace(
         found,
         keras_variables=[
@@ -138,6 +187,19 @@ def pack(found: Source) -> Source:
         ],
         packed_stack=found.encoder.stack,
     )
+
+
+def _check_size(found: Source) -> None:
+    """Refuses layers that make a graph larger than protos may be."""
+    num_bytes = 2 * sum(
+        v.shape.num_elements() for v in found.encoder.stack.variables
+    )
+    if num_bytes > _MOST_BYTES:
+        raise errors.ConfigError(
+            "Expected layers of at most 1.9 GB in bfloat16, as the graph holds "
+            f"them. Received: {num_bytes / 1e9:.1f} GB: export with "
+            "--dtype=float32"
+        )
 
 
 def _weights_of(layer: encoder.TransformerLayer) -> _Weights:
@@ -166,7 +228,8 @@ def _weights_of(layer: encoder.TransformerLayer) -> _Weights:
 
 
 def _dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+    product = tf.matmul(tf.cast(x, kernel.dtype), kernel)
+    return tf.cast(tf.nn.bias_add(product, bias), x.dtype)
 
 
 def _product(x: tf.Tensor, y: tf.Tensor, adj_y: bool = False) -> tf.Tensor:

@@ -129,6 +129,26 @@ class ServedModel(tf.Module, abc.ABC):
         ]
 
 
+def numbers(source: Source, outputs: Tensors) -> Tensors:
+    """From the outputs of `ServedModel.compute` to those that are numbers.
+
+    Args:
+      source: The model.
+      outputs: Of its head.
+
+    Returns:
+      Probabilities, values in the unit of the labels, or what the head says.
+    """
+    if source.kind in ("classification", "tagging"):
+        return {"scores": tf.nn.softmax(outputs["logits"])}
+    if source.kind == "multi_label_classification":
+        return {"scores": tf.sigmoid(outputs["logits"])}
+    if source.kind == "regression":
+        value = outputs["predictions"] * source.scale + source.min_value
+        return {"value": value}
+    return outputs
+
+
 def string_function(function, *names: str):
     """The concrete function of some <string>[B] of these names."""
     return inputs.concrete_function(

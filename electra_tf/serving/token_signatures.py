@@ -86,7 +86,9 @@ class Detector(signatures_lib.ServedModel):
 
     def compute(self, features):
         values = (features[name] for name in inputs.ENCODER_FEATURES)
-        return {"probabilities": self._source.model.probabilities(*values)}
+        # Not its `probabilities`, which keep the layers of their first call.
+        logits = self._source.model.logits(*values)
+        return {"probabilities": tf.sigmoid(logits)}
 
     def signatures(self):
         def serving_default(text):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.serving import exportable, on_device, saved_model
+from electra_tf.serving import exportable, on_device, saved_model, signatures
 from tests import helpers
+from tools import export_saved_model
 
 TEXTS = ["wa wb", "", "wc, wd? " * 20, "\u00c9 wa"]
 
@@ -139,7 +140,7 @@ def test_answers_are_numbers():
 
     def answer(outputs, **about):
         found = types.SimpleNamespace(**about)
-        (value,) = on_device.answer(found, outputs).values()
+        (value,) = signatures.numbers(found, outputs).values()
         return value.numpy().tolist()
 
     for kind, expected in (
@@ -170,3 +171,11 @@ def test_what_litert_cannot_represent_is_said_so(tmp_path):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no .*model.tflite"):
         on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
+
+
+def test_bfloat16_is_refused(capsys):
+    flags = ["--model-dir=m", "--output=o", "--format=litert"]
+    assert export_saved_model.main([*flags, "--dtype=bfloat16"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "Expected --dtype=float32 with --format=litert" in error

@@ -1,13 +1,15 @@
 """Tests of serving/packed_stack.py."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.model import encoder
-from electra_tf.serving import packed_stack
+from electra_tf.serving import kinds, packed_stack
 from tests import helpers
 from tests.serving.conftest import Exported
 
@@ -82,3 +84,24 @@ def test_an_export_has_every_weight_once(exported: Exported):
         if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
     )
     assert num_saved == sum(v.numpy().size for v in exported.model.variables)
+
+
+@pytest.mark.parametrize("num_attention_heads", [1, 2])
+def test_products_in_bfloat16(num_attention_heads):
+    built = build(num_attention_heads=num_attention_heads)
+    expected = call(built)["sequence_output"]
+    built.stack = packed_stack.PackedStack(built.stack, kinds.BFLOAT16)
+    found = call(built)["sequence_output"]
+    assert found.dtype == tf.float32
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    # Eight bits of mantissa, in two layers of large weights.
+    assert 1e-4 < error < 0.05
+    # Of weights in bfloat16, none is a variable, which oneDNN would not pack.
+    assert {v.shape.rank for v in built.stack.variables} == {2}
+
+
+def test_weights_too_large_for_a_graph_are_refused(monkeypatch):
+    monkeypatch.setattr(packed_stack, "_MOST_BYTES", 100)
+    found = types.SimpleNamespace(encoder=build())
+    with pytest.raises(errors.ConfigError, match="Expected layers of at most"):
+        packed_stack.pack(found, kinds.BFLOAT16)

@@ -11,8 +11,11 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from electra_tf.serving import saved_model, server_files
+from electra_tf.checkpoints.formats import electra_tf_format
+from electra_tf.inference import predictor
+from electra_tf.serving import exportable, kinds, saved_model, server_files
 from tests import helpers
+from tests.checkpoints import cards
 from tests.serving.conftest import LABELS, TEXTS, write_finetuned
 
 # A program that knows nothing of electra_tf.
@@ -263,3 +266,40 @@ def test_refuses_a_directory_that_is_no_model(tmp_path):
     message = refusal(tmp_path / "model", tmp_path / "exported")
     assert message.startswith("Expected a checkpoint: ")
     assert message.endswith("does not exist")
+
+
+def test_products_in_bfloat16(exported, tmp_path):
+    path = saved_model.export(
+        str(exported.model_dir), str(tmp_path / "b"), dtype=kinds.BFLOAT16
+    )
+    metadata = helpers.read_json(
+        os.path.join(path, "assets.extra", "metadata.json")
+    )
+    assert metadata["dtype"] == "bfloat16"
+    assert 1e-6 < metadata["greatest_error"] < 0.05
+    found, expected = (
+        predictor.SavedModel(p).signatures["serving_default"](
+            text=tf.constant(TEXTS)
+        )["scores"]
+        for p in (path, exported.path)
+    )
+    assert found.dtype == tf.float32
+    error = np.abs(found - expected).max()
+    assert 0 < error < 2 * metadata["greatest_error"]
+
+
+# Of question answering: answers_test.py, with as many positions as it takes.
+@pytest.mark.parametrize(
+    "kind", sorted(cards.OF_EACH_KIND.keys() - {"question_answering"})
+)
+def test_every_head_has_its_error_in_bfloat16(tmp_path, kind):
+    checkpoint = cards.OF_EACH_KIND[kind]()
+    electra_tf_format.write(checkpoint, str(tmp_path / "checkpoint"))
+    (tmp_path / "vocab").mkdir()
+    found = exportable.load(
+        str(tmp_path / "checkpoint"), str(tmp_path / "vocab")
+    )
+    packed, about = saved_model._pack(found, kinds.BFLOAT16)
+    assert packed.packed_stack is not None
+    assert about["dtype"] == "bfloat16"
+    assert 0 < about["greatest_error"] < 0.1
