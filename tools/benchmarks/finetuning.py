@@ -1,19 +1,27 @@
-"""Measures what batches of rows of similar length save in fine-tuning.
+"""Measures how fast fine-tuning is.
 
-    python tools/benchmarks/finetuning.py --data-dir=glue --output=result.json
+    python tools/benchmarks/finetuning.py --output=result.json
 
-Both ways train the same model on the same rows with the product's own step:
-bucketed by length and padded to the bucket, as FinetuningDataConfig.bucketed
-has it, and any rows padded to --max-seq-length. Sections:
+All contestants train a model of the same size on the same rows. Sections:
 
-* one for each of --tasks: examples/s of both, and their ratio by the clock and
-  by CPU time, over all rounds together: the lengths of a round are a matter of
-  chance. ELECTRA-Small with random weights, unless --init-checkpoint names
-  another model.
-* scores, with --scores-task: the dev scores of both ways over --num-trials
-  seeds, and their difference in standard errors. It needs --init-checkpoint.
+* one for each of --tasks: examples/s of --contestants, side by side, by the
+  clock and by CPU time, over all rounds together: the lengths of a round are a
+  matter of chance. Each is a process of its own:
+  - ours: the product's step, rows of similar length in a batch that is padded
+    to its longest (FinetuningDataConfig.bucketed);
+  - padded: the same, any rows padded to --max-seq-length;
+  - transformers: its classifier under PyTorch, any rows padded to the longest
+    of their batch (tools/benchmarks/transformers_training.py), in the
+    environment of --interop-python.
+  NAME_bfloat16 is the same with bfloat16 products: autocast there,
+  mixed_bfloat16 here. ELECTRA-Small with random weights, unless
+  --init-checkpoint names another model, whose sizes are taken.
+* scores, with --scores-task: the dev scores of batches with and without rows of
+  similar length over --num-trials seeds, and their difference in standard
+  errors. It needs --init-checkpoint.
 
 The data folder has the tasks' folders under GLUE's names or the original's.
+Without one, rows are made up, about as long as those of MRPC and SST-2.
 """
 
 import argparse
@@ -23,6 +31,7 @@ import functools
 import io
 import math
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -30,8 +39,10 @@ import typing
 from collections.abc import Callable, Sequence
 
 import benchmarking
+import training_workers
+import transformers_worker
 
-from electra_tf import configs
+from electra_tf import configs, files
 from electra_tf.command_line import arguments
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -44,6 +55,16 @@ _RATIO = (">=", 2.5)
 # Differences of means that chance alone exceeds once in twenty times.
 _NOISE = ("<=", 2.0)
 _WAYS = ("bucketed", "padded")
+_BFLOAT16 = "_bfloat16"
+CONTESTANTS = (
+    "padded",
+    "transformers",
+    "transformers_bfloat16",
+    "ours",
+    "ours_bfloat16",
+)
+_LEARNING_RATE = 3e-4
+_NUM_MADE_ROWS = 3000
 _TINY = configs.EncoderConfig(30522, 16, 1, 2, 32, 8)
 
 
@@ -53,6 +74,7 @@ def make_training(
     features,
     batch_size: int,
     bucketed: bool,
+    dtype_policy: str = "float32",
 ) -> "contestants.Training":
     """The training of one task, ready to be timed.
 
@@ -62,6 +84,7 @@ def make_training(
       features: Of its training set.
       batch_size: Rows of a step.
       bucketed: See `batches.train_dataset`.
+      dtype_policy: As RunConfig has it.
     """
     import contestants
     import tensorflow as tf
@@ -71,7 +94,10 @@ def make_training(
     from electra_tf.training import replicas
 
     run = configs.RunConfig(
-        model_dir="unused", num_train_steps=1_000_000, seed=0
+        model_dir="unused",
+        num_train_steps=1_000_000,
+        seed=0,
+        dtype_policy=dtype_policy,
     )
     replicas.set_policy(run)
     model = FinetuningModel(encoder_config, [task.make_head(encoder_config)])
@@ -79,7 +105,7 @@ def make_training(
         tf.distribute.get_strategy(),
         model,
         model.training_loss,
-        configs.OptimizerConfig(learning_rate=3e-4),
+        configs.OptimizerConfig(learning_rate=_LEARNING_RATE),
         run,
         batch_size,
         functools.partial(
@@ -88,50 +114,166 @@ def make_training(
     )
 
 
+def training_in_worker(
+    args, encoder_config, task_name: str, path: str, name: str
+) -> "contestants.Training":
+    """The product as a contestant of this name, in a process of its own.
+
+    Args:
+      args: The flags.
+      encoder_config: Sizes of the encoder.
+      task_name: Of the task.
+      path: File of the features.
+      name: Of the contestant.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from electra_tf.finetuning.tasks import by_name
+
+    if args.num_intra_op_threads:
+        tf.config.threading.set_intra_op_parallelism_threads(
+            args.num_intra_op_threads
+        )
+    with np.load(path) as file:
+        features = {name: file[name] for name in file.files}
+    return make_training(
+        encoder_config,
+        by_name.get_task(task_name, args.data_dir),
+        features,
+        args.batch_size,
+        name.removesuffix(_BFLOAT16) == "ours",
+        "mixed_bfloat16" if name.endswith(_BFLOAT16) else "float32",
+    )
+
+
+def start_contestants(
+    args, encoder_config, task, features, folder: str
+) -> dict[str, typing.Any]:
+    """The processes of --contestants, which do nothing yet."""
+    import numpy as np
+
+    path = os.path.join(folder, "features.npz")
+    np.savez(path, **features)
+    rows = os.path.join(folder, "rows.npz")
+    np.savez(
+        rows,
+        **{
+            name: features[name]
+            for name in ("input_ids", "input_mask", "segment_ids")
+        },
+        label_ids=features[f"{task.name}_label_ids"],
+    )
+    started: dict[str, typing.Any] = {}
+    for name in args.contestants:
+        if name.startswith("transformers"):
+            started[name] = transformers_worker.Worker(
+                args.interop_python,
+                discriminator=transformers_worker.sizes(encoder_config),
+                num_labels=len(task.labels),
+                rows=rows,
+                batch_size=args.batch_size,
+                learning_rate=_LEARNING_RATE,
+                is_bfloat16=name.endswith(_BFLOAT16),
+            )
+        else:
+            started[name] = training_workers.Worker(
+                "finetuning.training_in_worker",
+                args,
+                encoder_config,
+                task.name,
+                path,
+                name,
+            )
+    return started
+
+
 def measure_speed(args, task_name: str) -> benchmarking.Figures:
     """The section of one task."""
-    from electra_tf.finetuning.tasks import by_name
+    from electra_tf.finetuning.tasks import by_name, text_tasks
 
     encoder_config, tokenizer = _encoder_and_tokenizer(args)
     task = by_name.get_task(task_name, args.data_dir)
+    if not isinstance(task, text_tasks.ClassificationTask):
+        raise ValueError(
+            f"--tasks must be of one label a text. Received: {task_name}"
+        )
     features = task.features(
         task.read_examples("train"), tokenizer, args.max_seq_length, True
     )
-    contestants = [
-        make_training(
-            encoder_config, task, features, args.batch_size, way == "bucketed"
+    with tempfile.TemporaryDirectory() as folder:
+        started = start_contestants(
+            args, encoder_config, task, features, folder
         )
-        for way in _WAYS
-    ]
-    for contestant in contestants:
-        contestant(args.num_warm_up_steps)
-    traces = [contestant.num_traces for contestant in contestants]
-    machine = benchmarking.Machine()
-    rounds = benchmarking.interleave(
-        contestants, args.num_steps, args.num_rounds
-    )
-    bucketed, padded = map(statistics.fmean, rounds)
-    bucketed_cpu, padded_cpu = (
-        statistics.fmean(contestant.cpu_seconds[-args.num_rounds :])
-        for contestant in contestants
-    )
-    by_round = benchmarking.spread("ratio", benchmarking.ratios(*rounds[::-1]))
+        try:
+            benchmarking.say(f"first steps of {', '.join(started)}")
+            training_workers.all_ready(started.values(), args.num_warm_up_steps)
+            traces = _num_traces(started)
+            figures = benchmarking.compare(
+                started,
+                args.batch_size,
+                args.num_steps,
+                args.num_rounds,
+                mean=statistics.fmean,
+            )
+        finally:
+            for worker in started.values():
+                worker.close()
     lengths = features["input_mask"].sum(axis=-1)
-    return {
-        "ratio": padded / bucketed,
-        # Hardly changed by other work on the machine.
-        "cpu_ratio": padded_cpu / bucketed_cpu,
-        "ratio_quartiles_of_rounds": by_round["ratio_quartiles"],
-        "examples_per_second": args.batch_size / bucketed,
-        "padded_examples_per_second": args.batch_size / padded,
+    return figures | {
         "mean_length": float(lengths.mean()),
         "num_rows": len(lengths),
-        "num_traces_of_lengths": sum(
-            contestant.num_traces - before
-            for contestant, before in zip(contestants, traces, strict=True)
-        ),
-        "noise": machine.shares(),
+        "num_traces_of_lengths": _num_traces(started) - traces,
     }
+
+
+def _num_traces(started: dict[str, typing.Any]) -> int:
+    return sum(
+        worker.num_traces
+        for name, worker in started.items()
+        if not name.startswith("transformers")
+    )
+
+
+def make_rows(folder: str) -> str:
+    """Writes rows of MRPC and SST-2 with made-up words, and their vocabulary.
+
+    Args:
+      folder: Where the tasks' folders go.
+
+    Returns:
+      Path of the vocabulary.
+    """
+    rng = random.Random(0)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [f"w{i}" for i in range(benchmarking.SMALL.vocab_size)]
+    words = words[: -len(special)]
+
+    def text(num_words: float) -> str:
+        return " ".join(rng.choices(words, k=max(1, round(num_words))))
+
+    # Sentences of MRPC have 26 tokens, give or take 6; half of SST-2's phrases
+    # have at most 9.
+    pairs = [
+        f"{rng.randrange(2)}\t1\t2\t{text(length + rng.gauss(0, 2))}"
+        f"\t{text(length + rng.gauss(0, 2))}"
+        for length in (rng.gauss(26, 6) for _ in range(_NUM_MADE_ROWS))
+    ]
+    phrases = [
+        f"{text(min(50, rng.expovariate(1 / 11)))}\t{rng.randrange(2)}"
+        for _ in range(_NUM_MADE_ROWS)
+    ]
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    files_of = {
+        os.path.join("MRPC", "train.tsv"): [header, *pairs],
+        os.path.join("SST-2", "train.tsv"): ["sentence\tlabel", *phrases],
+        "vocab.txt": [*special, *words],
+    }
+    for name, lines in files_of.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write_atomically(path, "\n".join(lines) + "\n")
+    return os.path.join(folder, "vocab.txt")
 
 
 def _encoder_and_tokenizer(
@@ -255,7 +397,7 @@ def make_parser() -> arguments.ArgumentParser:
         },
     )
     add = parser.add_argument
-    add("--data-dir", required=True, help="folder of the tasks' folders")
+    add("--data-dir", default="", help="tasks' folders (default: made-up rows)")
     add("--tasks", default="mrpc,sst", help="to time (default: %(default)s)")
     add("--vocab-file", default="", help="vocabulary, without a checkpoint")
     add("--init-checkpoint", default="", help="a pre-trained model")
@@ -266,6 +408,7 @@ def make_parser() -> arguments.ArgumentParser:
         default=0,
         help="as RunConfig has it (default: %(default)s)",
     )
+    benchmarking.add_contestants(parser, "padded,ours")
     return parser
 
 
@@ -281,17 +424,23 @@ def _benchmark(args: argparse.Namespace) -> None:
             "--num-trials must be at least 2 for a spread. "
             f"Received: {args.num_trials}"
         )
-    import tensorflow as tf
+    args.contestants = benchmarking.chosen_contestants(
+        args.contestants, CONTESTANTS, args.interop_python
+    )
+    with contextlib.ExitStack() as stack:
+        if not args.data_dir:
+            args.data_dir = stack.enter_context(tempfile.TemporaryDirectory())
+            made = make_rows(args.data_dir)
+            args.vocab_file = args.vocab_file or made
+        _measure(args)
 
-    if args.num_intra_op_threads:
-        tf.config.threading.set_intra_op_parallelism_threads(
-            args.num_intra_op_threads
-        )
+
+def _measure(args: argparse.Namespace) -> None:
     sections: dict[str, Callable[..., benchmarking.Figures]] = {
         name: functools.partial(measure_speed, task_name=name)
         for name in args.tasks
     }
-    targets = {(name, "ratio"): _RATIO for name in args.tasks}
+    targets = {(name, "ours_times_padded"): _RATIO for name in args.tasks}
     if args.scores_task:
         sections["scores"] = measure_scores
         targets["scores", "difference_in_standard_errors"] = _NOISE

@@ -23,6 +23,7 @@ class Worker:
     Attributes:
       cpu_seconds: Of a step, all its threads; one figure for each answer.
       losses: Of the last step of each answer, where there is one.
+      num_traces: How often Python has run the step's code.
     """
 
     is_process = True
@@ -40,6 +41,7 @@ class Worker:
         theirs.close()
         self.cpu_seconds: list[float] = []
         self.losses: list[float] = []
+        self.num_traces = 0
 
     def ask(self, num_steps: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # `seconds` tells why.
@@ -55,7 +57,7 @@ class Worker:
             ) from None
         if isinstance(answer, ValueError):
             raise answer
-        seconds, cpu_seconds, losses = answer
+        seconds, cpu_seconds, losses, self.num_traces = answer
         self.cpu_seconds.append(cpu_seconds)
         self.losses += losses
         return seconds
@@ -124,7 +126,8 @@ def _answer_requests(connection, make, args, environment) -> None:
 def _work(connection, contestant) -> None:
     """Answers numbers of steps; till 0.
 
-    With seconds, all and of the CPU a step, and the loss, if there is one.
+    With seconds, all and of the CPU a step, the loss, if there is one, and how
+    often the step was traced.
     """
     while num_steps := connection.recv():
         start, num_losses = time.process_time(), len(contestant.losses)
@@ -135,6 +138,7 @@ def _work(connection, contestant) -> None:
                 seconds,
                 cpu_seconds / num_steps,
                 contestant.losses[num_losses:],
+                getattr(contestant, "num_traces", 0),
             )
         )
 
