@@ -16,6 +16,9 @@ from electra_tf.validation import Fraction, NotNegative, Positive
 # original's `get_activation`, and GELU's tanh approximation.
 HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
 
+# A schedule, beside the original's.
+WARMUP_STABLE_DECAY = "warmup_stable_decay"
+
 # What a discriminator learns: the rows of Table 5 of arXiv:2003.10555.
 DISCRIMINATOR_OBJECTIVES = (
     "replaced_token_detection",
@@ -369,6 +372,13 @@ class OptimizerConfig:
       num_warmup_steps: Steps of linear warm-up.
       warmup_proportion: Warm-up as a share of the training steps, None for
         none. Of the two the longer one counts.
+      schedule: 'polynomial', the original's: the rate decays from step 0 on.
+        'warmup_stable_decay': it stays at its peak until the last steps, and so
+        a checkpoint of before can go on to a run of any length
+        (docs/scaling.md).
+      num_decay_steps: Of 'warmup_stable_decay': steps of the decay.
+      decay_proportion: Likewise, as a share of the training steps; None for
+        none. Of the two the longer one counts.
       lr_decay_power: Power of the polynomial decay to 0.
       layerwise_lr_decay: Factor between the rates of two layers in
         fine-tuning; 1, and 0 or less, for one rate, None for that of the
@@ -387,6 +397,9 @@ class OptimizerConfig:
     optimizer: str = "adam"
     num_warmup_steps: NotNegative[int] = 0
     warmup_proportion: float | None = None
+    schedule: str = "polynomial"
+    num_decay_steps: NotNegative[int] = 0
+    decay_proportion: float | None = None
     lr_decay_power: float = 1.0
     layerwise_lr_decay: float | None = 0.0
     layerwise_top_layer_scaled: bool = True
@@ -398,12 +411,21 @@ class OptimizerConfig:
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require_one_of(self, optimizer=("adam", "lamb"))
-        validation.require(
+        validation.require_one_of(
             self,
-            0 <= (self.warmup_proportion or 0) <= 1,
-            "warmup_proportion",
-            "between 0 and 1",
+            optimizer=("adam", "lamb"),
+            schedule=("polynomial", WARMUP_STABLE_DECAY),
+        )
+        for name in ("warmup_proportion", "decay_proportion"):
+            share = getattr(self, name) or 0
+            validation.require(self, 0 <= share <= 1, name, "between 0 and 1")
+        validation.require_together(
+            self,
+            bool(self.num_decay_steps or self.decay_proportion)
+            == (self.schedule == WARMUP_STABLE_DECAY),
+            f"OptimizerConfig.schedule={WARMUP_STABLE_DECAY!r}, and no other, "
+            "needs num_decay_steps or decay_proportion",
+            "schedule num_decay_steps decay_proportion",
         )
 
     def warmup_steps(self, num_train_steps: int) -> float:
@@ -411,6 +433,25 @@ class OptimizerConfig:
         return max(
             self.num_warmup_steps,
             num_train_steps * (self.warmup_proportion or 0.0),
+        )
+
+    def decay_steps(self, num_train_steps: int) -> float | None:
+        """Length of the decay at the end; None for that of all steps.
+
+        Raises:
+          ConfigError: If it is longer than the training.
+        """
+        if self.schedule != WARMUP_STABLE_DECAY:
+            return None
+        if self.num_decay_steps > num_train_steps:
+            raise errors.ConfigError(
+                "OptimizerConfig.num_decay_steps must not exceed the training "
+                f"steps, {num_train_steps}. Received: num_decay_steps="
+                f"{self.num_decay_steps}"
+            )
+        return max(
+            self.num_decay_steps,
+            num_train_steps * (self.decay_proportion or 0.0),
         )
 
 

@@ -384,6 +384,35 @@ def test_refuses_gradients_in_float16():
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schedule": "warmup_stable_decay"},
+        {"num_decay_steps": 3},
+        {"decay_proportion": 0.1},
+    ],
+)
+def test_a_decay_at_the_end_is_of_its_schedule(changes):
+    assert refusal(optimizer, **changes).startswith(
+        "OptimizerConfig.schedule='warmup_stable_decay', and no other, needs "
+        "num_decay_steps or decay_proportion. Received: schedule="
+    )
+
+
+def test_the_longer_decay_counts():
+    def steps(**changes):
+        config = optimizer(schedule=configs.WARMUP_STABLE_DECAY, **changes)
+        return config.decay_steps(50)
+
+    assert optimizer().decay_steps(50) is None
+    assert steps(decay_proportion=0.1) == 5
+    assert steps(decay_proportion=0.1, num_decay_steps=6) == 6
+    with pytest.raises(
+        errors.ConfigError, match="exceed the training steps, 50"
+    ):
+        steps(num_decay_steps=51)
+
+
 def test_refuses_an_unknown_policy():
     assert refusal(run, dtype_policy="bfloat16") == (
         "RunConfig.dtype_policy must be one of float32, mixed_bfloat16, "

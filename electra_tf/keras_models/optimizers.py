@@ -75,6 +75,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         self.schedule.num_warmup_steps = self.config.warmup_steps(
             num_train_steps
         )
+        self.schedule.num_decay_steps = self.config.decay_steps(num_train_steps)
         for variable in self.variables:
             variable.assign(keras.ops.zeros_like(variable))
 

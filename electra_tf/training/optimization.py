@@ -31,6 +31,8 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
       num_train_steps: Where the decay reaches 0.
       num_warmup_steps: Length of the warm-up; 0 for none.
       lr_decay_power: Power of the decay.
+      num_decay_steps: Length of the decay, before which the rate is the peak
+        (arXiv:2404.06395, section 4); None for all steps, as the original's.
     """
 
     def __init__(
@@ -39,17 +41,25 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_train_steps: int,
         num_warmup_steps: float,
         lr_decay_power: float = 1.0,
+        num_decay_steps: float | None = None,
     ):
         self.learning_rate = learning_rate
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
         self.lr_decay_power = lr_decay_power
+        self.num_decay_steps = num_decay_steps
 
     def __call__(self, step):
         """The rate <float32>[] at a step count <int>[]."""
         step = tf.cast(step, tf.float32)
-        done = self.share_of_training(step)
-        rate = self.learning_rate * (1.0 - done) ** self.lr_decay_power
+        if self.num_decay_steps is None:
+            decayed = self.share_of_training(step)
+        else:
+            first = self.num_train_steps - self.num_decay_steps
+            decayed = tf.clip_by_value(
+                (step - first) / self.num_decay_steps, 0.0, 1.0
+            )
+        rate = self.learning_rate * (1.0 - decayed) ** self.lr_decay_power
         if self.num_warmup_steps:
             rate *= tf.minimum(1.0, step / self.num_warmup_steps)
         return rate
@@ -189,6 +199,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             num_train_steps,
             config.warmup_steps(num_train_steps),
             config.lr_decay_power,
+            config.decay_steps(num_train_steps),
         )
         super().__init__(learning_rate=schedule, name="adam_weight_decay")
         self.schedule = schedule

@@ -116,6 +116,39 @@ def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
     assert "step     7, 164 of 164 optimizer slots" in capsys.readouterr().out
 
 
+def test_a_trunk_decays_to_what_a_run_of_that_length_is(folder, tmp_path):
+    """Bit for bit, at two lengths, from checkpoints before the decay."""
+    optimizer = configs.OptimizerConfig(
+        1e-3,
+        num_warmup_steps=2,
+        schedule=configs.WARMUP_STABLE_DECAY,
+        num_decay_steps=3,
+    )
+
+    def pretrain(name, length, first=None, stop_at_step=0):
+        run = {"num_train_steps": length, "save_checkpoints_steps": 1}
+        config = make_config(
+            folder,
+            tmp_path / name,
+            run=run | {"stop_at_step": stop_at_step},
+            optimizer=optimizer,
+            init_checkpoint=first and str(tmp_path / first) or "",
+            keep_global_step=first is not None,
+        )
+        pretraining.pretrain(
+            config, lambda: model_directory.write(config, "", [])
+        )
+
+    pretrain("trunk", 9, stop_at_step=6)
+    for length in (6, 8):
+        first = f"trunk/model.ckpt-{length - 3}"
+        pretrain(f"branch_{length}", length, first)
+        pretrain(f"straight_{length}", length)
+        helpers.assert_same_checkpoint(
+            tmp_path / f"branch_{length}", tmp_path / f"straight_{length}"
+        )
+
+
 def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
     path = "huggingface/discriminator"
     model, *_ = start(make_config(folder, tmp_path, path))

@@ -58,10 +58,20 @@ def test_schedule_with_a_power():
     assert float(rate(5)) == pytest.approx(0.25)
 
 
+def test_schedule_stays_at_its_peak_before_the_last_steps():
+    rate = optimization.WarmupPolynomialDecay(1.0, 10, 2, 1.0, 4)
+    found = [float(rate(step)) for step in range(12)]
+    expected = [0, 0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0, 0]
+    assert found == pytest.approx(expected)
+    # Of another length it is the same until the first decay.
+    longer = optimization.WarmupPolynomialDecay(1.0, 20, 2, 1.0, 4)
+    assert [float(longer(step)) for step in range(7)] == found[:7]
+
+
 def test_schedule_keeps_its_config():
-    rate = optimization.WarmupPolynomialDecay(1.0, 10, 2, 3.0)
+    rate = optimization.WarmupPolynomialDecay(1.0, 10, 2, 3.0, 8)
     again = optimization.WarmupPolynomialDecay.from_config(rate.get_config())
-    assert float(again(5)) == float(rate(5)) == pytest.approx(0.125)
+    assert float(again(5)) == float(rate(5)) == pytest.approx(0.244140625)
 
 
 def test_the_update_by_hand():
