@@ -11,6 +11,8 @@
 #   make test-interop torch and transformers, then the comparison with them
 #   make test-beam    Apache Beam and Dask, then its builder on three engines
 #   make docs         the site of docs/ and the Python API, its links checked
+#   make benchmarks   how fast it all is: pages in build/benchmarks, 20 minutes;
+#                     after make interop beside transformers, too
 #   make tutorial     docs/tutorial.ipynb, executed
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
@@ -100,6 +102,38 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 .PHONY: experiments
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
+
+# --- How fast it is: docs/performance.md --------------------------------------
+
+# Contestants whose packages are missing are named and left out.
+INTEROP_PYTHON = $(PYTHON)
+BENCHMARKS := build/benchmarks
+AGAINST_TRANSFORMERS = --interop-python=$(INTEROP_PYTHON) --contestants
+
+.PHONY: benchmarks benchmark-training benchmark-finetuning benchmark-data benchmark-serving
+benchmarks: benchmark-training benchmark-finetuning benchmark-data benchmark-serving
+	@cat $(BENCHMARKS)/*.md
+
+# One after another, whatever -j says: they share the cores.
+.NOTPARALLEL: benchmarks
+
+benchmark-training: $(INSTALLED)
+	@mkdir -p $(BENCHMARKS)
+	$(PYTHON) tools/benchmarks/training.py --output=$(BENCHMARKS)/training.json --batch-size=32 --num-rounds=5 --num-warm-up-steps=1 --sections=speed,recompilation,input,around \
+	  $(AGAINST_TRANSFORMERS)=reference,transformers,transformers_bfloat16,transformers_masked,transformers_masked_bfloat16,ours,ours_bfloat16
+
+benchmark-finetuning: $(INSTALLED)
+	@mkdir -p $(BENCHMARKS)
+	$(PYTHON) tools/benchmarks/finetuning.py --output=$(BENCHMARKS)/finetuning.json --num-rounds=6 \
+	  $(AGAINST_TRANSFORMERS)=padded,transformers,transformers_bfloat16,ours,ours_bfloat16
+
+benchmark-data: $(INSTALLED)
+	@mkdir -p $(BENCHMARKS)
+	$(PYTHON) tools/benchmarks/data.py --output=$(BENCHMARKS)/data.json --large-mb=50 --num-rounds=5
+
+benchmark-serving: $(INSTALLED)
+	@mkdir -p $(BENCHMARKS)
+	$(PYTHON) tools/benchmarks/serving.py --output=$(BENCHMARKS)/serving.json
 
 # --- Development --------------------------------------------------------------
 
