@@ -31,7 +31,7 @@ from electra_tf.text import tokenization, vocabulary
 TOKENS = "tokens"
 
 # Name of the file -> whether weights are rounded to 8 bits.
-_FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
+FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
 VOCAB_FILE = vocabulary.VOCAB_FILE
 # What the helper reads of metadata.json.
 _METADATA = {
@@ -134,7 +134,7 @@ def convert(found: Source) -> dict[str, bytes]:
         tf.saved_model.save(module, folder, signatures=signatures)
         return {
             name: _convert(folder, list(signatures), is_int8)
-            for name, is_int8 in _FILES.items()
+            for name, is_int8 in FILES.items()
         }
 
 
@@ -230,10 +230,18 @@ class OnDeviceModel:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
             Interpreter = tf.lite.Interpreter
-        self._interpreter = Interpreter(
+        self._make_interpreter = lambda: Interpreter(
             model_path=path, num_threads=num_threads
         )
+        self._interpreter = self._make_interpreter()
         self._run = self._interpreter.get_signature_runner(TOKENS)
+
+    def new_runner(self):
+        """What `__call__` calls, with an interpreter of its own for a thread.
+
+        Its interpreter lives as long as it does.
+        """
+        return self._make_interpreter().get_signature_runner(TOKENS)
 
     def pack(self, *texts: list[str]) -> dict[str, np.ndarray]:
         """Texts as the model reads them.

@@ -3,7 +3,8 @@
     python -m electra_tf.serving.local_server --model_base_path=models/served
 
 A thin shell over the SavedModel with the official protos, so that a client can
-be written and tried where TF Serving's image cannot run. It has one model, one
+be written and tried where TF Serving's image cannot run; with --runtime=litert
+over files for LiteRT, which answer one short text sooner. It has one model, one
 version and no batching, and is not for production: it listens on this machine
 only. Flags and ports are those of tensorflow_model_server.
 """
@@ -129,6 +130,18 @@ def main(argv=None) -> int:
         "--model-name", help="default: as --model_base_path is called"
     )
     parser.add_argument(
+        "--runtime",
+        choices=("tensorflow", "litert"),
+        default="tensorflow",
+        help="litert: --model_base_path is an export of --format=litert; "
+        "classifiers and regressors (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--litert-weights",
+        choices=("float32", "int8"),
+        help="which of its files (default: float32)",
+    )
+    parser.add_argument(
         "--port", type=_port, default=8500, help="gRPC (default: %(default)s)"
     )
     parser.add_argument(
@@ -141,10 +154,27 @@ def main(argv=None) -> int:
     return arguments.run(_serve, parser, argv)
 
 
-def _serve(args) -> None:
+def _make_servable(args) -> "Servable":
+    if args.runtime == "litert":
+        from electra_tf.serving.local_server.litert import LiteRtServable
+
+        return LiteRtServable(
+            args.model_base_path,
+            args.model_name,
+            args.litert_weights or "float32",
+        )
+    if args.litert_weights:
+        raise ValueError(
+            "Expected --litert-weights with --runtime=litert only. Received: "
+            f"{args.litert_weights} with --runtime={args.runtime}"
+        )
     from electra_tf.serving.local_server.servable import Servable
 
-    servable = Servable(args.model_base_path, args.model_name)
+    return Servable(args.model_base_path, args.model_name)
+
+
+def _serve(args) -> None:
+    servable = _make_servable(args)
     # How many requests wait is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     for note in servable.notes:
