@@ -544,8 +544,9 @@ class RunConfig:
         itself. Elsewhere, and in fine-tuning, it is 1.
       dtype_policy: 'float32', 'mixed_bfloat16', or 'mixed_float16', whose
         loss is scaled so that small gradients survive; 'auto' for
-        'mixed_bfloat16' where the processor multiplies bfloat16, and 'float32'
-        elsewhere. A run that goes on keeps what it began with.
+        'mixed_bfloat16' where the processor multiplies bfloat16 and the steps
+        are large enough to gain by it, and 'float32' elsewhere. A run that goes
+        on keeps what it began with.
       gradient_reduction_dtype: In which the replicas exchange their gradients:
         'float32', or 'bfloat16' for half the bytes between machines, each sum
         rounded to 8 bits. float16 would lose small gradients.

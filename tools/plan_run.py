@@ -29,7 +29,7 @@ def _plan(args: argparse.Namespace) -> None:
     config = gin_files.load(
         configs.PretrainingConfig, args.gin_file, args.gin_param
     )
-    run, chosen = fastest.settle(config.run)
+    run, chosen = fastest.settle(config.run, *fastest.of_pretraining(config))
     if chosen:
         print(chosen)
     rows = [

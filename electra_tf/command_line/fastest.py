@@ -22,6 +22,9 @@ _CPU_INFO = "/proc/cpuinfo"
 # Operations of a part of a batch in a step. With less, a part of its own is as
 # fast or slower, and takes its time to trace.
 _LEAST_FLOPS_OF_A_PART = 5e9
+# Of a step. With less, products of bfloat16 save nothing: most of the time goes
+# into starting operations.
+_LEAST_FLOPS_OF_A_STEP = 1e10
 
 
 def settle(
@@ -46,6 +49,7 @@ def settle(
     Raises:
       ConfigError: If it leaves the dtype open to workers that may differ.
     """
+    is_small = step_flops is not None and step_flops < _LEAST_FLOPS_OF_A_STEP
     chosen: dict[str, object] = {}
     reasons = []
     before = before or {}
@@ -58,7 +62,7 @@ def settle(
                     "whatever their processors. Received: 'auto' with "
                     "distribution_strategy='multi_worker_mirrored'"
                 )
-            chosen["dtype_policy"], reason = dtype_policy(run)
+            chosen["dtype_policy"], reason = dtype_policy(run, is_small)
             reasons.append(reason)
     uses_cpu = run.distribution_strategy == "one_device" and not run.num_gpus
     if uses_cpu and not run.jit_compile and batch_size and step_flops:
@@ -67,7 +71,6 @@ def settle(
         if not parts:
             share = min(run.micro_batch_size or batch_size, batch_size)
             parts = _num_parts(share, cores, step_flops * share / batch_size)
-        is_small = step_flops < 2 * _LEAST_FLOPS_OF_A_PART
         threads = 1 if is_small else -(-cores // parts)
         wanted = {"num_parallel_parts": parts, "num_intra_op_threads": threads}
         chosen |= {k: v for k, v in wanted.items() if not getattr(run, k)}
@@ -95,13 +98,19 @@ def of_pretraining(config: configs.PretrainingConfig) -> tuple[int, float]:
     return size, size * flops.of_training_example([network])
 
 
-def dtype_policy(run: configs.RunConfig) -> tuple[str, str]:
+def dtype_policy(
+    run: configs.RunConfig, is_small: bool = False
+) -> tuple[str, str]:
     """What 'auto' stands for on the devices of a run, and why.
+
+    Args:
+      run: Of the run.
+      is_small: Whether its steps are too small for a CPU to gain by it.
 
     Returns:
       'mixed_bfloat16' where products of bfloat16 are faster, which is on TPUs,
-      on GPUs since compute capability 8.0, and on CPUs that say so; otherwise
-      'float32'.
+      on GPUs since compute capability 8.0, and of large steps on CPUs that say
+      so; otherwise 'float32'.
     """
     if run.distribution_strategy == "tpu":
         return "mixed_bfloat16", "a TPU multiplies bfloat16"
@@ -109,6 +118,8 @@ def dtype_policy(run: configs.RunConfig) -> tuple[str, str]:
         if _gpus_have_bfloat16():
             return "mixed_bfloat16", "these GPUs multiply bfloat16"
         return "float32", "not all GPUs here multiply bfloat16"
+    if is_small:
+        return "float32", "of steps as small bfloat16 is no faster"
     flags = _processor_flags()
     found = [flag for flag in _BFLOAT16_FLAGS if flag in flags]
     if found:

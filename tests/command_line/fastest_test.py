@@ -108,6 +108,13 @@ def test_auto_is_what_the_processor_multiplies(
     assert reason in said
 
 
+def test_auto_of_small_steps_is_float32(machine):
+    machine(flags="avx512_bf16")
+    run = run_config(dtype_policy="auto")
+    assert fastest.settle(run, 32, 2e9)[0].dtype_policy == "float32"
+    assert fastest.settle(run, 32, 2e10)[0].dtype_policy == "mixed_bfloat16"
+
+
 def test_auto_without_linux(machine, monkeypatch):
     monkeypatch.setattr(fastest, "_CPU_INFO", "/nowhere/cpuinfo")
     assert fastest.dtype_policy(run_config())[0] == "float32"
