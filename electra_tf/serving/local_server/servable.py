@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import grpc
 import numpy as np
@@ -112,7 +113,7 @@ class Servable:
                 "found none: export one with electra-tf export"
             )
         self.version = version
-        self._model = predictor.SavedModel(base_path)
+        self._model: Any = predictor.SavedModel(base_path)
         self.notes = self._model.notes
         self.path = self._model.path
         (meta_graph,) = server_files.read_proto(self.path).meta_graphs
