@@ -15,6 +15,11 @@ Sections:
   against the median of those behind it; several servers one after another.
 * on_device: size, error, equal labels and latency of the float32 and the int8
   file for LiteRT, one thread; error against the SavedModel.
+* latency: one text in a request, as token ids, one thread each, by turns: the
+  SavedModel in float32 and in bfloat16, LiteRT in float32 and int8, and ONNX
+  Runtime over the same weights, exported by way of transformers and PyTorch in
+  the environment of --interop-python. --contestants chooses. Greatest error of
+  a score against the SavedModel in float32.
 
 The model is that of --model-dir, by default one of ELECTRA-Small's size with
 random weights; the texts those of --texts, one a line (pairs: with a tab), by
@@ -40,6 +45,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import benchmarking
 import numpy as np
+import transformers_worker
 
 from electra_tf.command_line import arguments
 
@@ -51,7 +57,19 @@ TARGETS = {
     ("on_device", "float32_error"): ("<=", 1e-5),
     ("on_device", "int8_size_share"): ("<=", 0.3),
     ("on_device", "int8_times_float32"): (">=", 1.0),
+    # At most 1.3 times its latency.
+    ("latency", "ours_float32_times_litert_float32"): (">=", 1 / 1.3),
+    ("latency", "litert_float32_error"): ("<=", 1e-5),
 }
+# Of the latency section; "ours" are SavedModels.
+CONTESTANTS = (
+    "onnxruntime",
+    "litert_float32",
+    "litert_int8",
+    "ours_float32",
+    "ours_bfloat16",
+)
+_ONNX_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 CONCURRENCIES = (1, 8, 32)
 # Texts of a request in the padding section: one, and what a server that
 # batches puts together.
@@ -63,6 +81,7 @@ _SERVING = re.compile(
 )
 # Seconds that a server may take to load and to warm up.
 _START_SECONDS = 300.0
+_LATENCY_WORKER = pathlib.Path(__file__).with_name("latency_worker.py")
 _NUM_TEXTS = 64
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -547,6 +566,124 @@ def measure_on_device(args, exported: Exported) -> benchmarking.Figures:
     }
 
 
+# One text, contestants side by side.
+
+
+class Answering:
+    """A process that answers; looks like a `benchmarking.Contestant`.
+
+    Args:
+      python: Its interpreter.
+      kind: See `latency_worker.KINDS`.
+      path: Of the model.
+      rows: File of the rows.
+
+    Attributes:
+      scores: What it says of each row.
+
+    Raises:
+      ValueError: If it does not start.
+    """
+
+    is_process = True
+
+    def __init__(self, python: str, kind: str, path: str, rows: str):
+        self.cpu_seconds: list[float] = []
+        self.losses: list[float] = []
+        command = [python, str(_LATENCY_WORKER), f"--kind={kind}"]
+        self._process = subprocess.Popen(
+            [*command, f"--path={path}", f"--rows={rows}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        )
+        self.scores = self._read(kind)
+
+    def _read(self, kind: str):
+        """The next line of JSON; other lines are libraries' own."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(("[", "{")):
+                return json.loads(line)
+        raise ValueError(f"The process with {kind} ended: see above")
+
+    def __call__(self, num_steps: int) -> float:
+        assert self._process.stdin is not None
+        print(num_steps, file=self._process.stdin, flush=True)
+        answer = self._read("the model")
+        self.cpu_seconds.append(answer["cpu_seconds"] / num_steps)
+        return answer["seconds"]
+
+    def close(self) -> None:
+        """Its input ends, and with it the process."""
+        self._process.communicate()
+
+
+def measure_latency(args, exported: Exported) -> benchmarking.Figures:
+    """The latency section."""
+    from electra_tf.serving import kinds, on_device, saved_model
+
+    names = _latency_contestants(args)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        lite = on_device.export(exported.checkpoint, f"{folder}/lite")
+        bfloat16 = f"{folder}/bfloat16"
+        saved_model.export(exported.checkpoint, bfloat16, dtype=kinds.BFLOAT16)
+        rows = f"{folder}/rows.npz"
+        packed = on_device.OnDeviceModel(lite[0]).pack(
+            *zip(*exported.rows, strict=True)
+        )
+        np.savez(rows, **packed)
+        if "onnxruntime" in names:
+            from electra_tf.checkpoints import reading
+            from electra_tf.checkpoints.formats import huggingface
+
+            found = reading.read_checkpoint(exported.checkpoint)
+            huggingface.write(found, f"{folder}/huggingface")
+        paths = {
+            "onnxruntime": ("onnxruntime", f"{folder}/huggingface"),
+            "litert_float32": ("litert", lite[0]),
+            "litert_int8": ("litert", lite[1]),
+            "ours_float32": (
+                "saved_model",
+                os.path.join(exported.folder, "1"),
+            ),
+            "ours_bfloat16": ("saved_model", f"{bfloat16}/1"),
+        }
+        contestants = {}
+        for name in names:
+            theirs = name == "onnxruntime"
+            python = args.interop_python if theirs else sys.executable
+            contestants[name] = Answering(python, *paths[name], rows)
+            stack.callback(contestants[name].close)
+            contestants[name](args.num_warm_up_requests)
+        figures = benchmarking.compare(
+            contestants, 1, args.num_timed_requests, args.num_rounds
+        )
+    if "ours_float32" in contestants:
+        exact = contestants["ours_float32"].scores
+        for name, contestant in contestants.items():
+            errors = np.subtract(contestant.scores, exact)
+            figures[f"{name}_error"] = float(np.abs(errors).max())
+    return figures
+
+
+def _latency_contestants(args) -> list[str]:
+    names = args.contestants
+    if "onnxruntime" in names and (
+        missing := transformers_worker.missing_packages(
+            args.interop_python, _ONNX_PACKAGES
+        )
+    ):
+        benchmarking.say(
+            f"left out: onnxruntime: {args.interop_python} does not have "
+            f"{', '.join(missing)} (make interop)"
+        )
+        return [name for name in names if name != "onnxruntime"]
+    return names
+
+
 def _labels(values):
     """The likeliest class; of a single number, the number rounded."""
     if values.ndim > 1:
@@ -560,12 +697,16 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
     "loopback": measure_loopback,
     "warm_up": measure_warm_up,
     "on_device": measure_on_device,
+    "latency": measure_latency,
 }
 
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    args.contestants = benchmarking.chosen_contestants(
+        args.contestants, CONTESTANTS, args.interop_python
+    )
     sections = {name: SECTIONS[name] for name in args.sections}
     with tempfile.TemporaryDirectory() as folder:
         benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
@@ -587,6 +728,7 @@ def main(argv=None) -> int:
         },
         SECTIONS,
     )
+    benchmarking.add_contestants(parser, ",".join(CONTESTANTS))
     parser.add_argument(
         "--model-dir",
         default="",

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import pathlib
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from electra_tf import configs
@@ -13,11 +14,14 @@ PACKAGES = ("torch", "transformers")
 _SCRIPT = pathlib.Path(__file__).with_name("transformers_training.py")
 
 
-def missing_packages(python: str) -> list[str]:
-    """Which of `PACKAGES` an interpreter does not find.
+def missing_packages(
+    python: str, packages: Sequence[str] = PACKAGES
+) -> list[str]:
+    """Which of some packages an interpreter does not find.
 
     Args:
       python: Path of the interpreter.
+      packages: Their names.
     """
     code = (
         "import importlib.util, sys\n"
@@ -26,11 +30,11 @@ def missing_packages(python: str) -> list[str]:
     )
     try:
         found = subprocess.run(
-            [python, "-c", code, *PACKAGES], capture_output=True, text=True
+            [python, "-c", code, *packages], capture_output=True, text=True
         )
     except OSError:
-        return list(PACKAGES)
-    return list(PACKAGES) if found.returncode else found.stdout.split()
+        return list(packages)
+    return list(packages) if found.returncode else found.stdout.split()
 
 
 def sizes(config: configs.EncoderConfig) -> dict[str, Any]:
