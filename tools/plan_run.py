@@ -29,7 +29,8 @@ def _plan(args: argparse.Namespace) -> None:
     config = gin_files.load(
         configs.PretrainingConfig, args.gin_file, args.gin_param
     )
-    run, chosen = fastest.settle(config.run, *fastest.of_pretraining(config))
+    _, step_flops = fastest.of_pretraining(config)
+    run, chosen = fastest.settle(config.run, step_flops=step_flops)
     if chosen:
         print(chosen)
     rows = [

@@ -38,7 +38,7 @@ def settle(
     Args:
       run: Of the run. Every worker settles its own.
       batch_size: Examples of a step where it can be cut; None where not.
-      step_flops: Matrix products of a step; with `batch_size`.
+      step_flops: Matrix products of a step, where they are known.
       before: The record of the run that this one goes on with, whose choices
         go first: its sums have the same order then.
 
