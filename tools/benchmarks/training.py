@@ -26,8 +26,8 @@ made for the purpose. Sections:
   device on the same cores.
 
 The batch is ELECTRA-Small's (gin/small.gin), which takes 9 GB of memory in
-each contestant, 18 in two. --micro-batch-size=32 makes that a quarter for the
-product, --batch-size=32 for all.
+each contestant; --micro-batch-size=32 makes that a quarter for the product,
+--batch-size=32 for all: 2 to 3.5 GB each.
 
 A machine with other work on it is said so: believe its ratios, not its rates.
 """

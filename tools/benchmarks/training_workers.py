@@ -53,7 +53,8 @@ class Worker:
             answer = self._connection.recv()
         except (EOFError, ConnectionResetError):
             raise ValueError(
-                "A worker process ended: see its message above"
+                "A worker process ended: see its message above; without "
+                "one it may have been killed for want of memory"
             ) from None
         if isinstance(answer, ValueError):
             raise answer
