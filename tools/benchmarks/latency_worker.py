@@ -68,7 +68,10 @@ def onnxruntime(path: str) -> Call:
         kept, sys.stdout = sys.stdout, nothing
         torch.onnx.export(
             model,
-            kwargs=dict.fromkeys(theirs, torch.ones([2, 8], dtype=torch.int64)),
+            # One tensor for all would become one input.
+            kwargs={
+                name: torch.ones([2, 8], dtype=torch.int64) for name in theirs
+            },
             f=file,
             input_names=theirs,
             output_names=["logits"],

@@ -79,6 +79,21 @@ def test_padding_and_devices_are_measured_and_judged(tmp_path, capsys):
     assert "<= 1e-05 met" in capsys.readouterr().err
 
 
+def test_latency_is_measured_side_by_side(tmp_path, capsys):
+    output = tmp_path / "result.json"
+    flags = (
+        "--tiny --sections=latency --num-rounds=2 --num-timed-requests=1 "
+        "--num-warm-up-requests=1 --interop-python=/no/python "
+        "--contestants=onnxruntime,litert_float32,ours_float32"
+    )
+    assert serving.main([f"--output={output}", *flags.split()]) == 0
+    found = json.loads(output.read_text())["latency"]
+    assert sorted(found["contestants"]) == ["litert_float32", "ours_float32"]
+    assert found["ours_float32_times_litert_float32"] > 0
+    assert found["litert_float32_error"] < 1e-5
+    assert "left out: onnxruntime: /no/python" in "".join(capsys.readouterr())
+
+
 def test_mistakes_end_in_one_line(capsys, tmp_path):
     for flags, message in (
         (["--sections=padding,speed"], "Received: speed"),
