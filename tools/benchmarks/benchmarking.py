@@ -112,7 +112,9 @@ class Contestant:
         seconds = time.perf_counter() - start
         self.cpu_seconds.append(cpu_seconds / num_steps)
         if isinstance(found, Mapping):
-            self.losses.append(float(found["total_loss"]))
+            # In fine-tuning the mean over rows; the total is their sum.
+            loss = found.get("loss", found["total_loss"])
+            self.losses.append(float(loss))
         return seconds
 
 
