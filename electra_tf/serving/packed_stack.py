@@ -13,8 +13,8 @@ another thread even for a few numbers. So
   `BatchMatMulV3`, a softmax as the exponential of `LogSoftmax`. All are ops
   that TensorFlow has on every device since 2.6;
 * products may be of bfloat16: half the weights to read. These are constants
-  then, which oneDNN packs once where a bias follows; those of variables, which
-  it packs in every call, take longer than float32.
+  then, which oneDNN packs once where a bias follows; those of variables it
+  would pack in every call.
 
 Shapes: B batch, L length, D hidden, H heads, I intermediate, N layers.
 """
