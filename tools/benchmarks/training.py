@@ -30,8 +30,8 @@ each contestant; --micro-batch-size=32 makes that a quarter for the product,
 --batch-size=32 for all: 2 to 3.5 GB each.
 
 A machine with other work on it is said so: believe its ratios, not its rates.
-Of transformers believe neither there: PyTorch's threads spin while they wait, so
-its CPU seconds grow as well, up to five times.
+Of transformers believe neither there: PyTorch's CPU seconds grow as well, up to
+five times, perhaps as its threads spin while they wait.
 """
 
 import argparse
