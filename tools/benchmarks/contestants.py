@@ -20,7 +20,7 @@ _SPECIAL_IDS = (101, 102, 103)
 _NUM_EXAMPLES = 2000
 ROWS = "rows.npz"
 # ELECTRA-Small's.
-OPTIMIZER = configs.OptimizerConfig(learning_rate=5e-4)
+OPTIMIZER = configs.OptimizerConfig(learning_rate=5e-4, num_warmup_steps=10_000)
 
 
 def make_config(is_tiny: bool, max_seq_length: int) -> configs.ElectraConfig:
