@@ -631,10 +631,9 @@ def measure_latency(args, exported: Exported) -> benchmarking.Figures:
         bfloat16 = f"{folder}/bfloat16"
         saved_model.export(exported.checkpoint, bfloat16, dtype=kinds.BFLOAT16)
         rows = f"{folder}/rows.npz"
-        packed = on_device.OnDeviceModel(lite[0]).pack(
-            *zip(*exported.rows, strict=True)
-        )
-        np.savez(rows, **packed)
+        columns = map(list, zip(*exported.rows, strict=True))
+        packed = on_device.OnDeviceModel(lite[0]).pack(*columns)
+        np.savez(rows, **packed)  # type: ignore[arg-type]
         if "onnxruntime" in names:
             from electra_tf.checkpoints import reading
             from electra_tf.checkpoints.formats import huggingface

@@ -2,13 +2,11 @@
 
 import json
 import math
-import sys
 
-import numpy as np
 import pytest
 
 from tests import helpers
-from tools.benchmarks import benchmarking, training, transformers_worker
+from tools.benchmarks import benchmarking, training
 
 TOOL = "tools/benchmarks/training.py"
 
@@ -173,36 +171,6 @@ def test_contestants_without_packages_are_left_out(capsys):
     assert line.endswith(
         "left out: transformers: /no/python does not have torch, transformers "
         "(make interop)"
-    )
-
-
-def test_transformers_learns(tmp_path):
-    """Where it is installed."""
-    if missing := transformers_worker.missing_packages(sys.executable):
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    rows = np.tile(np.arange(4, 12), [6, 1])
-    np.savez(
-        tmp_path / "rows.npz",
-        input_ids=rows,
-        input_mask=np.ones_like(rows),
-        segment_ids=np.zeros_like(rows),
-    )
-    sizes = transformers_worker.sizes(helpers.encoder_config())
-    worker = transformers_worker.Worker(
-        sys.executable,
-        discriminator=sizes,
-        generator=sizes,
-        special_ids=[0, 2, 3, 4],
-        masked_alone=True,
-        rows=str(tmp_path / "rows.npz"),
-        batch_size=4,
-        learning_rate=0.01,
-        is_bfloat16=False,
-    )
-    assert worker(2) > 0
-    worker.close()
-    assert worker.losses[0] == pytest.approx(
-        math.log(20) + 50 * math.log(2), rel=0.1
     )
 
 
