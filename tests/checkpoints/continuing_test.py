@@ -116,6 +116,7 @@ def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
     assert "step     7, 164 of 164 optimizer slots" in capsys.readouterr().out
 
 
+@pytest.mark.dear
 def test_a_trunk_decays_to_what_a_run_of_that_length_is(folder, tmp_path):
     """Bit for bit, at two lengths, from checkpoints before the decay."""
     optimizer = configs.OptimizerConfig(

@@ -176,4 +176,6 @@ def test_bash_completes(tmp_path):
 def test_zsh_completes(tmp_path):
     lines = complete("zsh", tmp_path, ZSH)
     assert "serve:" + verbs.first_line("serve") in lines
-    assert lines[-1].startswith("compadd -- --format --help --kind --max")
+    assert lines[-1].startswith(
+        "compadd -- --dtype --format --help --kind --max"
+    )

@@ -44,8 +44,8 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 
 import benchmarking
+import latency
 import numpy as np
-import transformers_worker
 
 from electra_tf.command_line import arguments
 
@@ -61,15 +61,6 @@ TARGETS = {
     ("latency", "ours_float32_times_litert_float32"): (">=", 1 / 1.3),
     ("latency", "litert_float32_error"): ("<=", 1e-5),
 }
-# Of the latency section; "ours" are SavedModels.
-CONTESTANTS = (
-    "onnxruntime",
-    "litert_float32",
-    "litert_int8",
-    "ours_float32",
-    "ours_bfloat16",
-)
-_ONNX_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 CONCURRENCIES = (1, 8, 32)
 # Texts of a request in the padding section: one, and what a server that
 # batches puts together.
@@ -81,7 +72,6 @@ _SERVING = re.compile(
 )
 # Seconds that a server may take to load and to warm up.
 _START_SECONDS = 300.0
-_LATENCY_WORKER = pathlib.Path(__file__).with_name("latency_worker.py")
 _NUM_TEXTS = 64
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -566,123 +556,6 @@ def measure_on_device(args, exported: Exported) -> benchmarking.Figures:
     }
 
 
-# One text, contestants side by side.
-
-
-class Answering:
-    """A process that answers; looks like a `benchmarking.Contestant`.
-
-    Args:
-      python: Its interpreter.
-      kind: See `latency_worker.KINDS`.
-      path: Of the model.
-      rows: File of the rows.
-
-    Attributes:
-      scores: What it says of each row.
-
-    Raises:
-      ValueError: If it does not start.
-    """
-
-    is_process = True
-
-    def __init__(self, python: str, kind: str, path: str, rows: str):
-        self.cpu_seconds: list[float] = []
-        self.losses: list[float] = []
-        command = [python, str(_LATENCY_WORKER), f"--kind={kind}"]
-        self._process = subprocess.Popen(
-            [*command, f"--path={path}", f"--rows={rows}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        )
-        self.scores = self._read(kind)
-
-    def _read(self, kind: str):
-        """The next line of JSON; other lines are libraries' own."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(("[", "{")):
-                return json.loads(line)
-        raise ValueError(f"The process with {kind} ended: see above")
-
-    def __call__(self, num_steps: int) -> float:
-        assert self._process.stdin is not None
-        print(num_steps, file=self._process.stdin, flush=True)
-        answer = self._read("the model")
-        self.cpu_seconds.append(answer["cpu_seconds"] / num_steps)
-        return answer["seconds"]
-
-    def close(self) -> None:
-        """Its input ends, and with it the process."""
-        self._process.communicate()
-
-
-def measure_latency(args, exported: Exported) -> benchmarking.Figures:
-    """The latency section."""
-    from electra_tf.serving import kinds, on_device, saved_model
-
-    names = _latency_contestants(args)
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        lite = on_device.export(exported.checkpoint, f"{folder}/lite")
-        bfloat16 = f"{folder}/bfloat16"
-        saved_model.export(exported.checkpoint, bfloat16, dtype=kinds.BFLOAT16)
-        rows = f"{folder}/rows.npz"
-        columns = map(list, zip(*exported.rows, strict=True))
-        packed = on_device.OnDeviceModel(lite[0]).pack(*columns)
-        np.savez(rows, **packed)  # type: ignore[arg-type]
-        if "onnxruntime" in names:
-            from electra_tf.checkpoints import reading
-            from electra_tf.checkpoints.formats import huggingface
-
-            found = reading.read_checkpoint(exported.checkpoint)
-            huggingface.write(found, f"{folder}/huggingface")
-        paths = {
-            "onnxruntime": ("onnxruntime", f"{folder}/huggingface"),
-            "litert_float32": ("litert", lite[0]),
-            "litert_int8": ("litert", lite[1]),
-            "ours_float32": (
-                "saved_model",
-                os.path.join(exported.folder, "1"),
-            ),
-            "ours_bfloat16": ("saved_model", f"{bfloat16}/1"),
-        }
-        contestants = {}
-        for name in names:
-            theirs = name == "onnxruntime"
-            python = args.interop_python if theirs else sys.executable
-            contestants[name] = Answering(python, *paths[name], rows)
-            stack.callback(contestants[name].close)
-            contestants[name](args.num_warm_up_requests)
-        figures = benchmarking.compare(
-            contestants, 1, args.num_timed_requests, args.num_rounds
-        )
-    if "ours_float32" in contestants:
-        exact = contestants["ours_float32"].scores
-        for name, contestant in contestants.items():
-            errors = np.subtract(contestant.scores, exact)
-            figures[f"{name}_error"] = float(np.abs(errors).max())
-    return figures
-
-
-def _latency_contestants(args) -> list[str]:
-    names = args.contestants
-    if "onnxruntime" in names and (
-        missing := transformers_worker.missing_packages(
-            args.interop_python, _ONNX_PACKAGES
-        )
-    ):
-        benchmarking.say(
-            f"left out: onnxruntime: {args.interop_python} does not have "
-            f"{', '.join(missing)} (make interop)"
-        )
-        return [name for name in names if name != "onnxruntime"]
-    return names
-
-
 def _labels(values):
     """The likeliest class; of a single number, the number rounded."""
     if values.ndim > 1:
@@ -696,7 +569,7 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
     "loopback": measure_loopback,
     "warm_up": measure_warm_up,
     "on_device": measure_on_device,
-    "latency": measure_latency,
+    "latency": latency.measure_latency,
 }
 
 
@@ -704,7 +577,7 @@ def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
     args.contestants = benchmarking.chosen_contestants(
-        args.contestants, CONTESTANTS, args.interop_python
+        args.contestants, latency.CONTESTANTS, args.interop_python
     )
     sections = {name: SECTIONS[name] for name in args.sections}
     with tempfile.TemporaryDirectory() as folder:
@@ -727,7 +600,7 @@ def main(argv=None) -> int:
         },
         SECTIONS,
     )
-    benchmarking.add_contestants(parser, ",".join(CONTESTANTS))
+    benchmarking.add_contestants(parser, ",".join(latency.CONTESTANTS))
     parser.add_argument(
         "--model-dir",
         default="",

@@ -79,6 +79,7 @@ def test_padding_and_devices_are_measured_and_judged(tmp_path, capsys):
     assert "<= 1e-05 met" in capsys.readouterr().err
 
 
+@pytest.mark.dear
 def test_latency_is_measured_side_by_side(tmp_path, capsys):
     output = tmp_path / "result.json"
     flags = (
