@@ -16,6 +16,8 @@ from electra_tf.validation import Fraction, NotNegative, Positive
 # original's `get_activation`, and GELU's tanh approximation.
 HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
 
+# A dtype policy that `command_line.fastest` chooses.
+AUTO = "auto"
 # A schedule, beside the original's.
 WARMUP_STABLE_DECAY = "warmup_stable_decay"
 
@@ -595,7 +597,7 @@ class RunConfig:
                 "float32",
                 "mixed_bfloat16",
                 "mixed_float16",
-                "auto",
+                AUTO,
             ),
             gradient_reduction_dtype=("float32", "bfloat16"),
         )

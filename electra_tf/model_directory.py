@@ -284,7 +284,7 @@ def refuse_other_run(config) -> None:
             )
         if name in _MAY_BE_ADDED and not b:
             continue
-        if name == "run.dtype_policy" and a == "auto":  # Takes theirs.
+        if name == "run.dtype_policy" and a == configs.AUTO:  # Takes theirs.
             continue
         if name == "recipe" and _rates_are_given(ours, theirs):
             continue

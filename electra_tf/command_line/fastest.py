@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from electra_tf import configs, errors
 from electra_tf.model import flops
 
-AUTO = "auto"
-
 # What Linux calls a processor's products of bfloat16. Without them oneDNN
 # converts to float32 and back.
 _BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
@@ -53,7 +51,7 @@ def settle(
     chosen: dict[str, object] = {}
     reasons = []
     before = before or {}
-    if run.dtype_policy == AUTO:
+    if run.dtype_policy == configs.AUTO:
         chosen["dtype_policy"] = before.get("dtype_policy")
         if not chosen["dtype_policy"]:
             if run.distribution_strategy == "multi_worker_mirrored":
@@ -67,14 +65,17 @@ def settle(
     uses_cpu = run.distribution_strategy == "one_device" and not run.num_gpus
     if uses_cpu and not run.jit_compile and batch_size and step_flops:
         cores = num_cores()
+        share = min(run.micro_batch_size or batch_size, batch_size)
         parts = run.num_parallel_parts or before.get("num_parallel_parts") or 0
-        if not parts:
-            share = min(run.micro_batch_size or batch_size, batch_size)
+        # A run that goes on may have other micro-batches.
+        if not parts or (not run.num_parallel_parts and share % parts):
             parts = _num_parts(share, cores, step_flops * share / batch_size)
         threads = 1 if is_small else -(-cores // parts)
         wanted = {"num_parallel_parts": parts, "num_intra_op_threads": threads}
-        chosen |= {k: v for k, v in wanted.items() if not getattr(run, k)}
-        reasons.append(f"{cores} core{'s' if cores > 1 else ''}")
+        wanted = {k: v for k, v in wanted.items() if not getattr(run, k)}
+        if wanted:
+            chosen |= wanted
+            reasons.append(f"{cores} core{'s' if cores > 1 else ''}")
     if not chosen:
         return run, ""
     said = ", ".join(f"RunConfig.{k}={v!r}" for k, v in chosen.items())

@@ -204,7 +204,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 def set_policy(run: configs.RunConfig) -> None:
     """Sets the dtype policy and the seed of the initial weights."""
     policy = run.dtype_policy
-    if policy == fastest.AUTO:
+    if policy == configs.AUTO:
         policy, _ = fastest.dtype_policy(run)
     keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(run.seed)

@@ -136,6 +136,22 @@ def test_workers_have_one_dtype(machine):
         fastest.settle(run)
 
 
+def test_parts_of_before_that_do_not_divide_are_chosen_anew(machine):
+    before = dataclasses.asdict(run_config(num_parallel_parts=2))
+    run = run_config(micro_batch_size=1)
+    assert parts_and_threads(run, 32, before=before) == (1, 2)
+
+
+def test_cores_are_no_reason_where_threads_are_given(machine):
+    run = run_config(
+        num_parallel_parts=1, num_intra_op_threads=1, dtype_policy="auto"
+    )
+    assert fastest.settle(run, 32, LARGE)[1] == (
+        "chosen: RunConfig.dtype_policy='float32' (this CPU does not multiply "
+        "bfloat16)"
+    )
+
+
 def test_what_a_run_began_with_goes_first(machine):
     machine(cores=4, flags="avx512_bf16")
     before = dataclasses.asdict(
