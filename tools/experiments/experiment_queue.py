@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from experiment_runs import Run
 
-from electra_tf.command_line import progress
+from electra_tf.command_line import arguments, progress
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 # Seconds between two lines where the output is no terminal.
@@ -91,6 +91,18 @@ class Queue:
     @property
     def was_stopped(self) -> bool:
         return self.stop_requests > 0
+
+    def exit_code(self) -> int:
+        """Says how it ended; returns what the command ends with."""
+        for failure in self.failures:
+            print(
+                f"failed: {failure.run.title}: {failure.reason}",
+                file=sys.stderr,
+            )
+        if self.was_stopped:
+            print("stopped; run again to go on", file=sys.stderr)
+            return arguments.EXIT_STOPPED
+        return 1 if self.failures else 0
 
     def _stop(self, number, frame) -> None:
         """Passes a request on: once to save, a second time to leave."""

@@ -191,6 +191,15 @@ class Run:
             total[name] = total.get(name, 0.0) + amount
         files_lib.write_atomically(self.cost_file, json.dumps(total) + "\n")
 
+    def git_commit(self) -> str | None:
+        """Of the code that worked on it last, if that is known."""
+        path = os.path.join(self.model_dir, model_directory.RUNS_FILE)
+        try:
+            lines = pathlib.Path(path).read_text("utf-8").splitlines()
+            return json.loads(lines[-1])["git_commit"]
+        except (OSError, IndexError, json.JSONDecodeError):
+            return None
+
     def step(self) -> int:
         """Steps of pre-training so far, as its last look says."""
         path = os.path.join(self.model_dir, model_directory.METRICS_FILE)
@@ -369,7 +378,7 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
             networks = ("init_checkpoint", "init_generator_checkpoint")
             start = dict.fromkeys(networks, runs[-1].model_dir)
         runs.append(
-            _run(
+            make_run(
                 f"{name} {stage.name}",
                 (stage.gin_files, stage.gin_params, stage.config),
                 seed,
@@ -381,7 +390,7 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
         )
     for task in options.tasks:
         runs.append(
-            _run(
+            make_run(
                 f"{name} {task}",
                 _finetuning_config(task, options),
                 seed,
@@ -394,7 +403,7 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
     return runs
 
 
-def _run(
+def make_run(
     title: str,
     configuration: tuple,
     seed: int,

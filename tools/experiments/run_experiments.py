@@ -109,15 +109,10 @@ def run(args: argparse.Namespace) -> int:
     queue = experiment_queue.Queue(
         [] if args.table_only else runs, args.parallel
     )
-    failures = queue.execute()
+    queue.execute()
     for name in suites:
         _write_results(name, args.budget_flops, options)
-    for failure in failures:
-        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
-    if queue.was_stopped:
-        print("stopped; run again to go on", file=sys.stderr)
-        return arguments.EXIT_STOPPED
-    return 1 if failures else 0
+    return queue.exit_code()
 
 
 def _runs(

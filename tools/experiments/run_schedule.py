@@ -1,0 +1,386 @@
+"""Three lengths of pre-training: three runs, or one trunk with three decays.
+
+  python tools/experiments/run_schedule.py
+
+For each seed, a run of every length with the paper's schedule, whose rate falls
+from its first step to its last; and a trunk, whose rate stays at its peak, from
+which each length branches off for its last steps: OptimizerConfig.schedule =
+'warmup_stable_decay', as docs/scaling.md has it. The longest length is the trunk
+itself, to its end. All are evaluated on the same held-out examples.
+
+Runs, their logs and their CPU seconds are below --output_dir, the figures in
+schedule.json there, with a table in schedule.md and a plot in schedule.png. What
+is finished is not run again, and what was interrupted goes on. `make schedule`
+builds the data first.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+
+import experiment_queue
+import experiment_runs
+import experiments_table
+import results_table
+import schedule_plot
+
+from electra_tf import configs, files, model_directory
+from electra_tf.command_line import arguments
+from electra_tf.command_line import gin_files as gin_files_lib
+
+LENGTHS = (2000, 4000, 6000)
+# Of each length, at its end.
+DECAY_PROPORTION = 0.15
+# Of a run by itself, as in gin/quickstart.gin. The trunk has that of the
+# shortest, since it is all of them.
+WARMUP_PROPORTION = 0.25
+
+_GIN_FILE = "results/schedule.gin"
+METRICS = ("total_loss", "disc_auc", "masked_lm_accuracy")
+# What is made of a length.
+STRAIGHT, TRUNK = "straight", "trunk"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One run, and what it is of the comparison.
+
+    Attributes:
+      way: `STRAIGHT` or `TRUNK`.
+      length: The step at which it ends.
+      seed: Of the run.
+      num_steps: Steps of its own; less than the length for a branch.
+      run: The command.
+    """
+
+    way: str
+    length: int
+    seed: int
+    num_steps: int
+    run: experiment_runs.Run
+
+
+def first_step(length: int) -> int:
+    """Where the decay to a length begins."""
+    return length - round(DECAY_PROPORTION * length)
+
+
+def parts(
+    output_dir: str, seeds: Sequence[int], gin_params: Sequence[str] = ()
+) -> list[Part]:
+    """All runs, the first seed's before the second's.
+
+    Args:
+      output_dir: Where their folders are.
+      seeds: Of the runs.
+      gin_params: Bindings for all of them.
+
+    Raises:
+      ConfigError: If a binding does not load.
+    """
+    found = []
+    for seed in seeds:
+        folder = os.path.join(output_dir, f"seed_{seed}")
+        for length in LENGTHS:
+            found.append(_straight(folder, length, seed, gin_params))
+        trunk = _of_trunk(folder, max(LENGTHS), seed, gin_params)
+        found.append(trunk)
+        for length in sorted(set(LENGTHS) - {trunk.length}):
+            found.append(
+                _of_trunk(folder, length, seed, gin_params, trunk.run.model_dir)
+            )
+    return found
+
+
+def _straight(folder, length, seed, gin_params) -> Part:
+    params = [
+        *gin_params,
+        f"OptimizerConfig.warmup_proportion={WARMUP_PROPORTION}",
+    ]
+    return _part(STRAIGHT, folder, length, seed, params)
+
+
+def _of_trunk(folder, length, seed, gin_params, trunk: str = "") -> Part:
+    """The trunk itself, or a branch from it."""
+    params = [
+        *gin_params,
+        f"OptimizerConfig.schedule='{configs.WARMUP_STABLE_DECAY}'",
+        f"OptimizerConfig.decay_proportion={DECAY_PROPORTION}",
+        "OptimizerConfig.num_warmup_steps="
+        f"{round(WARMUP_PROPORTION * min(LENGTHS))}",
+    ]
+    if trunk:
+        checkpoint = os.path.join(
+            trunk, f"{model_directory.CHECKPOINT_NAME}-{first_step(length)}"
+        )
+        # In double quotes, which a shell command needs less.
+        checkpoint = json.dumps(checkpoint)
+        params += [
+            f"PretrainingConfig.init_checkpoint={checkpoint}",
+            "PretrainingConfig.keep_global_step=True",
+        ]
+    return _part(TRUNK, folder, length, seed, params, trunk)
+
+
+def _part(way, folder, length, seed, params, trunk: str = "") -> Part:
+    params = [*params, f"RunConfig.num_train_steps={length}"]
+    paths = (experiment_runs.gin_path(_GIN_FILE),)
+    config = gin_files_lib.load(configs.PretrainingConfig, paths, params)
+    num_steps = length - (first_step(length) if trunk else 0)
+    run = experiment_runs.make_run(
+        f"{way} {length} seed {seed}",
+        (paths, tuple(params), config),
+        seed,
+        os.path.join(folder, f"{way}_{length}"),
+        {},
+        "pretraining",
+        float(num_steps),
+    )
+    run = dataclasses.replace(run, needs=(trunk,) if trunk else ())
+    return Part(way, length, seed, num_steps, run)
+
+
+def collect(found: Sequence[Part]) -> dict:
+    """The figures of what is finished.
+
+    Returns:
+      What schedule.json holds: "lengths", "decay_proportion",
+      "warmup_proportion"; "runs", each with its command, commit, CPU seconds,
+      held-out metrics at the end and in the course of it; "summary", see
+      `summarize`.
+    """
+    runs = [_record(part) for part in found if part.run.is_finished()]
+    return {
+        "lengths": list(LENGTHS),
+        "decay_proportion": DECAY_PROPORTION,
+        "warmup_proportion": WARMUP_PROPORTION,
+        "learning_rate": found[0].run.config.optimizer.learning_rate,
+        "summary": summarize(runs),
+        "runs": runs,
+    }
+
+
+def _record(part: Part) -> dict:
+    model_dir = part.run.model_dir
+    heldout = experiments_table.read_heldout(model_dir)
+    return {
+        "way": part.way,
+        "length": part.length,
+        "seed": part.seed,
+        "num_steps": part.num_steps,
+        "cpu_seconds": round(part.run.cost().get("cpu_seconds", 0.0), 1),
+        "git_commit": part.run.git_commit(),
+        "command": "python " + " ".join(part.run.command),
+        "heldout": {name: heldout[part.length][name] for name in METRICS},
+        "curve": [
+            [step, round(metrics["total_loss"], 4)]
+            for step, metrics in sorted(heldout.items())
+        ],
+    }
+
+
+def summarize(runs: Sequence[dict]) -> dict:
+    """What the seeds say together.
+
+    Args:
+      runs: As `_record` makes them. Seeds count that have all of them.
+
+    Returns:
+      "seeds"; "lengths", for each one metric -> way -> statistics over seeds,
+      and "difference", those of trunk minus straight, seed by seed; "steps" and
+      "cpu_minutes", each of a way, and the "share" of the trunk; {} where no
+      seed is complete.
+    """
+    of_seeds: dict[int, list[dict]] = {}
+    for run in runs:
+        of_seeds.setdefault(run["seed"], []).append(run)
+    complete = {
+        seed: {(run["way"], run["length"]): run for run in of_seed}
+        for seed, of_seed in of_seeds.items()
+        if len(of_seed) == 2 * len(LENGTHS)
+    }
+    if not complete:
+        return {}
+    lengths = []
+    for length in LENGTHS:
+        entry: dict = {"length": length}
+        for metric in METRICS:
+            values = {
+                way: [
+                    of_seed[way, length]["heldout"][metric]
+                    for of_seed in complete.values()
+                ]
+                for way in (STRAIGHT, TRUNK)
+            }
+            pairs = zip(values[TRUNK], values[STRAIGHT], strict=True)
+            values["difference"] = [after - before for after, before in pairs]
+            entry[metric] = {
+                name: experiments_table.statistics_of(of_seeds)
+                for name, of_seeds in values.items()
+            }
+        lengths.append(entry)
+    amounts: dict[str, dict[str, float]] = {}
+    for name, field, unit in (
+        ("steps", "num_steps", 1.0),
+        ("cpu_minutes", "cpu_seconds", 60.0),
+    ):
+        amounts[name] = {
+            way: statistics.fmean(
+                sum(of_seed[way, length][field] for length in LENGTHS) / unit
+                for of_seed in complete.values()
+            )
+            for way in (STRAIGHT, TRUNK)
+        }
+        amounts[name]["share"] = amounts[name][TRUNK] / amounts[name][STRAIGHT]
+    return {"seeds": sorted(complete), "lengths": lengths} | amounts
+
+
+def blocks(figures: dict) -> dict[str, str]:
+    """The tables of docs/scaling.md: name -> Markdown."""
+    summary = figures["summary"]
+    table = [
+        [
+            "steps",
+            "own steps of the branch",
+            "total_loss, straight",
+            "from the trunk",
+            "difference",
+            "disc_auc, straight",
+            "from the trunk",
+        ]
+    ]
+    for entry in summary["lengths"]:
+        length, loss, auc = (
+            entry[name] for name in ("length", "total_loss", "disc_auc")
+        )
+        branch = length - first_step(length)
+        table.append(
+            [
+                f"{length:,}",
+                f"{branch:,}",
+                _spread(loss[STRAIGHT], 2),
+                _spread(loss[TRUNK], 2),
+                _difference(loss["difference"]),
+                _spread(auc[STRAIGHT], 3),
+                _spread(auc[TRUNK], 3),
+            ]
+        )
+    cost = [["", "straight", "trunk and decays", "share"]]
+    for name, title, form in (
+        ("steps", "steps", "{:,.0f}"),
+        ("cpu_minutes", "CPU minutes", "{:.1f}"),
+    ):
+        amounts = summary[name]
+        cost.append(
+            [
+                title,
+                *(form.format(amounts[way]) for way in (STRAIGHT, TRUNK)),
+                f"{100 * amounts['share']:.1f} %",
+            ]
+        )
+    return {
+        "schedule": results_table.markdown(table),
+        "schedule-cost": results_table.markdown(cost),
+    }
+
+
+def _spread(summary: dict, decimals: int) -> str:
+    text = f"{summary['mean']:.{decimals}f}"
+    if summary["stdev"] is not None:
+        text += f" +- {summary['stdev']:.{decimals}f}"
+    return text
+
+
+def _difference(summary: dict) -> str:
+    """Bold where the interval does not hold 0."""
+    text = f"{summary['mean']:+.2f}"
+    if summary["low"] is None:
+        return text
+    text += f" [{summary['low']:+.2f}, {summary['high']:+.2f}]"
+    return text if summary["low"] <= 0 <= summary["high"] else f"**{text}**"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is left and writes figures, table and plot.
+
+    Returns:
+      The exit code.
+
+    Raises:
+      ValueError: On a mistake in the flags, or if the data are missing.
+    """
+    found = parts(
+        args.output_dir, range(1, args.seeds + 1), tuple(args.gin_param)
+    )
+    runs = [part.run for part in found]
+    if args.dry_run:
+        for one in runs:
+            print(f"# {one.title}\npython {' '.join(one.command)}")
+        return 0
+    queue = experiment_queue.Queue(
+        [] if args.table_only else runs, args.parallel
+    )
+    queue.execute()
+    figures = collect(found)
+    path = os.path.join(args.output_dir, "schedule.{}")
+    os.makedirs(args.output_dir, exist_ok=True)
+    files.write_atomically(
+        path.format("json"), json.dumps(figures, indent=1) + "\n"
+    )
+    if figures["summary"]:
+        text = "\n\n".join(blocks(figures).values()) + "\n"
+        files.write_atomically(path.format("md"), text)
+        schedule_plot.draw(figures, path.format("png"))
+        print(text)
+        print(f"written: {path.format('{json,md,png}')}")
+    else:
+        print("no seed is complete, so there is no table")
+    return queue.exit_code()
+
+
+def main(argv=None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(prog="run_schedule", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=3,
+        help="Seeds 1, 2, ... (default: %(default)s).",
+    )
+    add(
+        "--output-dir",
+        default="build/schedule/runs",
+        help="Where runs and figures go (default: %(default)s).",
+    )
+    add(
+        "--gin-param",
+        action="append",
+        default=[],
+        help="gin binding for all runs; may be repeated.",
+    )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time (default: %(default)s).",
+    )
+    add("--dry-run", action="store_true", help="Only say what would be run.")
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write figures, table and plot of the runs that are there.",
+    )
+    codes: list[int] = []
+    return (
+        arguments.run(lambda args: codes.append(run(args)), parser, argv)
+        or codes[0]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
