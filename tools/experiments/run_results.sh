@@ -5,6 +5,7 @@
 #
 # DATA is a folder as tools/experiments/build_results_data.py describes it. A STEP is one of
 # data, english, korean (pre-training), a task below, or table; all by default.
+# english_data and cased_data are what docs/ner.md needs.
 # Results go to build/results. What is finished there is not run again. STARTS
 # in the environment limits fine-tuning to some of from_scratch, pretrained and
 # pretrained_decay.
@@ -18,26 +19,33 @@ out=build/results
 starts=${STARTS:-from_scratch pretrained pretrained_decay}
 export PYTHONPATH=. TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 
-build_dataset() {  # language, corpus, name, further flags
-  $python tools/build_pretraining_dataset.py --corpus-dir="$out/$1/$2" \
+build_dataset() {  # model, corpus, name, further flags
+  $python tools/build_pretraining_dataset.py --corpus-dir="$out/$2" \
     --vocab-file="$out/$1/vocab.txt" --output-dir="$out/$1/$3" \
     --max-seq-length=128 --no-blanks-separate-docs --num-processes=2 "${@:4}"
 }
 
-build_data() {
+build_english() {  # model, flags of its vocabulary
+  $python tools/build_vocab.py --corpus_dir=$out/english/corpus \
+    --vocab_file="$out/$1/vocab.txt" --vocab_size=8192 \
+    --character-coverage=0.99999 "${@:2}"
+  build_dataset "$1" english/corpus tfrecords --num-out-files=8
+  build_dataset "$1" english/docstrings/heldout heldout_tfrecords --num-out-files=2
+}
+
+build_english_data() {
   $python tools/quickstart/build_docstring_corpus.py --output_dir=$out/english/docstrings \
     --max_megabytes=14 --heldout_fraction=0.05
   $python tools/experiments/build_results_data.py --data_dir="$data" --output_dir=$out
   cp -r $out/english/docstrings/train/. $out/english/corpus/docstrings
-  $python tools/build_vocab.py --corpus_dir=$out/english/corpus \
-    --vocab_file=$out/english/vocab.txt --vocab_size=8192 \
-    --character-coverage=0.99999
-  build_dataset english corpus tfrecords --num-out-files=8
-  build_dataset english docstrings/heldout heldout_tfrecords --num-out-files=2
+  build_english english
+}
+
+build_korean_data() {
   $python tools/build_vocab.py --corpus_dir=$out/korean/corpus \
     --vocab_file=$out/korean/vocab.txt --vocab_size=8192 \
     --character-coverage=0.9999 --no-lower-case --no-strip-accents
-  build_dataset korean corpus tfrecords --num-out-files=4
+  build_dataset korean korean/corpus tfrecords --num-out-files=4
 }
 
 finetune() {  # task, epochs, further parameters
@@ -69,7 +77,9 @@ korean() {  # task, epochs, file of the dev split, further parameters
 
 run_step() {
   case $1 in
-    data) build_data ;;
+    data) build_english_data; build_korean_data ;;
+    english_data) build_english_data ;;
+    cased_data) build_english english_cased --no-lower-case --no-strip-accents ;;
     english | korean)
       $python -m electra_tf.run_pretraining --gin_file="gin/results/$1.gin" ;;
     cola | mrpc | sts | ner) finetune "$1" 3 ;;

@@ -4,13 +4,13 @@
 
 For each seed, a run of every length with the paper's schedule, whose rate falls
 from its first step to its last; and a trunk, whose rate stays at its peak, from
-which each length branches off for its last steps: OptimizerConfig.schedule =
-'warmup_stable_decay', as docs/scaling.md has it. The longest length is the trunk
-itself, to its end. All are evaluated on the same held-out examples.
+which each length branches off for its last steps: docs/scaling.md, "A length
+that is not known". The longest length is the trunk itself, to its end. All are
+evaluated on the same held-out examples.
 
 Runs, their logs and their CPU seconds are below --output_dir, the figures in
-schedule.json there, with a table in schedule.md and a plot in schedule.png. What
-is finished is not run again, and what was interrupted goes on. `make schedule`
+schedule.json there, a table in schedule.md and a plot in schedule.png. What is
+finished is not run again, and what was interrupted goes on. `make schedule`
 builds the data first.
 """
 
