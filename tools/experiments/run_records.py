@@ -1,0 +1,221 @@
+"""Pre-trains, fine-tunes and judges the rows of the record table.
+
+  electra-tf quickstart --until=tfrecords
+  python tools/experiments/run_records.py --seeds=3
+
+How much can be learned from the docstrings of the installation in a few CPU
+minutes? A row (`records.RECORDS`) is one gin file below gin/records for
+pre-training and one for fine-tuning on the quickstart's task; data, task,
+evaluation and one thread are the same for all. docs/records.md has the rules
+and what came out.
+
+Below --output_dir, a run is one model directory,
+
+  <pre-training>/seed_<n>/pretraining
+                         /<fine-tuning>
+
+with its log and cost beside it. What is finished is not run again, what was
+interrupted goes on. Then every discriminator reads the same corrupted text
+(`fixed_corruption`), and --figures gets what was measured.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import experiment_queue
+import records
+from experiment_runs import Run
+
+from electra_tf import configs, files
+from electra_tf.command_line import arguments
+from electra_tf.command_line import gin_files as gin_files_lib
+from electra_tf.finetuning import configs as finetuning_configs
+
+# Runs are compared by CPU time, which more threads would add to.
+_ONE_THREAD = (
+    "RunConfig.num_intra_op_threads=1",
+    "RunConfig.num_parallel_parts=1",
+)
+
+
+def runs_of(record: records.Record, seed: int, output_dir: str) -> list[Run]:
+    """Pre-training and fine-tuning of a row with one seed, in order.
+
+    Raises:
+      ConfigError: If a gin file does not load.
+    """
+    folder = os.path.join(output_dir, record.pretraining, f"seed_{seed}")
+    pretraining = _run(
+        f"{record.pretraining} seed {seed}",
+        configs.PretrainingConfig,
+        record.pretraining_gin_file,
+        (*_ONE_THREAD, f"RunConfig.seed={seed}"),
+        os.path.join(folder, records.PRETRAINING),
+        record.pretraining,
+    )
+    finetuning = _run(
+        f"{record.pretraining} seed {seed} {record.finetuning}",
+        finetuning_configs.FinetuningConfig,
+        record.finetuning_gin_file,
+        (
+            _ONE_THREAD[0],
+            f"RunConfig.seed={seed}",
+            "FinetuningConfig.num_trials=1",
+            "FinetuningConfig.init_checkpoint="
+            + json.dumps(pretraining.model_dir),
+        ),
+        os.path.join(folder, record.finetuning),
+        record.finetuning,
+        (pretraining.model_dir,),
+    )
+    return [pretraining, finetuning]
+
+
+def _run(
+    title: str,
+    config_class: type,
+    gin_file: str,
+    params: tuple[str, ...],
+    model_dir: str,
+    kind: str,
+    needs: tuple[str, ...] = (),
+) -> Run:
+    what = config_class.__name__.removesuffix("Config").lower()
+    named = json.dumps(model_dir)
+    config = gin_files_lib.load(
+        config_class, [gin_file], [*params, f"RunConfig.model_dir={named}"]
+    )
+    command = (
+        "-m",
+        f"electra_tf.run_{what}",
+        f"--gin_file={gin_file}",
+        *(f"--gin_param={param}" for param in params),
+        f"--model_dir={model_dir}",
+    )
+    return Run(title, command, config, needs, kind, 1.0)
+
+
+def all_runs(
+    rows: Sequence[records.Record], num_seeds: int, output_dir: str
+) -> list[Run]:
+    """All runs, each once: the first seed of all rows comes first."""
+    found: dict[str, Run] = {}
+    for seed in range(1, num_seeds + 1):
+        for row in rows:
+            for run in runs_of(row, seed, output_dir):
+                found.setdefault(run.model_dir, run)
+    return list(found.values())
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is left and writes the figures; returns the exit code.
+
+    Raises:
+      ValueError: If there are no such rows, or no data.
+    """
+    rows = records.named(args.rows)
+    runs = all_runs(rows, args.seeds, args.output_dir)
+    if args.dry_run:
+        for one in runs:
+            state = "finished" if one.is_finished() else "to run"
+            print(f"# {one.title}: {state}\npython {shlex.join(one.command)}")
+        return 0
+    failures: list[experiment_queue.Failure] = []
+    if not args.table_only:
+        _require_data(runs)
+        queue = experiment_queue.Queue(runs, args.parallel)
+        failures = queue.execute()
+        if queue.was_stopped:
+            print("stopped; run again to go on", file=sys.stderr)
+            return arguments.EXIT_STOPPED
+        # In a process of its own: TensorFlow would stay in this one.
+        judged = subprocess.run(
+            [
+                sys.executable,
+                os.path.join(os.path.dirname(__file__), "fixed_corruption.py"),
+                f"--output_dir={args.output_dir}",
+            ],
+            check=False,
+        )
+        if judged.returncode:
+            return judged.returncode
+    figures = records.collect(args.output_dir, args.data_dir)
+    os.makedirs(os.path.dirname(args.figures) or ".", exist_ok=True)
+    files.write_atomically(args.figures, json.dumps(figures, indent=1) + "\n")
+    for table in records.blocks(figures).values():
+        print(f"\n{table}")
+    print(f"\nwritten: {args.figures}")
+    for failure in failures:
+        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _require_data(runs: Sequence[Run]) -> None:
+    for one in runs:
+        data = one.config.data
+        if not os.path.exists(data.vocab_file):
+            raise ValueError(
+                f"Expected the data of {one.title}. Received: no "
+                f"{data.vocab_file}; run electra-tf quickstart "
+                "--until=tfrecords, or make record"
+            )
+
+
+def main(argv=None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(prog="run_records", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--rows",
+        type=lambda text: tuple(filter(None, text.split(","))),
+        default=(),
+        help="Some rows, separated by commas (default: all).",
+    )
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=3,
+        help="Seeds 1, 2, ... of pre-training and of the fine-tuning after it "
+        "(default: %(default)s).",
+    )
+    add(
+        "--output-dir",
+        default="build/records",
+        help="Where the runs are (default: %(default)s).",
+    )
+    add(
+        "--data-dir",
+        default="build/quickstart/corpus/labelled",
+        help="The labelled texts, for the baseline (default: %(default)s).",
+    )
+    add(
+        "--figures",
+        default="build/records/records.json",
+        help="Where the figures go (default: %(default)s).",
+    )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time, a thread each (default: %(default)s).",
+    )
+    add("--dry-run", action="store_true", help="Only say what would be run.")
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write the figures of the runs that are there.",
+    )
+    codes: list[int] = []
+    return (
+        arguments.run(lambda args: codes.append(run(args)), parser, argv)
+        or codes[0]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
