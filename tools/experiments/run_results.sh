@@ -26,6 +26,7 @@ build_dataset() {  # model, corpus, name, further flags
 }
 
 build_english() {  # model, flags of its vocabulary
+  mkdir -p "$out/$1"
   $python tools/build_vocab.py --corpus_dir=$out/english/corpus \
     --vocab_file="$out/$1/vocab.txt" --vocab_size=8192 \
     --character-coverage=0.99999 "${@:2}"
