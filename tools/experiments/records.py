@@ -61,6 +61,8 @@ _FIRST = "first_finetuning"
 
 RECORDS: tuple[Record, ...] = (
     Record("first", "first", _FIRST, "the first quickstart"),
+    Record("small_batch", "small_batch", _FIRST, "batches of 16"),
+    Record("wide", "wide", _FIRST, "128 wide, batches of 16"),
 )
 
 

@@ -103,7 +103,10 @@ STEPS = (
             "python tools/quickstart/query_saved_model.py "
             f"--saved_model={BUILD}/saved_model/1 "
             "'Return the eigenvalues of a symmetric matrix.' "
-            "'Draw a legend next to the axes.'",
+            "'Draw a legend next to the axes.' "
+            "'Merge two tables on a column of keys.' "
+            "'Fit a forest of decision trees to the training samples.' "
+            "'Close the file and release the lock of the thread.'",
         ),
         is_printed=True,
     ),

@@ -36,23 +36,36 @@ def main(argv=None) -> int:
         action="store_true",
         help="print the commands that are left, and run nothing",
     )
+    parser.add_argument(
+        "--until",
+        choices=[step.name for step in quickstart_steps.STEPS],
+        help="the last step to run (default: the last of all)",
+    )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return arguments.run(_run_quickstart, parser, argv)
 
 
 def _run_quickstart(args: argparse.Namespace) -> None:
-    for step in steps_left(quickstart_steps.STEPS):
+    steps = steps_until(args.until)
+    for step in steps_left(steps):
         if args.dry_run:
             print(*map(_as_shown, step.commands), sep="\n")
         else:
             run(step)
-    if not args.dry_run:
+    if not args.dry_run and steps == quickstart_steps.STEPS:
         build = quickstart_steps.BUILD
         print(
             f"The quickstart is complete: open {quickstart_steps.REPORT} "
             f"(figures: {build}/summary.json; the classifier's own page: "
             f"{build}/finetune_pretrained/report.html)."
         )
+
+
+def steps_until(name: str | None) -> tuple[Step, ...]:
+    """The steps up to one of them, or all."""
+    names = [step.name for step in quickstart_steps.STEPS]
+    end = names.index(name) + 1 if name else len(names)
+    return quickstart_steps.STEPS[:end]
 
 
 def steps_left(steps: Sequence[Step]) -> Iterator[Step]:

@@ -87,6 +87,12 @@ def test_prints_the_commands(folder):
     assert not list(folder.iterdir())
 
 
+def test_ends_with_a_step():
+    found = [step.name for step in run_quickstart.steps_until("tfrecords")]
+    assert found == ["corpus", "vocab", "tfrecords"]
+    assert run_quickstart.steps_until(None) == quickstart_steps.STEPS
+
+
 _WAITS = """
 import signal, sys, time
 def leave(*_):

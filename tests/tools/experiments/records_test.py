@@ -1,0 +1,202 @@
+"""Tests of the record table: rows, runs, rules and tables; nothing trains."""
+
+import json
+
+import fixed_corruption
+import pytest
+import records
+import run_records
+from records import Record
+
+from electra_tf import configs
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from tests import helpers
+
+ROW = records.RECORDS[0]
+
+
+@pytest.fixture
+def in_the_repository(monkeypatch):
+    monkeypatch.chdir(helpers.ROOT)
+
+
+# --- Rows ---------------------------------------------------------------------
+
+
+def test_rows_have_names_and_changes_of_their_own():
+    for name in ("name", "change"):
+        values = [getattr(record, name) for record in records.RECORDS]
+        assert len(set(values)) == len(values)
+
+
+def test_every_gin_file_is_that_of_a_row():
+    used = {
+        path
+        for record in records.RECORDS
+        for path in (record.pretraining_gin_file, record.finetuning_gin_file)
+    }
+    folder = helpers.ROOT / "gin" / "records"
+    assert {f"gin/records/{p.name}" for p in folder.glob("*.gin")} == used
+
+
+@pytest.mark.parametrize("record", records.RECORDS, ids=lambda r: r.name)
+def test_data_and_task_are_the_same_for_all(record, in_the_repository):
+    first = gin_files.load(
+        configs.PretrainingConfig, [ROW.pretraining_gin_file]
+    )
+    ours = gin_files.load(
+        configs.PretrainingConfig, [record.pretraining_gin_file]
+    )
+    assert ours.data.vocab_file == first.data.vocab_file
+    assert ours.run.keep_best_metric == ""
+    assert ours.run.eval_steps
+    task = gin_files.load(
+        finetuning_configs.FinetuningConfig, [record.finetuning_gin_file]
+    ).data
+    for split in ("train", "dev", "test"):
+        path = f"build/quickstart/corpus/labelled/{split}.tsv"
+        assert getattr(task, f"{split}_file") == path
+
+
+def test_rows_are_named():
+    assert records.named(()) == records.RECORDS
+    assert records.named([ROW.name]) == (ROW,)
+    with pytest.raises(ValueError, match="Expected some of the rows first"):
+        records.named(["last"])
+
+
+# --- Runs ---------------------------------------------------------------------
+
+
+def test_runs_of_a_row(in_the_repository, tmp_path):
+    pretraining, finetuning = run_records.runs_of(ROW, 2, str(tmp_path))
+    folder = tmp_path / ROW.pretraining / "seed_2"
+    assert pretraining.model_dir == str(folder / "pretraining")
+    assert pretraining.config.run.seed == 2
+    assert pretraining.config.run.num_intra_op_threads == 1
+    assert finetuning.model_dir == str(folder / ROW.finetuning)
+    assert finetuning.needs == (pretraining.model_dir,)
+    assert finetuning.config.init_checkpoint == pretraining.model_dir
+    assert finetuning.config.num_trials == 1
+    assert finetuning.command[-1] == f"--model_dir={finetuning.model_dir}"
+    assert not finetuning.is_finished()
+
+
+def test_a_pretraining_of_several_rows_is_run_once(in_the_repository, tmp_path):
+    other = Record("other", ROW.pretraining, ROW.finetuning, "nothing")
+    runs = run_records.all_runs((ROW, other), 2, str(tmp_path))
+    assert len(runs) == 4
+    # The first seed of all rows comes first.
+    assert [run.config.run.seed for run in runs] == [1, 1, 2, 2]
+
+
+def test_without_data_nothing_starts(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gin").symlink_to(helpers.ROOT / "gin")
+    assert run_records.main(["--rows=first"]) == 1
+    error = capsys.readouterr().err
+    assert "no build/quickstart/vocab.txt; run electra-tf quickstart" in error
+
+
+def test_a_dry_run_prints_commands(in_the_repository, capsys):
+    assert run_records.main(["--rows=first", "--seeds=1", "--dry_run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# first seed 1: to run"
+    assert lines[1].startswith("python -m electra_tf.run_pretraining --gin_fi")
+
+
+def test_without_the_first_row_there_is_no_text_to_judge_by(tmp_path, capsys):
+    assert fixed_corruption.main([f"--output_dir={tmp_path}"]) == 1
+    assert "Expected the generator of the first row" in capsys.readouterr().err
+
+
+# --- Figures ------------------------------------------------------------------
+
+
+def line(step, auc, accuracy, split="heldout"):
+    return {
+        "step": step,
+        "split": split,
+        "disc_auc": auc,
+        "masked_lm_accuracy": accuracy,
+    }
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ([line(100, 0.7, 0.3), line(200, 0.8, 0.3), line(400, 0.9, 0.3)], 5.0),
+        # A generator that is too weak does not count, nor does training.
+        ([line(100, 0.9, 0.1), line(400, 0.9, 0.3)], 10.0),
+        ([line(100, 0.9, 0.3, "train"), line(400, 0.9, 0.3)], 10.0),
+        ([line(100, 0.7, 0.3)], None),
+    ],
+)
+def test_minutes_to_the_target(log, expected):
+    assert records.minutes_to_target(log, 10.0) == expected
+
+
+def write(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value) + "\n")
+
+
+@pytest.fixture
+def runs_dir(tmp_path):
+    """Two finished seeds of the first row, and one without fine-tuning."""
+    for seed in (1, 2, 3):
+        folder = tmp_path / "runs" / ROW.pretraining / f"seed_{seed}"
+        pretraining = folder / "pretraining"
+        evaluation = line(100, 0.75 + seed / 20, 0.25)
+        del evaluation["split"]
+        write(pretraining / "eval_results.json", evaluation)
+        write(pretraining / "metrics.jsonl", line(100, 0.7, 0.25, "train"))
+        write(
+            pretraining / "runs.jsonl",
+            {
+                "time": f"2026-11-2{seed}T10:00:00+0000",
+                "argv": ["run.py", "--a=b"],
+                "git_commit": "0123456789abcdef",
+            },
+        )
+        write(folder / "pretraining.cost.json", {"cpu_seconds": 120.0})
+        if seed == 3:
+            continue
+        write(pretraining / "fixed_corruption.json", {"auc": 0.7})
+        scores = {"dev": {"accuracy": 50.0}, "test": {"accuracy": 50.0 + seed}}
+        write(folder / ROW.finetuning / "results.json", {"trials": [scores]})
+        write(folder / f"{ROW.finetuning}.cost.json", {"cpu_seconds": 30.0})
+    labelled = tmp_path / "labelled"
+    labelled.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = [("sort the rows", "pandas"), ("draw a line", "matplotlib")]
+        helpers.write_tsv(labelled / f"{split}.tsv", rows)
+    return tmp_path
+
+
+def test_what_is_finished_is_collected(runs_dir):
+    figures = records.collect(
+        str(runs_dir / "runs"), str(runs_dir / "labelled")
+    )
+    (row,) = figures["rows"]
+    assert row["name"] == ROW.name
+    assert sorted(row["seeds"]) == ["1", "2"]
+    first, second = row["seeds"].values()
+    assert first["commit"] == "0123456"
+    assert first["date"] == "2026-11-21"
+    assert first["cpu_minutes"] == 2.0
+    assert first["finetuning_cpu_minutes"] == 0.5
+    assert first["minutes_to_target"] == 2.0
+    assert (second["dev"], second["test"]) == (50.0, 52.0)
+    assert figures["baseline"]["test_accuracy"] == 100.0
+    # With two seeds it is not yet a record.
+    tables = records.blocks(figures)
+    assert "51.5 +- 0.7" in tables["records-tried"]
+    assert "51.5" not in tables["records"]
+
+
+def test_of_some_seeds_the_table_says_how_many():
+    assert records.spread([1.0, None], 1) == "1.0"
+    assert records.spread([1.0, 2.0], 1) == "1.5 +- 0.7"
+    assert records.spread([], 1) == ""
