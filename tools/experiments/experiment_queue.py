@@ -108,7 +108,7 @@ class Queue:
         """Passes a request on: once to save, a second time to leave."""
         self.stop_requests += 1
         for process, _ in self.running.values():
-            process.send_signal(signal.SIGTERM)
+            _ask_to_stop(process)
         self._line.note(
             f"{signal.Signals(number).name}: waiting for "
             f"{len(self.running)} run(s) to save"
@@ -156,7 +156,7 @@ class Queue:
             )
         self.running[run] = (process, time.monotonic())
         if self.stop_requests:  # Asked in between.
-            process.send_signal(signal.SIGTERM)
+            _ask_to_stop(process)
         return True
 
     def _collect(self) -> None:
@@ -218,6 +218,14 @@ class Queue:
                 return "?"
             seconds += rates[run.kind] * run.weight
         return progress.format_seconds(seconds / self.parallel)
+
+
+def _ask_to_stop(process: subprocess.Popen) -> None:
+    """Sends SIGTERM to a process that `_collect` has not seen end.
+
+    Its own send_signal would look whether it has, and take its status away.
+    """
+    os.kill(process.pid, signal.SIGTERM)
 
 
 def _last_line(log_file: str, returncode: int) -> str:

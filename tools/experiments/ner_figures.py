@@ -1,0 +1,281 @@
+"""Finished runs of run_ner.py -> their figures, and tables in Markdown."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import experiments_table
+import ner_parts
+import ner_runs
+import results_table
+from experiment_runs import Run
+from ner_runs import PRETRAINED, SCRATCH, Options
+
+from electra_tf import model_directory
+
+_SPLITS = ("dev", "test")
+_HELDOUT = ("disc_auc", "masked_lm_accuracy", "total_loss")
+
+
+def collect(options: Options) -> dict:
+    """The figures of what is finished.
+
+    Returns:
+      What ner.json holds: "pretraining", "choices" and "scores", each a list of
+      runs with model, command, commit and CPU seconds; of the first held-out
+      metrics, of the second "settings" (rate, epochs, F1 on dev), of the third
+      start, labelled sentences, recipe, "trials" (a seed's F1 on dev and test)
+      and "dev" and "test", their statistics; "differences", of pre-trained
+      minus from scratch, seed by seed; "parts", like "scores", of starts from
+      a part of the weights.
+    """
+    found: dict = {
+        "num_choice_sentences": ner_runs.NUM_CHOICE_SENTENCES,
+        "pretraining": [],
+        "choices": [],
+        "scores": [],
+        "parts": [],
+    }
+    for model in options.models:
+        run = ner_runs.pretraining_run(model, options)
+        if run.is_finished():
+            heldout = _read(run, model_directory.EVAL_RESULTS_FILE)
+            found["pretraining"].append(
+                {"model": model, "steps": heldout["step"]}
+                | {name: heldout[name] for name in _HELDOUT}
+                | {"deviations": ner_parts.deviations(run.model_dir)}
+                | _origin(run)
+            )
+        for start in ner_runs.STARTS:
+            settings = ner_runs.settings(model, start, options)
+            if not settings:
+                continue
+            found["choices"].append(
+                {
+                    "model": model,
+                    "start": start,
+                    "settings": [s._asdict() for s in settings],
+                }
+                | _origin(ner_runs.choice_run(model, start, options))
+            )
+            best = max(settings, key=lambda setting: setting.f1)
+            for number in ner_runs.NUM_SENTENCES:
+                run = ner_runs.score_run(model, start, number, best, options)
+                if run.is_finished():
+                    found["scores"].append(_scored(model, start, number, run))
+    for part, run in zip(
+        ner_parts.PARTS, ner_runs.part_runs(options), strict=False
+    ):
+        if run.is_finished():
+            number = ner_runs.NUM_PART_SENTENCES
+            found["parts"].append(_scored(options.models[0], part, number, run))
+    found["differences"] = _differences(found["scores"])
+    return found
+
+
+def _read(run: Run, name: str) -> dict:
+    return json.loads(pathlib.Path(run.model_dir, name).read_text("utf-8"))
+
+
+def _origin(run: Run) -> dict:
+    return {
+        "cpu_seconds": round(run.cost().get("cpu_seconds", 0.0), 1),
+        "git_commit": run.git_commit(),
+        "command": "python " + " ".join(run.command),
+    }
+
+
+def _scored(model: str, start: str, num_sentences: int, run: Run) -> dict:
+    trials = _read(run, model_directory.RESULTS_FILE)["trials"]
+    first = trials[0]
+    return {
+        "model": model,
+        "start": start,
+        "num_sentences": num_sentences,
+        "learning_rate": first["learning_rate"],
+        "num_train_epochs": first["num_train_epochs"],
+        "trials": [
+            {"seed": trial["seed"]}
+            | {split: trial[split]["f1"] for split in _SPLITS}
+            for trial in trials
+        ],
+        **{
+            split: experiments_table.statistics_of(
+                [trial[split]["f1"] for trial in trials]
+            )
+            for split in _SPLITS
+        },
+        **_origin(run),
+    }
+
+
+def _differences(scores: Sequence[dict]) -> list[dict]:
+    """Pre-trained minus from scratch, for each model and number of labels."""
+    of_start = {
+        (run["model"], run["num_sentences"], run["start"]): run
+        for run in scores
+    }
+    found = []
+    for (model, number, start), run in of_start.items():
+        other = of_start.get((model, number, SCRATCH))
+        if start != PRETRAINED or other is None:
+            continue
+        entry: dict = {"model": model, "num_sentences": number}
+        for split in _SPLITS:
+            before = {t["seed"]: t[split] for t in other["trials"]}
+            entry[split] = experiments_table.statistics_of(
+                [
+                    trial[split] - before[trial["seed"]]
+                    for trial in run["trials"]
+                    if trial["seed"] in before
+                ]
+            )
+        found.append(entry)
+    return found
+
+
+def blocks(figures: dict) -> dict[str, str]:
+    """The tables of docs/ner.md: name -> Markdown."""
+    return {
+        "ner-pretraining": results_table.markdown(_pretraining_table(figures)),
+        "ner-choices": results_table.markdown(_choices_table(figures)),
+        "ner-scores": results_table.markdown(_scores_table(figures)),
+        "ner-parts": results_table.markdown(_parts_table(figures)),
+    }
+
+
+def _pretraining_table(figures: dict) -> list[list[str]]:
+    table = [
+        ["model", "steps", "disc_auc", "masked_lm_accuracy", "CPU minutes"]
+    ]
+    for run in figures["pretraining"]:
+        table.append(
+            [
+                run["model"],
+                f"{run['steps']:,}",
+                f"{run['disc_auc']:.3f}",
+                f"{run['masked_lm_accuracy']:.3f}",
+                f"{run['cpu_seconds'] / 60:.1f}",
+            ]
+        )
+    return table
+
+
+def _choices_table(figures: dict) -> list[list[str]]:
+    """A row for each start, a column for each setting; the best is bold."""
+    columns = list(
+        dict.fromkeys(
+            (setting["num_train_epochs"], setting["learning_rate"])
+            for run in figures["choices"]
+            for setting in run["settings"]
+        )
+    )
+    columns.sort()
+    table = [
+        [
+            "model",
+            "start",
+            *(f"{epochs:g} epochs, {_rate(rate)}" for epochs, rate in columns),
+        ]
+    ]
+    for run in figures["choices"]:
+        scores = {
+            (s["num_train_epochs"], s["learning_rate"]): s["f1"]
+            for s in run["settings"]
+        }
+        best = max(scores.values())
+        cells = []
+        for column in columns:
+            text = f"{scores[column]:.1f}" if column in scores else ""
+            cells.append(f"**{text}**" if scores.get(column) == best else text)
+        table.append([run["model"], _start_title(run["start"]), *cells])
+    return table
+
+
+def _scores_table(figures: dict) -> list[list[str]]:
+    table = [
+        [
+            "sentences",
+            "model",
+            "split",
+            "from scratch",
+            "pre-trained",
+            "difference",
+            "seeds",
+        ]
+    ]
+    runs = {
+        (run["num_sentences"], run["model"], run["start"]): run
+        for run in figures["scores"]
+    }
+    entries = sorted(
+        figures["differences"], key=lambda entry: entry["num_sentences"]
+    )
+    for entry in entries:
+        key = entry["num_sentences"], entry["model"]
+        for split in _SPLITS:
+            difference = entry[split]
+            table.append(
+                [
+                    f"{key[0]:,}",
+                    key[1],
+                    split,
+                    _spread(runs[*key, SCRATCH][split]),
+                    _spread(runs[*key, PRETRAINED][split]),
+                    _difference(difference),
+                    str(difference["num_seeds"]),
+                ]
+            )
+    return table
+
+
+def _parts_table(figures: dict) -> list[list[str]]:
+    """What is kept of the weights, from nothing to all."""
+    table = [["kept", "rate", "epochs", "dev", "test", "seeds"]]
+    parts = figures["parts"]
+    runs = [
+        run
+        for start in (SCRATCH, *ner_parts.PARTS, PRETRAINED)
+        for run in (*figures["scores"], *parts)
+        if parts
+        and run["start"] == start
+        and run["model"] == parts[0]["model"]
+        and run["num_sentences"] == parts[0]["num_sentences"]
+    ]
+    titles = {SCRATCH: "nothing", PRETRAINED: "all"}
+    for run in runs:
+        table.append(
+            [
+                titles.get(run["start"], f"the {run['start']}"),
+                _rate(run["learning_rate"]),
+                f"{run['num_train_epochs']:g}",
+                _spread(run["dev"]),
+                _spread(run["test"]),
+                str(len(run["trials"])),
+            ]
+        )
+    return table
+
+
+def _rate(rate: float) -> str:
+    """0.0005 -> '5e-4'."""
+    return f"{rate:.0e}".replace("e-0", "e-")
+
+
+def _start_title(start: str) -> str:
+    return start.replace("_", " ").replace("pretrained", "pre-trained")
+
+
+def _spread(summary: dict) -> str:
+    if summary["stdev"] is None:
+        return f"{summary['mean']:.1f}"
+    return f"{summary['mean']:.1f} +- {summary['stdev']:.1f}"
+
+
+def _difference(summary: dict) -> str:
+    """Bold where the interval does not hold 0."""
+    text = f"{summary['mean']:+.1f}"
+    if summary["low"] is None:
+        return text
+    text += f" [{summary['low']:+.1f}, {summary['high']:+.1f}]"
+    return text if summary["low"] <= 0 <= summary["high"] else f"**{text}**"

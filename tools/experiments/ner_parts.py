@@ -1,0 +1,79 @@
+"""Pre-trained weights in parts: some kept, the rest as before training."""
+
+import dataclasses
+import os
+import re
+import zlib
+
+import numpy as np
+
+from electra_tf import files
+from electra_tf.checkpoints import reading
+from electra_tf.checkpoints.formats import electra_tf_format
+
+# Name of a part -> the tensors of the encoder that it keeps.
+PARTS = {
+    "embeddings": re.compile(r"electra/embeddings"),
+    "layers": re.compile(r"electra/encoder/"),
+}
+_MARK = "part.txt"
+
+
+def write(pretrained: str, part: str, folder: str) -> None:
+    """Writes a checkpoint that keeps a part of another one.
+
+    Args:
+      pretrained: A model directory.
+      part: One of `PARTS`.
+      folder: The model directory to write; left alone where it is complete.
+    """
+    mark = os.path.join(folder, _MARK)
+    if os.path.exists(mark):
+        return
+    checkpoint = reading.read_checkpoint(pretrained).encoder_only()
+    assert checkpoint.discriminator is not None  # Or encoder_only had raised.
+    scale = checkpoint.discriminator.initializer_range
+    tensors = {
+        name: tensor
+        if PARTS[part].match(name)
+        else initial(name, tensor.shape, scale)
+        for name, tensor in checkpoint.tensors.items()
+    }
+    electra_tf_format.write(
+        dataclasses.replace(checkpoint, tensors=tensors), folder
+    )
+    files.write_atomically(mark, f"{part} of {pretrained}\n")
+
+
+def initial(name: str, shape: tuple[int, ...], scale: float) -> np.ndarray:
+    """A tensor as the model begins with it, the same at every call.
+
+    Args:
+      name: Of the tensor.
+      shape: Of the tensor.
+      scale: Deviation of a normal distribution without its tails.
+    """
+    if name.endswith("gamma"):
+        return np.ones(shape, np.float32)
+    if name.endswith(("beta", "bias")):
+        return np.zeros(shape, np.float32)
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    values = generator.standard_normal(shape)
+    while (far := np.abs(values) > 2.0).any():
+        values[far] = generator.standard_normal(int(far.sum()))
+    return (scale * values).astype(np.float32)
+
+
+def deviations(pretrained: str) -> dict[str, float]:
+    """Standard deviations of what a network has learned, by kind of tensor."""
+    checkpoint = reading.read_checkpoint(pretrained).encoder_only()
+    assert checkpoint.discriminator is not None
+    found: dict[str, list[np.ndarray]] = {}
+    for name, tensor in checkpoint.tensors.items():
+        kind = "layers" if "/encoder/" in name else name.rsplit("/", 1)[-1]
+        if tensor.ndim > 1:
+            found.setdefault(kind, []).append(tensor.ravel())
+    return {"initial": checkpoint.discriminator.initializer_range} | {
+        kind: float(np.concatenate(tensors).std())
+        for kind, tensors in found.items()
+    }

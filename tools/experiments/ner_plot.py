@@ -1,0 +1,94 @@
+"""The figures of run_ner.py as a plot: F1 over labels, and over rates."""
+
+from ner_runs import PRETRAINED, SCRATCH
+
+_COLORS = {"uncased": "C0", "cased": "C1"}
+_LINES = {SCRATCH: "--", PRETRAINED: "-"}
+_TITLES = {SCRATCH: "from scratch", PRETRAINED: "pre-trained"}
+
+
+def draw(figures: dict, path: str) -> None:
+    """Writes the plot.
+
+    Left F1 on test over labelled sentences, bars for the deviation over seeds;
+    right F1 on dev over rates, for the most epochs that were tried.
+
+    Args:
+      figures: As `ner_figures.collect` makes them.
+      path: A .png, or what else matplotlib writes.
+    """
+    # Takes a while, and may build a font cache.
+    from matplotlib import figure as pictures
+
+    picture = pictures.Figure((9.2, 4.4), layout="constrained")
+    labels, rates = picture.subplots(1, 2)
+    for model, color in _COLORS.items():
+        for start, line in _LINES.items():
+            style = {
+                "color": color,
+                "linestyle": line,
+                "marker": "o",
+                "markersize": 4,
+                "linewidth": 1.3,
+                "label": f"{model}, {_TITLES[start]}",
+            }
+            runs = [
+                run
+                for run in figures["scores"]
+                if (run["model"], run["start"]) == (model, start)
+            ]
+            if runs:
+                labels.errorbar(
+                    [run["num_sentences"] for run in runs],
+                    [run["test"]["mean"] for run in runs],
+                    yerr=[run["test"]["stdev"] or 0.0 for run in runs],
+                    capsize=3,
+                    **style,
+                )
+            for run in figures["choices"]:
+                if (run["model"], run["start"]) == (model, start):
+                    rates.plot(*_over_rates(run["settings"]), **style)
+    sizes = sorted({run["num_sentences"] for run in figures["scores"]})
+    labels.set_xscale("log")
+    labels.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    labels.minorticks_off()
+    labels.set_xlabel("labelled sentences")
+    labels.set_ylabel("F1 on test, per cent")
+    labels.set_title("With the recipe that was best on dev", fontsize=10)
+    rates.set_xscale("log")
+    rates.set_xlabel("learning rate")
+    rates.set_ylabel("F1 on dev, per cent")
+    epochs = max(
+        setting["num_train_epochs"]
+        for run in figures["choices"]
+        for setting in run["settings"]
+    )
+    rates.set_title(
+        f"{figures['num_choice_sentences']:,} sentences, {epochs:g} epochs, "
+        "one seed",
+        fontsize=10,
+    )
+    for axes in (labels, rates):
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    picture.legend(
+        *labels.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=4,
+        fontsize=9,
+        frameon=False,
+    )
+    picture.savefig(path, dpi=110)
+
+
+def _over_rates(settings) -> tuple[list[float], list[float]]:
+    """Rates and their F1, of the most epochs."""
+    epochs = max(setting["num_train_epochs"] for setting in settings)
+    found = sorted(
+        (setting["learning_rate"], setting["f1"])
+        for setting in settings
+        if setting["num_train_epochs"] == epochs
+    )
+    return [rate for rate, _ in found], [score for _, score in found]

@@ -1,0 +1,299 @@
+"""The runs of run_ner.py, and the data that they read; runs nothing.
+
+<output_dir>/data/<n>/ner/                 labelled sentences
+<output_dir>/<model>/pretraining           run_pretraining
+                    /choices/<start>       run_finetuning, all settings
+                    /<n>/<start>           run_finetuning, all seeds
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import pathlib
+import random
+import typing
+
+import experiment_runs
+import ner_parts
+from experiment_runs import Run
+
+from electra_tf import configs, model_directory
+from electra_tf.command_line import gin_files as gin_files_lib
+from electra_tf.finetuning import configs as finetuning_configs
+
+# Name -> the file of its pre-training.
+MODELS = {
+    "uncased": "results/english.gin",
+    "cased": "results/english_cased.gin",
+}
+FINETUNING = ("finetune/ner.gin", "results/finetuning.gin")
+# What fine-tuning begins with.
+SCRATCH, PRETRAINED = "from_scratch", "pretrained"
+STARTS = (SCRATCH, PRETRAINED)
+# Of the first model, with the recipe of all of its weights.
+NUM_PART_SENTENCES = 3000
+
+# Labelled sentences: those that settings are chosen on; all that are compared.
+NUM_CHOICE_SENTENCES = 3000
+NUM_SENTENCES = (1000, 3000, 14041)
+# What is tried; 5e-4 and 3 epochs are those of docs/results.md.
+LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
+NUM_TRAIN_EPOCHS = (3.0, 10.0)
+
+_PRETRAINING_SEED = 42
+_SPLITS = ("train", "dev", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a user chose.
+
+    Attributes:
+      output_dir: Where everything goes.
+      data_dir: Folder of train.txt, dev.txt and test.txt.
+      num_train_steps: Of pre-training.
+      seeds: Of what is compared.
+      models: Names of `MODELS`.
+    """
+
+    output_dir: str
+    data_dir: str
+    num_train_steps: int
+    seeds: tuple[int, ...]
+    models: tuple[str, ...]
+
+    def data_of(self, num_sentences: int, with_test: bool) -> str:
+        """The folder of so many labelled sentences."""
+        name = f"{num_sentences}_with_test" if with_test else str(num_sentences)
+        return os.path.join(self.output_dir, "data", name)
+
+
+class Setting(typing.NamedTuple):
+    """A recipe, and its F1 on dev."""
+
+    learning_rate: float
+    num_train_epochs: float
+    f1: float
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a file in CoNLL's layout, without its documents' marks.
+
+    Args:
+      text: A word and its tags a line, a blank line after each sentence.
+
+    Returns:
+      Each with its lines and the blank line behind them.
+    """
+    blocks = (block.strip("\n") for block in text.split("\n\n"))
+    return [
+        f"{block}\n\n"
+        for block in blocks
+        if block.strip() and not block.startswith("-DOCSTART-")
+    ]
+
+
+def some_of(all_sentences: list[str], number: int) -> list[str]:
+    """As many sentences, in their order; fewer are a part of more."""
+    if number > len(all_sentences):
+        raise ValueError(
+            f"Expected at least {number:,} labelled sentences. Received: "
+            f"{len(all_sentences):,}."
+        )
+    order = list(range(len(all_sentences)))
+    random.Random(0).shuffle(order)
+    return [all_sentences[i] for i in sorted(order[:number])]
+
+
+def write_data(options: Options) -> None:
+    """Writes the labelled sets; without a test part those to choose on.
+
+    Raises:
+      ValueError: If a file is missing or has too few sentences.
+    """
+    texts = {}
+    for split in _SPLITS:
+        path = pathlib.Path(options.data_dir, f"{split}.txt")
+        if not path.is_file():
+            raise ValueError(
+                "Expected the files of CoNLL-2003, as `make ner` writes them. "
+                f"Received: {path}, which does not exist."
+            )
+        texts[split] = path.read_text("utf-8")
+    train = sentences(texts["train"])
+    wanted = [(NUM_CHOICE_SENTENCES, False)]
+    wanted += [(number, True) for number in NUM_SENTENCES]
+    for number, with_test in wanted:
+        folder = pathlib.Path(options.data_of(number, with_test), "ner")
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = {"train": "".join(some_of(train, number))}
+        parts["dev"] = texts["dev"]
+        if with_test:
+            parts["test"] = texts["test"]
+        for split, text in parts.items():
+            (folder / f"{split}.txt").write_text(text, "utf-8")
+
+
+def pretraining_run(model: str, options: Options) -> Run:
+    """The pre-training of a model."""
+    paths = (experiment_runs.gin_path(MODELS[model]),)
+    steps = options.num_train_steps
+    params = (
+        f"RunConfig.num_train_steps={steps}",
+        f"RunConfig.eval_steps={max(1, steps // 4)}",
+    )
+    config = gin_files_lib.load(configs.PretrainingConfig, paths, params)
+    return experiment_runs.make_run(
+        f"{model} pre-training",
+        (paths, params, config),
+        _PRETRAINING_SEED,
+        os.path.join(options.output_dir, model, "pretraining"),
+        {},
+        "pretraining",
+        float(steps),
+    )
+
+
+def choice_run(model: str, start: str, options: Options) -> Run:
+    """All rates and epochs of a start, one seed each."""
+    num_settings = len(LEARNING_RATES) * sum(NUM_TRAIN_EPOCHS)
+    return _finetuning_run(
+        model,
+        start,
+        options,
+        os.path.join("choices", start),
+        options.data_of(NUM_CHOICE_SENTENCES, False),
+        (
+            f"FinetuningConfig.learning_rates={LEARNING_RATES}",
+            f"FinetuningConfig.num_train_epochs_options={NUM_TRAIN_EPOCHS}",
+            "FinetuningConfig.num_trials=1",
+        ),
+        NUM_CHOICE_SENTENCES * num_settings,
+    )
+
+
+def score_run(
+    model: str, start: str, num_sentences: int, best: Setting, options: Options
+) -> Run:
+    """A start with its recipe on so many sentences, all seeds."""
+    return _finetuning_run(
+        model,
+        start,
+        options,
+        os.path.join(str(num_sentences), start),
+        options.data_of(num_sentences, True),
+        (
+            f"OptimizerConfig.learning_rate={best.learning_rate}",
+            f"FinetuningDataConfig.num_train_epochs={best.num_train_epochs}",
+            f"FinetuningConfig.num_trials={len(options.seeds)}",
+        ),
+        num_sentences * best.num_train_epochs * len(options.seeds),
+    )
+
+
+def part_dir(model: str, part: str, options: Options) -> str:
+    """The model directory of a part of the pre-trained weights."""
+    return os.path.join(options.output_dir, model, "parts", part)
+
+
+def _finetuning_run(
+    model, start, options, name, data_dir, params, weight
+) -> Run:
+    init_checkpoint = (
+        part_dir(model, start, options)
+        if start in ner_parts.PARTS
+        else pretraining_run(model, options).model_dir
+    )
+    paths = tuple(map(experiment_runs.gin_path, FINETUNING))
+    params = (
+        *params,
+        f"FinetuningConfig.from_scratch={start == SCRATCH}",
+        f"FinetuningDataConfig.data_dir={json.dumps(data_dir)}",
+    )
+    return experiment_runs.make_run(
+        f"{model} {name}",
+        (paths, params, _load(paths, params)),
+        min(options.seeds),
+        os.path.join(options.output_dir, model, name),
+        {"init_checkpoint": init_checkpoint},
+        "finetuning",
+        float(weight),
+    )
+
+
+@functools.cache
+def _load(paths, params) -> finetuning_configs.FinetuningConfig:
+    return gin_files_lib.load(
+        finetuning_configs.FinetuningConfig, paths, params
+    )
+
+
+def first_runs(options: Options) -> list[Run]:
+    """Pre-training, and all settings from each start."""
+    return [
+        run
+        for model in options.models
+        for run in (
+            pretraining_run(model, options),
+            *(choice_run(model, start, options) for start in STARTS),
+        )
+    ]
+
+
+def chosen_runs(options: Options) -> list[Run]:
+    """What is compared, with the recipes that were best on dev."""
+    best = {
+        (model, start): max(found, key=lambda setting: setting.f1)
+        for model, start in itertools.product(options.models, STARTS)
+        if (found := settings(model, start, options))
+    }
+    found = [
+        score_run(model, start, number, recipe, options)
+        for number in NUM_SENTENCES
+        for (model, start), recipe in best.items()
+    ]
+    first = options.models[0]
+    if (first, PRETRAINED) in best:
+        for part in ner_parts.PARTS:
+            ner_parts.write(
+                pretraining_run(first, options).model_dir,
+                part,
+                part_dir(first, part, options),
+            )
+        found += part_runs(options)
+    return found
+
+
+def part_runs(options: Options) -> list[Run]:
+    """Starts from parts of the first model's weights; none before a choice."""
+    model = options.models[0]
+    tried = settings(model, PRETRAINED, options)
+    if not tried:
+        return []
+    best = max(tried, key=lambda setting: setting.f1)
+    return [
+        score_run(model, part, NUM_PART_SENTENCES, best, options)
+        for part in ner_parts.PARTS
+    ]
+
+
+def settings(model: str, start: str, options: Options) -> list[Setting]:
+    """What was tried from a start, in its order; empty where it is not done."""
+    run = choice_run(model, start, options)
+    if not run.is_finished():
+        return []
+    results = json.loads(
+        pathlib.Path(run.model_dir, model_directory.RESULTS_FILE).read_text(
+            "utf-8"
+        )
+    )
+    return [
+        Setting(
+            trial["learning_rate"],
+            trial["num_train_epochs"],
+            trial["dev"]["f1"],
+        )
+        for trial in results["trials"]
+    ]

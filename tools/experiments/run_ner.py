@@ -1,0 +1,139 @@
+"""When does pre-training help CoNLL-2003? Rates, epochs, case, and labels.
+
+  python tools/experiments/run_ner.py
+
+Two small models are pre-trained on the same text, one lower-cased. Then, from
+the weights of each and from random ones:
+
+  1. rates and epochs are tried on some of the labelled sentences, one seed, and
+     the best on dev is the recipe of that start;
+  2. with it, several seeds are trained on more and more labelled sentences, and
+     scored on dev and test;
+  3. pre-trained weights are taken in parts: the word embeddings alone, or all
+     but these, each with the recipe of the whole.
+
+Runs, their logs and their CPU seconds are below --output_dir, the figures in
+ner.json there, with tables in ner.md and a plot in ner.png. What is finished is
+not run again, and what was interrupted goes on. `make ner DATA=...` builds the
+data first.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+import experiment_queue
+import ner_figures
+import ner_plot
+import ner_runs
+
+from electra_tf import files
+from electra_tf.command_line import arguments
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is left and writes figures, tables and plot.
+
+    Returns:
+      The exit code.
+
+    Raises:
+      ValueError: On a mistake in the flags, or if the data are missing.
+    """
+    options = ner_runs.Options(
+        output_dir=args.output_dir,
+        data_dir=args.data_dir,
+        num_train_steps=args.num_train_steps,
+        seeds=tuple(range(1, args.seeds + 1)),
+        models=args.models,
+    )
+    code = 0
+    if not args.table_only:
+        ner_runs.write_data(options)
+        for stage in (ner_runs.first_runs, ner_runs.chosen_runs):
+            queue = experiment_queue.Queue(stage(options), args.parallel)
+            queue.execute()
+            code = queue.exit_code()
+            if code:
+                break
+    figures = ner_figures.collect(options)
+    folder = pathlib.Path(args.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(
+        str(folder / "ner.json"), json.dumps(figures, indent=1) + "\n"
+    )
+    text = "\n\n".join(ner_figures.blocks(figures).values()) + "\n"
+    files.write_atomically(str(folder / "ner.md"), text)
+    print(text)
+    if figures["scores"]:
+        ner_plot.draw(figures, str(folder / "ner.png"))
+    print(f"written: {os.path.join(args.output_dir, 'ner.{json,md,png}')}")
+    return code
+
+
+def _models(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    unknown = sorted(set(names) - set(ner_runs.MODELS))
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(ner_runs.MODELS)}, received {text!r}"
+        )
+    return names
+
+
+def main(argv=None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(prog="run_ner", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--models",
+        type=_models,
+        default=tuple(ner_runs.MODELS),
+        help="Of "
+        f"{','.join(ner_runs.MODELS)} (default: all, the first of them first).",
+    )
+    add(
+        "--num-train-steps",
+        type=arguments.positive_int,
+        default=4000,
+        help="Of pre-training (default: %(default)s).",
+    )
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=3,
+        help="Seeds 1, 2, ... of what is compared (default: %(default)s).",
+    )
+    add(
+        "--data-dir",
+        default="build/results/finetuning_data/ner",
+        help="Folder of train.txt, dev.txt and test.txt "
+        "(default: %(default)s).",
+    )
+    add(
+        "--output-dir",
+        default="build/ner",
+        help="Where runs and figures go (default: %(default)s).",
+    )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time (default: %(default)s).",
+    )
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write figures, tables and plot of the runs that are there.",
+    )
+    codes: list[int] = []
+    return (
+        arguments.run(lambda args: codes.append(run(args)), parser, argv)
+        or codes[0]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
