@@ -16,6 +16,8 @@
 #   make tutorial     docs/tutorial.ipynb, executed
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
+#   make ner DATA=<folder>   when pre-training helps CoNLL-2003: docs/ner.md
+#   make schedule     three lengths of pre-training from one trunk: docs/scaling.md
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -78,6 +80,40 @@ tutorial: $(TUTORIAL_INSTALLED)
 results: $(INSTALLED)
 	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make results DATA=<folder>" >&2; exit 1; }
 	PYTHON=$(PYTHON) tools/experiments/run_results.sh "$(DATA)"
+
+# --- When pre-training helps CoNLL-2003: docs/ner.md ---------------------------
+
+RESULTS_DATA := PYTHON=$(PYTHON) tools/experiments/run_results.sh
+
+build/results/english/heldout_tfrecords/manifest.json: | $(INSTALLED)
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make ner DATA=<folder>" >&2; exit 1; }
+	$(RESULTS_DATA) "$(DATA)" english_data
+
+build/results/english_cased/heldout_tfrecords/manifest.json: build/results/english/heldout_tfrecords/manifest.json
+	$(RESULTS_DATA) "$(DATA)" cased_data
+
+.PHONY: ner
+ner: build/results/english_cased/heldout_tfrecords/manifest.json
+	$(PYTHON) tools/experiments/run_ner.py --parallel=2
+
+# --- Three lengths from one trunk: docs/scaling.md -----------------------------
+
+SCHEDULE := build/schedule
+SCHEDULE_EXAMPLES := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(SCHEDULE)/vocab.txt --max-seq-length=64 --no-blanks-separate-docs --num-processes=2
+
+$(SCHEDULE)/corpus/manifest.json: | $(INSTALLED)
+	$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(SCHEDULE)/corpus
+
+$(SCHEDULE)/vocab.txt: $(SCHEDULE)/corpus/manifest.json
+	$(PYTHON) tools/build_vocab.py --corpus_dir=$(SCHEDULE)/corpus/train --vocab_file=$@ --vocab_size=4096
+
+$(SCHEDULE)/heldout_tfrecords/manifest.json: $(SCHEDULE)/vocab.txt
+	$(SCHEDULE_EXAMPLES) --corpus-dir=$(SCHEDULE)/corpus/train --output-dir=$(SCHEDULE)/train_tfrecords
+	$(SCHEDULE_EXAMPLES) --corpus-dir=$(SCHEDULE)/corpus/heldout --output-dir=$(SCHEDULE)/heldout_tfrecords
+
+.PHONY: schedule
+schedule: $(SCHEDULE)/heldout_tfrecords/manifest.json
+	$(PYTHON) tools/experiments/run_schedule.py --parallel=2
 
 # --- The paper's comparisons: docs/experiments.md ------------------------------
 
