@@ -170,7 +170,7 @@ benchmark-data: $(INSTALLED)
 
 benchmark-serving: $(INSTALLED)
 	@mkdir -p $(BENCHMARKS)
-	$(PYTHON) tools/benchmarks/serving.py --output=$(BENCHMARKS)/serving.json
+	$(PYTHON) tools/benchmarks/serving.py --output=$(BENCHMARKS)/serving.json --interop-python=$(INTEROP_PYTHON)
 
 # --- Development --------------------------------------------------------------
 

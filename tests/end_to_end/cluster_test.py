@@ -71,11 +71,10 @@ def finish(processes):
 
 
 @pytest.fixture(scope="module")
-def runs(folder):
-    """Undisturbed runs in one and two processes, and one that is not left
-    alone: killed and begun again, told to stop, and finished."""
+def undisturbed(folder):
+    """Ends of a run in one process, and of one in two."""
     one = warm.start(*FLAGS, "--model_dir=one", cwd=folder)
-    undisturbed = helpers.start(
+    two = helpers.start(
         helpers.ROOT / "tools" / "launch_local_cluster.py",
         "--num_workers=2",
         "--",
@@ -84,26 +83,28 @@ def runs(folder):
         f"--model_dir={folder}/undisturbed",
         cwd=folder,
     )
+    return {"one": finish([one])[0], "two": finish([two])[0]}
+
+
+@pytest.fixture(scope="module")
+def disturbed(folder):
+    """Ends of a run that is killed and begun again, and told to stop; and of
+    the one that finishes it."""
     moments = random.Random(NUM_KILLS)
-    disturbed = start_workers(folder, "disturbed")
+    workers = start_workers(folder, "disturbed")
     for _ in range(NUM_KILLS):
-        resume_test.wait_for_a_moment(
-            folder / "disturbed", disturbed[0], moments
-        )
-        for process in moments.sample(disturbed, 2):
+        resume_test.wait_for_a_moment(folder / "disturbed", workers[0], moments)
+        for process in moments.sample(workers, 2):
             process.kill()
             time.sleep(moments.uniform(0, 0.1))
-        finish(disturbed)
-        disturbed = start_workers(folder, "disturbed")
-    resume_test.wait_for_a_moment(folder / "disturbed", disturbed[0], moments)
+        finish(workers)
+        workers = start_workers(folder, "disturbed")
+    resume_test.wait_for_a_moment(folder / "disturbed", workers[0], moments)
     # The launcher passes it on to all; one is enough.
-    disturbed[1].send_signal(signal.SIGTERM)
-    stopped = finish(disturbed)
+    workers[1].send_signal(signal.SIGTERM)
     return {
-        "stopped": stopped,
+        "stopped": finish(workers),
         "again": finish(start_workers(folder, "disturbed")),
-        "one": finish([one])[0],
-        "undisturbed": finish([undisturbed])[0],
     }
 
 
@@ -118,9 +119,9 @@ def weights(model_dir):
     }
 
 
-def test_two_processes_learn_what_one_does(folder, runs):
-    assert runs["one"][0] == 0, runs["one"][2]
-    assert runs["undisturbed"][0] == 0, runs["undisturbed"][2]
+def test_two_processes_learn_what_one_does(folder, undisturbed):
+    for code, _, stderr in undisturbed.values():
+        assert code == 0, stderr
     one, two = (
         resume_test.log_of(folder / name) for name in ("one", "undisturbed")
     )
@@ -141,17 +142,21 @@ def test_two_processes_learn_what_one_does(folder, runs):
         )
 
 
-def test_two_killed_processes_end_as_undisturbed_ones(folder, runs):
+@pytest.mark.dear
+def test_two_killed_processes_end_as_undisturbed_ones(
+    folder, undisturbed, disturbed
+):
     """Bit for bit, on the last checkpoint of both."""
-    for code, _, stderr in runs["again"]:
+    for code, _, stderr in disturbed["again"]:
         assert code == 0, stderr
     resume_test.assert_same_run(
         folder / "disturbed", folder / "undisturbed", NUM_TRAIN_STEPS
     )
 
 
-def test_a_signal_to_one_process_stops_both_at_one_step(runs):
-    chief, other = runs["stopped"]
+@pytest.mark.dear
+def test_a_signal_to_one_process_stops_both_at_one_step(disturbed):
+    chief, other = disturbed["stopped"]
     assert chief[0] == other[0] == 75
     *_, line = chief[2].splitlines()
     assert line.startswith("Another worker stopped at step ")
@@ -160,8 +165,8 @@ def test_a_signal_to_one_process_stops_both_at_one_step(runs):
     )
 
 
-def test_the_chief_alone_speaks_and_writes(folder, runs):
-    _, stdout, stderr = runs["undisturbed"]
+def test_the_chief_alone_speaks_and_writes(folder, undisturbed):
+    _, stdout, stderr = undisturbed["two"]
     lines = stdout.splitlines()
     assert "[0] pre-trained model: " + str(folder / "undisturbed") in lines
     assert [x for x in lines if x.startswith("[1] ")] == []

@@ -579,7 +579,9 @@ def test_warms_up(servable):
     assert servable.warm_up() == 6
 
 
-def test_a_damaged_warm_up_is_one_line(exported, tmp_path, capsys):
+def test_a_damaged_warm_up_is_one_line(exported, tmp_path, monkeypatch, capsys):
+    # Which the server sets for its own process.
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")
     version = shutil.copytree(exported.path, tmp_path / "1")
     requests = version / "assets.extra" / "tf_serving_warmup_requests"
     record = prediction_log_pb2.PredictionLog()
@@ -618,6 +620,8 @@ def test_passes_over_a_version_without_a_model(exported, tmp_path):
     assert f"passed over {tmp_path / '2'}: no SavedModel in it" in found.notes
 
 
-def test_refuses_a_folder_without_versions(tmp_path, capsys):
+def test_refuses_a_folder_without_versions(tmp_path, monkeypatch, capsys):
+    # Which the server sets for its own process.
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")
     assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
     assert "Expected versions 1, 2, ..." in capsys.readouterr().err

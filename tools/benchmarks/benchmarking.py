@@ -493,15 +493,53 @@ def measure(
       targets: What the figures should be.
       *more: What every section takes besides.
     """
-    result = {}
+    result: dict[str, Figures] = {}
     for name, section in sections.items():
         say(name)
         result[name] = section(args, *more)
+        # What is there is kept, should a later section fail.
+        write(args, result, _noise(result), sections, targets)
+    report(args, result, _noise(result), sections, targets)
+
+
+def _noise(result: Mapping[str, Figures]) -> dict[str, float]:
+    """The worst of all sections."""
     noise: dict[str, float] = {}
     for figures in result.values():
         for kind, share in figures.get("noise", {}).items():
             noise[kind] = max(noise.get(kind, 0.0), share)
-    report(args, result, noise, sections, targets)
+    return noise
+
+
+def write(
+    args: argparse.Namespace,
+    result: Mapping[str, Any],
+    noise: dict[str, float],
+    sections: Iterable[str],
+    targets: Targets,
+) -> dict[str, Any]:
+    """Judges figures and writes JSON, and a page of Markdown beside it.
+
+    Args:
+      args: Flags; `output` is the JSON, if empty nothing is written.
+      result: Section -> figures.
+      noise: See `warnings`.
+      sections: Those of the page, in order.
+      targets: What the figures should be.
+
+    Returns:
+      The JSON.
+    """
+    whole = {"flags": vars(args), "cpus": os.cpu_count(), **result}
+    whole["warnings"] = warnings(noise)
+    whole["targets"] = judge(whole, targets)
+    if args.output:
+        files.write_atomically(args.output, json.dumps(whole, indent=1) + "\n")
+        files.write_atomically(
+            os.path.splitext(args.output)[0] + ".md",
+            report_page(whole, sections, targets),
+        )
+    return whole
 
 
 def report(
@@ -511,28 +549,18 @@ def report(
     sections: Iterable[str],
     targets: Targets,
 ) -> None:
-    """Judges figures and writes them: JSON, and a table to stderr.
+    """Judges figures, writes them as `write` does, and prints a table.
 
     Args:
-      args: Flags; the JSON goes to `output`, if empty to stdout, and a page of
-        Markdown beside it.
-      result: Section -> figures.
-      noise: See `warnings`.
-      sections: Those of the table, in order.
-      targets: What the figures should be.
+      args: See `write`; without an output the JSON goes to stdout.
+      result: See `write`.
+      noise: See `write`.
+      sections: See `write`.
+      targets: See `write`.
     """
-    result = {"flags": vars(args), "cpus": os.cpu_count()} | result
-    result["warnings"] = warnings(noise)
-    result["targets"] = judge(result, targets)
-    text = json.dumps(result, indent=1) + "\n"
-    if args.output:
-        files.write_atomically(args.output, text)
-        files.write_atomically(
-            os.path.splitext(args.output)[0] + ".md",
-            report_page(result, sections, targets),
-        )
-    else:
-        print(text, end="")
+    result = write(args, result, noise, sections, targets)
+    if not args.output:
+        print(json.dumps(result, indent=1))
     for section in sections:
         if "contestants" in result.get(section, {}):
             print(comparison_table(result[section]), file=sys.stderr)

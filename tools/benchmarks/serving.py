@@ -11,6 +11,10 @@ Sections:
   `python -m electra_tf.serving.local_server`, over gRPC and REST, with 1, 8 and
   32 clients that each wait for their answer before they ask again: never more
   requests under way than clients, and --num-requests in all.
+* runtimes: one client over gRPC, one text in a request: the server of the
+  SavedModel in float32 (with one thread for an operation, and with one on each
+  core) and in bfloat16, and of the LiteRT files in float32 and int8, by turns,
+  with the tokenizer before them.
 * warm_up: the first request of a server that has run its warm-up requests,
   against the median of those behind it; several servers one after another.
 * on_device: size, error, equal labels and latency of the float32 and the int8
@@ -27,25 +31,18 @@ default made up, of --num-words words. Clients share the cores with the server.
 """
 
 import argparse
-import contextlib
-import http.client
 import itertools
-import json
 import os
-import pathlib
-import re
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import benchmarking
 import latency
 import numpy as np
+import servers
 
 from electra_tf.command_line import arguments
 
@@ -61,17 +58,9 @@ TARGETS = {
     ("latency", "ours_float32_times_litert_float32"): (">=", 1 / 1.3),
     ("latency", "litert_float32_error"): ("<=", 1e-5),
 }
-CONCURRENCIES = (1, 8, 32)
 # Texts of a request in the padding section: one, and what a server that
 # batches puts together.
 NUM_TEXTS = (1, 8)
-_ROOT = pathlib.Path(__file__).parents[2]
-_SERVING = re.compile(
-    r"serving (?P<name>\S+), .*REST http://127\.0\.0\.1:(?P<rest>\d+)/"
-    r".*gRPC 127\.0\.0\.1:(?P<grpc>\d+)"
-)
-# Seconds that a server may take to load and to warm up.
-_START_SECONDS = 300.0
 _NUM_TEXTS = 64
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -273,220 +262,6 @@ def save_padded(args, exported: Exported, path: str) -> None:
         tf.saved_model.save(served, path, {"serving_default": call})
 
 
-# The server on loopback.
-
-
-class Server(typing.NamedTuple):
-    """`electra_tf.serving.local_server` in a process of its own.
-
-    Attributes:
-      name: Of the model.
-      rest_port: The port.
-      grpc_port: The port.
-    """
-
-    name: str
-    rest_port: int
-    grpc_port: int
-
-
-@contextlib.contextmanager
-def run_server(folder: str) -> Iterator[Server]:
-    """Starts a server of a folder of versions, and ends it.
-
-    Raises:
-      ValueError: If it does not start.
-    """
-    command = [sys.executable, "-m", "electra_tf.serving.local_server"]
-    command += [f"--model_base_path={folder}", "--port=0", "--rest_api_port=0"]
-    with (
-        tempfile.TemporaryFile("w+") as log,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        ) as process,
-    ):
-        assert process.stdout is not None
-        # A server that hangs ends like one that fails.
-        timer = threading.Timer(_START_SECONDS, process.kill)
-        timer.start()
-        found = next(filter(None, map(_SERVING.search, process.stdout)), None)
-        timer.cancel()
-        if not found:
-            log.seek(0)
-            message = log.read()[-300:]
-            raise ValueError(f"The local server did not start: {message}")
-        try:
-            yield Server(found["name"], int(found["rest"]), int(found["grpc"]))
-        finally:
-            process.terminate()
-
-
-# Answers one text.
-Client = Callable[[Sequence[str]], object]
-
-
-def grpc_client(server: Server, names: Sequence[str]) -> Client:
-    """A client with a connection of its own, over which it has asked before.
-
-    What it asked for is the model's signatures: no prediction.
-    """
-    import grpc
-    import tensorflow as tf
-    from tensorflow_serving.apis import (
-        get_model_metadata_pb2,
-        predict_pb2,
-        prediction_service_pb2_grpc,
-    )
-
-    channel = grpc.insecure_channel(
-        f"127.0.0.1:{server.grpc_port}",
-        options=[("grpc.use_local_subchannel_pool", 1)],
-    )
-    grpc.channel_ready_future(channel).result(timeout=_START_SECONDS)
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    about = get_model_metadata_pb2.GetModelMetadataRequest()
-    about.model_spec.name = server.name
-    about.metadata_field.append("signature_def")
-    stub.GetModelMetadata(about)
-    tf.make_tensor_proto([b""], tf.string)
-
-    def call(texts: Sequence[str]) -> object:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = server.name
-        for name, text in zip(names, texts, strict=True):
-            request.inputs[name].CopyFrom(
-                tf.make_tensor_proto([text.encode()], tf.string)
-            )
-        return stub.Predict(request)
-
-    return call
-
-
-def rest_client(server: Server, names: Sequence[str]) -> Client:
-    """A client with a connection of its own, kept open."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
-    connection.connect()
-
-    def call(texts: Sequence[str]) -> object:
-        row = dict(zip(names, texts, strict=True))
-        connection.request(
-            "POST",
-            f"/v1/models/{server.name}:predict",
-            json.dumps({"instances": [row]}),
-            {"Content-Type": "application/json"},
-        )
-        response = connection.getresponse()
-        content = response.read()
-        if response.status != 200:
-            raise ValueError(
-                f"Expected an answer over REST. Received: {response.status}, "
-                f"{content[:200].decode()}"
-            )
-        return content
-
-    return call
-
-
-def closed_loop(
-    clients: Sequence[Client], rows: Sequence[Sequence[str]], num_requests: int
-) -> tuple[list[float], float]:
-    """Lets every client ask, wait for the answer, and ask again.
-
-    Args:
-      clients: One for each thread.
-      rows: Texts, by turns.
-      num_requests: Of all clients together.
-
-    Returns:
-      Seconds of each request, and of all of them together.
-
-    Raises:
-      Exception: The first one that a client raised.
-    """
-    numbers = iter(range(num_requests))
-    lock = threading.Lock()
-    latencies: list[float] = []
-    errors: list[Exception] = []
-
-    def ask(client: Client) -> None:
-        while not errors:
-            with lock:
-                number = next(numbers, None)
-            if number is None:
-                return
-            start = time.perf_counter()
-            try:
-                client(rows[number % len(rows)])
-            # Whatever it is, the main thread raises it.
-            except Exception as error:
-                errors.append(error)
-                return
-            latencies.append(time.perf_counter() - start)
-
-    threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - start
-    if errors:
-        raise errors[0]
-    return latencies, seconds
-
-
-def measure_loopback(args, exported: Exported) -> benchmarking.Figures:
-    """The loopback section: both protocols, by turns, at each concurrency."""
-    result: benchmarking.Figures = {}
-    machine = benchmarking.Machine()
-    with run_server(exported.folder) as server:
-        for concurrency in CONCURRENCIES:
-            for protocol, connect in (
-                ("grpc", grpc_client),
-                ("rest", rest_client),
-            ):
-                clients = [
-                    connect(server, exported.input_names)
-                    for _ in range(concurrency)
-                ]
-                closed_loop(clients, exported.rows, 2 * concurrency)
-                latencies, seconds = closed_loop(
-                    clients, exported.rows, args.num_requests
-                )
-                key = f"{protocol}_{concurrency}"
-                p50, p99 = np.percentile(latencies, (50, 99)).tolist()
-                result[f"{key}_p50_ms"] = 1e3 * p50
-                result[f"{key}_p99_ms"] = 1e3 * p99
-                result[f"{key}_per_second"] = args.num_requests / seconds
-    # The server's seconds count as this program's once it has ended.
-    return result | {"noise": machine.shares()}
-
-
-def measure_warm_up(args, exported: Exported) -> benchmarking.Figures:
-    """The warm_up section: fresh servers, one after another."""
-    machine = benchmarking.Machine()
-    ratios, firsts = [], []
-    for _ in range(args.num_servers):
-        with run_server(exported.folder) as server:
-            client = grpc_client(server, exported.input_names)
-            latencies, _ = closed_loop([client], exported.rows[:1], 1)
-            behind, _ = closed_loop(
-                [client], exported.rows[:1], args.num_warm_up_requests
-            )
-        firsts.append(latencies[0])
-        ratios.append(latencies[0] / statistics.median(behind))
-    return {
-        "first_times_median": statistics.median(ratios),
-        "first_times_median_of_each_server": ratios,
-        "first_ms": [1e3 * seconds for seconds in firsts],
-        "noise": machine.shares(),
-    }
-
-
 # On the device.
 
 
@@ -566,8 +341,9 @@ def _labels(values):
 # All sections. A section takes the flags and the model, and returns figures.
 SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
     "padding": measure_padding,
-    "loopback": measure_loopback,
-    "warm_up": measure_warm_up,
+    "loopback": servers.measure_loopback,
+    "runtimes": servers.measure_runtimes,
+    "warm_up": servers.measure_warm_up,
     "on_device": measure_on_device,
     "latency": latency.measure_latency,
 }

@@ -142,6 +142,14 @@ def main(argv=None) -> int:
         help="which of its files (default: float32)",
     )
     parser.add_argument(
+        "--tensorflow-intra-op-parallelism",
+        type=arguments.positive_int,
+        default=1,
+        metavar="THREADS",
+        help="of one operation; more help requests of many long texts alone "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--port", type=_port, default=8500, help="gRPC (default: %(default)s)"
     )
     parser.add_argument(
@@ -174,6 +182,9 @@ def _make_servable(args) -> "Servable":
 
 
 def _serve(args) -> None:
+    # TensorFlow reads it when its first operation runs.
+    threads = str(args.tensorflow_intra_op_parallelism)
+    os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     servable = _make_servable(args)
     # How many requests wait is no news.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)

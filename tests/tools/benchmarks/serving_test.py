@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tools.benchmarks import serving
+from tools.benchmarks import servers, serving
 
 
 def test_clients_wait_for_their_answers():
@@ -27,7 +27,7 @@ def test_clients_wait_for_their_answers():
             under_way -= 1
 
     rows = [["a"], ["b"], ["c"]]
-    latencies, seconds = serving.closed_loop([client] * 4, rows, 12)
+    latencies, seconds = servers.closed_loop([client] * 4, rows, 12)
     assert len(latencies) == 12 and most == 4
     assert sorted(asked) == sorted(rows * 4)
     assert min(latencies) >= 0.01
@@ -39,7 +39,7 @@ def test_a_clients_error_ends_the_measurement():
         raise ValueError("Expected an answer")
 
     with pytest.raises(ValueError, match="Expected an answer"):
-        serving.closed_loop([client] * 3, [["a"]], 100)
+        servers.closed_loop([client] * 3, [["a"]], 100)
 
 
 def test_texts(tmp_path):
@@ -95,6 +95,27 @@ def test_latency_is_measured_side_by_side(tmp_path, capsys):
     assert "left out: onnxruntime: /no/python" in "".join(capsys.readouterr())
 
 
+@pytest.mark.dear
+def test_runtimes_are_asked_side_by_side(tmp_path):
+    output = tmp_path / "result.json"
+    flags = (
+        "--tiny --sections=runtimes --num-rounds=2 --num-timed-requests=2 "
+        "--num-warm-up-requests=1"
+    )
+    assert serving.main([f"--output={output}", *flags.split()]) == 0
+    found = json.loads(output.read_text())["runtimes"]
+    assert sorted(found["contestants"]) == [
+        "ours_litert_float32",
+        "ours_litert_int8",
+        "ours_saved_model_bfloat16",
+        "saved_model_float32",
+        "saved_model_float32_threads",
+    ]
+    for figures in found["contestants"].values():
+        assert figures["examples_per_second"] > 0
+    assert found["ours_litert_int8_times_saved_model_float32"] > 0
+
+
 def test_mistakes_end_in_one_line(capsys, tmp_path):
     for flags, message in (
         (["--sections=padding,speed"], "Received: speed"),
@@ -112,6 +133,6 @@ def test_a_server_that_does_not_start_is_said_so(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(program))
     with (
         pytest.raises(ValueError, match="did not start: no port is free"),
-        serving.run_server(str(tmp_path)),
+        servers.run_server(str(tmp_path)),
     ):
         pass
