@@ -18,6 +18,7 @@
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 #   make ner DATA=<folder>   when pre-training helps CoNLL-2003: docs/ner.md
 #   make schedule     three lengths of pre-training from one trunk: docs/scaling.md
+#   make imdb DATA=<folder>   reviews of films, with few labels and many: docs/imdb.md
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -138,6 +139,25 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 .PHONY: experiments
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
+
+# --- Reviews of films: docs/imdb.md --------------------------------------------
+
+IMDB := build/imdb
+
+$(IMDB)/labelled/test.tsv: | $(INSTALLED)
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make imdb DATA=<folder>" >&2; exit 1; }
+	$(PYTHON) tools/experiments/build_imdb_data.py --data_dir="$(DATA)" --output_dir=$(IMDB)
+
+$(IMDB)/vocab.txt: $(IMDB)/labelled/test.tsv
+	$(PYTHON) tools/build_vocab.py --corpus_dir=$(IMDB)/corpus --vocab_file=$@ --vocab_size=8192 --character-coverage=0.9999
+
+# A blank line ends a review: no example has two of them.
+$(IMDB)/tfrecords/manifest.json: $(IMDB)/vocab.txt
+	$(PYTHON) tools/build_pretraining_dataset.py --corpus-dir=$(IMDB)/corpus --vocab-file=$(IMDB)/vocab.txt --output-dir=$(IMDB)/tfrecords --max-seq-length=128 --num-out-files=8 --num-processes=2 --heldout-fraction=0.01
+
+.PHONY: imdb
+imdb: $(IMDB)/tfrecords/manifest.json
+	$(PYTHON) tools/experiments/run_imdb.py --parallel=2
 
 # --- How fast it is: docs/performance.md --------------------------------------
 

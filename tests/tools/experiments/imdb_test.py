@@ -1,0 +1,233 @@
+"""Tests of the tools behind docs/imdb.md."""
+
+import json
+import lzma
+
+import build_imdb_data
+import imdb_plot
+import imdb_runs
+import imdb_table
+import pytest
+import run_imdb
+import tfidf
+
+from electra_tf import model_directory
+
+# --- Data ---------------------------------------------------------------------
+
+
+def write_xz(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with lzma.open(path, "wt", encoding="utf-8") as f:
+        f.write(text)
+
+
+def rows(number, text="review"):
+    return [f"{text} {n}\t{('neg', 'pos')[n % 2]}" for n in range(number)]
+
+
+def as_file(lines):
+    return "\n".join(["text\tlabel\trating", *(f"{x}\t7" for x in lines)]) + "\n"
+
+
+def test_the_smaller_sets_are_the_beginning_of_the_larger_ones():
+    found = build_imdb_data.splits(
+        rows(10), rows(6, "test"), sizes=(2, 7), num_dev=3, num_test=4
+    )
+    assert found == {
+        "train_2": rows(2),
+        "train_7": rows(7),
+        "dev": rows(10)[7:],
+        "test": rows(4, "test"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("num_train", "num_test", "message"),
+    [
+        (9, 4, r"7 rows to train on and 3 of dev\. Received: 9"),
+        (10, 3, r"4 rows of test.*Received: 3"),
+    ],
+)
+def test_too_few_rows_are_an_error(num_train, num_test, message):
+    with pytest.raises(ValueError, match=message):
+        build_imdb_data.splits(rows(num_train), rows(num_test), (2, 7), 3, 4)
+
+
+def test_what_is_built(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "imdb"
+    write_xz(folder / "train.tsv.xz", as_file(rows(5)))
+    write_xz(folder / "test.tsv.xz", as_file(rows(2, "SECRET")))
+    reviews = [f"First {n}.\nSecond." for n in range(9)]
+    write_xz(folder / "unsup.txt.xz", "\n\n".join(reviews) + "\n")
+    monkeypatch.setattr(
+        build_imdb_data,
+        "splits",
+        lambda train, test: {"train_2": train[:2], "test": test},
+    )
+    build_imdb_data.build(tmp_path / "data", tmp_path / "out")
+    labelled = tmp_path / "out" / "labelled"
+    assert (labelled / "train_2.tsv").read_text() == (
+        "text\tlabel\nreview 0\tneg\nreview 1\tpos\n"
+    )
+    parts = sorted((tmp_path / "out" / "corpus").iterdir())
+    assert len(parts) == 8
+    # A blank line between two reviews, and every review whole.
+    assert parts[0].read_text() == f"{reviews[0]}\n\n{reviews[8]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("text\tlabel\na\tpos\n", r"header.*train\.tsv\.xz"),
+        (as_file(["a\tpos", "b\tgood"]), r"neg or pos.*row 3.*good"),
+    ],
+)
+def test_other_files_are_an_error(tmp_path, text, message):
+    path = tmp_path / "train.tsv.xz"
+    write_xz(path, text)
+    with pytest.raises(ValueError, match=message):
+        build_imdb_data.read_labelled(path)
+
+
+def test_a_damaged_file_and_a_missing_one_are_one_line(tmp_path, capsys):
+    flags = [f"--data_dir={tmp_path}", f"--output_dir={tmp_path / 'out'}"]
+    assert build_imdb_data.main(flags) == 1
+    assert "train.tsv.xz" in capsys.readouterr().err
+    path = tmp_path / "imdb" / "train.tsv.xz"
+    path.parent.mkdir()
+    path.write_bytes(b"no archive")
+    assert build_imdb_data.main(flags) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "Cannot read" in said
+
+
+# --- TF-IDF -------------------------------------------------------------------
+
+
+def test_tfidf_learns_words_and_chooses_on_dev():
+    train = tfidf.Rows(["a good film", "a bad film"] * 5, ["pos", "neg"] * 5)
+    test = tfidf.Rows(["good", "bad", "so good", "so good"], ["pos", "neg"] * 2)
+    found = tfidf.score(train, train, test, strengths=(1e-9, 1.0))
+    assert found["dev"] == 100.0
+    assert found["test"] == 75.0
+    # Letters alone are no words; good, bad, film and two pairs.
+    assert found["num_features"] == 5
+    assert found["strength"] in (1e-9, 1.0)
+
+
+def test_rows_are_read_with_their_quotes(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text('text\tlabel\n"a" b\tpos\n"c\tneg\n')
+    assert tfidf.read_rows(path) == (['"a" b', '"c'], ["pos", "neg"])
+    path.write_text("label\ttext\n")
+    with pytest.raises(ValueError, match="columns text and label"):
+        tfidf.read_rows(path)
+
+
+# --- Runs and figures ---------------------------------------------------------
+
+
+def test_runs_are_commands_of_their_own_settings():
+    found = imdb_runs.finetuning("from_scratch", 100, "b")
+    assert found.config.from_scratch
+    assert found.config.run.model_dir == "b/runs/from_scratch_100"
+    assert found.config.init_checkpoint == "b/pretrain"
+    assert found.needs == ("b/pretrain",)
+    setting = imdb_runs.SETTINGS[100]
+    assert found.config.num_trials == setting.num_seeds
+    epochs = setting.num_epochs["from_scratch"]
+    assert found.config.data.num_train_epochs == epochs
+    assert found.config.data.train_file == "b/labelled/train_100.tsv"
+    other = imdb_runs.finetuning("pretrained", 23000, "b")
+    assert not other.config.from_scratch
+    assert other.weight > found.weight
+
+
+def test_sizes_are_those_that_are_built():
+    assert tuple(imdb_runs.SETTINGS) == build_imdb_data.SIZES
+    for size, setting in imdb_runs.SETTINGS.items():
+        assert setting.num_epochs.keys() == set(imdb_runs.STARTS), size
+
+
+def write_scores(build_dir, start, size, scores):
+    run = imdb_runs.finetuning(start, size, str(build_dir))
+    for number, score in enumerate(scores, start=1):
+        folder = model_directory.trial_dir(run.model_dir, number)
+        path = build_dir.__class__(folder, model_directory.RESULTS_FILE)
+        path.parent.mkdir(parents=True)
+        scored = {split: {"accuracy": score} for split in ("dev", "test")}
+        record = {"num_train_steps": 7, "tasks": {"imdb": scored}}
+        path.write_text(json.dumps(record))
+    run.add_cost(cpu_seconds=60.0)
+
+
+@pytest.fixture
+def figures(tmp_path):
+    """Two numbers of labels; of the second, one model and no more."""
+    write_scores(tmp_path, "pretrained", 100, [80.0, 82.0])
+    write_scores(tmp_path, "from_scratch", 100, [60.0, 60.0])
+    write_scores(tmp_path, "pretrained", 400, [85.0])
+    path = imdb_runs.tfidf_path(str(tmp_path), 100)
+    path.write_text(
+        json.dumps({"test": 75.0, "strength": 10.0, "cpu_seconds": 6.0})
+    )
+    return imdb_runs.collect(str(tmp_path))
+
+
+def test_figures_are_those_of_models_that_are_there(figures):
+    first, second, *others = figures["rows"]
+    assert first["pretrained"]["test"]["mean"] == 81.0
+    assert first["pretrained_minus_tfidf"] == 6.0
+    assert first["from_scratch_minus_tfidf"] == -15.0
+    assert first["standard_error"] == pytest.approx(0.612, abs=1e-3)
+    assert second["pretrained"]["test"]["stdev"] is None
+    assert second.keys() == {"labels", "pretrained"}
+    assert [row.keys() for row in others] == [{"labels"}] * 3
+
+
+def test_tables_of_what_is_there(figures):
+    found = imdb_table.blocks(figures)
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in found["accuracy"].splitlines()
+    ]
+    assert lines[2:] == [
+        ["100", "81.0 +- 1.4", "60.0 +- 0.0", "75.0", "+6.0", "2"],
+        ["400", "85.0", "", "", "", "1"],
+    ]
+    # Minutes of one model.
+    assert "| 0.50 " in found["settings"]
+    assert "disc_auc" in found["pretraining"]
+
+
+def test_the_plot_is_written(figures, tmp_path):
+    path = tmp_path / "plot.png"
+    imdb_plot.draw(figures, str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+# --- The command --------------------------------------------------------------
+
+
+def test_missing_data_are_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_imdb.main([]) == 1
+    said = capsys.readouterr().err
+    assert "make imdb DATA=<folder>" in said
+    assert said.count("\n") == 1
+
+
+def test_an_unknown_size_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        run_imdb.main(["--sizes=100,7"])
+    assert "expected some of 100,400,1600,6400,23000" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_imdb.main(["--dry-run", "--sizes=400"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("python -m electra_tf.run_finetuning") == 2
+    assert "# pre-training: to run" in said

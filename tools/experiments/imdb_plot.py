@@ -1,0 +1,76 @@
+"""Accuracy by the number of labelled reviews, as a plot."""
+
+from collections.abc import Sequence
+
+from imdb_table import CONTESTANTS
+
+_INCHES = (6.4, 4.4)
+_STYLES = {
+    "pretrained": {"color": "C0", "marker": "o"},
+    "from_scratch": {"color": "C7", "marker": "s"},
+    "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
+}
+_TITLES = {
+    "pretrained": "ELECTRA, pre-trained on the reviews without labels",
+    "from_scratch": "ELECTRA, from random weights",
+    "tfidf": "TF-IDF and logistic regression",
+}
+assert _TITLES.keys() == CONTESTANTS.keys()
+
+
+def draw(figures: dict, path: str) -> None:
+    """Writes the plot.
+
+    Args:
+      figures: Of `imdb_runs.collect`.
+      path: A .png, or what else matplotlib writes.
+    """
+    # Takes a while, and may build a font cache.
+    from matplotlib import figure as figures_lib
+
+    figure = figures_lib.Figure(_INCHES, layout="constrained")
+    axes = figure.subplots()
+    for name, title in _TITLES.items():
+        points = list(_points(figures["rows"], name))
+        if not points:
+            continue
+        x, y, spread = zip(*points, strict=True)
+        axes.errorbar(
+            x,
+            y,
+            yerr=None if name == "tfidf" else spread,
+            label=title,
+            markersize=5,
+            capsize=3,
+            linewidth=1.4,
+            **_STYLES[name],
+        )
+    labels = [row["labels"] for row in figures["rows"]]
+    axes.set_xscale("log")
+    axes.set_xticks(labels, [f"{n:,}" for n in labels])
+    axes.minorticks_off()
+    axes.set_xlabel("labelled reviews to learn from (logarithmic)")
+    axes.set_ylabel("accuracy on test reviews, per cent")
+    axes.axhline(50.0, color="0.6", linewidth=0.8, linestyle=":")
+    axes.text(labels[-1], 50.4, "chance", color="0.4", ha="right", fontsize=8)
+    axes.grid(color="0.9", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.set_title(
+        "IMDB reviews: bars are standard deviations over seeds", fontsize=10
+    )
+    figure.savefig(path, dpi=110)
+
+
+def _points(rows: Sequence[dict], name: str):
+    """Labels, mean and deviation of a contestant, where it has a score."""
+    for row in rows:
+        if name not in row:
+            continue
+        test = row[name]["test"]
+        if isinstance(test, dict):
+            yield row["labels"], test["mean"], test["stdev"] or 0.0
+        else:
+            yield row["labels"], test, 0.0

@@ -1,0 +1,160 @@
+"""Pre-trains on reviews of films, and compares what few labels make of it.
+
+  python tools/experiments/run_imdb.py --parallel=2
+
+The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
+(`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, and
+random weights, on the first 100, 400, ... labelled reviews with several seeds
+each, and trains TF-IDF with logistic regression on the same. Below build/imdb it
+writes results.json and results.png, which docs/imdb.md shows. What is finished
+is not run again, and what was interrupted goes on.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import sys
+
+import experiment_queue
+import imdb_plot
+import imdb_runs
+import imdb_table
+import tfidf
+
+from electra_tf import files
+from electra_tf.command_line import arguments
+
+_BUILD = "build/imdb"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is left, and writes the results.
+
+    Returns:
+      The exit code.
+
+    Raises:
+      ValueError: If data are missing, or on a mistake in a binding.
+    """
+    sizes = args.sizes or tuple(imdb_runs.SETTINGS)
+    runs = [imdb_runs.pretraining(tuple(args.gin_param))]
+    for size in sizes:
+        for start in imdb_runs.STARTS:
+            runs.append(
+                imdb_runs.finetuning(
+                    start, size, _BUILD, tuple(args.finetuning_gin_param)
+                )
+            )
+    if args.dry_run:
+        for one in runs:
+            state = "finished" if one.is_finished() else "to run"
+            print(f"# {one.title}: {state}\npython {shlex.join(one.command)}\n")
+        return 0
+    if args.table_only:
+        runs = []
+    else:
+        _refuse_missing_data(sizes)
+    for size in sizes if runs else ():
+        _score_tfidf(size)
+    queue = experiment_queue.Queue(runs, args.parallel)
+    failures = queue.execute()
+    _write_results()
+    for failure in failures:
+        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
+    if queue.was_stopped:
+        print("stopped; run again to go on", file=sys.stderr)
+        return arguments.EXIT_STOPPED
+    return 1 if failures else 0
+
+
+def _refuse_missing_data(sizes: tuple[int, ...]) -> None:
+    names = ["vocab.txt", "tfrecords/manifest.json"]
+    names += ["labelled/dev.tsv", "labelled/test.tsv"]
+    names += [f"labelled/train_{size}.tsv" for size in sizes]
+    for name in names:
+        path = os.path.join(_BUILD, name)
+        if not os.path.isfile(path):
+            raise ValueError(
+                "Expected the data that make imdb DATA=<folder> builds. "
+                f"Received: no {path}."
+            )
+
+
+def _score_tfidf(size: int) -> None:
+    """TF-IDF on some labelled reviews, unless that is done."""
+    path = imdb_runs.tfidf_path(_BUILD, size)
+    if path.is_file():
+        return
+    labelled = pathlib.Path(_BUILD, "labelled")
+    print(f"TF-IDF {size:,}", file=sys.stderr)
+    found = tfidf.score(
+        tfidf.read_rows(labelled / f"train_{size}.tsv"),
+        tfidf.read_rows(labelled / "dev.tsv"),
+        tfidf.read_rows(labelled / "test.tsv"),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(str(path), json.dumps(found) + "\n")
+
+
+def _write_results() -> None:
+    """Writes what is known of all runs that are there."""
+    figures = imdb_runs.collect(_BUILD)
+    path = os.path.join(_BUILD, "results.{}")
+    files.write_atomically(
+        path.format("json"), json.dumps(figures, indent=1) + "\n"
+    )
+    imdb_plot.draw(figures, path.format("png"))
+    print(imdb_table.blocks(figures)["accuracy"])
+    print(f"written: {path.format('{json,png}')}")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    known = {str(size): size for size in imdb_runs.SETTINGS}
+    try:
+        return tuple(known[part.strip()] for part in text.split(","))
+    except KeyError:
+        raise argparse.ArgumentTypeError(
+            f"expected some of {','.join(known)}, received {text!r}"
+        ) from None
+
+
+def main(argv=None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(prog="run_imdb", description=__doc__)
+    add = parser.add_argument
+    add(
+        "--sizes",
+        type=_sizes,
+        default=(),
+        help="Numbers of labelled reviews, separated by commas (default: all).",
+    )
+    for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
+        add(
+            f"--{name}gin-param",
+            action="append",
+            default=[],
+            help=f"gin binding for all {what}; may be repeated.",
+        )
+    add(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time, of one thread each (default: %(default)s).",
+    )
+    add("--dry-run", action="store_true", help="Only say what would be run.")
+    add(
+        "--table-only",
+        action="store_true",
+        help="Only write table and plot of the runs that are there.",
+    )
+    codes: list[int] = []
+    return (
+        arguments.run(lambda args: codes.append(run(args)), parser, argv)
+        or codes[0]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
