@@ -1,6 +1,7 @@
-"""Reviews to pre-train on, and labelled ones of several numbers, for docs/imdb.md.
+"""Reviews without labels, and some numbers of labelled ones: docs/imdb.md.
 
-  python3 tools/experiments/build_imdb_data.py --data-dir=data --output-dir=build/imdb
+  python3 tools/experiments/build_imdb_data.py --data-dir=data \\
+      --output-dir=build/imdb
 
 Reads from the data folder the Large Movie Review Dataset (Maas et al., 2011):
 
@@ -10,7 +11,7 @@ Reads from the data folder the Large Movie Review Dataset (Maas et al., 2011):
 and writes below the output folder:
 
   corpus/reviews_<n>.txt         the reviews without labels, in eight files
-  labelled/train_<n>.tsv         the first n of train.tsv, each in all larger ones
+  labelled/train_<n>.tsv         the first n of train.tsv
   labelled/dev.tsv               the last of train.tsv, in none of them
   labelled/test.tsv              the first of test.tsv
 
@@ -67,7 +68,7 @@ def read_labelled(path: pathlib.Path) -> list[str]:
 
 
 def reviews(path: pathlib.Path) -> Iterator[str]:
-    """The reviews of a file without labels: their lines, joined by line ends."""
+    """The reviews of a file without labels, a sentence a line."""
     for is_blank, lines in itertools.groupby(
         _lines(path), key=lambda line: not line.strip()
     ):
@@ -108,7 +109,8 @@ def splits(
         )
     if len(test) < num_test:
         raise ValueError(
-            f"Expected {num_test:,} rows of test.tsv.xz. Received: {len(test):,}."
+            f"Expected {num_test:,} rows of test.tsv.xz. Received: "
+            f"{len(test):,}."
         )
     found = {f"train_{size}": train[:size] for size in sizes}
     return found | {"dev": train[-num_dev:], "test": test[:num_test]}
@@ -125,7 +127,6 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
         read_labelled(folder / "train.tsv.xz"),
         read_labelled(folder / "test.tsv.xz"),
     )
-    # Before what takes the room, and before the last: rows cannot be missing.
     texts = list(reviews(folder / "unsup.txt.xz"))
     for number in range(_NUM_CORPUS_FILES):
         part = texts[number::_NUM_CORPUS_FILES]

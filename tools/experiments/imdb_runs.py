@@ -1,4 +1,4 @@
-"""docs/imdb.md: its runs, and their figures when they are there; runs nothing."""
+"""The runs of docs/imdb.md, and their figures; runs nothing."""
 
 import dataclasses
 import json
@@ -84,9 +84,7 @@ def finetuning(
         *PARAMS[start],
         *gin_params,
     )
-    config = gin_files.load(
-        finetuning_configs.FinetuningConfig, [path], params
-    )
+    config = gin_files.load(finetuning_configs.FinetuningConfig, [path], params)
     scored = sum(_NUM_SCORED.values())
     # A row that is trained on costs as much as three that are scored.
     weight = setting.num_seeds * (3 * size * num_epochs + scored)
@@ -149,7 +147,7 @@ def _compare(row: dict) -> None:
 
 
 def _pretraining(run: Run) -> dict:
-    """What is known of the pre-training: its sizes, cost and held-out scores."""
+    """What is known of it: sizes, cost and held-out scores."""
     config = run.config
     assert isinstance(config, configs.PretrainingConfig)
     encoder = config.model.encoder

@@ -5,9 +5,9 @@
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
 (`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, and
 random weights, on the first 100, 400, ... labelled reviews with several seeds
-each, and trains TF-IDF with logistic regression on the same. Below build/imdb it
-writes results.json and results.png, which docs/imdb.md shows. What is finished
-is not run again, and what was interrupted goes on.
+each, and trains TF-IDF with logistic regression on the same. Below build/imdb
+it writes results.json and results.png, which docs/imdb.md shows. What is
+finished is not run again, and what was interrupted goes on.
 """
 
 import argparse

@@ -27,7 +27,8 @@ def rows(number, text="review"):
 
 
 def as_file(lines):
-    return "\n".join(["text\tlabel\trating", *(f"{x}\t7" for x in lines)]) + "\n"
+    lines = ["text\tlabel\trating", *(f"{line}\t7" for line in lines)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def test_the_smaller_sets_are_the_beginning_of_the_larger_ones():
