@@ -1,11 +1,12 @@
 """Accuracy by the number of labelled reviews, as a plot."""
 
+import typing
 from collections.abc import Sequence
 
 from imdb_table import CONTESTANTS
 
 _INCHES = (6.4, 4.4)
-_STYLES = {
+_STYLES: dict[str, dict[str, typing.Any]] = {
     "pretrained": {"color": "C0", "marker": "o"},
     "from_scratch": {"color": "C7", "marker": "s"},
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
