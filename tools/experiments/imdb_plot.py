@@ -70,8 +70,9 @@ def _points(rows: Sequence[dict], name: str):
     for row in rows:
         if name not in row:
             continue
-        test = row[name]["test"]
-        if isinstance(test, dict):
-            yield row["labels"], test["mean"], test["stdev"] or 0.0
+        found = row[name]
+        if "test_accuracy" in found:
+            yield row["labels"], found["test_accuracy"], 0.0
         else:
-            yield row["labels"], test, 0.0
+            test = found["test"]
+            yield row["labels"], test["mean"], test["stdev"] or 0.0

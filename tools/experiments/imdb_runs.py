@@ -114,7 +114,7 @@ def collect(build_dir: str) -> dict:
       What docs/figures/imdb.json holds: "pretraining" (what `_pretraining`
       returns), and "rows", for each number of labelled reviews "labels",
       "standard_error" of a score in points, and for each contestant that has a
-      result what `_scores` or `tfidf.score` returns; then
+      result what `_scores` or `tf_idf.fit` returns; then
       "pretrained_minus_tfidf" and "from_scratch_minus_tfidf".
     """
     found: dict = {"pretraining": _pretraining(pretraining()), "rows": []}
@@ -135,14 +135,14 @@ def _compare(row: dict) -> None:
     """Adds to a row what follows from its scores."""
     if "tfidf" not in row:
         return
-    share = row["tfidf"]["test"] / 100.0
+    share = row["tfidf"]["test_accuracy"] / 100.0
     row["standard_error"] = 100.0 * math.sqrt(
         share * (1.0 - share) / _NUM_SCORED["test"]
     )
     for start in STARTS:
         if start in row:
             row[f"{start}_minus_tfidf"] = (
-                row[start]["test"]["mean"] - row["tfidf"]["test"]
+                row[start]["test"]["mean"] - row["tfidf"]["test_accuracy"]
             )
 
 

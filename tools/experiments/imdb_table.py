@@ -47,9 +47,9 @@ def _score(found: dict | None) -> str:
     """Accuracy on test: '81.2 +- 0.4', or what there is of it."""
     if found is None:
         return ""
+    if "test_accuracy" in found:
+        return f"{found['test_accuracy']:.1f}"
     test = found["test"]
-    if not isinstance(test, dict):
-        return f"{test:.1f}"
     spread = "" if test["stdev"] is None else f" +- {test['stdev']:.1f}"
     return f"{test['mean']:.1f}{spread}"
 

@@ -9,7 +9,6 @@ import imdb_runs
 import imdb_table
 import pytest
 import run_imdb
-import tfidf
 
 from electra_tf import model_directory
 
@@ -104,29 +103,6 @@ def test_a_damaged_file_and_a_missing_one_are_one_line(tmp_path, capsys):
     assert "Cannot read" in said
 
 
-# --- TF-IDF -------------------------------------------------------------------
-
-
-def test_tfidf_learns_words_and_chooses_on_dev():
-    train = tfidf.Rows(["a good film", "a bad film"] * 5, ["pos", "neg"] * 5)
-    test = tfidf.Rows(["good", "bad", "so good", "so good"], ["pos", "neg"] * 2)
-    found = tfidf.score(train, train, test, strengths=(1e-9, 1.0))
-    assert found["dev"] == 100.0
-    assert found["test"] == 75.0
-    # Letters alone are no words; good, bad, film and two pairs.
-    assert found["num_features"] == 5
-    assert found["strength"] in (1e-9, 1.0)
-
-
-def test_rows_are_read_with_their_quotes(tmp_path):
-    path = tmp_path / "rows.tsv"
-    path.write_text('text\tlabel\n"a" b\tpos\n"c\tneg\n')
-    assert tfidf.read_rows(path) == (['"a" b', '"c'], ["pos", "neg"])
-    path.write_text("label\ttext\n")
-    with pytest.raises(ValueError, match="columns text and label"):
-        tfidf.read_rows(path)
-
-
 # --- Runs and figures ---------------------------------------------------------
 
 
@@ -172,7 +148,9 @@ def figures(tmp_path):
     write_scores(tmp_path, "pretrained", 400, [85.0])
     path = imdb_runs.tfidf_path(str(tmp_path), 100)
     path.write_text(
-        json.dumps({"test": 75.0, "strength": 10.0, "cpu_seconds": 6.0})
+        json.dumps(
+            {"test_accuracy": 75.0, "strength": 10.0, "cpu_seconds": 6.0}
+        )
     )
     return imdb_runs.collect(str(tmp_path))
 
