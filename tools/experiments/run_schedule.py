@@ -20,7 +20,7 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import experiment_queue
 import experiment_runs
@@ -172,7 +172,7 @@ def _record(part: Part) -> dict:
         "length": part.length,
         "seed": part.seed,
         "num_steps": part.num_steps,
-        "cpu_seconds": round(part.run.cost().get("cpu_seconds", 0.0), 1),
+        "cpu_seconds": part.run.cost().get("cpu_seconds"),
         "git_commit": part.run.git_commit(),
         "command": "python " + " ".join(part.run.command),
         "heldout": {name: heldout[part.length][name] for name in METRICS},
@@ -223,20 +223,44 @@ def summarize(runs: Sequence[dict]) -> dict:
                 for name, of_seeds in values.items()
             }
         lengths.append(entry)
-    amounts: dict[str, dict[str, float]] = {}
-    for name, field, unit in (
-        ("steps", "num_steps", 1.0),
-        ("cpu_minutes", "cpu_seconds", 60.0),
-    ):
-        amounts[name] = {
-            way: statistics.fmean(
-                sum(of_seed[way, length][field] for length in LENGTHS) / unit
-                for of_seed in complete.values()
-            )
-            for way in (STRAIGHT, TRUNK)
-        }
-        amounts[name]["share"] = amounts[name][TRUNK] / amounts[name][STRAIGHT]
-    return {"seeds": sorted(complete), "lengths": lengths} | amounts
+    return {
+        "seeds": sorted(complete),
+        "lengths": lengths,
+        "steps": _amounts(complete, "num_steps", 1.0),
+        "cpu_minutes": _amounts(complete, "cpu_seconds", 60.0),
+    }
+
+
+def _amounts(
+    of_seeds: Mapping[int, dict[tuple[str, int], dict]], field: str, unit: float
+) -> dict:
+    """What all lengths of a seed take, on average over the seeds.
+
+    Args:
+      of_seeds: Seed -> way and length -> run.
+      field: Of a run; None where it is not known.
+      unit: What one of the result is of the field.
+
+    Returns:
+      Way -> amount, "share" of the trunk, and "seeds", those of which all is
+      known; {} without any.
+    """
+    known = {
+        seed: runs
+        for seed, runs in of_seeds.items()
+        if all(run[field] is not None for run in runs.values())
+    }
+    if not known:
+        return {}
+    found: dict = {
+        way: statistics.fmean(
+            sum(runs[way, length][field] for length in LENGTHS) / unit
+            for runs in known.values()
+        )
+        for way in (STRAIGHT, TRUNK)
+    }
+    share = found[TRUNK] / found[STRAIGHT]
+    return found | {"share": share, "seeds": sorted(known)}
 
 
 def blocks(figures: dict) -> dict[str, str]:
@@ -275,6 +299,8 @@ def blocks(figures: dict) -> dict[str, str]:
         ("cpu_minutes", "CPU minutes", "{:.1f}"),
     ):
         amounts = summary[name]
+        if not amounts:
+            continue
         cost.append(
             [
                 title,
