@@ -79,7 +79,7 @@ def _read(run: Run, name: str) -> dict:
 
 def _origin(run: Run) -> dict:
     return {
-        "cpu_seconds": round(run.cost().get("cpu_seconds", 0.0), 1),
+        "cpu_seconds": run.cost().get("cpu_seconds"),
         "git_commit": run.git_commit(),
         "command": "python " + " ".join(run.command),
     }
@@ -155,7 +155,7 @@ def _pretraining_table(figures: dict) -> list[list[str]]:
                 f"{run['steps']:,}",
                 f"{run['disc_auc']:.3f}",
                 f"{run['masked_lm_accuracy']:.3f}",
-                f"{run['cpu_seconds'] / 60:.1f}",
+                f"{run['cpu_seconds'] / 60:.1f}" if run["cpu_seconds"] else "",
             ]
         )
     return table

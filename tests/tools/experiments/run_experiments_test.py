@@ -284,6 +284,20 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert not (tmp_path / "a.log").exists()
 
 
+def test_a_run_that_has_just_ended_when_it_is_to_stop(tmp_path):
+    """Its status and its cost are still there to be collected."""
+    run = make_run(tmp_path, "a", "print('done')")
+    queue = experiment_queue.Queue([run], 1)
+    queue._start_some()
+    ((process, _),) = queue.running.values()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    queue._stop(signal.SIGTERM, None)
+    queue._collect()
+    assert not queue.running and not queue.failures
+    assert run.cost()["cpu_seconds"] > 0
+    assert queue.exit_code() == 75
+
+
 TRAINS = """
 import pathlib, time
 pathlib.Path({trace!r}).open("a").write("x")

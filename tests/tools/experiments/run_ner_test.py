@@ -1,0 +1,310 @@
+"""Tests of run_ner.py: its data, its plan, parts of weights, and tables."""
+
+import json
+
+import experiment_runs
+import ner_figures
+import ner_parts
+import ner_plot
+import ner_runs
+import numpy as np
+import pytest
+import run_ner
+from ner_runs import PRETRAINED, SCRATCH, Setting
+
+FILE = """-DOCSTART- -X- -X- O
+
+EU NNP B-ORG
+rejects VBZ O
+
+German JJ B-MISC
+
+It PRP O
+"""
+
+
+def options(folder, **changes):
+    values = {
+        "output_dir": str(folder / "out"),
+        "data_dir": str(folder / "ner"),
+        "num_train_steps": 400,
+        "seeds": (1, 2),
+        "models": ("uncased", "cased"),
+    }
+    return ner_runs.Options(**(values | changes))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(ner_runs, "NUM_CHOICE_SENTENCES", 2)
+    monkeypatch.setattr(ner_runs, "NUM_SENTENCES", (1, 3))
+
+
+def write_files(folder):
+    (folder / "ner").mkdir()
+    for split in ("train", "dev", "test"):
+        (folder / "ner" / f"{split}.txt").write_text(FILE)
+
+
+# --- Data ---------------------------------------------------------------------
+
+
+def test_sentences_are_those_of_the_file():
+    assert ner_runs.sentences(FILE) == [
+        "EU NNP B-ORG\nrejects VBZ O\n\n",
+        "German JJ B-MISC\n\n",
+        "It PRP O\n\n",
+    ]
+
+
+def test_fewer_sentences_are_a_part_of_more():
+    sentences = [str(number) for number in range(100)]
+    few, more = (ner_runs.some_of(sentences, n) for n in (10, 50))
+    assert set(few) < set(more) and len(more) == 50
+    assert more == sorted(more, key=int)
+    assert ner_runs.some_of(sentences, 100) == sentences
+    with pytest.raises(ValueError, match="at least 101 .* Received: 100"):
+        ner_runs.some_of(sentences, 101)
+
+
+def test_settings_are_chosen_without_a_test_part(tmp_path, few):
+    write_files(tmp_path)
+    ner_runs.write_data(options(tmp_path))
+    data = tmp_path / "out" / "data"
+    files = {
+        folder.name: sorted(path.name for path in (folder / "ner").iterdir())
+        for folder in data.iterdir()
+    }
+    assert files == {
+        "2": ["dev.txt", "train.txt"],
+        "1_with_test": ["dev.txt", "test.txt", "train.txt"],
+        "3_with_test": ["dev.txt", "test.txt", "train.txt"],
+    }
+    train = (data / "3_with_test" / "ner" / "train.txt").read_text()
+    assert train == "".join(ner_runs.sentences(FILE))
+
+
+def test_missing_data_are_one_line(tmp_path, capsys):
+    flags = [f"--data_dir={tmp_path}", f"--output_dir={tmp_path}"]
+    assert run_ner.main(flags) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run_ner: error: Expected the files of CoNLL-2003")
+
+
+# --- The plan -----------------------------------------------------------------
+
+
+def test_both_starts_try_the_same_settings_without_the_test_part(tmp_path):
+    found = {
+        run.config.from_scratch: run
+        for run in ner_runs.first_runs(options(tmp_path, models=("cased",)))
+        if run.kind == "finetuning"
+    }
+    ours, theirs = found[False], found[True]
+    assert ours.needs == theirs.needs == (f"{tmp_path}/out/cased/pretraining",)
+    config = ours.config
+    assert config.learning_rates == ner_runs.LEARNING_RATES
+    assert config.num_train_epochs_options == ner_runs.NUM_TRAIN_EPOCHS
+    assert config.data.data_dir == f"{tmp_path}/out/data/3000"
+    assert config.num_trials == 1
+    assert theirs.config.optimizer == config.optimizer
+
+
+def test_pretraining_differs_in_its_vocabulary_alone(tmp_path):
+    uncased, cased = (
+        ner_runs.pretraining_run(model, options(tmp_path)).config
+        for model in ("uncased", "cased")
+    )
+    assert uncased.model == cased.model
+    assert uncased.optimizer == cased.optimizer
+    assert uncased.run.num_train_steps == cased.run.num_train_steps == 400
+    assert cased.data.vocab_file == "build/results/english_cased/vocab.txt"
+
+
+def choose(monkeypatch, best):
+    """Makes the choices of each start those of a dictionary."""
+    monkeypatch.setattr(
+        ner_runs,
+        "settings",
+        lambda model, start, _: (
+            [Setting(5e-4, 3.0, 1.0), best[start]] if start in best else []
+        ),
+    )
+
+
+def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
+    best = {SCRATCH: Setting(2e-3, 10.0, 50.0), PRETRAINED: Setting(1e-3, 3, 9)}
+    choose(monkeypatch, best)
+    written = []
+    monkeypatch.setattr(ner_parts, "write", lambda *args: written.append(args))
+    found = ner_runs.chosen_runs(options(tmp_path, models=("uncased",)))
+    runs = {run.title: run for run in found}
+    assert list(runs) == [
+        *(
+            f"uncased {number}/{start}"
+            for number in ner_runs.NUM_SENTENCES
+            for start in ner_runs.STARTS
+        ),
+        "uncased 3000/embeddings",
+        "uncased 3000/layers",
+    ]
+    config = runs["uncased 1000/from_scratch"].config
+    assert config.optimizer.learning_rate == 2e-3
+    assert config.data.num_train_epochs == 10.0
+    assert config.data.data_dir == f"{tmp_path}/out/data/1000_with_test"
+    assert config.num_trials == 2 and config.run.seed == 1
+    part = runs["uncased 3000/layers"].config
+    assert part.optimizer.learning_rate == 1e-3
+    assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
+    assert not part.from_scratch
+    assert [args[1] for args in written] == ["embeddings", "layers"]
+
+
+def test_choices_are_read_from_their_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment_runs.Run, "is_finished", lambda _: True)
+    run = ner_runs.choice_run("cased", SCRATCH, options(tmp_path))
+    folder = tmp_path / "out" / "cased" / "choices" / "from_scratch"
+    assert run.model_dir == str(folder)
+    folder.mkdir(parents=True)
+    trial = {"learning_rate": 0.002, "num_train_epochs": 10.0}
+    trial["dev"] = {"f1": 51.25}
+    (folder / "results.json").write_text(json.dumps({"trials": [trial]}))
+    found = ner_runs.settings("cased", SCRATCH, options(tmp_path))
+    assert found == [Setting(0.002, 10.0, 51.25)]
+
+
+# --- Parts of weights ---------------------------------------------------------
+
+
+def test_a_part_keeps_what_it_is_named_after():
+    names = [
+        "electra/embeddings/word_embeddings",
+        "electra/embeddings/LayerNorm/gamma",
+        "electra/encoder/layer_0/output/dense/kernel",
+        "electra/embeddings_project/kernel",
+    ]
+    kept = {
+        part: [name for name in names if pattern.match(name)]
+        for part, pattern in ner_parts.PARTS.items()
+    }
+    assert kept == {
+        "embeddings": [names[0], names[1], names[3]],
+        "layers": [names[2]],
+    }
+
+
+def test_the_rest_is_as_before_training():
+    assert (ner_parts.initial("a/gamma", (3,), 0.5) == 1.0).all()
+    assert (ner_parts.initial("a/beta", (3,), 0.5) == 0.0).all()
+    assert (ner_parts.initial("a/bias", (3,), 0.5) == 0.0).all()
+    kernel = ner_parts.initial("a/kernel", (100, 100), 0.5)
+    assert kernel.dtype == np.float32 and np.abs(kernel).max() <= 1.0
+    # Without its tails, the deviation of a normal distribution is 0.88.
+    assert kernel.std() == pytest.approx(0.44, abs=0.01)
+    again = ner_parts.initial("a/kernel", (100, 100), 0.5)
+    np.testing.assert_array_equal(kernel, again)
+    assert (kernel != ner_parts.initial("b/kernel", (100, 100), 0.5)).any()
+
+
+# --- Tables -------------------------------------------------------------------
+
+
+def score(model, start, number, f1s):
+    trials = [
+        {"seed": seed, "dev": f1, "test": f1 - 5.0}
+        for seed, f1 in enumerate(f1s, 1)
+    ]
+    stats = ner_figures.experiments_table.statistics_of
+    return {
+        "model": model,
+        "start": start,
+        "num_sentences": number,
+        "learning_rate": 5e-4,
+        "num_train_epochs": 10.0,
+        "trials": trials,
+        "dev": stats(list(f1s)),
+        "test": stats([f1 - 5.0 for f1 in f1s]),
+    }
+
+
+def figures():
+    scores = [
+        score("cased", SCRATCH, 1000, (40.0, 41.0)),
+        score("cased", SCRATCH, 3000, (50.0, 51.0)),
+        score("cased", PRETRAINED, 3000, (53.0, 54.0)),
+    ]
+    return {
+        "num_choice_sentences": 3000,
+        "pretraining": [
+            {
+                "model": "cased",
+                "steps": 4000,
+                "disc_auc": 0.7,
+                "masked_lm_accuracy": 0.18,
+                "cpu_seconds": 90.0,
+            }
+        ],
+        "choices": [
+            {
+                "model": "cased",
+                "start": SCRATCH,
+                "settings": [
+                    {"learning_rate": rate, "num_train_epochs": 3.0, "f1": f1}
+                    for rate, f1 in ((5e-4, 41.0), (2e-3, 43.21))
+                ],
+            }
+        ],
+        "scores": scores,
+        "parts": [score("cased", "layers", 3000, (52.0, 52.0))],
+        "differences": ner_figures._differences(scores),
+    }
+
+
+def cells(table):
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in table.splitlines()
+        if not row.startswith("| --")
+    ]
+
+
+def test_tables():
+    tables = ner_figures.blocks(figures())
+    assert cells(tables["ner-pretraining"])[1] == [
+        *("cased", "4,000", "0.700", "0.180", "1.5")
+    ]
+    assert cells(tables["ner-choices"]) == [
+        ["model", "start", "3 epochs, 5e-4", "3 epochs, 2e-3"],
+        ["cased", "from scratch", "41.0", "**43.2**"],
+    ]
+    # What has no counterpart is not there.
+    assert cells(tables["ner-scores"])[1:] == [
+        [
+            *("3,000", "cased", split),
+            *(f"{50.5 - less} +- 0.7", f"{53.5 - less} +- 0.7"),
+            *("**+3.0 [+3.0, +3.0]**", "2"),
+        ]
+        for split, less in (("dev", 0), ("test", 5))
+    ]
+    assert cells(tables["ner-parts"])[1:] == [
+        ["nothing", "5e-4", "10", "50.5 +- 0.7", "45.5 +- 0.7", "2"],
+        ["the layers", "5e-4", "10", "52.0 +- 0.0", "47.0 +- 0.0", "2"],
+        ["all", "5e-4", "10", "53.5 +- 0.7", "48.5 +- 0.7", "2"],
+    ]
+
+
+def test_the_plot_is_written(tmp_path):
+    ner_plot.draw(figures(), str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_without_runs_the_figures_are_empty(tmp_path, capsys):
+    assert run_ner.main([f"--output_dir={tmp_path}", "--table_only"]) == 0
+    found = json.loads((tmp_path / "ner.json").read_text())
+    assert found["scores"] == found["choices"] == []
+
+
+def test_a_model_that_is_unknown(capsys):
+    with pytest.raises(SystemExit):
+        run_ner.main(["--models=german"])
+    assert "expected some of uncased, cased" in capsys.readouterr().err
