@@ -115,6 +115,11 @@ def _includes_of_neighbours():
         try:
             with open(path, encoding="utf-8") as file:
                 yield file
+        except UnicodeDecodeError as error:
+            raise errors.ConfigError(
+                f"Expected a gin file in UTF-8. Received: {path}, with a byte "
+                f"at {error.start} that is none"
+            ) from None
         finally:
             folders[:] = outer
 

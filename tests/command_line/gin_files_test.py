@@ -276,6 +276,18 @@ def test_refuses_a_missing_include(tmp_path):
     assert refusal(path).startswith("Unable to open file: smal.gin")
 
 
+def test_refuses_a_file_that_is_not_utf_8(tmp_path):
+    included, path = tmp_path / "a.gin", tmp_path / "b.gin"
+    included.write_bytes(b"# caf\xe9\n")
+    path.write_text("include 'a.gin'\n")
+    for of_them in (included, path):
+        with pytest.raises(
+            errors.ConfigError,
+            match=f"^Expected a gin file in UTF-8. Received: {included}, ",
+        ):
+            load(of_them)
+
+
 def test_refuses_an_unknown_object(gin_file):
     assert refusal(gin_file, params=["ElektraConfig.mask_prob = 0.2"]) == (
         "Unknown object ElektraConfig in the gin configuration "
