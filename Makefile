@@ -16,6 +16,7 @@
 #   make tutorial     docs/tutorial.ipynb, executed
 #   make results DATA=<folder>   the table of docs/results.md, from public sets
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
+#   make record       the rows of docs/records.md, from the docstrings
 #   make ner DATA=<folder>   when pre-training helps CoNLL-2003: docs/ner.md
 #   make schedule     three lengths of pre-training from one trunk: docs/scaling.md
 #   make imdb DATA=<folder>   reviews of films, with few labels and many: docs/imdb.md
@@ -158,6 +159,16 @@ $(IMDB)/tfrecords/manifest.json: $(IMDB)/vocab.txt
 .PHONY: imdb
 imdb: $(IMDB)/tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_imdb.py --parallel=2
+
+# --- What a few CPU minutes of docstrings teach: docs/records.md ---------------
+
+# Rows, separated by commas; all where it is empty.
+ROWS :=
+
+.PHONY: record
+record: $(INSTALLED)
+	$(PYTHON) -m electra_tf quickstart --until=tfrecords
+	$(PYTHON) tools/experiments/run_records.py --rows=$(ROWS) --seeds=$(SEEDS)
 
 # --- How fast it is: docs/performance.md --------------------------------------
 
