@@ -38,17 +38,16 @@ def main(argv=None) -> int:
     # What follows -- is the command's, underscores and all.
     split = argv.index("--") if "--" in argv else len(argv)
     command = argv[split + 1 :]
-    codes = []
 
-    def launch(args):
+    def launch(args) -> int:
         if not command or args.command:
             raise ValueError(
                 "Expected a command after --, such as: --num_workers=2 -- "
                 "python -m electra_tf.run_pretraining --gin_file=run.gin"
             )
-        codes.append(local_cluster.run(args.num_workers, command))
+        return local_cluster.run(args.num_workers, command)
 
-    return arguments.run(launch, parser, argv[:split]) or codes[0]
+    return arguments.run(launch, parser, argv[:split])
 
 
 if __name__ == "__main__":

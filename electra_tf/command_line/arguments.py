@@ -83,26 +83,28 @@ def say(prog: str, message: str) -> None:
 
 
 def run(
-    command: Callable[[argparse.Namespace], None],
+    command: Callable[[argparse.Namespace], int | None],
     parser: ArgumentParser,
     argv: Sequence[str] | None = None,
 ) -> int:
     """Parses the flags and runs a command, mistakes ending in one line.
 
     Args:
-      command: Does the work; raises ValueError on what a user can mend.
+      command: Does the work, and may return an exit code; raises ValueError on
+        what a user can mend.
       parser: The flags.
       argv: The arguments; those of the process by default.
 
     Returns:
-      The exit code: 0, or 1 after an error, or 130 after Ctrl-C.
+      The exit code: that of the command, or 0; 1 after an error, or 130 after
+      Ctrl-C.
     """
     args = parser.parse_args(argv)
     # TensorFlow's notes on the machine would bury the one line that matters;
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
-        command(args)
+        return command(args) or 0
     except BrokenPipeError:
         # Who reads the output, such as `head`, has seen enough. Python would
         # complain once more when it closes the output.
@@ -115,4 +117,3 @@ def run(
     except KeyboardInterrupt:
         say(parser.prog, "interrupted")
         return 130
-    return 0

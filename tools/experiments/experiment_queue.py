@@ -3,11 +3,13 @@
 Several queues may work on the same runs.
 """
 
+import argparse
 import collections
 import dataclasses
 import fcntl
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +23,32 @@ from electra_tf.command_line import arguments, progress
 _SECONDS_BETWEEN_LOOKS = 0.2
 # Seconds between two lines where the output is no terminal.
 _SECONDS_BETWEEN_LINES = 60.0
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds --parallel, --dry_run and --table_only."""
+    parser.add_argument(
+        "--parallel",
+        type=arguments.positive_int,
+        default=1,
+        help="Runs at a time, of one thread each: as many as there are cores "
+        "(default: %(default)s).",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="Only say what would be run."
+    )
+    parser.add_argument(
+        "--table-only",
+        action="store_true",
+        help="Only write figures, table and plot of the runs that are there.",
+    )
+
+
+def print_commands(runs: Sequence[Run]) -> None:
+    """Every run with its command, as it can be typed."""
+    for run in runs:
+        state = "finished" if run.is_finished() else "to run"
+        print(f"# {run.title}: {state}\npython {shlex.join(run.command)}\n")
 
 
 @dataclasses.dataclass(frozen=True)

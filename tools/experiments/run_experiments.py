@@ -19,7 +19,6 @@ import argparse
 import dataclasses
 import json
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 
@@ -181,9 +180,8 @@ def _print_plan(
                 ]
             )
     print(results_table.markdown(rows))
-    for one in runs:
-        state = "finished" if one.is_finished() else "to run"
-        print(f"\n# {one.title}: {state}\npython {shlex.join(one.command)}")
+    print()
+    experiment_queue.print_commands(runs)
 
 
 def main(argv=None) -> int:
@@ -243,24 +241,8 @@ def main(argv=None) -> int:
         default="build/experiments/runs",
         help="Where runs and results go (default: %(default)s).",
     )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time; with RunConfig.num_intra_op_threads=1, as "
-        "tiny.gin has it, as many as there are cores (default: %(default)s).",
-    )
-    add("--dry-run", action="store_true", help="Only say what would be run.")
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write table and plot of the runs that are there.",
-    )
-    codes: list[int] = []
-    return (
-        arguments.run(lambda args: codes.append(run(args)), parser, argv)
-        or codes[0]
-    )
+    experiment_queue.add_flags(parser)
+    return arguments.run(run, parser, argv)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import pathlib
-import shlex
 import sys
 import time
 
@@ -52,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
                 )
             )
     if args.dry_run:
-        for one in runs:
-            state = "finished" if one.is_finished() else "to run"
-            print(f"# {one.title}: {state}\npython {shlex.join(one.command)}\n")
+        experiment_queue.print_commands(runs)
         return 0
     if args.table_only:
         runs = []
@@ -146,23 +143,8 @@ def main(argv=None) -> int:
             default=[],
             help=f"gin binding for all {what}; may be repeated.",
         )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time, of one thread each (default: %(default)s).",
-    )
-    add("--dry-run", action="store_true", help="Only say what would be run.")
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write table and plot of the runs that are there.",
-    )
-    codes: list[int] = []
-    return (
-        arguments.run(lambda args: codes.append(run(args)), parser, argv)
-        or codes[0]
-    )
+    experiment_queue.add_flags(parser)
+    return arguments.run(run, parser, argv)
 
 
 if __name__ == "__main__":

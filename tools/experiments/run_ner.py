@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
     code = 0
     if not args.table_only:
         ner_runs.write_data(options)
+        if args.dry_run:  # What follows depends on what these choose.
+            experiment_queue.print_commands(ner_runs.first_runs(options))
+            return 0
         for stage in (ner_runs.first_runs, ner_runs.chosen_runs):
             queue = experiment_queue.Queue(stage(options), args.parallel)
             queue.execute()
@@ -117,22 +120,8 @@ def main(argv=None) -> int:
         default="build/ner",
         help="Where runs and figures go (default: %(default)s).",
     )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time (default: %(default)s).",
-    )
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write figures, tables and plot of the runs that are there.",
-    )
-    codes: list[int] = []
-    return (
-        arguments.run(lambda args: codes.append(run(args)), parser, argv)
-        or codes[0]
-    )
+    experiment_queue.add_flags(parser)
+    return arguments.run(run, parser, argv)
 
 
 if __name__ == "__main__":

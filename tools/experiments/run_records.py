@@ -22,7 +22,6 @@ interrupted goes on. Then every discriminator reads the same corrupted text
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -121,9 +120,7 @@ def run(args: argparse.Namespace) -> int:
     rows = records.named(args.rows)
     runs = all_runs(rows, args.seeds, args.output_dir)
     if args.dry_run:
-        for one in runs:
-            state = "finished" if one.is_finished() else "to run"
-            print(f"# {one.title}: {state}\npython {shlex.join(one.command)}")
+        experiment_queue.print_commands(runs)
         return 0
     failures: list[experiment_queue.Failure] = []
     if not args.table_only:
@@ -198,23 +195,8 @@ def main(argv=None) -> int:
         default="build/records/records.json",
         help="Where the figures go (default: %(default)s).",
     )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time, a thread each (default: %(default)s).",
-    )
-    add("--dry-run", action="store_true", help="Only say what would be run.")
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write the figures of the runs that are there.",
-    )
-    codes: list[int] = []
-    return (
-        arguments.run(lambda args: codes.append(run(args)), parser, argv)
-        or codes[0]
-    )
+    experiment_queue.add_flags(parser)
+    return arguments.run(run, parser, argv)
 
 
 if __name__ == "__main__":

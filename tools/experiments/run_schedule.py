@@ -344,8 +344,7 @@ def run(args: argparse.Namespace) -> int:
     )
     runs = [part.run for part in found]
     if args.dry_run:
-        for one in runs:
-            print(f"# {one.title}\npython {' '.join(one.command)}")
+        experiment_queue.print_commands(runs)
         return 0
     queue = experiment_queue.Queue(
         [] if args.table_only else runs, args.parallel
@@ -389,23 +388,8 @@ def main(argv=None) -> int:
         default=[],
         help="gin binding for all runs; may be repeated.",
     )
-    add(
-        "--parallel",
-        type=arguments.positive_int,
-        default=1,
-        help="Runs at a time (default: %(default)s).",
-    )
-    add("--dry-run", action="store_true", help="Only say what would be run.")
-    add(
-        "--table-only",
-        action="store_true",
-        help="Only write figures, table and plot of the runs that are there.",
-    )
-    codes: list[int] = []
-    return (
-        arguments.run(lambda args: codes.append(run(args)), parser, argv)
-        or codes[0]
-    )
+    experiment_queue.add_flags(parser)
+    return arguments.run(run, parser, argv)
 
 
 if __name__ == "__main__":
