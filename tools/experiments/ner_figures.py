@@ -46,29 +46,21 @@ def collect(options: Options) -> dict:
                 | {"deviations": ner_parts.deviations(run.model_dir)}
                 | _origin(run)
             )
-        for start in ner_runs.STARTS:
-            settings = ner_runs.settings(model, start, options)
-            if not settings:
-                continue
+    for start in ner_runs.STARTS:
+        if settings := ner_runs.settings(start, options):
             found["choices"].append(
                 {
-                    "model": model,
+                    "model": options.models[0],
                     "start": start,
                     "settings": [s._asdict() for s in settings],
                 }
-                | _origin(ner_runs.choice_run(model, start, options))
+                | _origin(ner_runs.choice_run(start, options))
             )
-            best = max(settings, key=lambda setting: setting.f1)
-            for number in ner_runs.NUM_SENTENCES:
-                run = ner_runs.score_run(model, start, number, best, options)
-                if run.is_finished():
-                    found["scores"].append(_scored(model, start, number, run))
-    for part, run in zip(
-        ner_parts.PARTS, ner_runs.part_runs(options), strict=False
-    ):
-        if run.is_finished():
-            number = ner_runs.NUM_PART_SENTENCES
-            found["parts"].append(_scored(options.models[0], part, number, run))
+    for model in options.models:
+        found["scores"] += _all_scored(
+            model, ner_runs.score_runs(model, options)
+        )
+    found["parts"] = _all_scored(options.models[0], ner_runs.part_runs(options))
     found["differences"] = _differences(found["scores"])
     return found
 
@@ -85,13 +77,18 @@ def _origin(run: Run) -> dict:
     }
 
 
-def _scored(model: str, start: str, num_sentences: int, run: Run) -> dict:
+def _all_scored(model: str, runs: Sequence[Run]) -> list[dict]:
+    return [_scored(model, run) for run in runs if run.is_finished()]
+
+
+def _scored(model: str, run: Run) -> dict:
+    number, start = pathlib.Path(run.model_dir).parts[-2:]
     trials = _read(run, model_directory.RESULTS_FILE)["trials"]
     first = trials[0]
     return {
         "model": model,
         "start": start,
-        "num_sentences": num_sentences,
+        "num_sentences": int(number),
         "learning_rate": first["learning_rate"],
         "num_train_epochs": first["num_train_epochs"],
         "trials": [

@@ -8,7 +8,6 @@
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -35,9 +34,11 @@ STARTS = (SCRATCH, PRETRAINED)
 # Of the first model, with the recipe of all of its weights.
 NUM_PART_SENTENCES = 3000
 
-# Labelled sentences: those that settings are chosen on; all that are compared.
+# Labelled sentences: those that settings are chosen on, with the first model;
+# all that are compared, with as many examples in training at most.
 NUM_CHOICE_SENTENCES = 3000
 NUM_SENTENCES = (1000, 3000, 14041)
+MAX_EXAMPLES = 45_000
 # What is tried; 5e-4 and 3 epochs are those of docs/results.md.
 LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
 NUM_TRAIN_EPOCHS = (3.0, 10.0)
@@ -156,11 +157,11 @@ def pretraining_run(model: str, options: Options) -> Run:
     )
 
 
-def choice_run(model: str, start: str, options: Options) -> Run:
-    """All rates and epochs of a start, one seed each."""
+def choice_run(start: str, options: Options) -> Run:
+    """All rates and epochs of a start, one seed each, of the first model."""
     num_settings = len(LEARNING_RATES) * sum(NUM_TRAIN_EPOCHS)
     return _finetuning_run(
-        model,
+        options.models[0],
         start,
         options,
         os.path.join("choices", start),
@@ -232,56 +233,60 @@ def _load(paths, params) -> finetuning_configs.FinetuningConfig:
 
 def first_runs(options: Options) -> list[Run]:
     """Pre-training, and all settings from each start."""
-    return [
-        run
-        for model in options.models
-        for run in (
-            pretraining_run(model, options),
-            *(choice_run(model, start, options) for start in STARTS),
-        )
-    ]
+    first, *others = (pretraining_run(m, options) for m in options.models)
+    choices = [choice_run(start, options) for start in STARTS]
+    return [first, *choices, *others]
 
 
 def chosen_runs(options: Options) -> list[Run]:
     """What is compared, with the recipes that were best on dev."""
-    best = {
-        (model, start): max(found, key=lambda setting: setting.f1)
-        for model, start in itertools.product(options.models, STARTS)
-        if (found := settings(model, start, options))
-    }
-    found = [
-        score_run(model, start, number, recipe, options)
-        for number in NUM_SENTENCES
-        for (model, start), recipe in best.items()
-    ]
     first = options.models[0]
-    if (first, PRETRAINED) in best:
-        for part in ner_parts.PARTS:
-            ner_parts.write(
-                pretraining_run(first, options).model_dir,
-                part,
-                part_dir(first, part, options),
-            )
-        found += part_runs(options)
+    for part in ner_parts.PARTS:
+        ner_parts.write(
+            pretraining_run(first, options).model_dir,
+            part,
+            part_dir(first, part, options),
+        )
+    found = []
+    for model in options.models:
+        found += score_runs(model, options)
+        found += part_runs(options) if model == first else []
     return found
 
 
-def part_runs(options: Options) -> list[Run]:
-    """Starts from parts of the first model's weights; none before a choice."""
-    model = options.models[0]
-    tried = settings(model, PRETRAINED, options)
-    if not tried:
-        return []
-    best = max(tried, key=lambda setting: setting.f1)
+def score_runs(model: str, options: Options) -> list[Run]:
+    """Both starts of a model; none before the choice of their recipes."""
     return [
-        score_run(model, part, NUM_PART_SENTENCES, best, options)
-        for part in ner_parts.PARTS
+        score_run(model, start, number, best, options)
+        for number in NUM_SENTENCES
+        for start in STARTS
+        if (best := recipe(start, number, options))
     ]
 
 
-def settings(model: str, start: str, options: Options) -> list[Setting]:
+def part_runs(options: Options) -> list[Run]:
+    """Starts from parts of the first model's weights, likewise."""
+    best = recipe(PRETRAINED, NUM_PART_SENTENCES, options)
+    return [
+        score_run(options.models[0], part, NUM_PART_SENTENCES, best, options)
+        for part in ner_parts.PARTS
+        if best
+    ]
+
+
+def recipe(start: str, num_sentences: int, options: Options) -> Setting | None:
+    """What was best on dev, of what is no longer than `MAX_EXAMPLES`."""
+    tried = [
+        setting
+        for setting in settings(start, options)
+        if setting.num_train_epochs * num_sentences <= MAX_EXAMPLES
+    ]
+    return max(tried, key=lambda setting: setting.f1, default=None)
+
+
+def settings(start: str, options: Options) -> list[Setting]:
     """What was tried from a start, in its order; empty where it is not done."""
-    run = choice_run(model, start, options)
+    run = choice_run(start, options)
     if not run.is_finished():
         return []
     results = json.loads(

@@ -5,12 +5,12 @@
 Two small models are pre-trained on the same text, one lower-cased. Then, from
 the weights of each and from random ones:
 
-  1. rates and epochs are tried on some of the labelled sentences, one seed, and
-     the best on dev is the recipe of that start;
+  1. rates and epochs are tried on some of the labelled sentences, with the
+     first model and one seed; the best on dev is the recipe of that start;
   2. with it, several seeds are trained on more and more labelled sentences, and
      scored on dev and test;
-  3. pre-trained weights are taken in parts: the word embeddings alone, or all
-     but these, each with the recipe of the whole.
+  3. of the first model weights are taken in parts: embeddings alone, or layers
+     alone, with the recipe of all of them.
 
 Runs, their logs and their CPU seconds are below --output_dir, the figures in
 ner.json there, with tables in ner.md and a plot in ner.png. What is finished is

@@ -126,9 +126,7 @@ def choose(monkeypatch, best):
     monkeypatch.setattr(
         ner_runs,
         "settings",
-        lambda model, start, _: (
-            [Setting(5e-4, 3.0, 1.0), best[start]] if start in best else []
-        ),
+        lambda start, _: [Setting(5e-4, 3.0, 1.0), best[start]],
     )
 
 
@@ -153,6 +151,10 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     assert config.data.num_train_epochs == 10.0
     assert config.data.data_dir == f"{tmp_path}/out/data/1000_with_test"
     assert config.num_trials == 2 and config.run.seed == 1
+    # Not so long.
+    config = runs["uncased 14041/from_scratch"].config
+    assert config.data.num_train_epochs == 3.0
+    assert config.optimizer.learning_rate == 5e-4
     part = runs["uncased 3000/layers"].config
     assert part.optimizer.learning_rate == 1e-3
     assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
@@ -162,14 +164,14 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
 
 def test_choices_are_read_from_their_results(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_runs.Run, "is_finished", lambda _: True)
-    run = ner_runs.choice_run("cased", SCRATCH, options(tmp_path))
-    folder = tmp_path / "out" / "cased" / "choices" / "from_scratch"
+    run = ner_runs.choice_run(SCRATCH, options(tmp_path))
+    folder = tmp_path / "out" / "uncased" / "choices" / "from_scratch"
     assert run.model_dir == str(folder)
     folder.mkdir(parents=True)
     trial = {"learning_rate": 0.002, "num_train_epochs": 10.0}
     trial["dev"] = {"f1": 51.25}
     (folder / "results.json").write_text(json.dumps({"trials": [trial]}))
-    found = ner_runs.settings("cased", SCRATCH, options(tmp_path))
+    found = ner_runs.settings(SCRATCH, options(tmp_path))
     assert found == [Setting(0.002, 10.0, 51.25)]
 
 
