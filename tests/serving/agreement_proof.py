@@ -25,8 +25,9 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
+from electra_tf.inference import predictor
 from electra_tf.model.heads import TaskHead
-from electra_tf.serving import exportable, on_device, saved_model
+from electra_tf.serving import exportable, kinds, on_device, saved_model
 from electra_tf.serving.local_server import __main__
 from electra_tf.serving.local_server.servable import Servable
 from electra_tf.text import vocabulary
@@ -191,6 +192,45 @@ def test_same_answer_everywhere(language, servable, cpp_program, tmp_path):
         differences[name] = float(np.abs(answer["scores"] - scores).max())
     print(f"{len(texts)} rows, greatest differences: {differences}")
     assert max(differences.values()) <= TOLERANCE
+
+
+def test_bfloat16_is_as_near_as_its_metadata_say(
+    language, cpp_program, tmp_path
+):
+    """On real texts, in Python and in C++."""
+    path, loaded, texts = language
+    model_dir = os.path.join(os.path.dirname(path), "..", "model")
+    exported = saved_model.export(
+        model_dir, str(tmp_path / "real"), dtype=kinds.BFLOAT16
+    )
+    about = helpers.read_json(
+        os.path.join(exported, predictor.EXTRA_DIR, predictor.METADATA_FILE)
+    )
+    assert about["dtype"] == kinds.BFLOAT16
+    servable = Servable(os.path.dirname(exported))
+    answers = {
+        "python": in_batches(lambda x: ask(servable.predict, x), texts, 50)
+    }
+    if cpp_program is not None:
+        inputs = {"text": np.array(texts, object)}
+        answers["c++"] = native.ask(
+            cpp_program, exported, "serving_default", inputs, tmp_path
+        )
+    _, scores = evaluate(loaded, texts)
+    for name, answer in answers.items():
+        error = float(np.abs(answer["scores"] - scores).max())
+        same = float(
+            np.mean(
+                answer["scores"].argmax(-1) == np.asarray(scores).argmax(-1)
+            )
+        )
+        print(
+            f"bfloat16 in {name}: greatest difference {error:.2g}, said "
+            f"{about['greatest_error']:.2g}, same labels {same:.4f}"
+        )
+        # What is said is the greatest of made-up texts, not of these.
+        assert 0 < error < 3 * about["greatest_error"]
+        assert same > 0.98
 
 
 def random_strings(number: int) -> list[bytes]:
