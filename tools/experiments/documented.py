@@ -26,6 +26,7 @@ from electra_tf import files
 from electra_tf.command_line import arguments
 
 _DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+_FOLDERS = ("benchmarks", "experiments", "quickstart")  # Of tools/.
 _BLOCK = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
@@ -49,7 +50,7 @@ class Source(typing.NamedTuple):
     Attributes:
       figures: Their name in docs/figures, without .json.
       page: Its name in docs, or README.md.
-      module: Of this folder; its `blocks` makes a dictionary of Markdown
+      module: Of tools/; its `blocks` makes a dictionary of Markdown
         tables, by their names, from what the file of the figures holds.
       heading: Of the one section in which numbers are looked at, without its
         marks; None for the whole page.
@@ -112,6 +113,10 @@ def read_figures(source: Source) -> dict:
 
 def blocks(source: Source) -> dict[str, str]:
     """The tables of a source, as Markdown, by their names."""
+    for folder in _FOLDERS:
+        path = str(_DOCS.parent / "tools" / folder)
+        if path not in sys.path:
+            sys.path.append(path)
     module = importlib.import_module(source.module)
     return module.blocks(read_figures(source))
 

@@ -1,0 +1,153 @@
+"""Draws the picture of the README: docs/figures/*.json -> docs/summary.png.
+
+  python3 tools/experiments/summary_plot.py
+
+Left what pre-training on reviews without labels is worth (docs/imdb.md), in the
+middle the same for named entities (docs/ner.md), right how fast a step of
+training is (docs/performance.md).
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from electra_tf.command_line import arguments
+
+_DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+_INCHES = (11.0, 3.9)
+_PRETRAINED, _FROM_SCRATCH, _OTHER = "C0", "0.55", "C1"
+_SPEED = {
+    "transformers": "PyTorch",
+    "transformers_bfloat16": "PyTorch, bfloat16",
+    "reference": "the original's way",
+    "ours": "electra_tf",
+    "ours_bfloat16": "electra_tf, bfloat16",
+}
+
+
+def draw(figures: dict[str, dict], path: str) -> None:
+    """Writes the picture.
+
+    Args:
+      figures: "imdb", "ner" and "speed" -> what their files hold.
+      path: A .png, or what else matplotlib writes.
+    """
+    # Takes a while, and may build a font cache.
+    from matplotlib import figure as pictures
+
+    picture = pictures.Figure(_INCHES, layout="constrained")
+    reviews, entities, speed = picture.subplots(1, 3)
+    _draw_reviews(reviews, figures["imdb"]["rows"])
+    _draw_entities(entities, figures["ner"]["scores"])
+    _draw_speed(speed, figures["speed"]["training"]["contestants"])
+    for axes in (reviews, entities, speed):
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    for axes in (reviews, entities):
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+    picture.savefig(path, dpi=100)
+
+
+def _draw_reviews(axes, rows) -> None:
+    for name, label, color in (
+        ("pretrained", "pre-trained ELECTRA", _PRETRAINED),
+        ("tfidf", "TF-IDF", _OTHER),
+        ("from_scratch", "random weights", _FROM_SCRATCH),
+    ):
+        found = [(row["labels"], row[name]) for row in rows if name in row]
+        axes.plot(
+            [labels for labels, _ in found],
+            [
+                of_row.get("test_accuracy") or of_row["test"]["mean"]
+                for _, of_row in found
+            ],
+            color=color,
+            marker="o",
+            markersize=4,
+            label=label,
+        )
+    _label(axes, [row["labels"] for row in rows], "labelled reviews")
+    axes.set_ylabel("accuracy on test, per cent")
+    axes.set_title("Film reviews (IMDB)", fontsize=10)
+
+
+def _draw_entities(axes, scores) -> None:
+    best = max(scores, key=lambda run: run["dev"]["mean"])["model"]
+    for start, label, color in (
+        ("pretrained", "pre-trained ELECTRA", _PRETRAINED),
+        ("from_scratch", "random weights", _FROM_SCRATCH),
+    ):
+        runs = [
+            run
+            for run in scores
+            if (run["model"], run["start"]) == (best, start)
+        ]
+        axes.plot(
+            [run["num_sentences"] for run in runs],
+            [run["test"]["mean"] for run in runs],
+            color=color,
+            marker="o",
+            markersize=4,
+            label=label,
+        )
+    sizes = sorted({run["num_sentences"] for run in scores})
+    _label(axes, sizes, "labelled sentences")
+    axes.set_ylabel("F1 on test, per cent")
+    axes.set_title("Named entities (CoNLL-2003)", fontsize=10)
+
+
+def _label(axes, sizes, what: str) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+    axes.minorticks_off()
+    axes.set_xlabel(what)
+
+
+def _draw_speed(axes, contestants) -> None:
+    names = [name for name in _SPEED if name in contestants]
+    rates = [contestants[name]["examples_per_second"] for name in names]
+    colors = [
+        _PRETRAINED if name.startswith("ours") else _FROM_SCRATCH
+        for name in names
+    ]
+    bars = axes.barh([_SPEED[name] for name in names], rates, color=colors)
+    axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
+    axes.set_xlim(0, 1.18 * max(rates))
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_xlabel("examples of 128 tokens a second, two CPU cores")
+    axes.set_title("Pre-training ELECTRA-Small", fontsize=10)
+
+
+def _draw(args: argparse.Namespace) -> None:
+    figures = {}
+    for name in ("imdb", "ner", "speed"):
+        path = args.figures / f"{name}.json"
+        if not path.is_file():
+            raise ValueError(f"Expected figures. Received: no {path}")
+        figures[name] = json.loads(path.read_text("utf-8"))
+    draw(figures, args.output)
+    print(f"written: {args.output}")
+
+
+def main(argv=None) -> int:
+    """Parses the flags and draws; returns the exit code."""
+    parser = arguments.ArgumentParser(prog="summary_plot", description=__doc__)
+    parser.add_argument(
+        "--figures",
+        type=pathlib.Path,
+        default=_DOCS / "figures",
+        help="folder of the figures (default: docs/figures)",
+    )
+    parser.add_argument(
+        "--output",
+        default=str(_DOCS / "summary.png"),
+        help="the picture (default: docs/summary.png)",
+    )
+    return arguments.run(_draw, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
