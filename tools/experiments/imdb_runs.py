@@ -1,6 +1,6 @@
 """The runs of docs/imdb.md, and their figures; runs nothing."""
 
-import dataclasses
+import itertools
 import json
 import math
 import os
@@ -16,35 +16,27 @@ from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
 STARTS = ("pretrained", "from_scratch")
+# What a logistic regression reads: `frozen_features`, and `tf_idf`.
+LINEAR = ("frozen", "tfidf")
 _TASK = "imdb"
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """How models are trained on the first of the labelled reviews.
-
-    Attributes:
-      num_epochs: Start -> passes over them.
-      num_seeds: Models, with seeds 1, 2, ...
-    """
-
-    num_epochs: dict[str, float]
-    num_seeds: int = 5
+# Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
+NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
+# The pre-trained layers hardly move where fewer labels than this tell them how.
+_FEW = 1000
 
 
-# Labelled reviews -> the setting, chosen on dev: docs/imdb.md says how.
-SETTINGS = {
-    100: Setting({"pretrained": 50, "from_scratch": 50}),
-    400: Setting({"pretrained": 15, "from_scratch": 15}),
-    1600: Setting({"pretrained": 5, "from_scratch": 5}),
-    6400: Setting({"pretrained": 2, "from_scratch": 2}),
-    23000: Setting({"pretrained": 1, "from_scratch": 1}, 2),
-}
-# Start -> bindings of its own, chosen likewise.
-PARAMS: dict[str, tuple[str, ...]] = {
-    "pretrained": (),
-    "from_scratch": ("FinetuningConfig.from_scratch=True",),
-}
+def params(start: str, size: int) -> tuple[str, ...]:
+    """Bindings of a start and a number of labelled reviews."""
+    if start == "from_scratch":
+        return ("FinetuningConfig.from_scratch=True",)
+    if size < _FEW:
+        return (
+            "OptimizerConfig.learning_rate=1e-3",
+            "OptimizerConfig.layerwise_lr_decay=0.3",
+        )
+    return ("FinetuningConfig.dropout=0.1",)
 
 
 def pretraining(gin_params: tuple[str, ...] = ()) -> Run:
@@ -63,34 +55,40 @@ def pretraining(gin_params: tuple[str, ...] = ()) -> Run:
 
 
 def finetuning(
-    start: str, size: int, build_dir: str, gin_params: tuple[str, ...] = ()
+    start: str,
+    size: int,
+    build_dir: str,
+    num_seeds: int = 5,
+    gin_params: tuple[str, ...] = (),
 ) -> Run:
     """All models of a start and a number of labelled reviews, as one run.
 
     Args:
       start: One of `STARTS`.
-      size: A key of `SETTINGS`.
+      size: A key of `NUM_EPOCHS`.
       build_dir: Where the data and the runs are.
+      num_seeds: Models, with seeds 1, 2, ...
       gin_params: For all runs.
     """
-    setting = SETTINGS[size]
     path = experiment_runs.gin_path("results/imdb_finetuning.gin")
     labelled = os.path.join(build_dir, "labelled", f"train_{size}.tsv")
-    num_epochs = setting.num_epochs[start]
-    params = (
+    num_epochs = NUM_EPOCHS[size]
+    bindings = (
         f"FinetuningDataConfig.train_file={json.dumps(labelled)}",
         f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
-        f"FinetuningConfig.num_trials={setting.num_seeds}",
-        *PARAMS[start],
+        f"FinetuningConfig.num_trials={num_seeds}",
+        *params(start, size),
         *gin_params,
     )
-    config = gin_files.load(finetuning_configs.FinetuningConfig, [path], params)
+    config = gin_files.load(
+        finetuning_configs.FinetuningConfig, [path], bindings
+    )
     scored = sum(_NUM_SCORED.values())
     # A row that is trained on costs as much as three that are scored.
-    weight = setting.num_seeds * (3 * size * num_epochs + scored)
+    weight = num_seeds * (3 * size * num_epochs + scored)
     return experiment_runs.make_run(
         f"{start} {size:,}",
-        ((path,), params, config),
+        ((path,), bindings, config),
         1,
         os.path.join(build_dir, "runs", f"{start}_{size}"),
         {"init_checkpoint": os.path.join(build_dir, "pretrain")},
@@ -102,9 +100,15 @@ def finetuning(
 _NUM_SCORED = {"dev": 2000, "test": 5000}
 
 
-def tfidf_path(build_dir: str, size: int) -> pathlib.Path:
-    """Where the figures of TF-IDF for a number of labelled reviews are."""
-    return pathlib.Path(build_dir, "runs", f"tfidf_{size}.json")
+def linear_path(build_dir: str, features: str, size: int) -> pathlib.Path:
+    """Where the figures of a logistic regression are.
+
+    Args:
+      build_dir: See `finetuning`.
+      features: One of `LINEAR`.
+      size: Labelled reviews.
+    """
+    return pathlib.Path(build_dir, "runs", f"{features}_{size}.json")
 
 
 def collect(build_dir: str) -> dict:
@@ -114,18 +118,19 @@ def collect(build_dir: str) -> dict:
       What docs/figures/imdb.json holds: "pretraining" (what `_pretraining`
       returns), and "rows", for each number of labelled reviews "labels",
       "standard_error" of a score in points, and for each contestant that has a
-      result what `_scores` or `tf_idf.fit` returns; then
+      result what `_scores` or `tf_idf.fit` returns, with "cpu_seconds"; then
       "pretrained_minus_tfidf" and "from_scratch_minus_tfidf".
     """
     found: dict = {"pretraining": _pretraining(pretraining()), "rows": []}
-    for size in SETTINGS:
+    for size in NUM_EPOCHS:
         row: dict = {"labels": size}
         for start in STARTS:
             if scores := _scores(finetuning(start, size, build_dir)):
                 row[start] = scores
-        path = tfidf_path(build_dir, size)
-        if path.is_file():
-            row["tfidf"] = json.loads(path.read_text("utf-8"))
+        for features in LINEAR:
+            path = linear_path(build_dir, features, size)
+            if path.is_file():
+                row[features] = json.loads(path.read_text("utf-8"))
         _compare(row)
         found["rows"].append(row)
     return found
@@ -139,6 +144,10 @@ def _compare(row: dict) -> None:
     row["standard_error"] = 100.0 * math.sqrt(
         share * (1.0 - share) / _NUM_SCORED["test"]
     )
+    if "frozen" in row:
+        row["frozen_minus_tfidf"] = (
+            row["frozen"]["test_accuracy"] - row["tfidf"]["test_accuracy"]
+        )
     for start in STARTS:
         if start in row:
             row[f"{start}_minus_tfidf"] = (
@@ -183,11 +192,12 @@ def _scores(run: Run) -> dict:
     config = run.config
     assert isinstance(config, finetuning_configs.FinetuningConfig)
     records = []
-    for number in range(1, config.num_trials + 1):
+    for number in itertools.count(1):
         folder = model_directory.trial_dir(run.model_dir, number)
         path = pathlib.Path(folder, model_directory.RESULTS_FILE)
-        if path.is_file():
-            records.append(json.loads(path.read_text("utf-8")))
+        if not path.is_file():
+            break
+        records.append(json.loads(path.read_text("utf-8")))
     if not records:
         return {}
     found: dict = {

@@ -16,16 +16,18 @@ import os
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 
 import build_results_data
 import experiment_queue
+import frozen_features
 import imdb_plot
 import imdb_runs
 import imdb_table
 import tf_idf
 
 from electra_tf import files
-from electra_tf.command_line import arguments
+from electra_tf.command_line import arguments, progress
 
 _BUILD = "build/imdb"
 # Reviews want little regularization: the end of the usual ones is not theirs.
@@ -41,13 +43,17 @@ def run(args: argparse.Namespace) -> int:
     Raises:
       ValueError: If data are missing, or on a mistake in a binding.
     """
-    sizes = args.sizes or tuple(imdb_runs.SETTINGS)
+    sizes = args.sizes or tuple(imdb_runs.NUM_EPOCHS)
     runs = [imdb_runs.pretraining(tuple(args.gin_param))]
     for size in sizes:
         for start in imdb_runs.STARTS:
             runs.append(
                 imdb_runs.finetuning(
-                    start, size, _BUILD, tuple(args.finetuning_gin_param)
+                    start,
+                    size,
+                    _BUILD,
+                    args.seeds,
+                    tuple(args.finetuning_gin_param),
                 )
             )
     if args.dry_run:
@@ -61,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         _score_tfidf(size)
     queue = experiment_queue.Queue(runs, args.parallel)
     failures = queue.execute()
+    if runs and not queue.was_stopped and runs[0].is_finished():
+        _score_frozen(sizes)
     _write_results()
     for failure in failures:
         print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
@@ -85,14 +93,45 @@ def _refuse_missing_data(sizes: tuple[int, ...]) -> None:
 
 def _score_tfidf(size: int) -> None:
     """TF-IDF on some labelled reviews, unless that is done."""
-    path = imdb_runs.tfidf_path(_BUILD, size)
+    path = imdb_runs.linear_path(_BUILD, "tfidf", size)
     if path.is_file():
         return
     print(f"TF-IDF {size:,}", file=sys.stderr)
     started = time.process_time()
     train, dev, test = map(_read_rows, (f"train_{size}", "dev", "test"))
     found, _ = tf_idf.fit(train, dev, test, _STRENGTHS, "liblinear")
-    seconds = time.process_time() - started
+    _write_linear(path, found, time.process_time() - started)
+
+
+def _score_frozen(sizes: Sequence[int]) -> None:
+    """What the pre-trained weights know, unless that is done."""
+    left = {
+        size: path
+        for size in sizes
+        if not (path := imdb_runs.linear_path(_BUILD, "frozen", size)).is_file()
+    }
+    if not left:
+        return
+    found = {}
+    for name in (f"train_{max(left)}", "dev", "test"):
+        rows = _read_rows(name)
+        bar = progress.Progress(f"vectors of {name}", len(rows.texts))
+        vectors = frozen_features.read(
+            imdb_runs.pretraining().model_dir, rows.texts, report=bar.update
+        )
+        bar.close()
+        found[name] = vectors, rows.labels
+    (vectors, labels), dev, test = found.values()
+    for size, path in left.items():
+        started = time.process_time()
+        train = vectors[:size], labels[:size]
+        scores = frozen_features.fit(train, dev, test)
+        _write_linear(path, scores, time.process_time() - started)
+
+
+def _write_linear(
+    path: pathlib.Path, found: tf_idf.Baseline, seconds: float
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     record = found._asdict() | {"cpu_seconds": seconds}
     files.write_atomically(str(path), json.dumps(record) + "\n")
@@ -117,7 +156,7 @@ def _write_results() -> None:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    known = {str(size): size for size in imdb_runs.SETTINGS}
+    known = {str(size): size for size in imdb_runs.NUM_EPOCHS}
     try:
         return tuple(known[part.strip()] for part in text.split(","))
     except KeyError:
@@ -135,6 +174,12 @@ def main(argv=None) -> int:
         type=_sizes,
         default=(),
         help="Numbers of labelled reviews, separated by commas (default: all).",
+    )
+    add(
+        "--seeds",
+        type=arguments.positive_int,
+        default=5,
+        help="Models of each kind (default: %(default)s).",
     )
     for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
         add(
