@@ -9,11 +9,13 @@ _INCHES = (6.4, 4.4)
 _STYLES: dict[str, dict[str, typing.Any]] = {
     "pretrained": {"color": "C0", "marker": "o"},
     "from_scratch": {"color": "C7", "marker": "s"},
+    "frozen": {"color": "C2", "marker": "^", "linestyle": ":"},
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
 }
 _TITLES = {
     "pretrained": "ELECTRA, pre-trained on the reviews without labels",
     "from_scratch": "ELECTRA, from random weights",
+    "frozen": "pre-trained weights as they are, logistic regression",
     "tfidf": "TF-IDF and logistic regression",
 }
 assert _TITLES.keys() == CONTESTANTS.keys()
@@ -39,7 +41,7 @@ def draw(figures: dict, path: str) -> None:
         axes.errorbar(
             x,
             y,
-            yerr=None if name == "tfidf" else spread,
+            yerr=spread if any(spread) else None,
             label=title,
             markersize=5,
             capsize=3,

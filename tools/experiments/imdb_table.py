@@ -7,6 +7,7 @@ import results_table
 CONTESTANTS = {
     "pretrained": "pre-trained",
     "from_scratch": "random weights",
+    "frozen": "pre-trained, not trained on",
     "tfidf": "TF-IDF",
 }
 
@@ -30,9 +31,9 @@ def _accuracy(rows: Sequence[dict]) -> str:
     for row in rows:
         difference = row.get("pretrained_minus_tfidf")
         seeds = [
-            str(len(row[start]["test"]["seeds"]))
-            for start in CONTESTANTS
-            if start in row and start != "tfidf"
+            str(len(found["test"]["seeds"]))
+            for name in CONTESTANTS
+            if (found := row.get(name)) and "test" in found
         ]
         table.append(
             [f"{row['labels']:,}"]
@@ -56,17 +57,21 @@ def _score(found: dict | None) -> str:
 
 def _settings(rows: Sequence[dict]) -> str:
     table = [
-        ["labels", "epochs", "epochs from random weights", "C of TF-IDF"]
+        ["labels", "epochs", "C of frozen", "C of TF-IDF"]
         + [f"CPU minutes, {name}" for name in CONTESTANTS.values()]
     ]
     for row in rows:
-        epochs = [
-            f"{row[start]['num_epochs']:g}" if start in row else ""
-            for start in ("pretrained", "from_scratch")
+        epochs = {
+            f"{row[name]['num_epochs']:g}"
+            for name in CONTESTANTS
+            if "num_epochs" in row.get(name, ())
+        }
+        strengths = [
+            f"{row[name]['strength']:g}" if name in row else ""
+            for name in ("frozen", "tfidf")
         ]
-        strength = f"{row['tfidf']['strength']:g}" if "tfidf" in row else ""
         table.append(
-            [f"{row['labels']:,}", *epochs, strength]
+            [f"{row['labels']:,}", ", ".join(epochs), *strengths]
             + [_cpu_minutes(row.get(name)) for name in CONTESTANTS]
         )
     return results_table.markdown(table)

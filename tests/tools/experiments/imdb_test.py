@@ -107,25 +107,30 @@ def test_a_damaged_file_and_a_missing_one_are_one_line(tmp_path, capsys):
 
 
 def test_runs_are_commands_of_their_own_settings():
-    found = imdb_runs.finetuning("from_scratch", 100, "b")
+    found = imdb_runs.finetuning("from_scratch", 100, "b", num_seeds=3)
     assert found.config.from_scratch
     assert found.config.run.model_dir == "b/runs/from_scratch_100"
     assert found.config.init_checkpoint == "b/pretrain"
     assert found.needs == ("b/pretrain",)
-    setting = imdb_runs.SETTINGS[100]
-    assert found.config.num_trials == setting.num_seeds
-    epochs = setting.num_epochs["from_scratch"]
+    assert found.config.num_trials == 3
+    epochs = imdb_runs.NUM_EPOCHS[100]
     assert found.config.data.num_train_epochs == epochs
     assert found.config.data.train_file == "b/labelled/train_100.tsv"
-    other = imdb_runs.finetuning("pretrained", 23000, "b")
+    other = imdb_runs.finetuning("pretrained", 23000, "b", num_seeds=3)
     assert not other.config.from_scratch
     assert other.weight > found.weight
 
 
 def test_sizes_are_those_that_are_built():
-    assert tuple(imdb_runs.SETTINGS) == build_imdb_data.SIZES
-    for size, setting in imdb_runs.SETTINGS.items():
-        assert setting.num_epochs.keys() == set(imdb_runs.STARTS), size
+    assert tuple(imdb_runs.NUM_EPOCHS) == build_imdb_data.SIZES
+
+
+@pytest.mark.parametrize("size", [100, 23000])
+def test_random_weights_have_one_rate(size):
+    scratch = imdb_runs.finetuning("from_scratch", size, "b").config.optimizer
+    assert scratch.layerwise_lr_decay == 0.0
+    ours = imdb_runs.finetuning("pretrained", size, "b").config.optimizer
+    assert (ours.layerwise_lr_decay > 0.0) == (size == 100)
 
 
 def write_scores(build_dir, start, size, scores):
@@ -146,12 +151,10 @@ def figures(tmp_path):
     write_scores(tmp_path, "pretrained", 100, [80.0, 82.0])
     write_scores(tmp_path, "from_scratch", 100, [60.0, 60.0])
     write_scores(tmp_path, "pretrained", 400, [85.0])
-    path = imdb_runs.tfidf_path(str(tmp_path), 100)
-    path.write_text(
-        json.dumps(
-            {"test_accuracy": 75.0, "strength": 10.0, "cpu_seconds": 6.0}
-        )
-    )
+    for features, score in (("tfidf", 75.0), ("frozen", 70.0)):
+        path = imdb_runs.linear_path(str(tmp_path), features, 100)
+        found = {"test_accuracy": score, "strength": 10.0, "cpu_seconds": 6.0}
+        path.write_text(json.dumps(found))
     return imdb_runs.collect(str(tmp_path))
 
 
@@ -173,8 +176,8 @@ def test_tables_of_what_is_there(figures):
         for line in found["accuracy"].splitlines()
     ]
     assert lines[2:] == [
-        ["100", "81.0 +- 1.4", "60.0 +- 0.0", "75.0", "+6.0", "2"],
-        ["400", "85.0", "", "", "", "1"],
+        ["100", "81.0 +- 1.4", "60.0 +- 0.0", "70.0", "75.0", "+6.0", "2"],
+        ["400", "85.0", "", "", "", "", "1"],
     ]
     # Minutes of one model.
     assert "| 0.50 " in found["settings"]
