@@ -63,6 +63,8 @@ RECORDS: tuple[Record, ...] = (
     Record("first", "first", _FIRST, "the first quickstart"),
     Record("small_batch", "small_batch", _FIRST, "batches of 16"),
     Record("wide", "wide", _FIRST, "128 wide, batches of 16"),
+    Record("unigram", "unigram", _FIRST, "words drawn by frequency"),
+    Record("shared", "shared", _FIRST, "one network for both parts"),
 )
 
 
