@@ -58,13 +58,21 @@ class Record(typing.NamedTuple):
 
 
 _FIRST = "first_finetuning"
+_ONE_RATE = "one_rate"
 
 RECORDS: tuple[Record, ...] = (
     Record("first", "first", _FIRST, "the first quickstart"),
-    Record("small_batch", "small_batch", _FIRST, "batches of 16"),
-    Record("wide", "wide", _FIRST, "128 wide, batches of 16"),
-    Record("unigram", "unigram", _FIRST, "words drawn by frequency"),
-    Record("shared", "shared", _FIRST, "one network for both parts"),
+    Record("whole_texts", "first", "whole_texts", "long texts read in windows"),
+    Record(
+        "one_rate",
+        "first",
+        _ONE_RATE,
+        "20 epochs, one rate for all layers, dropout",
+    ),
+    Record("small_batch", "small_batch", _ONE_RATE, "batches of 16"),
+    Record("wide", "wide", _ONE_RATE, "128 wide, batches of 16"),
+    Record("unigram", "unigram", _ONE_RATE, "words drawn by frequency"),
+    Record("shared", "shared", _ONE_RATE, "one network for both parts"),
 )
 
 
