@@ -73,6 +73,7 @@ RECORDS: tuple[Record, ...] = (
     Record("wide", "wide", _ONE_RATE, "128 wide, batches of 16"),
     Record("unigram", "unigram", _ONE_RATE, "words drawn by frequency"),
     Record("shared", "shared", _ONE_RATE, "one network for both parts"),
+    Record("long", "long", _ONE_RATE, "10,000 steps"),
 )
 
 
