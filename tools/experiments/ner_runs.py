@@ -32,7 +32,7 @@ FINETUNING = ("finetune/ner.gin", "results/finetuning.gin")
 SCRATCH, PRETRAINED = "from_scratch", "pretrained"
 STARTS = (SCRATCH, PRETRAINED)
 # Of the first model, with the recipe of all of its weights.
-NUM_PART_SENTENCES = 3000
+NUM_PART_SENTENCES = 1000
 
 # Labelled sentences: those that settings are chosen on, with the first model;
 # all that are compared, with as many examples in training at most.

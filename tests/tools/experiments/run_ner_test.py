@@ -143,8 +143,8 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
             for number in ner_runs.NUM_SENTENCES
             for start in ner_runs.STARTS
         ),
-        "uncased 3000/embeddings",
-        "uncased 3000/layers",
+        "uncased 1000/embeddings",
+        "uncased 1000/layers",
     ]
     config = runs["uncased 1000/from_scratch"].config
     assert config.optimizer.learning_rate == 2e-3
@@ -155,7 +155,7 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     config = runs["uncased 14041/from_scratch"].config
     assert config.data.num_train_epochs == 3.0
     assert config.optimizer.learning_rate == 5e-4
-    part = runs["uncased 3000/layers"].config
+    part = runs["uncased 1000/layers"].config
     assert part.optimizer.learning_rate == 1e-3
     assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
     assert not part.from_scratch
