@@ -150,8 +150,8 @@ class Run:
 
     @property
     def num_train_steps(self) -> int:
-        """0 for fine-tuning, which counts epochs."""
-        return self.config.run.num_train_steps
+        """Up to its end; 0 for fine-tuning, which counts epochs."""
+        return self.config.run.stop_at_step or self.config.run.num_train_steps
 
     def is_finished(self) -> bool:
         """Whether all of it is done.

@@ -9,7 +9,7 @@ import ner_parts
 import ner_runs
 import results_table
 from experiment_runs import Run
-from ner_runs import PRETRAINED, SCRATCH, Options
+from ner_runs import HALF, PRETRAINED, SCRATCH, Options
 
 from electra_tf import model_directory
 
@@ -26,15 +26,13 @@ def collect(options: Options) -> dict:
       metrics, of the second "settings" (rate, epochs, F1 on dev), of the third
       start, labelled sentences, recipe, "trials" (a seed's F1 on dev and test)
       and "dev" and "test", their statistics; "differences", of pre-trained
-      minus from scratch, seed by seed; "parts", like "scores", of starts from
-      a part of the weights.
+      minus from scratch, seed by seed; "case" and "parts", like "scores", of
+      all models from half of the steps, and of starts from parts of weights.
     """
     found: dict = {
         "num_choice_sentences": ner_runs.NUM_CHOICE_SENTENCES,
         "pretraining": [],
         "choices": [],
-        "scores": [],
-        "parts": [],
     }
     for model in options.models:
         run = ner_runs.pretraining_run(model, options)
@@ -43,6 +41,7 @@ def collect(options: Options) -> dict:
             found["pretraining"].append(
                 {"model": model, "steps": heldout["step"]}
                 | {name: heldout[name] for name in _HELDOUT}
+                | {"course": _course(run)}
                 | {"deviations": ner_parts.deviations(run.model_dir)}
                 | _origin(run)
             )
@@ -56,17 +55,27 @@ def collect(options: Options) -> dict:
                 }
                 | _origin(ner_runs.choice_run(start, options))
             )
-    for model in options.models:
-        found["scores"] += _all_scored(
-            model, ner_runs.score_runs(model, options)
-        )
-    found["parts"] = _all_scored(options.models[0], ner_runs.part_runs(options))
+    for name, runs in (
+        ("scores", ner_runs.score_runs(options)),
+        ("case", ner_runs.case_runs(options)),
+        ("parts", ner_runs.part_runs(options)),
+    ):
+        found[name] = [_scored(run) for run in runs if run.is_finished()]
     found["differences"] = _differences(found["scores"])
     return found
 
 
 def _read(run: Run, name: str) -> dict:
     return json.loads(pathlib.Path(run.model_dir, name).read_text("utf-8"))
+
+
+def _course(run: Run) -> list[dict]:
+    """Held-out metrics while it was trained."""
+    heldout = experiments_table.read_heldout(run.model_dir)
+    return [
+        {"step": step} | {name: metrics[name] for name in _HELDOUT}
+        for step, metrics in sorted(heldout.items())
+    ]
 
 
 def _origin(run: Run) -> dict:
@@ -77,12 +86,8 @@ def _origin(run: Run) -> dict:
     }
 
 
-def _all_scored(model: str, runs: Sequence[Run]) -> list[dict]:
-    return [_scored(model, run) for run in runs if run.is_finished()]
-
-
-def _scored(model: str, run: Run) -> dict:
-    number, start = pathlib.Path(run.model_dir).parts[-2:]
+def _scored(run: Run) -> dict:
+    model, number, start = pathlib.Path(run.model_dir).parts[-3:]
     trials = _read(run, model_directory.RESULTS_FILE)["trials"]
     first = trials[0]
     return {
@@ -137,6 +142,7 @@ def blocks(figures: dict) -> dict[str, str]:
         "ner-pretraining": results_table.markdown(_pretraining_table(figures)),
         "ner-choices": results_table.markdown(_choices_table(figures)),
         "ner-scores": results_table.markdown(_scores_table(figures)),
+        "ner-case": results_table.markdown(_case_table(figures)),
         "ner-parts": results_table.markdown(_parts_table(figures)),
     }
 
@@ -226,32 +232,75 @@ def _scores_table(figures: dict) -> list[list[str]]:
     return table
 
 
-def _parts_table(figures: dict) -> list[list[str]]:
-    """What is kept of the weights, from nothing to all."""
-    table = [["kept", "rate", "epochs", "dev", "test", "seeds"]]
-    parts = figures["parts"]
+_KEPT = {
+    SCRATCH: "nothing",
+    PRETRAINED: "all",
+    HALF: "half of the steps",
+    **{part: f"the {part}" for part in ner_parts.PARTS},
+}
+
+
+def _case_table(figures: dict) -> list[list[str]]:
+    """All models, from nothing and from half of the steps."""
+    if not figures["case"]:
+        return [_KEPT_HEADER]
+    models = [run["model"] for run in figures["pretraining"]]
+    number = figures["case"][0]["num_sentences"]
     runs = [
         run
-        for start in (SCRATCH, *ner_parts.PARTS, PRETRAINED)
-        for run in (*figures["scores"], *parts)
-        if parts
-        and run["start"] == start
-        and run["model"] == parts[0]["model"]
-        and run["num_sentences"] == parts[0]["num_sentences"]
+        for run in (*figures["scores"], *figures["case"])
+        if run["num_sentences"] == number
     ]
-    titles = {SCRATCH: "nothing", PRETRAINED: "all"}
-    for run in runs:
-        table.append(
+    starts = [SCRATCH, HALF, PRETRAINED]
+    runs.sort(
+        key=lambda run: (
+            models.index(run["model"]),
+            starts.index(run["start"]),
+        )
+    )
+    return _kept_table(runs)
+
+
+def _parts_table(figures: dict) -> list[list[str]]:
+    """What is kept of the weights, from nothing to all."""
+    if not figures["parts"]:
+        return [_KEPT_HEADER]
+    first = figures["parts"][0]
+    return _kept_table(
+        [
+            run
+            for start in (SCRATCH, *ner_parts.PARTS, PRETRAINED)
+            for run in (*figures["scores"], *figures["parts"])
+            if run["start"] == start
+            and run["model"] == first["model"]
+            and run["num_sentences"] == first["num_sentences"]
+        ]
+    )
+
+
+_KEPT_HEADER = [
+    *("model", "sentences", "begins with"),
+    *("rate", "epochs", "dev", "test", "seeds"),
+]
+
+
+def _kept_table(runs: Sequence[dict]) -> list[list[str]]:
+    return [
+        _KEPT_HEADER,
+        *(
             [
-                titles.get(run["start"], f"the {run['start']}"),
+                run["model"],
+                f"{run['num_sentences']:,}",
+                _KEPT[run["start"]],
                 _rate(run["learning_rate"]),
                 f"{run['num_train_epochs']:g}",
                 _spread(run["dev"]),
                 _spread(run["test"]),
                 str(len(run["trials"])),
             ]
-        )
-    return table
+            for run in runs
+        ),
+    ]
 
 
 def _rate(rate: float) -> str:

@@ -28,8 +28,9 @@ MODELS = {
     "cased": "results/english_cased.gin",
 }
 FINETUNING = ("finetune/ner.gin", "results/finetuning.gin")
-# What fine-tuning begins with.
-SCRATCH, PRETRAINED = "from_scratch", "pretrained"
+# What fine-tuning begins with: random weights, those of the end, and those of
+# half of the steps, to which all models get.
+SCRATCH, PRETRAINED, HALF = "from_scratch", "pretrained", "half"
 STARTS = (SCRATCH, PRETRAINED)
 # Of the first model, with the recipe of all of its weights.
 NUM_PART_SENTENCES = 1000
@@ -38,6 +39,7 @@ NUM_PART_SENTENCES = 1000
 # all that are compared, with as many examples in training at most.
 NUM_CHOICE_SENTENCES = 3000
 NUM_SENTENCES = (1000, 3000, 14041)
+NUM_CASE_SENTENCES = 3000
 MAX_EXAMPLES = 45_000
 # What is tried; 5e-4 and 3 epochs are those of docs/results.md.
 LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
@@ -138,13 +140,15 @@ def write_data(options: Options) -> None:
 
 
 def pretraining_run(model: str, options: Options) -> Run:
-    """The pre-training of a model."""
+    """The pre-training of a model: all of the first one, half of others."""
     paths = (experiment_runs.gin_path(MODELS[model]),)
     steps = options.num_train_steps
     params = (
         f"RunConfig.num_train_steps={steps}",
         f"RunConfig.eval_steps={max(1, steps // 4)}",
     )
+    if model != options.models[0]:
+        params += (f"RunConfig.stop_at_step={steps // 2}",)
     config = gin_files_lib.load(configs.PretrainingConfig, paths, params)
     return experiment_runs.make_run(
         f"{model} pre-training",
@@ -153,7 +157,7 @@ def pretraining_run(model: str, options: Options) -> Run:
         os.path.join(options.output_dir, model, "pretraining"),
         {},
         "pretraining",
-        float(steps),
+        float(config.run.stop_at_step or steps),
     )
 
 
@@ -202,18 +206,21 @@ def part_dir(model: str, part: str, options: Options) -> str:
 def _finetuning_run(
     model, start, options, name, data_dir, params, weight
 ) -> Run:
-    init_checkpoint = (
-        part_dir(model, start, options)
-        if start in ner_parts.PARTS
-        else pretraining_run(model, options).model_dir
-    )
+    pretraining = pretraining_run(model, options)
+    init_checkpoint = pretraining.model_dir
+    if start in ner_parts.PARTS:
+        init_checkpoint = part_dir(model, start, options)
+    elif start == HALF:
+        init_checkpoint += (
+            f"/{model_directory.CHECKPOINT_NAME}-{options.num_train_steps // 2}"
+        )
     paths = tuple(map(experiment_runs.gin_path, FINETUNING))
     params = (
         *params,
         f"FinetuningConfig.from_scratch={start == SCRATCH}",
         f"FinetuningDataConfig.data_dir={json.dumps(data_dir)}",
     )
-    return experiment_runs.make_run(
+    run = experiment_runs.make_run(
         f"{model} {name}",
         (paths, params, _load(paths, params)),
         min(options.seeds),
@@ -222,6 +229,7 @@ def _finetuning_run(
         "finetuning",
         float(weight),
     )
+    return dataclasses.replace(run, needs=(pretraining.model_dir,))
 
 
 @functools.cache
@@ -247,20 +255,37 @@ def chosen_runs(options: Options) -> list[Run]:
             part,
             part_dir(first, part, options),
         )
-    found = []
-    for model in options.models:
-        found += score_runs(model, options)
-        found += part_runs(options) if model == first else []
-    return found
-
-
-def score_runs(model: str, options: Options) -> list[Run]:
-    """Both starts of a model; none before the choice of their recipes."""
     return [
-        score_run(model, start, number, best, options)
+        *score_runs(options),
+        *case_runs(options),
+        *part_runs(options),
+    ]
+
+
+def score_runs(options: Options) -> list[Run]:
+    """Both starts of the first model; none before the choice of recipes."""
+    return [
+        score_run(options.models[0], start, number, best, options)
         for number in NUM_SENTENCES
         for start in STARTS
         if (best := recipe(start, number, options))
+    ]
+
+
+def case_runs(options: Options) -> list[Run]:
+    """All models from nothing and from half of the steps, likewise."""
+    number = NUM_CASE_SENTENCES
+    of_start = {
+        HALF: recipe(PRETRAINED, number, options),
+        SCRATCH: recipe(SCRATCH, number, options),
+    }
+    return [
+        score_run(model, start, number, best, options)
+        for model in options.models
+        for start, best in of_start.items()
+        if best
+        # That is one of `score_runs`.
+        and (model, start) != (options.models[0], SCRATCH)
     ]
 
 

@@ -10,7 +10,7 @@ import ner_runs
 import numpy as np
 import pytest
 import run_ner
-from ner_runs import PRETRAINED, SCRATCH, Setting
+from ner_runs import HALF, PRETRAINED, SCRATCH, Setting
 
 FILE = """-DOCSTART- -X- -X- O
 
@@ -118,6 +118,8 @@ def test_pretraining_differs_in_its_vocabulary_alone(tmp_path):
     assert uncased.model == cased.model
     assert uncased.optimizer == cased.optimizer
     assert uncased.run.num_train_steps == cased.run.num_train_steps == 400
+    # Compared there.
+    assert (uncased.run.stop_at_step, cased.run.stop_at_step) == (0, 200)
     assert cased.data.vocab_file == "build/results/english_cased/vocab.txt"
 
 
@@ -135,7 +137,7 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     choose(monkeypatch, best)
     written = []
     monkeypatch.setattr(ner_parts, "write", lambda *args: written.append(args))
-    found = ner_runs.chosen_runs(options(tmp_path, models=("uncased",)))
+    found = ner_runs.chosen_runs(options(tmp_path))
     runs = {run.title: run for run in found}
     assert list(runs) == [
         *(
@@ -143,6 +145,9 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
             for number in ner_runs.NUM_SENTENCES
             for start in ner_runs.STARTS
         ),
+        "uncased 3000/half",
+        "cased 3000/half",
+        "cased 3000/from_scratch",
         "uncased 1000/embeddings",
         "uncased 1000/layers",
     ]
@@ -159,6 +164,10 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     assert part.optimizer.learning_rate == 1e-3
     assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
     assert not part.from_scratch
+    half = runs["cased 3000/half"]
+    assert half.needs == (f"{tmp_path}/out/cased/pretraining",)
+    assert half.config.init_checkpoint == f"{half.needs[0]}/model.ckpt-200"
+    assert half.config.optimizer.learning_rate == 1e-3
     assert [args[1] for args in written] == ["embeddings", "layers"]
 
 
@@ -257,6 +266,7 @@ def figures():
             }
         ],
         "scores": scores,
+        "case": [score("cased", HALF, 3000, (49.0, 49.0))],
         "parts": [score("cased", "layers", 3000, (52.0, 52.0))],
         "differences": ner_figures._differences(scores),
     }
@@ -288,10 +298,16 @@ def test_tables():
         ]
         for split, less in (("dev", 0), ("test", 5))
     ]
-    assert cells(tables["ner-parts"])[1:] == [
-        ["nothing", "5e-4", "10", "50.5 +- 0.7", "45.5 +- 0.7", "2"],
+    nothing = ["nothing", "5e-4", "10", "50.5 +- 0.7", "45.5 +- 0.7", "2"]
+    whole = ["all", "5e-4", "10", "53.5 +- 0.7", "48.5 +- 0.7", "2"]
+    assert [row[2:] for row in cells(tables["ner-parts"])[1:]] == [
+        nothing,
         ["the layers", "5e-4", "10", "52.0 +- 0.0", "47.0 +- 0.0", "2"],
-        ["all", "5e-4", "10", "53.5 +- 0.7", "48.5 +- 0.7", "2"],
+        whole,
+    ]
+    half = ["half of the steps", "5e-4", "10", "49.0 +- 0.0", "44.0 +- 0.0"]
+    assert cells(tables["ner-case"])[1:] == [
+        ["cased", "3,000", *row] for row in (nothing, [*half, "2"], whole)
     ]
 
 
@@ -303,7 +319,7 @@ def test_the_plot_is_written(tmp_path):
 def test_without_runs_the_figures_are_empty(tmp_path, capsys):
     assert run_ner.main([f"--output_dir={tmp_path}", "--table_only"]) == 0
     found = json.loads((tmp_path / "ner.json").read_text())
-    assert found["scores"] == found["choices"] == []
+    assert found["scores"] == found["choices"] == found["case"] == []
 
 
 def test_a_model_that_is_unknown(capsys):
