@@ -8,12 +8,14 @@ from imdb_table import CONTESTANTS
 _INCHES = (6.4, 4.4)
 _STYLES: dict[str, dict[str, typing.Any]] = {
     "pretrained": {"color": "C0", "marker": "o"},
+    "embeddings": {"color": "C3", "marker": "v"},
     "from_scratch": {"color": "C7", "marker": "s"},
     "frozen": {"color": "C2", "marker": "^", "linestyle": ":"},
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
 }
 _TITLES = {
     "pretrained": "ELECTRA, pre-trained on the reviews without labels",
+    "embeddings": "of that the embeddings alone",
     "from_scratch": "ELECTRA, from random weights",
     "frozen": "pre-trained weights as they are, logistic regression",
     "tfidf": "TF-IDF and logistic regression",

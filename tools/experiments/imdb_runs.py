@@ -11,11 +11,12 @@ import statistics
 import experiment_runs
 from experiment_runs import Run
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
-STARTS = ("pretrained", "from_scratch")
+# The weights to start from: all, the embeddings alone (`ner_parts`), none.
+STARTS = ("pretrained", "embeddings", "from_scratch")
 # What a logistic regression reads: `frozen_features`, and `tf_idf`.
 LINEAR = ("frozen", "tfidf")
 _TASK = "imdb"
@@ -31,6 +32,8 @@ def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     if start == "from_scratch":
         return ("FinetuningConfig.from_scratch=True",)
+    if start == "embeddings":
+        return ()
     if size < _FEW:
         return (
             "OptimizerConfig.learning_rate=1e-3",
@@ -91,10 +94,17 @@ def finetuning(
         ((path,), bindings, config),
         1,
         os.path.join(build_dir, "runs", f"{start}_{size}"),
-        {"init_checkpoint": os.path.join(build_dir, "pretrain")},
+        {"init_checkpoint": init_checkpoint(start, build_dir)},
         "finetuning",
         weight,
     )
+
+
+def init_checkpoint(start: str, build_dir: str) -> str:
+    """The model directory that a start begins with."""
+    if start == "embeddings":
+        return os.path.join(build_dir, "parts", start)
+    return os.path.join(build_dir, "pretrain")
 
 
 _NUM_SCORED = {"dev": 2000, "test": 5000}
@@ -115,13 +125,17 @@ def collect(build_dir: str) -> dict:
     """The figures of all runs, as far as they are there.
 
     Returns:
-      What docs/figures/imdb.json holds: "pretraining" (what `_pretraining`
+      What results.json holds: "commit", "pretraining" (what `_pretraining`
       returns), and "rows", for each number of labelled reviews "labels",
       "standard_error" of a score in points, and for each contestant that has a
       result what `_scores` or `tf_idf.fit` returns, with "cpu_seconds"; then
-      "pretrained_minus_tfidf" and "from_scratch_minus_tfidf".
+      how far it is above TF-IDF, as in "pretrained_minus_tfidf".
     """
-    found: dict = {"pretraining": _pretraining(pretraining()), "rows": []}
+    found: dict = {
+        "commit": files.git_commit(),
+        "pretraining": _pretraining(pretraining()),
+        "rows": [],
+    }
     for size in NUM_EPOCHS:
         row: dict = {"labels": size}
         for start in STARTS:

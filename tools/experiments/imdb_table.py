@@ -6,6 +6,7 @@ import results_table
 
 CONTESTANTS = {
     "pretrained": "pre-trained",
+    "embeddings": "embeddings alone",
     "from_scratch": "random weights",
     "frozen": "pre-trained, not trained on",
     "tfidf": "TF-IDF",
