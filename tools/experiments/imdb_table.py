@@ -8,7 +8,7 @@ CONTESTANTS = {
     "pretrained": "pre-trained",
     "embeddings": "embeddings alone",
     "from_scratch": "random weights",
-    "frozen": "pre-trained, not trained on",
+    "frozen": "frozen",
     "tfidf": "TF-IDF",
 }
 

@@ -3,9 +3,10 @@
   python tools/experiments/run_imdb.py --parallel=2
 
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
-(`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, and
-random weights, on the first 100, 400, ... labelled reviews with several seeds
-each, and trains TF-IDF with logistic regression on the same. Below build/imdb
+(`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, its
+embeddings alone and random weights on the first 100, 400, ... labelled reviews
+with several seeds each, and trains logistic regression on the same, on TF-IDF
+and on vectors of the pre-trained weights as they are. Below build/imdb
 it writes results.json and results.png, which docs/imdb.md shows. What is
 finished is not run again, and what was interrupted goes on.
 """
@@ -20,10 +21,12 @@ from collections.abc import Sequence
 
 import build_results_data
 import experiment_queue
+import experiment_runs
 import frozen_features
 import imdb_plot
 import imdb_runs
 import imdb_table
+import ner_parts
 import tf_idf
 
 from electra_tf import files
@@ -44,38 +47,43 @@ def run(args: argparse.Namespace) -> int:
       ValueError: If data are missing, or on a mistake in a binding.
     """
     sizes = args.sizes or tuple(imdb_runs.NUM_EPOCHS)
-    runs = [imdb_runs.pretraining(tuple(args.gin_param))]
-    for size in sizes:
-        for start in imdb_runs.STARTS:
-            runs.append(
-                imdb_runs.finetuning(
-                    start,
-                    size,
-                    _BUILD,
-                    args.seeds,
-                    tuple(args.finetuning_gin_param),
-                )
-            )
+    params = tuple(args.finetuning_gin_param)
+    pretraining = imdb_runs.pretraining(tuple(args.gin_param))
+    finetuning = [
+        imdb_runs.finetuning(start, size, _BUILD, args.seeds, params)
+        for size in sizes
+        for start in imdb_runs.STARTS
+    ]
     if args.dry_run:
-        experiment_queue.print_commands(runs)
+        experiment_queue.print_commands([pretraining, *finetuning])
         return 0
-    if args.table_only:
-        runs = []
-    else:
+    code = 0
+    if not args.table_only:
         _refuse_missing_data(sizes)
-    for size in sizes if runs else ():
-        _score_tfidf(size)
-    queue = experiment_queue.Queue(runs, args.parallel)
-    failures = queue.execute()
-    if runs and not queue.was_stopped and runs[0].is_finished():
+        for size in sizes:
+            _score_tfidf(size)
+        code = _execute([pretraining], 1)
+    if not args.table_only and code == 0:
+        ner_parts.write(
+            pretraining.model_dir,
+            "embeddings",
+            imdb_runs.init_checkpoint("embeddings", _BUILD),
+        )
         _score_frozen(sizes)
+        code = _execute(finetuning, args.parallel)
     _write_results()
-    for failure in failures:
+    return code
+
+
+def _execute(runs: Sequence[experiment_runs.Run], parallel: int) -> int:
+    """Runs what is left of some runs; returns the exit code."""
+    queue = experiment_queue.Queue(runs, parallel)
+    for failure in queue.execute():
         print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
     if queue.was_stopped:
         print("stopped; run again to go on", file=sys.stderr)
         return arguments.EXIT_STOPPED
-    return 1 if failures else 0
+    return 1 if queue.failures else 0
 
 
 def _refuse_missing_data(sizes: tuple[int, ...]) -> None:
