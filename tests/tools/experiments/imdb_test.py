@@ -211,5 +211,5 @@ def test_a_dry_run_prints_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_imdb.main(["--dry-run", "--sizes=400"]) == 0
     said = capsys.readouterr().out
-    x
+    assert said.count("python -m electra_tf.run_finetuning") == 3
     assert "# pre-training: to run" in said
