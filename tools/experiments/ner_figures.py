@@ -9,11 +9,19 @@ import ner_parts
 import ner_runs
 import results_table
 from experiment_runs import Run
-from ner_runs import HALF, PRETRAINED, SCRATCH, Options
+from ner_runs import HALF, PRETRAINED, RESCALED, SCRATCH, Options
 
 from electra_tf import model_directory
 
 _SPLITS = ("dev", "test")
+_BEGINS_WITH = {
+    SCRATCH: "nothing",
+    PRETRAINED: "all weights",
+    HALF: "half of the steps",
+    "embeddings": "embeddings alone",
+    "layers": "layers alone",
+    RESCALED: "all, words rescaled",
+}
 _HELDOUT = ("disc_auc", "masked_lm_accuracy", "total_loss")
 
 
@@ -21,13 +29,12 @@ def collect(options: Options) -> dict:
     """The figures of what is finished.
 
     Returns:
-      What ner.json holds: "pretraining", "choices" and "scores", each a list of
-      runs with model, command, commit and CPU seconds; of the first held-out
-      metrics, of the second "settings" (rate, epochs, F1 on dev), of the third
-      start, labelled sentences, recipe, "trials" (a seed's F1 on dev and test)
-      and "dev" and "test", their statistics; "differences", of pre-trained
-      minus from scratch, seed by seed; "case" and "parts", like "scores", of
-      all models from half of the steps, and of starts from parts of weights.
+      What ner.json holds: "pretraining", "choices", "scores" and "case", each a
+      list of runs with model, command, commit and CPU seconds. The first has
+      held-out metrics; the second "settings" (rate, epochs, F1 on dev); the
+      others start, labelled sentences, recipe, "trials" (a seed's F1 on dev and
+      test) and "dev" and "test", their statistics. Then "differences", of each
+      start of "scores" minus from scratch, seed by seed.
     """
     found: dict = {
         "num_choice_sentences": ner_runs.NUM_CHOICE_SENTENCES,
@@ -45,7 +52,7 @@ def collect(options: Options) -> dict:
                 | {"deviations": ner_parts.deviations(run.model_dir)}
                 | _origin(run)
             )
-    for start in ner_runs.STARTS:
+    for start in (*ner_runs.STARTS, *ner_runs.ALTERED):
         if settings := ner_runs.settings(start, options):
             found["choices"].append(
                 {
@@ -58,7 +65,6 @@ def collect(options: Options) -> dict:
     for name, runs in (
         ("scores", ner_runs.score_runs(options)),
         ("case", ner_runs.case_runs(options)),
-        ("parts", ner_runs.part_runs(options)),
     ):
         found[name] = [_scored(run) for run in runs if run.is_finished()]
     found["differences"] = _differences(found["scores"])
@@ -120,9 +126,9 @@ def _differences(scores: Sequence[dict]) -> list[dict]:
     found = []
     for (model, number, start), run in of_start.items():
         other = of_start.get((model, number, SCRATCH))
-        if start != PRETRAINED or other is None:
+        if start == SCRATCH or other is None:
             continue
-        entry: dict = {"model": model, "num_sentences": number}
+        entry: dict = {"model": model, "num_sentences": number, "start": start}
         for split in _SPLITS:
             before = {t["seed"]: t[split] for t in other["trials"]}
             entry[split] = experiments_table.statistics_of(
@@ -143,7 +149,6 @@ def blocks(figures: dict) -> dict[str, str]:
         "ner-choices": results_table.markdown(_choices_table(figures)),
         "ner-scores": results_table.markdown(_scores_table(figures)),
         "ner-case": results_table.markdown(_case_table(figures)),
-        "ner-parts": results_table.markdown(_parts_table(figures)),
     }
 
 
@@ -166,18 +171,16 @@ def _pretraining_table(figures: dict) -> list[list[str]]:
 
 def _choices_table(figures: dict) -> list[list[str]]:
     """A row for each start, a column for each setting; the best is bold."""
-    columns = list(
-        dict.fromkeys(
+    columns = sorted(
+        {
             (setting["num_train_epochs"], setting["learning_rate"])
             for run in figures["choices"]
             for setting in run["settings"]
-        )
+        }
     )
-    columns.sort()
     table = [
         [
-            "model",
-            "start",
+            "begins with",
             *(f"{epochs:g} epochs, {_rate(rate)}" for epochs, rate in columns),
         ]
     ]
@@ -191,125 +194,69 @@ def _choices_table(figures: dict) -> list[list[str]]:
         for column in columns:
             text = f"{scores[column]:.1f}" if column in scores else ""
             cells.append(f"**{text}**" if scores.get(column) == best else text)
-        table.append([run["model"], _start_title(run["start"]), *cells])
+        table.append([_BEGINS_WITH[run["start"]], *cells])
     return table
 
 
 def _scores_table(figures: dict) -> list[list[str]]:
+    """A row for each start, by labelled sentences."""
+    differences = {
+        (entry["num_sentences"], entry["start"]): entry
+        for entry in figures["differences"]
+    }
     table = [
         [
-            "sentences",
-            "model",
-            "split",
-            "from scratch",
-            "pre-trained",
-            "difference",
-            "seeds",
+            *("sentences", "begins with", "rate", "epochs"),
+            *("dev", "minus nothing", "test", "minus nothing", "seeds"),
         ]
     ]
-    runs = {
-        (run["num_sentences"], run["model"], run["start"]): run
-        for run in figures["scores"]
-    }
-    entries = sorted(
-        figures["differences"], key=lambda entry: entry["num_sentences"]
-    )
-    for entry in entries:
-        key = entry["num_sentences"], entry["model"]
+    for run in figures["scores"]:
+        number, start = run["num_sentences"], run["start"]
+        entry = differences.get((number, start))
+        cells = []
         for split in _SPLITS:
-            difference = entry[split]
-            table.append(
-                [
-                    f"{key[0]:,}",
-                    key[1],
-                    split,
-                    _spread(runs[*key, SCRATCH][split]),
-                    _spread(runs[*key, PRETRAINED][split]),
-                    _difference(difference),
-                    str(difference["num_seeds"]),
-                ]
-            )
+            cells.append(_spread(run[split]))
+            cells.append(_difference(entry[split]) if entry else "")
+        table.append(
+            [
+                f"{number:,}",
+                _BEGINS_WITH[start],
+                _rate(run["learning_rate"]),
+                f"{run['num_train_epochs']:g}",
+                *cells,
+                str(len(run["trials"])),
+            ]
+        )
     return table
-
-
-_KEPT = {
-    SCRATCH: "nothing",
-    PRETRAINED: "all",
-    HALF: "half of the steps",
-    **{part: f"the {part}" for part in ner_parts.PARTS},
-}
 
 
 def _case_table(figures: dict) -> list[list[str]]:
     """All models, from nothing and from half of the steps."""
-    if not figures["case"]:
-        return [_KEPT_HEADER]
-    models = [run["model"] for run in figures["pretraining"]]
-    number = figures["case"][0]["num_sentences"]
+    table = [["model", "begins with", "rate", "dev", "test", "seeds"]]
+    numbers = {run["num_sentences"] for run in figures["case"]}
     runs = [
         run
+        for start in (SCRATCH, HALF)
         for run in (*figures["scores"], *figures["case"])
-        if run["num_sentences"] == number
+        if run["start"] == start and run["num_sentences"] in numbers
     ]
-    starts = [SCRATCH, HALF, PRETRAINED]
-    runs.sort(
-        key=lambda run: (
-            models.index(run["model"]),
-            starts.index(run["start"]),
-        )
-    )
-    return _kept_table(runs)
-
-
-def _parts_table(figures: dict) -> list[list[str]]:
-    """What is kept of the weights, from nothing to all."""
-    if not figures["parts"]:
-        return [_KEPT_HEADER]
-    first = figures["parts"][0]
-    return _kept_table(
-        [
-            run
-            for start in (SCRATCH, *ner_parts.PARTS, PRETRAINED)
-            for run in (*figures["scores"], *figures["parts"])
-            if run["start"] == start
-            and run["model"] == first["model"]
-            and run["num_sentences"] == first["num_sentences"]
-        ]
-    )
-
-
-_KEPT_HEADER = [
-    *("model", "sentences", "begins with"),
-    *("rate", "epochs", "dev", "test", "seeds"),
-]
-
-
-def _kept_table(runs: Sequence[dict]) -> list[list[str]]:
-    return [
-        _KEPT_HEADER,
-        *(
+    for run in runs:
+        table.append(
             [
                 run["model"],
-                f"{run['num_sentences']:,}",
-                _KEPT[run["start"]],
+                _BEGINS_WITH[run["start"]],
                 _rate(run["learning_rate"]),
-                f"{run['num_train_epochs']:g}",
                 _spread(run["dev"]),
                 _spread(run["test"]),
                 str(len(run["trials"])),
             ]
-            for run in runs
-        ),
-    ]
+        )
+    return table
 
 
 def _rate(rate: float) -> str:
     """0.0005 -> '5e-4'."""
     return f"{rate:.0e}".replace("e-0", "e-")
-
-
-def _start_title(start: str) -> str:
-    return start.replace("_", " ").replace("pretrained", "pre-trained")
 
 
 def _spread(summary: dict) -> str:

@@ -1,4 +1,4 @@
-"""Pre-trained weights in parts: some kept, the rest as before training."""
+"""Pre-trained weights in parts, or with smaller word embeddings."""
 
 import dataclasses
 import os
@@ -11,11 +11,18 @@ from electra_tf import files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import electra_tf_format
 
-# Name of a part -> the tensors of the encoder that it keeps.
+# Name of a part -> the tensors of the encoder that it keeps; the others are as
+# before training.
 PARTS = {
     "embeddings": re.compile(r"electra/embeddings"),
     "layers": re.compile(r"electra/encoder/"),
 }
+# All of the weights, the word embeddings multiplied so that their deviation is
+# what it was before training.
+RESCALED = "rescaled"
+_WORDS = "electra/embeddings/word_embeddings"
+# Of a normal distribution without what is beyond two deviations.
+_TRUNCATED_DEVIATION = 0.8796
 _MARK = "part.txt"
 
 
@@ -24,7 +31,7 @@ def write(pretrained: str, part: str, folder: str) -> None:
 
     Args:
       pretrained: A model directory.
-      part: One of `PARTS`.
+      part: One of `PARTS`, or `RESCALED`.
       folder: The model directory to write; left alone where it is complete.
     """
     mark = os.path.join(folder, _MARK)
@@ -34,15 +41,34 @@ def write(pretrained: str, part: str, folder: str) -> None:
     assert checkpoint.discriminator is not None  # Or encoder_only had raised.
     scale = checkpoint.discriminator.initializer_range
     tensors = {
-        name: tensor
-        if PARTS[part].match(name)
-        else initial(name, tensor.shape, scale)
+        name: changed(name, tensor, part, scale)
         for name, tensor in checkpoint.tensors.items()
     }
     electra_tf_format.write(
         dataclasses.replace(checkpoint, tensors=tensors), folder
     )
     files.write_atomically(mark, f"{part} of {pretrained}\n")
+
+
+def changed(
+    name: str, tensor: np.ndarray, part: str, scale: float
+) -> np.ndarray:
+    """A tensor of the encoder as a part of the weights has it.
+
+    Args:
+      name: Of the tensor.
+      tensor: As it was learned.
+      part: One of `PARTS`, or `RESCALED`.
+      scale: The initializer's.
+    """
+    if part == RESCALED:
+        if name != _WORDS:
+            return tensor
+        factor = _TRUNCATED_DEVIATION * scale / tensor.std()
+        return (factor * tensor).astype(np.float32)
+    if PARTS[part].match(name):
+        return tensor
+    return initial(name, tensor.shape, scale)
 
 
 def initial(name: str, shape: tuple[int, ...], scale: float) -> np.ndarray:

@@ -1,17 +1,22 @@
 """The figures of run_ner.py as a plot: F1 over labels, and over rates."""
 
-from ner_runs import PRETRAINED, SCRATCH
+from ner_runs import PRETRAINED, RESCALED, SCRATCH
 
-_COLORS = {"uncased": "C0", "cased": "C1"}
-_LINES = {SCRATCH: "--", PRETRAINED: "-"}
-_TITLES = {SCRATCH: "from scratch", PRETRAINED: "pre-trained"}
+_TITLES = {
+    SCRATCH: "from scratch",
+    PRETRAINED: "pre-trained",
+    RESCALED: "pre-trained, words rescaled",
+}
+_MARKERS = "osD"
+# Of the right panel: what all starts were tried with.
+_EPOCHS = 3
 
 
 def draw(figures: dict, path: str) -> None:
     """Writes the plot.
 
     Left F1 on test over labelled sentences, bars for the deviation over seeds;
-    right F1 on dev over rates, for the most epochs that were tried.
+    right F1 on dev over rates.
 
     Args:
       figures: As `ner_figures.collect` makes them.
@@ -22,32 +27,26 @@ def draw(figures: dict, path: str) -> None:
 
     picture = pictures.Figure((9.2, 4.4), layout="constrained")
     labels, rates = picture.subplots(1, 2)
-    for model, color in _COLORS.items():
-        for start, line in _LINES.items():
-            style = {
-                "color": color,
-                "linestyle": line,
-                "marker": "o",
-                "markersize": 4,
-                "linewidth": 1.3,
-                "label": f"{model}, {_TITLES[start]}",
-            }
-            runs = [
-                run
-                for run in figures["scores"]
-                if (run["model"], run["start"]) == (model, start)
-            ]
-            if runs:
-                labels.errorbar(
-                    [run["num_sentences"] for run in runs],
-                    [run["test"]["mean"] for run in runs],
-                    yerr=[run["test"]["stdev"] or 0.0 for run in runs],
-                    capsize=3,
-                    **style,
-                )
-            for run in figures["choices"]:
-                if (run["model"], run["start"]) == (model, start):
-                    rates.plot(*_over_rates(run["settings"]), **style)
+    for number, (start, title) in enumerate(_TITLES.items()):
+        style = {
+            "color": f"C{number}",
+            "marker": _MARKERS[number],
+            "markersize": 5,
+            "linewidth": 1.3,
+            "label": title,
+        }
+        runs = [run for run in figures["scores"] if run["start"] == start]
+        if runs:
+            labels.errorbar(
+                [run["num_sentences"] for run in runs],
+                [run["test"]["mean"] for run in runs],
+                yerr=[run["test"]["stdev"] or 0.0 for run in runs],
+                capsize=3,
+                **style,
+            )
+        for run in figures["choices"]:
+            if run["start"] == start:
+                rates.plot(*_over_rates(run["settings"]), **style)
     sizes = sorted({run["num_sentences"] for run in figures["scores"]})
     labels.set_xscale("log")
     labels.set_xticks(sizes, [f"{size:,}" for size in sizes])
@@ -58,13 +57,8 @@ def draw(figures: dict, path: str) -> None:
     rates.set_xscale("log")
     rates.set_xlabel("learning rate")
     rates.set_ylabel("F1 on dev, per cent")
-    epochs = max(
-        setting["num_train_epochs"]
-        for run in figures["choices"]
-        for setting in run["settings"]
-    )
     rates.set_title(
-        f"{figures['num_choice_sentences']:,} sentences, {epochs:g} epochs, "
+        f"{figures['num_choice_sentences']:,} sentences, {_EPOCHS:g} epochs, "
         "one seed",
         fontsize=10,
     )
@@ -76,7 +70,7 @@ def draw(figures: dict, path: str) -> None:
     picture.legend(
         *labels.get_legend_handles_labels(),
         loc="outside lower center",
-        ncols=4,
+        ncols=3,
         fontsize=9,
         frameon=False,
     )
@@ -84,11 +78,10 @@ def draw(figures: dict, path: str) -> None:
 
 
 def _over_rates(settings) -> tuple[list[float], list[float]]:
-    """Rates and their F1, of the most epochs."""
-    epochs = max(setting["num_train_epochs"] for setting in settings)
+    """Rates and their F1."""
     found = sorted(
         (setting["learning_rate"], setting["f1"])
         for setting in settings
-        if setting["num_train_epochs"] == epochs
+        if setting["num_train_epochs"] == _EPOCHS
     )
     return [rate for rate, _ in found], [score for _, score in found]

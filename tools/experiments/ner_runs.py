@@ -1,9 +1,12 @@
 """The runs of run_ner.py, and the data that they read; runs nothing.
 
-<output_dir>/data/<n>/ner/                 labelled sentences
-<output_dir>/<model>/pretraining           run_pretraining
-                    /choices/<start>       run_finetuning, all settings
-                    /<n>/<start>           run_finetuning, all seeds
+  <output_dir>/data/<n>/ner/                 labelled sentences
+  <output_dir>/<model>/pretraining           run_pretraining
+                      /parts/<part>          a part of the weights
+                      /choices/<start>       run_finetuning, all settings
+                      /<n>/<start>           run_finetuning, all seeds
+
+A start is nothing, all weights, those of half of the steps, or a part.
 """
 
 import dataclasses
@@ -32,8 +35,9 @@ FINETUNING = ("finetune/ner.gin", "results/finetuning.gin")
 # half of the steps, to which all models get.
 SCRATCH, PRETRAINED, HALF = "from_scratch", "pretrained", "half"
 STARTS = (SCRATCH, PRETRAINED)
-# Of the first model, with the recipe of all of its weights.
-NUM_PART_SENTENCES = 1000
+RESCALED = ner_parts.RESCALED
+# Those for which a checkpoint is written.
+ALTERED = (RESCALED, *ner_parts.PARTS)
 
 # Labelled sentences: those that settings are chosen on, with the first model;
 # all that are compared, with as many examples in training at most.
@@ -44,6 +48,9 @@ MAX_EXAMPLES = 45_000
 # What is tried; 5e-4 and 3 epochs are those of docs/results.md.
 LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
 NUM_TRAIN_EPOCHS = (3.0, 10.0)
+# Of parts of the weights.
+PART_LEARNING_RATES = (5e-4, 1e-3)
+PART_NUM_TRAIN_EPOCHS = (3.0,)
 
 _PRETRAINING_SEED = 42
 _SPLITS = ("train", "dev", "test")
@@ -162,8 +169,10 @@ def pretraining_run(model: str, options: Options) -> Run:
 
 
 def choice_run(start: str, options: Options) -> Run:
-    """All rates and epochs of a start, one seed each, of the first model."""
-    num_settings = len(LEARNING_RATES) * sum(NUM_TRAIN_EPOCHS)
+    """Several settings of a start, one seed each, of the first model."""
+    is_part = start in ALTERED
+    rates = PART_LEARNING_RATES if is_part else LEARNING_RATES
+    epochs = PART_NUM_TRAIN_EPOCHS if is_part else NUM_TRAIN_EPOCHS
     return _finetuning_run(
         options.models[0],
         start,
@@ -171,11 +180,11 @@ def choice_run(start: str, options: Options) -> Run:
         os.path.join("choices", start),
         options.data_of(NUM_CHOICE_SENTENCES, False),
         (
-            f"FinetuningConfig.learning_rates={LEARNING_RATES}",
-            f"FinetuningConfig.num_train_epochs_options={NUM_TRAIN_EPOCHS}",
+            f"FinetuningConfig.learning_rates={rates}",
+            f"FinetuningConfig.num_train_epochs_options={epochs}",
             "FinetuningConfig.num_trials=1",
         ),
-        NUM_CHOICE_SENTENCES * num_settings,
+        NUM_CHOICE_SENTENCES * len(rates) * sum(epochs),
     )
 
 
@@ -208,7 +217,7 @@ def _finetuning_run(
 ) -> Run:
     pretraining = pretraining_run(model, options)
     init_checkpoint = pretraining.model_dir
-    if start in ner_parts.PARTS:
+    if start in ALTERED:
         init_checkpoint = part_dir(model, start, options)
     elif start == HALF:
         init_checkpoint += (
@@ -249,26 +258,32 @@ def first_runs(options: Options) -> list[Run]:
 def chosen_runs(options: Options) -> list[Run]:
     """What is compared, with the recipes that were best on dev."""
     first = options.models[0]
-    for part in ner_parts.PARTS:
+    for part in ALTERED:
         ner_parts.write(
             pretraining_run(first, options).model_dir,
             part,
             part_dir(first, part, options),
         )
     return [
+        *(choice_run(part, options) for part in ALTERED),
         *score_runs(options),
         *case_runs(options),
-        *part_runs(options),
     ]
 
 
 def score_runs(options: Options) -> list[Run]:
-    """Both starts of the first model; none before the choice of recipes."""
+    """All starts of the first model; none before the choice of recipes.
+
+    Word embeddings of their first size take the recipe of random weights.
+    """
     return [
         score_run(options.models[0], start, number, best, options)
         for number in NUM_SENTENCES
-        for start in STARTS
-        if (best := recipe(start, number, options))
+        for start, like in (
+            *zip(STARTS, STARTS, strict=True),
+            (RESCALED, SCRATCH),
+        )
+        if (best := recipe(like, number, options))
     ]
 
 
@@ -286,16 +301,6 @@ def case_runs(options: Options) -> list[Run]:
         if best
         # That is one of `score_runs`.
         and (model, start) != (options.models[0], SCRATCH)
-    ]
-
-
-def part_runs(options: Options) -> list[Run]:
-    """Starts from parts of the first model's weights, likewise."""
-    best = recipe(PRETRAINED, NUM_PART_SENTENCES, options)
-    return [
-        score_run(options.models[0], part, NUM_PART_SENTENCES, best, options)
-        for part in ner_parts.PARTS
-        if best
     ]
 
 

@@ -7,10 +7,11 @@ the weights of each and from random ones:
 
   1. rates and epochs are tried on some of the labelled sentences, with the
      first model and one seed; the best on dev is the recipe of that start;
-  2. with it, several seeds are trained on more and more labelled sentences, and
-     scored on dev and test;
-  3. of the first model weights are taken in parts: embeddings alone, or layers
-     alone, with the recipe of all of them.
+  2. so are parts of its weights (embeddings alone, layers alone), and all of
+     them with word embeddings multiplied down to their first deviation;
+  3. with the recipes, several seeds are trained on more and more labelled
+     sentences, and scored on dev and test;
+  4. both models are compared after half of the steps.
 
 Runs, their logs and their CPU seconds are below --output_dir, the figures in
 ner.json there, with tables in ner.md and a plot in ner.png. What is finished is

@@ -10,7 +10,7 @@ import ner_runs
 import numpy as np
 import pytest
 import run_ner
-from ner_runs import HALF, PRETRAINED, SCRATCH, Setting
+from ner_runs import HALF, PRETRAINED, RESCALED, SCRATCH, Setting
 
 FILE = """-DOCSTART- -X- -X- O
 
@@ -140,16 +140,17 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     found = ner_runs.chosen_runs(options(tmp_path))
     runs = {run.title: run for run in found}
     assert list(runs) == [
+        "uncased choices/rescaled",
+        "uncased choices/embeddings",
+        "uncased choices/layers",
         *(
             f"uncased {number}/{start}"
             for number in ner_runs.NUM_SENTENCES
-            for start in ner_runs.STARTS
+            for start in (SCRATCH, PRETRAINED, RESCALED)
         ),
         "uncased 3000/half",
         "cased 3000/half",
         "cased 3000/from_scratch",
-        "uncased 1000/embeddings",
-        "uncased 1000/layers",
     ]
     config = runs["uncased 1000/from_scratch"].config
     assert config.optimizer.learning_rate == 2e-3
@@ -160,15 +161,19 @@ def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
     config = runs["uncased 14041/from_scratch"].config
     assert config.data.num_train_epochs == 3.0
     assert config.optimizer.learning_rate == 5e-4
-    part = runs["uncased 1000/layers"].config
-    assert part.optimizer.learning_rate == 1e-3
+    # As random weights are.
+    config = runs["uncased 1000/rescaled"].config
+    assert config.optimizer.learning_rate == 2e-3
+    part = runs["uncased choices/layers"].config
+    assert part.learning_rates == ner_runs.PART_LEARNING_RATES
+    assert part.data.data_dir == f"{tmp_path}/out/data/3000"
     assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
     assert not part.from_scratch
     half = runs["cased 3000/half"]
     assert half.needs == (f"{tmp_path}/out/cased/pretraining",)
     assert half.config.init_checkpoint == f"{half.needs[0]}/model.ckpt-200"
     assert half.config.optimizer.learning_rate == 1e-3
-    assert [args[1] for args in written] == ["embeddings", "layers"]
+    assert [args[1] for args in written] == list(ner_runs.ALTERED)
 
 
 def test_choices_are_read_from_their_results(tmp_path, monkeypatch):
@@ -215,6 +220,18 @@ def test_the_rest_is_as_before_training():
     again = ner_parts.initial("a/kernel", (100, 100), 0.5)
     np.testing.assert_array_equal(kernel, again)
     assert (kernel != ner_parts.initial("b/kernel", (100, 100), 0.5)).any()
+
+
+def test_rescaled_words_have_the_deviation_of_the_start():
+    rng = np.random.default_rng(0)
+    words = rng.normal(0.0, 0.1, (50, 20)).astype(np.float32)
+    name = "electra/embeddings/word_embeddings"
+    found = ner_parts.changed(name, words, RESCALED, 0.03)
+    initial = ner_parts.initial(name, (500, 200), 0.03)
+    assert found.std() == pytest.approx(initial.std(), rel=0.01)
+    np.testing.assert_allclose(found / found.std(), words / words.std(), 1e-5)
+    other = ner_parts.changed("electra/encoder/a", words, RESCALED, 0.03)
+    assert other is words
 
 
 # --- Tables -------------------------------------------------------------------
@@ -267,7 +284,6 @@ def figures():
         ],
         "scores": scores,
         "case": [score("cased", HALF, 3000, (49.0, 49.0))],
-        "parts": [score("cased", "layers", 3000, (52.0, 52.0))],
         "differences": ner_figures._differences(scores),
     }
 
@@ -286,28 +302,29 @@ def test_tables():
         *("cased", "4,000", "0.700", "0.180", "1.5")
     ]
     assert cells(tables["ner-choices"]) == [
-        ["model", "start", "3 epochs, 5e-4", "3 epochs, 2e-3"],
-        ["cased", "from scratch", "41.0", "**43.2**"],
+        ["begins with", "3 epochs, 5e-4", "3 epochs, 2e-3"],
+        ["nothing", "41.0", "**43.2**"],
     ]
-    # What has no counterpart is not there.
+    recipe = ["5e-4", "10"]
     assert cells(tables["ner-scores"])[1:] == [
         [
-            *("3,000", "cased", split),
-            *(f"{50.5 - less} +- 0.7", f"{53.5 - less} +- 0.7"),
-            *("**+3.0 [+3.0, +3.0]**", "2"),
-        ]
-        for split, less in (("dev", 0), ("test", 5))
+            *("1,000", "nothing", *recipe),
+            *("40.5 +- 0.7", "", "35.5 +- 0.7", "", "2"),
+        ],
+        [
+            *("3,000", "nothing", *recipe),
+            *("50.5 +- 0.7", "", "45.5 +- 0.7", "", "2"),
+        ],
+        [
+            *("3,000", "all weights", *recipe),
+            *("53.5 +- 0.7", "**+3.0 [+3.0, +3.0]**"),
+            *("48.5 +- 0.7", "**+3.0 [+3.0, +3.0]**", "2"),
+        ],
     ]
-    nothing = ["nothing", "5e-4", "10", "50.5 +- 0.7", "45.5 +- 0.7", "2"]
-    whole = ["all", "5e-4", "10", "53.5 +- 0.7", "48.5 +- 0.7", "2"]
-    assert [row[2:] for row in cells(tables["ner-parts"])[1:]] == [
-        nothing,
-        ["the layers", "5e-4", "10", "52.0 +- 0.0", "47.0 +- 0.0", "2"],
-        whole,
-    ]
-    half = ["half of the steps", "5e-4", "10", "49.0 +- 0.0", "44.0 +- 0.0"]
     assert cells(tables["ner-case"])[1:] == [
-        ["cased", "3,000", *row] for row in (nothing, [*half, "2"], whole)
+        ["cased", "nothing", "5e-4", "50.5 +- 0.7", "45.5 +- 0.7", "2"],
+        ["cased", "half of the steps", "5e-4", "49.0 +- 0.0", "44.0 +- 0.0"]
+        + ["2"],
     ]
 
 
