@@ -93,13 +93,14 @@ def _origin(run: Run) -> dict:
 
 
 def _scored(run: Run) -> dict:
-    model, number, start = pathlib.Path(run.model_dir).parts[-3:]
-    trials = _read(run, model_directory.RESULTS_FILE)["trials"]
+    model, _, start = pathlib.Path(run.model_dir).parts[-3:]
+    results = _read(run, model_directory.RESULTS_FILE)
+    trials = results["trials"]
     first = trials[0]
     return {
         "model": model,
         "start": start,
-        "num_sentences": int(number),
+        "num_sentences": results["num_rows"]["train"],
         "learning_rate": first["learning_rate"],
         "num_train_epochs": first["num_train_epochs"],
         "trials": [
@@ -233,14 +234,7 @@ def _scores_table(figures: dict) -> list[list[str]]:
 def _case_table(figures: dict) -> list[list[str]]:
     """All models, from nothing and from half of the steps."""
     table = [["model", "begins with", "rate", "dev", "test", "seeds"]]
-    numbers = {run["num_sentences"] for run in figures["case"]}
-    runs = [
-        run
-        for start in (SCRATCH, HALF)
-        for run in (*figures["scores"], *figures["case"])
-        if run["start"] == start and run["num_sentences"] in numbers
-    ]
-    for run in runs:
+    for run in figures["case"]:
         table.append(
             [
                 run["model"],

@@ -5,6 +5,7 @@
                       /parts/<part>          a part of the weights
                       /choices/<start>       run_finetuning, all settings
                       /<n>/<start>           run_finetuning, all seeds
+                      /case/<start>          likewise
 
 A start is nothing, all weights, those of half of the steps, or a part.
 """
@@ -43,7 +44,9 @@ ALTERED = (RESCALED, *ner_parts.PARTS)
 # all that are compared, with as many examples in training at most.
 NUM_CHOICE_SENTENCES = 3000
 NUM_SENTENCES = (1000, 3000, 14041)
+# Where case is compared, and with how many examples at most.
 NUM_CASE_SENTENCES = 3000
+MAX_CASE_EXAMPLES = 9000
 MAX_EXAMPLES = 45_000
 # What is tried; 5e-4 and 3 epochs are those of docs/results.md.
 LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
@@ -189,14 +192,19 @@ def choice_run(start: str, options: Options) -> Run:
 
 
 def score_run(
-    model: str, start: str, num_sentences: int, best: Setting, options: Options
+    model: str,
+    start: str,
+    num_sentences: int,
+    best: Setting,
+    options: Options,
+    folder: str = "",
 ) -> Run:
     """A start with its recipe on so many sentences, all seeds."""
     return _finetuning_run(
         model,
         start,
         options,
-        os.path.join(str(num_sentences), start),
+        os.path.join(folder or str(num_sentences), start),
         options.data_of(num_sentences, True),
         (
             f"OptimizerConfig.learning_rate={best.learning_rate}",
@@ -290,26 +298,25 @@ def score_runs(options: Options) -> list[Run]:
 def case_runs(options: Options) -> list[Run]:
     """All models from nothing and from half of the steps, likewise."""
     number = NUM_CASE_SENTENCES
-    of_start = {
-        HALF: recipe(PRETRAINED, number, options),
-        SCRATCH: recipe(SCRATCH, number, options),
-    }
     return [
-        score_run(model, start, number, best, options)
+        score_run(model, start, number, best, options, "case")
+        for start, like in ((SCRATCH, SCRATCH), (HALF, PRETRAINED))
         for model in options.models
-        for start, best in of_start.items()
-        if best
-        # That is one of `score_runs`.
-        and (model, start) != (options.models[0], SCRATCH)
+        if (best := recipe(like, number, options, MAX_CASE_EXAMPLES))
     ]
 
 
-def recipe(start: str, num_sentences: int, options: Options) -> Setting | None:
-    """What was best on dev, of what is no longer than `MAX_EXAMPLES`."""
+def recipe(
+    start: str,
+    num_sentences: int,
+    options: Options,
+    max_examples: int = MAX_EXAMPLES,
+) -> Setting | None:
+    """What was best on dev, of what is no longer than so many examples."""
     tried = [
         setting
         for setting in settings(start, options)
-        if setting.num_train_epochs * num_sentences <= MAX_EXAMPLES
+        if setting.num_train_epochs * num_sentences <= max_examples
     ]
     return max(tried, key=lambda setting: setting.f1, default=None)
 
