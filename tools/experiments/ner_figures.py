@@ -234,17 +234,20 @@ def _scores_table(figures: dict) -> list[list[str]]:
 def _case_table(figures: dict) -> list[list[str]]:
     """All models, from nothing and from half of the steps."""
     table = [["model", "begins with", "rate", "dev", "test", "seeds"]]
-    for run in figures["case"]:
-        table.append(
-            [
-                run["model"],
-                _BEGINS_WITH[run["start"]],
-                _rate(run["learning_rate"]),
-                _spread(run["dev"]),
-                _spread(run["test"]),
-                str(len(run["trials"])),
-            ]
-        )
+    numbers = {run["num_sentences"] for run in figures["case"]}
+    for start in (SCRATCH, HALF):
+        for run in (*figures["scores"], *figures["case"]):
+            if run["start"] == start and run["num_sentences"] in numbers:
+                table.append(
+                    [
+                        run["model"],
+                        _BEGINS_WITH[start],
+                        _rate(run["learning_rate"]),
+                        _spread(run["dev"]),
+                        _spread(run["test"]),
+                        str(len(run["trials"])),
+                    ]
+                )
     return table
 
 

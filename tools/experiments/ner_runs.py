@@ -5,7 +5,6 @@
                       /parts/<part>          a part of the weights
                       /choices/<start>       run_finetuning, all settings
                       /<n>/<start>           run_finetuning, all seeds
-                      /case/<start>          likewise
 
 A start is nothing, all weights, those of half of the steps, or a part.
 """
@@ -41,7 +40,7 @@ RESCALED = ner_parts.RESCALED
 ALTERED = (RESCALED, *ner_parts.PARTS)
 
 # Labelled sentences: those that settings are chosen on, with the first model;
-# all that are compared, with as many examples in training at most.
+# all that are compared, by default.
 NUM_CHOICE_SENTENCES = 3000
 NUM_SENTENCES = (1000, 3000, 14041)
 # Where case is compared, and with how many examples at most.
@@ -53,7 +52,8 @@ LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
 NUM_TRAIN_EPOCHS = (3.0, 10.0)
 # Of parts of the weights.
 PART_LEARNING_RATES = (5e-4, 1e-3)
-PART_NUM_TRAIN_EPOCHS = (3.0,)
+# Of these, and of what is compared: as in docs/results.md.
+COMPARED_EPOCHS = 3.0
 
 _PRETRAINING_SEED = 42
 _SPLITS = ("train", "dev", "test")
@@ -69,6 +69,7 @@ class Options:
       num_train_steps: Of pre-training.
       seeds: Of what is compared.
       models: Names of `MODELS`.
+      num_sentences: Labelled ones of what is compared.
     """
 
     output_dir: str
@@ -76,6 +77,7 @@ class Options:
     num_train_steps: int
     seeds: tuple[int, ...]
     models: tuple[str, ...]
+    num_sentences: tuple[int, ...] = NUM_SENTENCES
 
     def data_of(self, num_sentences: int, with_test: bool) -> str:
         """The folder of so many labelled sentences."""
@@ -137,7 +139,8 @@ def write_data(options: Options) -> None:
         texts[split] = path.read_text("utf-8")
     train = sentences(texts["train"])
     wanted = [(NUM_CHOICE_SENTENCES, False)]
-    wanted += [(number, True) for number in NUM_SENTENCES]
+    numbers = dict.fromkeys((*options.num_sentences, NUM_CASE_SENTENCES))
+    wanted += [(number, True) for number in numbers]
     for number, with_test in wanted:
         folder = pathlib.Path(options.data_of(number, with_test), "ner")
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +178,7 @@ def choice_run(start: str, options: Options) -> Run:
     """Several settings of a start, one seed each, of the first model."""
     is_part = start in ALTERED
     rates = PART_LEARNING_RATES if is_part else LEARNING_RATES
-    epochs = PART_NUM_TRAIN_EPOCHS if is_part else NUM_TRAIN_EPOCHS
+    epochs = (COMPARED_EPOCHS,) if is_part else NUM_TRAIN_EPOCHS
     return _finetuning_run(
         options.models[0],
         start,
@@ -192,19 +195,14 @@ def choice_run(start: str, options: Options) -> Run:
 
 
 def score_run(
-    model: str,
-    start: str,
-    num_sentences: int,
-    best: Setting,
-    options: Options,
-    folder: str = "",
+    model: str, start: str, num_sentences: int, best: Setting, options: Options
 ) -> Run:
     """A start with its recipe on so many sentences, all seeds."""
     return _finetuning_run(
         model,
         start,
         options,
-        os.path.join(folder or str(num_sentences), start),
+        os.path.join(str(num_sentences), start),
         options.data_of(num_sentences, True),
         (
             f"OptimizerConfig.learning_rate={best.learning_rate}",
@@ -215,9 +213,9 @@ def score_run(
     )
 
 
-def part_dir(model: str, part: str, options: Options) -> str:
-    """The model directory of a part of the pre-trained weights."""
-    return os.path.join(options.output_dir, model, "parts", part)
+def part_dir(part: str, options: Options) -> str:
+    """The model directory of a part of the first model's weights."""
+    return os.path.join(options.output_dir, options.models[0], "parts", part)
 
 
 def _finetuning_run(
@@ -226,7 +224,7 @@ def _finetuning_run(
     pretraining = pretraining_run(model, options)
     init_checkpoint = pretraining.model_dir
     if start in ALTERED:
-        init_checkpoint = part_dir(model, start, options)
+        init_checkpoint = part_dir(start, options)
     elif start == HALF:
         init_checkpoint += (
             f"/{model_directory.CHECKPOINT_NAME}-{options.num_train_steps // 2}"
@@ -256,67 +254,57 @@ def _load(paths, params) -> finetuning_configs.FinetuningConfig:
     )
 
 
-def first_runs(options: Options) -> list[Run]:
-    """Pre-training, and all settings from each start."""
-    first, *others = (pretraining_run(m, options) for m in options.models)
-    choices = [choice_run(start, options) for start in STARTS]
-    return [first, *choices, *others]
+def pretraining_runs(options: Options) -> list[Run]:
+    """Of all models, the first one's first."""
+    return [pretraining_run(model, options) for model in options.models]
+
+
+def choice_runs(options: Options) -> list[Run]:
+    """All settings of all starts, after writing those that are parts."""
+    for part in ALTERED:
+        ner_parts.write(
+            pretraining_run(options.models[0], options).model_dir,
+            part,
+            part_dir(part, options),
+        )
+    return [choice_run(start, options) for start in (*STARTS, *ALTERED)]
 
 
 def chosen_runs(options: Options) -> list[Run]:
     """What is compared, with the recipes that were best on dev."""
-    first = options.models[0]
-    for part in ALTERED:
-        ner_parts.write(
-            pretraining_run(first, options).model_dir,
-            part,
-            part_dir(first, part, options),
-        )
-    return [
-        *(choice_run(part, options) for part in ALTERED),
-        *score_runs(options),
-        *case_runs(options),
-    ]
+    return [*score_runs(options), *case_runs(options)]
 
 
 def score_runs(options: Options) -> list[Run]:
-    """All starts of the first model; none before the choice of recipes.
-
-    Word embeddings of their first size take the recipe of random weights.
-    """
+    """All starts of the first model; none before the choice of recipes."""
+    starts = (SCRATCH, PRETRAINED, RESCALED)
     return [
         score_run(options.models[0], start, number, best, options)
-        for number in NUM_SENTENCES
-        for start, like in (
-            *zip(STARTS, STARTS, strict=True),
-            (RESCALED, SCRATCH),
-        )
-        if (best := recipe(like, number, options))
+        for number in options.num_sentences
+        for start in starts
+        if (best := recipe(start, options))
     ]
 
 
 def case_runs(options: Options) -> list[Run]:
     """All models from nothing and from half of the steps, likewise."""
-    number = NUM_CASE_SENTENCES
+    first = options.models[0]
     return [
-        score_run(model, start, number, best, options, "case")
+        score_run(model, start, NUM_CASE_SENTENCES, best, options)
         for start, like in ((SCRATCH, SCRATCH), (HALF, PRETRAINED))
         for model in options.models
-        if (best := recipe(like, number, options, MAX_CASE_EXAMPLES))
+        if (best := recipe(like, options))
+        # That is one of `score_runs`.
+        and (model, start) != (first, SCRATCH)
     ]
 
 
-def recipe(
-    start: str,
-    num_sentences: int,
-    options: Options,
-    max_examples: int = MAX_EXAMPLES,
-) -> Setting | None:
-    """What was best on dev, of what is no longer than so many examples."""
+def recipe(start: str, options: Options) -> Setting | None:
+    """What was best on dev with `COMPARED_EPOCHS`."""
     tried = [
         setting
         for setting in settings(start, options)
-        if setting.num_train_epochs * num_sentences <= max_examples
+        if setting.num_train_epochs == COMPARED_EPOCHS
     ]
     return max(tried, key=lambda setting: setting.f1, default=None)
 

@@ -49,14 +49,19 @@ def run(args: argparse.Namespace) -> int:
         num_train_steps=args.num_train_steps,
         seeds=tuple(range(1, args.seeds + 1)),
         models=args.models,
+        num_sentences=args.num_sentences,
     )
     code = 0
     if not args.table_only:
         ner_runs.write_data(options)
-        if args.dry_run:  # What follows depends on what these choose.
-            experiment_queue.print_commands(ner_runs.first_runs(options))
+        if args.dry_run:  # What follows needs what these learn.
+            experiment_queue.print_commands(ner_runs.pretraining_runs(options))
             return 0
-        for stage in (ner_runs.first_runs, ner_runs.chosen_runs):
+        for stage in (
+            ner_runs.pretraining_runs,
+            ner_runs.choice_runs,
+            ner_runs.chosen_runs,
+        ):
             queue = experiment_queue.Queue(stage(options), args.parallel)
             queue.execute()
             code = queue.exit_code()
@@ -87,6 +92,10 @@ def _models(text: str) -> tuple[str, ...]:
     return names
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(arguments.positive_int(part) for part in text.split(","))
+
+
 def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
     parser = arguments.ArgumentParser(prog="run_ner", description=__doc__)
@@ -109,6 +118,13 @@ def main(argv=None) -> int:
         type=arguments.positive_int,
         default=3,
         help="Seeds 1, 2, ... of what is compared (default: %(default)s).",
+    )
+    add(
+        "--num-sentences",
+        type=_numbers,
+        default=ner_runs.NUM_SENTENCES,
+        help="Labelled ones of what is compared (default: "
+        f"{','.join(map(str, ner_runs.NUM_SENTENCES))}).",
     )
     add(
         "--data-dir",

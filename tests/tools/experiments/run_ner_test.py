@@ -37,7 +37,7 @@ def options(folder, **changes):
 @pytest.fixture
 def few(monkeypatch):
     monkeypatch.setattr(ner_runs, "NUM_CHOICE_SENTENCES", 2)
-    monkeypatch.setattr(ner_runs, "NUM_SENTENCES", (1, 3))
+    monkeypatch.setattr(ner_runs, "NUM_CASE_SENTENCES", 3)
 
 
 def write_files(folder):
@@ -69,7 +69,7 @@ def test_fewer_sentences_are_a_part_of_more():
 
 def test_settings_are_chosen_without_a_test_part(tmp_path, few):
     write_files(tmp_path)
-    ner_runs.write_data(options(tmp_path))
+    ner_runs.write_data(options(tmp_path, num_sentences=(1,)))
     data = tmp_path / "out" / "data"
     files = {
         folder.name: sorted(path.name for path in (folder / "ner").iterdir())
@@ -94,26 +94,39 @@ def test_missing_data_are_one_line(tmp_path, capsys):
 # --- The plan -----------------------------------------------------------------
 
 
-def test_both_starts_try_the_same_settings_without_the_test_part(tmp_path):
-    found = {
-        run.config.from_scratch: run
-        for run in ner_runs.first_runs(options(tmp_path, models=("cased",)))
-        if run.kind == "finetuning"
-    }
-    ours, theirs = found[False], found[True]
-    assert ours.needs == theirs.needs == (f"{tmp_path}/out/cased/pretraining",)
-    config = ours.config
-    assert config.learning_rates == ner_runs.LEARNING_RATES
-    assert config.num_train_epochs_options == ner_runs.NUM_TRAIN_EPOCHS
-    assert config.data.data_dir == f"{tmp_path}/out/data/3000"
-    assert config.num_trials == 1
-    assert theirs.config.optimizer == config.optimizer
+@pytest.fixture
+def written(monkeypatch):
+    """The parts of weights that were to be written."""
+    found = []
+    monkeypatch.setattr(ner_parts, "write", lambda *args: found.append(args[1]))
+    return found
+
+
+def test_all_starts_try_settings_without_the_test_part(tmp_path, written):
+    found = ner_runs.choice_runs(options(tmp_path))
+    names = ["from_scratch", "pretrained", "rescaled", "embeddings", "layers"]
+    assert [run.title for run in found] == [
+        f"uncased choices/{name}" for name in names
+    ]
+    assert written == names[2:]
+    folder = tmp_path / "out" / "uncased"
+    for run in found:
+        assert run.needs == (f"{folder}/pretraining",)
+        assert run.config.data.data_dir == f"{tmp_path}/out/data/3000"
+        assert run.config.num_trials == 1
+    scratch, ours, *_, layers = (run.config for run in found)
+    assert scratch.from_scratch and not ours.from_scratch
+    assert scratch.learning_rates == ours.learning_rates
+    assert ours.num_train_epochs_options == ner_runs.NUM_TRAIN_EPOCHS
+    assert layers.learning_rates == ner_runs.PART_LEARNING_RATES
+    assert layers.num_train_epochs_options == (3.0,)
+    assert layers.init_checkpoint == f"{folder}/parts/layers"
+    assert not layers.from_scratch
 
 
 def test_pretraining_differs_in_its_vocabulary_alone(tmp_path):
     uncased, cased = (
-        ner_runs.pretraining_run(model, options(tmp_path)).config
-        for model in ("uncased", "cased")
+        run.config for run in ner_runs.pretraining_runs(options(tmp_path))
     )
     assert uncased.model == cased.model
     assert uncased.optimizer == cased.optimizer
@@ -123,58 +136,42 @@ def test_pretraining_differs_in_its_vocabulary_alone(tmp_path):
     assert cased.data.vocab_file == "build/results/english_cased/vocab.txt"
 
 
-def choose(monkeypatch, best):
-    """Makes the choices of each start those of a dictionary."""
+def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
+    best = {SCRATCH: 2e-3, PRETRAINED: 1e-3, RESCALED: 5e-4}
     monkeypatch.setattr(
         ner_runs,
         "settings",
-        lambda start, _: [Setting(5e-4, 3.0, 1.0), best[start]],
+        lambda start, _: [
+            Setting(2e-4, 3.0, 49.0),
+            Setting(best[start], 3.0, 50.0),
+            Setting(4e-3, 10.0, 51.0),
+        ],
     )
-
-
-def test_what_was_best_on_dev_is_compared(tmp_path, monkeypatch):
-    best = {SCRATCH: Setting(2e-3, 10.0, 50.0), PRETRAINED: Setting(1e-3, 3, 9)}
-    choose(monkeypatch, best)
-    written = []
-    monkeypatch.setattr(ner_parts, "write", lambda *args: written.append(args))
-    found = ner_runs.chosen_runs(options(tmp_path))
-    runs = {run.title: run for run in found}
+    found = ner_runs.chosen_runs(options(tmp_path, num_sentences=(1000, 3000)))
+    runs = {run.title: run.config for run in found}
     assert list(runs) == [
-        "uncased choices/rescaled",
-        "uncased choices/embeddings",
-        "uncased choices/layers",
         *(
             f"uncased {number}/{start}"
-            for number in ner_runs.NUM_SENTENCES
+            for number in (1000, 3000)
             for start in (SCRATCH, PRETRAINED, RESCALED)
         ),
-        "uncased case/from_scratch",
-        "cased case/from_scratch",
-        "uncased case/half",
-        "cased case/half",
+        "cased 3000/from_scratch",
+        "uncased 3000/half",
+        "cased 3000/half",
     ]
-    config = runs["uncased 1000/from_scratch"].config
-    assert config.optimizer.learning_rate == 2e-3
-    assert config.data.num_train_epochs == 10.0
+    rates = [run.optimizer.learning_rate for run in runs.values()]
+    assert rates == [*(2e-3, 1e-3, 5e-4) * 2, 2e-3, 1e-3, 1e-3]
+    for config in runs.values():
+        assert config.data.num_train_epochs == 3.0
+        assert config.num_trials == 2 and config.run.seed == 1
+    config = runs["uncased 1000/from_scratch"]
     assert config.data.data_dir == f"{tmp_path}/out/data/1000_with_test"
-    assert config.num_trials == 2 and config.run.seed == 1
-    # Not so long.
-    config = runs["uncased 14041/from_scratch"].config
-    assert config.data.num_train_epochs == 3.0
-    assert config.optimizer.learning_rate == 5e-4
-    # As random weights are.
-    config = runs["uncased 1000/rescaled"].config
-    assert config.optimizer.learning_rate == 2e-3
-    part = runs["uncased choices/layers"].config
-    assert part.learning_rates == ner_runs.PART_LEARNING_RATES
-    assert part.data.data_dir == f"{tmp_path}/out/data/3000"
-    assert part.init_checkpoint == f"{tmp_path}/out/uncased/parts/layers"
-    assert not part.from_scratch
-    half = runs["cased case/half"]
-    assert half.needs == (f"{tmp_path}/out/cased/pretraining",)
-    assert half.config.init_checkpoint == f"{half.needs[0]}/model.ckpt-200"
-    assert half.config.optimizer.learning_rate == 1e-3
-    assert [args[1] for args in written] == list(ner_runs.ALTERED)
+    half = f"{tmp_path}/out/cased/pretraining/model.ckpt-200"
+    assert runs["cased 3000/half"].init_checkpoint == half
+
+
+def test_without_choices_nothing_is_compared(tmp_path):
+    assert ner_runs.chosen_runs(options(tmp_path)) == []
 
 
 def test_choices_are_read_from_their_results(tmp_path, monkeypatch):
@@ -323,6 +320,7 @@ def test_tables():
         ],
     ]
     assert cells(tables["ner-case"])[1:] == [
+        ["cased", "nothing", "5e-4", "50.5 +- 0.7", "45.5 +- 0.7", "2"],
         ["cased", "half of the steps", "5e-4", "49.0 +- 0.0", "44.0 +- 0.0"]
         + ["2"],
     ]
