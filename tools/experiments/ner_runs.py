@@ -156,7 +156,7 @@ def pretraining_run(model: str, options: Options) -> Run:
     """The pre-training of a model: all of the first one, half of others."""
     paths = (experiment_runs.gin_path(MODELS[model]),)
     steps = options.num_train_steps
-    params = (
+    params: tuple[str, ...] = (
         f"RunConfig.num_train_steps={steps}",
         f"RunConfig.eval_steps={max(1, steps // 4)}",
     )
