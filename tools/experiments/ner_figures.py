@@ -21,6 +21,7 @@ _BEGINS_WITH = {
     "embeddings": "embeddings alone",
     "layers": "layers alone",
     RESCALED: "all, words rescaled",
+    ner_runs.FASTER: "all, lower layers faster",
 }
 _HELDOUT = ("disc_auc", "masked_lm_accuracy", "total_loss")
 
@@ -52,7 +53,7 @@ def collect(options: Options) -> dict:
                 | {"deviations": ner_parts.deviations(run.model_dir)}
                 | _origin(run)
             )
-    for start in (*ner_runs.STARTS, *ner_runs.ALTERED):
+    for start in ner_runs.CHOICES:
         if settings := ner_runs.settings(start, options):
             found["choices"].append(
                 {
@@ -66,7 +67,8 @@ def collect(options: Options) -> dict:
         ("scores", ner_runs.score_runs(options)),
         ("case", ner_runs.case_runs(options)),
     ):
-        found[name] = [_scored(run) for run in runs if run.is_finished()]
+        # Of a run that was stopped, the seeds that it has.
+        found[name] = [_scored(run) for run in runs if ner_runs.trials(run)]
     found["differences"] = _differences(found["scores"])
     return found
 
@@ -93,24 +95,24 @@ def _origin(run: Run) -> dict:
 
 
 def _scored(run: Run) -> dict:
-    model, _, start = pathlib.Path(run.model_dir).parts[-3:]
-    results = _read(run, model_directory.RESULTS_FILE)
-    trials = results["trials"]
+    model, number, start = pathlib.Path(run.model_dir).parts[-3:]
+    trials = ner_runs.trials(run)
     first = trials[0]
+    scores = [trial["tasks"]["ner"] for trial in trials]
     return {
         "model": model,
         "start": start,
-        "num_sentences": results["num_rows"]["train"],
+        "num_sentences": int(number),
         "learning_rate": first["learning_rate"],
         "num_train_epochs": first["num_train_epochs"],
         "trials": [
             {"seed": trial["seed"]}
-            | {split: trial[split]["f1"] for split in _SPLITS}
-            for trial in trials
+            | {split: score[split]["f1"] for split in _SPLITS}
+            for trial, score in zip(trials, scores, strict=True)
         ],
         **{
             split: experiments_table.statistics_of(
-                [trial[split]["f1"] for trial in trials]
+                [score[split]["f1"] for score in scores]
             )
             for split in _SPLITS
         },

@@ -11,6 +11,7 @@ A start is nothing, all weights, those of half of the steps, or a part.
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -36,8 +37,12 @@ FINETUNING = ("finetune/ner.gin", "results/finetuning.gin")
 SCRATCH, PRETRAINED, HALF = "from_scratch", "pretrained", "half"
 STARTS = (SCRATCH, PRETRAINED)
 RESCALED = ner_parts.RESCALED
+# All weights, the rates of lower layers higher.
+FASTER = "faster"
+FASTER_DECAY = 1.2
 # Those for which a checkpoint is written.
 ALTERED = (RESCALED, *ner_parts.PARTS)
+CHOICES = (*STARTS, *ALTERED, FASTER)
 
 # Labelled sentences: those that settings are chosen on, with the first model;
 # all that are compared, by default.
@@ -176,7 +181,7 @@ def pretraining_run(model: str, options: Options) -> Run:
 
 def choice_run(start: str, options: Options) -> Run:
     """Several settings of a start, one seed each, of the first model."""
-    is_part = start in ALTERED
+    is_part = start in (*ALTERED, FASTER)
     rates = PART_LEARNING_RATES if is_part else LEARNING_RATES
     epochs = (COMPARED_EPOCHS,) if is_part else NUM_TRAIN_EPOCHS
     return _finetuning_run(
@@ -189,6 +194,11 @@ def choice_run(start: str, options: Options) -> Run:
             f"FinetuningConfig.learning_rates={rates}",
             f"FinetuningConfig.num_train_epochs_options={epochs}",
             "FinetuningConfig.num_trials=1",
+            *(
+                [f"OptimizerConfig.layerwise_lr_decay={FASTER_DECAY}"]
+                if start == FASTER
+                else []
+            ),
         ),
         NUM_CHOICE_SENTENCES * len(rates) * sum(epochs),
     )
@@ -267,7 +277,7 @@ def choice_runs(options: Options) -> list[Run]:
             part,
             part_dir(part, options),
         )
-    return [choice_run(start, options) for start in (*STARTS, *ALTERED)]
+    return [choice_run(start, options) for start in CHOICES]
 
 
 def chosen_runs(options: Options) -> list[Run]:
@@ -314,16 +324,25 @@ def settings(start: str, options: Options) -> list[Setting]:
     run = choice_run(start, options)
     if not run.is_finished():
         return []
-    results = json.loads(
-        pathlib.Path(run.model_dir, model_directory.RESULTS_FILE).read_text(
-            "utf-8"
-        )
-    )
     return [
         Setting(
             trial["learning_rate"],
             trial["num_train_epochs"],
-            trial["dev"]["f1"],
+            trial["tasks"]["ner"]["dev"]["f1"],
         )
-        for trial in results["trials"]
+        for trial in trials(run)
     ]
+
+
+def trials(run: Run) -> list[dict]:
+    """What is finished of a fine-tuning run, in order."""
+    found = []
+    for number in itertools.count(1):
+        path = pathlib.Path(
+            model_directory.trial_dir(run.model_dir, number),
+            model_directory.RESULTS_FILE,
+        )
+        if not path.is_file():
+            return found
+        found.append(json.loads(path.read_text("utf-8")))
+    raise AssertionError

@@ -105,16 +105,19 @@ def written(monkeypatch):
 def test_all_starts_try_settings_without_the_test_part(tmp_path, written):
     found = ner_runs.choice_runs(options(tmp_path))
     names = ["from_scratch", "pretrained", "rescaled", "embeddings", "layers"]
+    names.append("faster")
     assert [run.title for run in found] == [
         f"uncased choices/{name}" for name in names
     ]
-    assert written == names[2:]
+    assert written == names[2:5]
     folder = tmp_path / "out" / "uncased"
     for run in found:
         assert run.needs == (f"{folder}/pretraining",)
         assert run.config.data.data_dir == f"{tmp_path}/out/data/3000"
         assert run.config.num_trials == 1
-    scratch, ours, *_, layers = (run.config for run in found)
+    scratch, ours, *_, layers, faster = (run.config for run in found)
+    assert faster.optimizer.layerwise_lr_decay == 1.2
+    assert faster.init_checkpoint == ours.init_checkpoint
     assert scratch.from_scratch and not ours.from_scratch
     assert scratch.learning_rates == ours.learning_rates
     assert ours.num_train_epochs_options == ner_runs.NUM_TRAIN_EPOCHS
@@ -179,12 +182,14 @@ def test_choices_are_read_from_their_results(tmp_path, monkeypatch):
     run = ner_runs.choice_run(SCRATCH, options(tmp_path))
     folder = tmp_path / "out" / "uncased" / "choices" / "from_scratch"
     assert run.model_dir == str(folder)
-    folder.mkdir(parents=True)
-    trial = {"learning_rate": 0.002, "num_train_epochs": 10.0}
-    trial["dev"] = {"f1": 51.25}
-    (folder / "results.json").write_text(json.dumps({"trials": [trial]}))
+    for number, f1 in enumerate((51.25, 50.0), 1):
+        (folder / f"trial_{number}").mkdir(parents=True)
+        trial = {"learning_rate": 0.002, "num_train_epochs": 10.0}
+        trial["tasks"] = {"ner": {"dev": {"f1": f1}}}
+        path = folder / f"trial_{number}" / "results.json"
+        path.write_text(json.dumps(trial))
     found = ner_runs.settings(SCRATCH, options(tmp_path))
-    assert found == [Setting(0.002, 10.0, 51.25)]
+    assert found == [Setting(0.002, 10.0, f1) for f1 in (51.25, 50.0)]
 
 
 # --- Parts of weights ---------------------------------------------------------
