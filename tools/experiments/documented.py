@@ -62,7 +62,7 @@ class Source(typing.NamedTuple):
     heading: str | None = None
 
 
-SOURCES: tuple[Source, ...] = ()
+SOURCES: tuple[Source, ...] = (Source("records", "records.md", "records"),)
 
 
 def main(argv=None) -> int:

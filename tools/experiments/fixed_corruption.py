@@ -158,7 +158,9 @@ def _judge(args: argparse.Namespace) -> None:
         )
         if not (path.parent / records.FIXED_FILE).exists()
     ]
-    text = corrupt(str(reference)) if waiting else None
+    if not waiting:
+        return
+    text = corrupt(str(reference))
     for model_dir in waiting:
         found = {"auc": auc(str(model_dir), text)}
         files.write_atomically(

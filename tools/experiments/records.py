@@ -29,8 +29,6 @@ TARGET_AUC = 0.80
 ACCURACY_FLOOR = 0.22
 # Record (b): CPU minutes of pre-training.
 MOST_MINUTES = 10.0
-# With fewer seeds a row was tried, and is no record.
-NUM_SEEDS = 3
 
 
 class Record(typing.NamedTuple):
@@ -96,17 +94,18 @@ def named(names: Sequence[str]) -> tuple[Record, ...]:
 # --- Runs -> figures ----------------------------------------------------------
 
 
-def collect(output_dir: str, data_dir: str) -> dict:
+def collect(output_dir: str, quickstart_dir: str) -> dict:
     """What was measured of all rows of which anything is finished.
 
     Args:
       output_dir: Of `run_records`.
-      data_dir: Of the labelled texts.
+      quickstart_dir: Of the quickstart: its labelled texts, and what it
+        trained, as far as it is there.
 
     Returns:
-      "rules"; "rows", each with "name", "change", "pretraining", "finetuning",
-      "commands", "num_steps" and "seeds" (see `_seed`); "baseline", see
-      `tf_idf`.
+      "rules"; "rows", each with "name", "change", "pretraining", "finetuning"
+      and "seeds" (see `_seed`); "baseline", see `tf_idf`; "quickstart", see
+      `_quickstart`.
     """
     rows = []
     for record in RECORDS:
@@ -124,7 +123,10 @@ def collect(output_dir: str, data_dir: str) -> dict:
             "most_minutes": MOST_MINUTES,
         },
         "rows": rows,
-        "baseline": _baseline(pathlib.Path(data_dir)),
+        "baseline": _baseline(
+            pathlib.Path(quickstart_dir) / "corpus" / "labelled"
+        ),
+        "quickstart": _quickstart(pathlib.Path(quickstart_dir)),
     }
 
 
@@ -132,7 +134,7 @@ def _seed(folder: pathlib.Path, record: Record) -> dict | None:
     """The figures of one seed; None where fine-tuning is not finished.
 
     Returns:
-      "date", "commit" and "command" of pre-training, "num_steps",
+      "date", "commit" and "flags" of pre-training, "num_steps",
       "cpu_minutes", held-out "disc_auc", "masked_lm_accuracy" and "fixed_auc"
       (None where it was not judged), "minutes_to_target" (None if it was not
       reached), "finetuning_cpu_minutes", "dev" and "test" in per cent.
@@ -154,7 +156,7 @@ def _seed(folder: pathlib.Path, record: Record) -> dict | None:
     return {
         "date": run["time"][:10],
         "commit": (run["git_commit"] or "")[:7],
-        "command": " ".join(["python", *run["argv"][1:]]),
+        "flags": run["argv"][1:],
         "num_steps": last["step"],
         "cpu_minutes": minutes,
         "disc_auc": last["disc_auc"],
@@ -204,7 +206,37 @@ def _baseline(data_dir: pathlib.Path) -> dict:
         lines = (data_dir / f"{name}.tsv").read_text("utf-8").split("\n")[1:]
         rows = [line.split("\t") for line in lines if line]
         splits[name] = tf_idf.Rows(*map(list, zip(*rows, strict=True)))
-    return tf_idf.fit(**splits)[0]._asdict()
+    train, dev, test = splits.values()
+    return tf_idf.fit(train, dev, test)[0]._asdict()
+
+
+# A start -> its model directory.
+_STARTS = {
+    "pre-trained": "finetune_pretrained",
+    "random weights": "finetune_from_scratch",
+}
+
+
+def _quickstart(folder: pathlib.Path) -> dict:
+    """What the quickstart's fine-tuned models scored.
+
+    Returns:
+      Start -> "dev" and "test" in per cent of each trial; and "answers", the
+      lines of its query.
+    """
+    found: dict[str, typing.Any] = {}
+    for start, name in _STARTS.items():
+        path = folder / name / model_directory.RESULTS_FILE
+        if path.is_file():
+            trials = _read(path)["trials"]
+            found[start] = {
+                split: [trial[split]["accuracy"] for trial in trials]
+                for split in ("dev", "test")
+            }
+    answers = folder / "query.txt"
+    if answers.is_file():
+        found["answers"] = answers.read_text("utf-8").splitlines()
+    return found
 
 
 # --- Figures -> tables --------------------------------------------------------
@@ -214,13 +246,28 @@ def blocks(figures: dict) -> dict[str, str]:
     """The tables of docs/records.md, by their names."""
     rows = figures["rows"]
     return {
-        "records": _table(
-            [r for r in rows if len(r["seeds"]) >= NUM_SEEDS], figures
-        ),
-        "records-tried": _table(
-            [r for r in rows if len(r["seeds"]) < NUM_SEEDS], figures
-        ),
+        "quickstart": _quickstart_table(figures),
+        "records": _table(rows, figures),
     }
+
+
+def _quickstart_table(figures: dict) -> str:
+    best = figures["baseline"]
+    table = [["start", "trials", "dev", "test"]]
+    for start in _STARTS:
+        if scores := figures["quickstart"].get(start):
+            number = str(len(scores["dev"]))
+            cells = [spread(scores[split], 1) for split in ("dev", "test")]
+            table.append([start, number, *cells])
+    table.append(
+        [
+            "TF-IDF, logistic regression",
+            "",
+            f"{best['dev_accuracy']:.1f}",
+            f"{best['test_accuracy']:.1f}",
+        ]
+    )
+    return results_table.markdown(table)
 
 
 def _table(rows: Sequence[dict], figures: dict) -> str:
@@ -264,13 +311,6 @@ def _table(rows: Sequence[dict], figures: dict) -> str:
                 of("dev", 1),
                 of("test", 1),
             ]
-        )
-    if "baseline" in figures and rows:
-        best = figures["baseline"]
-        table.append(
-            ["TF-IDF", "", "", "logistic regression on words and pairs of them"]
-            + ["" for _ in range(7)]
-            + [f"{best['dev_accuracy']:.1f}", f"{best['test_accuracy']:.1f}"]
         )
     return results_table.markdown(table)
 

@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         )
         if judged.returncode:
             return judged.returncode
-    figures = records.collect(args.output_dir, args.data_dir)
+    figures = records.collect(args.output_dir, args.quickstart_dir)
     os.makedirs(os.path.dirname(args.figures) or ".", exist_ok=True)
     files.write_atomically(args.figures, json.dumps(figures, indent=1) + "\n")
     for table in records.blocks(figures).values():
@@ -186,9 +186,10 @@ def main(argv=None) -> int:
         help="Where the runs are (default: %(default)s).",
     )
     add(
-        "--data-dir",
-        default="build/quickstart/corpus/labelled",
-        help="The labelled texts, for the baseline (default: %(default)s).",
+        "--quickstart-dir",
+        default="build/quickstart",
+        help="Of electra-tf quickstart: the labelled texts, and what it "
+        "trained (default: %(default)s).",
     )
     add(
         "--figures",

@@ -167,8 +167,12 @@ def runs_dir(tmp_path):
         scores = {"dev": {"accuracy": 50.0}, "test": {"accuracy": 50.0 + seed}}
         write(folder / ROW.finetuning / "results.json", {"trials": [scores]})
         write(folder / f"{ROW.finetuning}.cost.json", {"cpu_seconds": 30.0})
-    labelled = tmp_path / "labelled"
-    labelled.mkdir()
+    trials = [{"dev": {"accuracy": 40.0}, "test": {"accuracy": 44.0}}] * 3
+    quickstart = tmp_path / "quickstart"
+    write(quickstart / "finetune_from_scratch/results.json", {"trials": trials})
+    (quickstart / "query.txt").write_text("scipy  0.489  Sort.\n")
+    labelled = quickstart / "corpus" / "labelled"
+    labelled.mkdir(parents=True)
     for split in ("train", "dev", "test"):
         rows = [("sort the rows", "pandas"), ("draw a line", "matplotlib")]
         helpers.write_tsv(labelled / f"{split}.tsv", rows)
@@ -177,7 +181,7 @@ def runs_dir(tmp_path):
 
 def test_what_is_finished_is_collected(runs_dir):
     figures = records.collect(
-        str(runs_dir / "runs"), str(runs_dir / "labelled")
+        str(runs_dir / "runs"), str(runs_dir / "quickstart")
     )
     (row,) = figures["rows"]
     assert row["name"] == ROW.name
@@ -190,10 +194,19 @@ def test_what_is_finished_is_collected(runs_dir):
     assert first["minutes_to_target"] == 2.0
     assert (second["dev"], second["test"]) == (50.0, 52.0)
     assert figures["baseline"]["test_accuracy"] == 100.0
-    # With two seeds it is not yet a record.
+    assert figures["quickstart"] == {
+        "random weights": {"dev": [40.0] * 3, "test": [44.0] * 3},
+        "answers": ["scipy  0.489  Sort."],
+    }
     tables = records.blocks(figures)
-    assert "51.5 +- 0.7" in tables["records-tried"]
-    assert "51.5" not in tables["records"]
+    assert "51.5 +- 0.7" in tables["records"]
+    cells = tables["quickstart"].splitlines()[2].strip("| ").split(" | ")
+    assert [cell.strip() for cell in cells] == [
+        "random weights",
+        "3",
+        "40.0 +- 0.0",
+        "44.0 +- 0.0",
+    ]
 
 
 def test_of_some_seeds_the_table_says_how_many():
