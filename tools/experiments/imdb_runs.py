@@ -32,14 +32,12 @@ def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     if start == "from_scratch":
         return ("FinetuningConfig.from_scratch=True",)
-    if start == "embeddings":
-        return ()
-    if size < _FEW:
+    if start == "pretrained" and size < _FEW:
         return (
             "OptimizerConfig.learning_rate=1e-3",
             "OptimizerConfig.layerwise_lr_decay=0.3",
         )
-    return ("FinetuningConfig.dropout=0.1",)
+    return ()
 
 
 def pretraining(gin_params: tuple[str, ...] = ()) -> Run:

@@ -11,6 +11,8 @@ CONTESTANTS = {
     "frozen": "frozen",
     "tfidf": "TF-IDF",
 }
+# Frozen vectors are read once for all numbers of labels.
+_TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
 
 
 def blocks(figures: dict) -> dict[str, str]:
@@ -20,6 +22,7 @@ def blocks(figures: dict) -> dict[str, str]:
         "accuracy": _accuracy(rows),
         "settings": _settings(rows),
         "pretraining": _pretraining(figures["pretraining"]),
+        "choices": _choices(figures.get("choices", ())),
     }
 
 
@@ -59,7 +62,7 @@ def _score(found: dict | None) -> str:
 def _settings(rows: Sequence[dict]) -> str:
     table = [
         ["labels", "epochs", "C of frozen", "C of TF-IDF"]
-        + [f"CPU minutes, {name}" for name in CONTESTANTS.values()]
+        + [f"CPU minutes, {CONTESTANTS[name]}" for name in _TIMED]
     ]
     for row in rows:
         epochs = {
@@ -73,7 +76,7 @@ def _settings(rows: Sequence[dict]) -> str:
         ]
         table.append(
             [f"{row['labels']:,}", ", ".join(epochs), *strengths]
-            + [_cpu_minutes(row.get(name)) for name in CONTESTANTS]
+            + [_cpu_minutes(row.get(name)) for name in _TIMED]
         )
     return results_table.markdown(table)
 
@@ -95,6 +98,26 @@ def _pretraining(found: dict) -> str:
                 f"{point['step']:,}",
                 f"{point['disc_auc']:.3f}",
                 f"{point['masked_lm_accuracy']:.3f}",
+            ]
+        )
+    return results_table.markdown(table)
+
+
+def _choices(tried: Sequence[dict]) -> str:
+    """What was tried on dev before; kept by hand, see docs/imdb.md."""
+    table = [["start", "labels", "rate", "decay", "dropout", "epochs", "dev"]]
+    for one in tried:
+        step = one.get("step")
+        table.append(
+            [
+                CONTESTANTS[one["start"]]
+                + (f", step {step:,}" if step is not None else ""),
+                f"{one['labels']:,}",
+                f"{one['learning_rate']:g}",
+                f"{one['layerwise_lr_decay']:g}",
+                f"{one['dropout']:g}",
+                f"{one['num_epochs']:g}",
+                f"{one['dev']:.1f}",
             ]
         )
     return results_table.markdown(table)
