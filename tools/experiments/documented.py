@@ -62,7 +62,10 @@ class Source(typing.NamedTuple):
     heading: str | None = None
 
 
-SOURCES: tuple[Source, ...] = (Source("records", "records.md", "records"),)
+SOURCES: tuple[Source, ...] = (
+    Source("imdb", "imdb.md", "imdb_table"),
+    Source("records", "records.md", "records"),
+)
 
 
 def main(argv=None) -> int:

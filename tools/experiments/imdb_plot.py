@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from imdb_table import CONTESTANTS
 
-_INCHES = (6.4, 4.4)
+_INCHES = (7.2, 5.0)
 _STYLES: dict[str, dict[str, typing.Any]] = {
     "pretrained": {"color": "C0", "marker": "o"},
     "embeddings": {"color": "C3", "marker": "v"},
@@ -14,11 +14,11 @@ _STYLES: dict[str, dict[str, typing.Any]] = {
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
 }
 _TITLES = {
-    "pretrained": "ELECTRA, pre-trained on the reviews without labels",
-    "embeddings": "of that the embeddings alone",
+    "pretrained": "ELECTRA, pre-trained",
+    "embeddings": "ELECTRA, its embeddings alone pre-trained",
     "from_scratch": "ELECTRA, from random weights",
-    "frozen": "pre-trained weights as they are, logistic regression",
-    "tfidf": "TF-IDF and logistic regression",
+    "frozen": "averages of frozen vectors, logistic regression",
+    "tfidf": "TF-IDF, logistic regression",
 }
 assert _TITLES.keys() == CONTESTANTS.keys()
 
@@ -62,7 +62,9 @@ def draw(figures: dict, path: str) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.legend(
+        loc="outside lower center", ncols=2, frameon=False, fontsize=9
+    )
     axes.set_title(
         "IMDB reviews: bars are standard deviations over seeds", fontsize=10
     )
