@@ -35,15 +35,15 @@ def _accuracy(rows: Sequence[dict]) -> str:
     for row in rows:
         difference = row.get("pretrained_minus_tfidf")
         seeds = [
-            str(len(found["test"]["seeds"]))
+            str(len(row[name]["test"]["seeds"])) if name in row else "0"
             for name in CONTESTANTS
-            if (found := row.get(name)) and "test" in found
+            if name not in ("frozen", "tfidf")
         ]
         table.append(
             [f"{row['labels']:,}"]
             + [_score(row.get(name)) for name in CONTESTANTS]
             + ["" if difference is None else f"{difference:+.1f}"]
-            + [", ".join(dict.fromkeys(seeds))]
+            + [", ".join(seeds)]
         )
     return results_table.markdown(table)
 

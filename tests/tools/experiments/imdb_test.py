@@ -176,8 +176,17 @@ def test_tables_of_what_is_there(figures):
         for line in found["accuracy"].splitlines()
     ]
     assert lines[2:] == [
-        ["100", "81.0 +- 1.4", "", "60.0 +- 0.0", "70.0", "75.0", "+6.0", "2"],
-        ["400", "85.0", "", "", "", "", "", "1"],
+        [
+            "100",
+            "81.0 +- 1.4",
+            "",
+            "60.0 +- 0.0",
+            "70.0",
+            "75.0",
+            "+6.0",
+            "2, 0, 2",
+        ],
+        ["400", "85.0", "", "", "", "", "", "1, 0, 0"],
     ]
     # Minutes of one model.
     assert "| 0.50 " in found["settings"]
