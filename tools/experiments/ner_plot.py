@@ -27,6 +27,7 @@ def draw(figures: dict, path: str) -> None:
 
     picture = pictures.Figure((9.2, 4.4), layout="constrained")
     labels, rates = picture.subplots(1, 2)
+    sizes = sorted({run["num_sentences"] for run in figures["scores"]})
     for number, (start, title) in enumerate(_TITLES.items()):
         style = {
             "color": f"C{number}",
@@ -38,7 +39,11 @@ def draw(figures: dict, path: str) -> None:
         runs = [run for run in figures["scores"] if run["start"] == start]
         if runs:
             labels.errorbar(
-                [run["num_sentences"] for run in runs],
+                [
+                    # Beside each other, where they would hide each other.
+                    sizes.index(run["num_sentences"]) + 0.08 * (number - 1)
+                    for run in runs
+                ],
                 [run["test"]["mean"] for run in runs],
                 yerr=[run["test"]["stdev"] or 0.0 for run in runs],
                 capsize=3,
@@ -47,14 +52,21 @@ def draw(figures: dict, path: str) -> None:
         for run in figures["choices"]:
             if run["start"] == start:
                 rates.plot(*_over_rates(run["settings"]), **style)
-    sizes = sorted({run["num_sentences"] for run in figures["scores"]})
-    labels.set_xscale("log")
-    labels.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    labels.minorticks_off()
+    labels.set_xticks(range(len(sizes)), [f"{size:,}" for size in sizes])
+    labels.set_xlim(-0.5, len(sizes) - 0.5)
     labels.set_xlabel("labelled sentences")
     labels.set_ylabel("F1 on test, per cent")
     labels.set_title("With the recipe that was best on dev", fontsize=10)
     rates.set_xscale("log")
+    tried = sorted(
+        {
+            setting["learning_rate"]
+            for run in figures["choices"]
+            for setting in run["settings"]
+        }
+    )
+    rates.set_xticks(tried, [f"{rate:g}" for rate in tried])
+    rates.minorticks_off()
     rates.set_xlabel("learning rate")
     rates.set_ylabel("F1 on dev, per cent")
     rates.set_title(
@@ -68,7 +80,7 @@ def draw(figures: dict, path: str) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     picture.legend(
-        *labels.get_legend_handles_labels(),
+        *rates.get_legend_handles_labels(),
         loc="outside lower center",
         ncols=3,
         fontsize=9,
