@@ -65,6 +65,13 @@ class Source(typing.NamedTuple):
 SOURCES: tuple[Source, ...] = (
     Source("imdb", "imdb.md", "imdb_table"),
     Source("records", "records.md", "records"),
+    Source("ner", "ner.md", "ner_figures"),
+    Source(
+        "schedule",
+        "scaling.md",
+        "run_schedule",
+        "Three lengths from one trunk",
+    ),
 )
 
 
