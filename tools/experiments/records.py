@@ -72,6 +72,7 @@ RECORDS: tuple[Record, ...] = (
     Record("unigram", "unigram", _ONE_RATE, "words drawn by frequency"),
     Record("shared", "shared", _ONE_RATE, "one network for both parts"),
     Record("long", "long", _ONE_RATE, "10,000 steps"),
+    Record("stable", "stable", _ONE_RATE, "warm-up, stable, decay"),
 )
 
 
