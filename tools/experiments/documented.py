@@ -72,6 +72,12 @@ SOURCES: tuple[Source, ...] = (
         "run_schedule",
         "Three lengths from one trunk",
     ),
+    Source(
+        "speed",
+        "performance.md",
+        "speed_page",
+        "One run of `make benchmarks`",
+    ),
 )
 
 

@@ -336,7 +336,7 @@ def settings(start: str, options: Options) -> list[Setting]:
 
 def trials(run: Run) -> list[dict]:
     """What is finished of a fine-tuning run, in order."""
-    found = []
+    found: list[dict] = []
     for number in itertools.count(1):
         path = pathlib.Path(
             model_directory.trial_dir(run.model_dir, number),

@@ -50,7 +50,8 @@ def draw(figures: dict, path: str) -> None:
             label=_TITLES[way],
             **_STYLES[way],
         )
-    end.set_title(f"At the end, {len(seeds)} seed(s)", fontsize=10)
+    of_seeds = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    end.set_title(f"At the end, {of_seeds}", fontsize=10)
     end.set_xticks(figures["lengths"])
     for axes in (course, end):
         axes.set_xlabel("steps")

@@ -2,9 +2,9 @@
 
   python3 tools/experiments/summary_plot.py
 
-Left what pre-training on reviews without labels is worth (docs/imdb.md), in the
-middle the same for named entities (docs/ner.md), right how fast a step of
-training is (docs/performance.md).
+Left how fast a step of training is (docs/performance.md), in the middle three
+lengths from one trunk (docs/scaling.md), right what minutes of pre-training on
+reviews without labels are worth (docs/imdb.md).
 """
 
 import argparse
@@ -30,24 +30,24 @@ def draw(figures: dict[str, dict], path: str) -> None:
     """Writes the picture.
 
     Args:
-      figures: "imdb", "ner" and "speed" -> what their files hold.
+      figures: "imdb", "schedule" and "speed" -> what their files hold.
       path: A .png, or what else matplotlib writes.
     """
     # Takes a while, and may build a font cache.
     from matplotlib import figure as pictures
 
     picture = pictures.Figure(_INCHES, layout="constrained")
-    reviews, entities, speed = picture.subplots(1, 3)
-    _draw_reviews(reviews, figures["imdb"]["rows"])
-    _draw_entities(entities, figures["ner"]["scores"])
+    speed, lengths, reviews = picture.subplots(1, 3)
     _draw_speed(speed, figures["speed"]["training"]["contestants"])
-    for axes in (reviews, entities, speed):
+    _draw_lengths(lengths, figures["schedule"]["runs"])
+    _draw_reviews(reviews, figures["imdb"]["rows"])
+    for axes in (speed, lengths, reviews):
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    for axes in (reviews, entities):
+    for axes, place in ((lengths, "upper right"), (reviews, "lower right")):
         axes.grid(color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
-        axes.legend(frameon=False, fontsize=8, loc="lower right")
+        axes.legend(frameon=False, fontsize=8, loc=place)
     picture.savefig(path, dpi=100)
 
 
@@ -69,41 +69,36 @@ def _draw_reviews(axes, rows) -> None:
             markersize=4,
             label=label,
         )
-    _label(axes, [row["labels"] for row in rows], "labelled reviews")
+    sizes = [row["labels"] for row in rows]
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+    axes.minorticks_off()
+    axes.set_xlabel("labelled reviews")
     axes.set_ylabel("accuracy on test, per cent")
     axes.set_title("Film reviews (IMDB)", fontsize=10)
 
 
-def _draw_entities(axes, scores) -> None:
-    best = max(scores, key=lambda run: run["dev"]["mean"])["model"]
-    for start, label, color in (
-        ("pretrained", "pre-trained ELECTRA", _PRETRAINED),
-        ("from_scratch", "random weights", _FROM_SCRATCH),
+def _draw_lengths(axes, runs) -> None:
+    seed = min(run["seed"] for run in runs)
+    for way, label, color in (
+        ("straight", "a run of each length", _FROM_SCRATCH),
+        ("trunk", "one trunk, three decays", _PRETRAINED),
     ):
-        runs = [
-            run
-            for run in scores
-            if (run["model"], run["start"]) == (best, start)
+        found = [
+            run for run in runs if (run["way"], run["seed"]) == (way, seed)
         ]
-        axes.plot(
-            [run["num_sentences"] for run in runs],
-            [run["test"]["mean"] for run in runs],
-            color=color,
-            marker="o",
-            markersize=4,
-            label=label,
-        )
-    sizes = sorted({run["num_sentences"] for run in scores})
-    _label(axes, sizes, "labelled sentences")
-    axes.set_ylabel("F1 on test, per cent")
-    axes.set_title("Named entities (CoNLL-2003)", fontsize=10)
-
-
-def _label(axes, sizes, what: str) -> None:
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
-    axes.minorticks_off()
-    axes.set_xlabel(what)
+        for number, run in enumerate(found):
+            axes.plot(
+                *zip(*run["curve"], strict=True),
+                color=color,
+                marker="o",
+                markersize=4,
+                linewidth=1.2,
+                label=None if number else label,
+            )
+    axes.set_xlabel("steps")
+    axes.set_ylabel("held-out loss, nats")
+    axes.set_title("Warm-up, stable, decay", fontsize=10)
 
 
 def _draw_speed(axes, contestants) -> None:
@@ -117,13 +112,13 @@ def _draw_speed(axes, contestants) -> None:
     axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
     axes.set_xlim(0, 1.18 * max(rates))
     axes.tick_params(axis="y", labelsize=8)
-    axes.set_xlabel("examples of 128 tokens a second, two CPU cores")
+    axes.set_xlabel("examples a second on two CPU cores")
     axes.set_title("Pre-training ELECTRA-Small", fontsize=10)
 
 
 def _draw(args: argparse.Namespace) -> None:
     figures = {}
-    for name in ("imdb", "ner", "speed"):
+    for name in ("imdb", "schedule", "speed"):
         path = args.figures / f"{name}.json"
         if not path.is_file():
             raise ValueError(f"Expected figures. Received: no {path}")

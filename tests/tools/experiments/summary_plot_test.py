@@ -4,18 +4,6 @@ import json
 
 import summary_plot
 
-
-def run(model, start, size, score):
-    score = {"mean": score}
-    return {
-        "model": model,
-        "start": start,
-        "num_sentences": size,
-        "dev": score,
-        "test": score,
-    }
-
-
 FIGURES = {
     "imdb": {
         "rows": [
@@ -27,12 +15,11 @@ FIGURES = {
             for labels in (100, 400)
         ]
     },
-    "ner": {
-        "scores": [
-            run(model, start, size, score)
-            for model, score in (("cased", 60.0), ("uncased", 50.0))
-            for start in ("pretrained", "from_scratch")
-            for size in (100, 1000)
+    "schedule": {
+        "runs": [
+            {"way": way, "seed": 1, "curve": [[100, 30.0], [length, loss]]}
+            for way, loss in (("straight", 28.0), ("trunk", 27.0))
+            for length in (200, 400)
         ]
     },
     "speed": {
