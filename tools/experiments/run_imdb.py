@@ -78,12 +78,8 @@ def run(args: argparse.Namespace) -> int:
 def _execute(runs: Sequence[experiment_runs.Run], parallel: int) -> int:
     """Runs what is left of some runs; returns the exit code."""
     queue = experiment_queue.Queue(runs, parallel)
-    for failure in queue.execute():
-        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
-    if queue.was_stopped:
-        print("stopped; run again to go on", file=sys.stderr)
-        return arguments.EXIT_STOPPED
-    return 1 if queue.failures else 0
+    queue.execute()
+    return queue.exit_code()
 
 
 def _refuse_missing_data(sizes: tuple[int, ...]) -> None:

@@ -122,14 +122,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         experiment_queue.print_commands(runs)
         return 0
-    failures: list[experiment_queue.Failure] = []
+    code = 0
     if not args.table_only:
         _require_data(runs)
         queue = experiment_queue.Queue(runs, args.parallel)
-        failures = queue.execute()
+        queue.execute()
+        code = queue.exit_code()
         if queue.was_stopped:
-            print("stopped; run again to go on", file=sys.stderr)
-            return arguments.EXIT_STOPPED
+            return code
         # In a process of its own: TensorFlow would stay in this one.
         judged = subprocess.run(
             [
@@ -147,9 +147,7 @@ def run(args: argparse.Namespace) -> int:
     for table in records.blocks(figures).values():
         print(f"\n{table}")
     print(f"\nwritten: {args.figures}")
-    for failure in failures:
-        print(f"failed: {failure.run.title}: {failure.reason}", file=sys.stderr)
-    return 1 if failures else 0
+    return code
 
 
 def _require_data(runs: Sequence[Run]) -> None:
