@@ -47,12 +47,10 @@ class Server(typing.NamedTuple):
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Of the process so far, in steps of the kernel's clock."""
-        stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text()
-        # The name of the program, in brackets, may have blanks.
-        fields = stat.rpartition(")")[2].split()
-        user, system = map(int, fields[11:13])
-        return (user + system) / os.sysconf("SC_CLK_TCK")
+        """Of all threads that the process has, so far."""
+        threads = pathlib.Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        nanoseconds = (int(path.read_text().split()[0]) for path in threads)
+        return sum(nanoseconds) / 1e9
 
 
 @contextlib.contextmanager
