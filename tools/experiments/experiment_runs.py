@@ -14,6 +14,7 @@ first of them, and trained once.
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import os
@@ -190,6 +191,19 @@ class Run:
         for name, amount in amounts.items():
             total[name] = total.get(name, 0.0) + amount
         files_lib.write_atomically(self.cost_file, json.dumps(total) + "\n")
+
+    def trials(self) -> list[dict]:
+        """What is finished of fine-tuning, seed by seed, in order."""
+        found: list[dict] = []
+        for number in itertools.count(1):
+            path = pathlib.Path(
+                model_directory.trial_dir(self.model_dir, number),
+                model_directory.RESULTS_FILE,
+            )
+            if not path.is_file():
+                break
+            found.append(json.loads(path.read_text("utf-8")))
+        return found
 
     def git_commit(self) -> str | None:
         """Of the code that worked on it last, if that is known."""

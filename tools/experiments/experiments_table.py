@@ -326,12 +326,12 @@ def _table(rows: Sequence[dict], results: dict) -> str:
             [
                 row["title"],
                 str(score.get("num_seeds", 0)),
-                _spread(score) + _interval(score),
+                spread(score) + _interval(score),
                 ""
                 if row["row"] == results["reference"]
-                else _signed(row.get("minus_reference")),
+                else difference(row.get("minus_reference")),
                 "" if row["paper"] is None else f"{row['paper']:.1f}",
-                *(_spread(row["tasks"][task]) for task in tasks),
+                *(spread(row["tasks"][task]) for task in tasks),
                 *(_number(row["heldout"].get(name)) for name in heldout),
                 " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
                 f"{row['flops']:.3g}".replace("e+", "e"),
@@ -345,26 +345,31 @@ def _number(summary: dict | None) -> str:
     return f"{summary['mean']:.3f}" if summary else ""
 
 
-def _spread(summary: dict | None) -> str:
-    """'61.2 +- 0.8', or '61.2' of one seed."""
+def spread(summary: dict | None, decimals: int = 1) -> str:
+    """Of `statistics_of`: '61.2 +- 0.8', or '61.2' of one seed."""
     if not summary:
         return ""
-    if summary["stdev"] is None:
-        return f"{summary['mean']:.1f}"
-    return f"{summary['mean']:.1f} +- {summary['stdev']:.1f}"
+    text = f"{summary['mean']:.{decimals}f}"
+    if summary["stdev"] is not None:
+        text += f" +- {summary['stdev']:.{decimals}f}"
+    return text
 
 
-def _interval(summary: dict | None, sign: str = "") -> str:
+def _interval(summary: dict | None, sign: str = "", decimals: int = 1) -> str:
     if not summary or summary["low"] is None:
         return ""
-    return f" [{summary['low']:{sign}.1f}, {summary['high']:{sign}.1f}]"
+    low, high = (
+        f"{summary[end]:{sign}.{decimals}f}" for end in ("low", "high")
+    )
+    return f" [{low}, {high}]"
 
 
-def _signed(summary: dict | None) -> str:
-    """Bold where the interval does not hold 0."""
+def difference(summary: dict | None, decimals: int = 1) -> str:
+    """Likewise '-1.6 [-4.5, +1.3]', bold where that does not hold 0."""
     if not summary:
         return ""
-    text = f"{summary['mean']:+.1f}{_interval(summary, '+')}"
+    text = f"{summary['mean']:+.{decimals}f}"
+    text += _interval(summary, "+", decimals)
     if summary["low"] is None or summary["low"] <= 0 <= summary["high"]:
         return text
     return f"**{text}**"

@@ -1,6 +1,5 @@
 """The runs of docs/imdb.md, and their figures; runs nothing."""
 
-import itertools
 import json
 import math
 import os
@@ -203,13 +202,7 @@ def _scores(run: Run) -> dict:
     """
     config = run.config
     assert isinstance(config, finetuning_configs.FinetuningConfig)
-    records = []
-    for number in itertools.count(1):
-        folder = model_directory.trial_dir(run.model_dir, number)
-        path = pathlib.Path(folder, model_directory.RESULTS_FILE)
-        if not path.is_file():
-            break
-        records.append(json.loads(path.read_text("utf-8")))
+    records = run.trials()
     if not records:
         return {}
     found: dict = {

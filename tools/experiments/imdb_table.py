@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import experiments_table
 import results_table
 
 CONTESTANTS = {
@@ -54,9 +55,7 @@ def _score(found: dict | None) -> str:
         return ""
     if "test_accuracy" in found:
         return f"{found['test_accuracy']:.1f}"
-    test = found["test"]
-    spread = "" if test["stdev"] is None else f" +- {test['stdev']:.1f}"
-    return f"{test['mean']:.1f}{spread}"
+    return experiments_table.spread(found["test"])
 
 
 def _settings(rows: Sequence[dict]) -> str:

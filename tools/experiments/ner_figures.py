@@ -68,7 +68,7 @@ def collect(options: Options) -> dict:
         ("case", ner_runs.case_runs(options)),
     ):
         # Of a run that was stopped, the seeds that it has.
-        found[name] = [_scored(run) for run in runs if ner_runs.trials(run)]
+        found[name] = [_scored(run) for run in runs if run.trials()]
     found["differences"] = _differences(found["scores"])
     return found
 
@@ -96,7 +96,7 @@ def _origin(run: Run) -> dict:
 
 def _scored(run: Run) -> dict:
     model, number, start = pathlib.Path(run.model_dir).parts[-3:]
-    trials = ner_runs.trials(run)
+    trials = run.trials()
     first = trials[0]
     scores = [trial["tasks"]["ner"] for trial in trials]
     return {
@@ -218,8 +218,10 @@ def _scores_table(figures: dict) -> list[list[str]]:
         entry = differences.get((number, start))
         cells = []
         for split in _SPLITS:
-            cells.append(_spread(run[split]))
-            cells.append(_difference(entry[split]) if entry else "")
+            cells.append(experiments_table.spread(run[split]))
+            cells.append(
+                experiments_table.difference(entry[split]) if entry else ""
+            )
         table.append(
             [
                 f"{number:,}",
@@ -245,8 +247,8 @@ def _case_table(figures: dict) -> list[list[str]]:
                         run["model"],
                         _BEGINS_WITH[start],
                         _rate(run["learning_rate"]),
-                        _spread(run["dev"]),
-                        _spread(run["test"]),
+                        experiments_table.spread(run["dev"]),
+                        experiments_table.spread(run["test"]),
                         str(len(run["trials"])),
                     ]
                 )
@@ -256,18 +258,3 @@ def _case_table(figures: dict) -> list[list[str]]:
 def _rate(rate: float) -> str:
     """0.0005 -> '5e-4'."""
     return f"{rate:.0e}".replace("e-0", "e-")
-
-
-def _spread(summary: dict) -> str:
-    if summary["stdev"] is None:
-        return f"{summary['mean']:.1f}"
-    return f"{summary['mean']:.1f} +- {summary['stdev']:.1f}"
-
-
-def _difference(summary: dict) -> str:
-    """Bold where the interval does not hold 0."""
-    text = f"{summary['mean']:+.1f}"
-    if summary["low"] is None:
-        return text
-    text += f" [{summary['low']:+.1f}, {summary['high']:+.1f}]"
-    return text if summary["low"] <= 0 <= summary["high"] else f"**{text}**"

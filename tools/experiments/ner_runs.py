@@ -11,7 +11,6 @@ A start is nothing, all weights, those of half of the steps, or a part.
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -48,10 +47,8 @@ CHOICES = (*STARTS, *ALTERED, FASTER)
 # all that are compared, by default.
 NUM_CHOICE_SENTENCES = 3000
 NUM_SENTENCES = (1000, 3000, 14041)
-# Where case is compared, and with how many examples at most.
+# Where case is compared.
 NUM_CASE_SENTENCES = 3000
-MAX_CASE_EXAMPLES = 9000
-MAX_EXAMPLES = 45_000
 # What is tried; 5e-4 and 3 epochs are those of docs/results.md.
 LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
 NUM_TRAIN_EPOCHS = (3.0, 10.0)
@@ -330,19 +327,5 @@ def settings(start: str, options: Options) -> list[Setting]:
             trial["num_train_epochs"],
             trial["tasks"]["ner"]["dev"]["f1"],
         )
-        for trial in trials(run)
+        for trial in run.trials()
     ]
-
-
-def trials(run: Run) -> list[dict]:
-    """What is finished of a fine-tuning run, in order."""
-    found: list[dict] = []
-    for number in itertools.count(1):
-        path = pathlib.Path(
-            model_directory.trial_dir(run.model_dir, number),
-            model_directory.RESULTS_FILE,
-        )
-        if not path.is_file():
-            return found
-        found.append(json.loads(path.read_text("utf-8")))
-    raise AssertionError

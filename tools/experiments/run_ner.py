@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
         models=args.models,
         num_sentences=args.num_sentences,
     )
+    if args.dry_run:  # What follows needs what these learn.
+        experiment_queue.print_commands(ner_runs.pretraining_runs(options))
+        return 0
     code = 0
     if not args.table_only:
         ner_runs.write_data(options)
-        if args.dry_run:  # What follows needs what these learn.
-            experiment_queue.print_commands(ner_runs.pretraining_runs(options))
-            return 0
         for stage in (
             ner_runs.pretraining_runs,
             ner_runs.choice_runs,

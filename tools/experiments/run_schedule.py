@@ -286,11 +286,11 @@ def blocks(figures: dict) -> dict[str, str]:
             [
                 f"{length:,}",
                 f"{branch:,}",
-                _spread(loss[STRAIGHT], 2),
-                _spread(loss[TRUNK], 2),
-                _difference(loss["difference"]),
-                _spread(auc[STRAIGHT], 3),
-                _spread(auc[TRUNK], 3),
+                experiments_table.spread(loss[STRAIGHT], 2),
+                experiments_table.spread(loss[TRUNK], 2),
+                experiments_table.difference(loss["difference"], 2),
+                experiments_table.spread(auc[STRAIGHT], 3),
+                experiments_table.spread(auc[TRUNK], 3),
             ]
         )
     cost = [["", "straight", "trunk and decays", "share"]]
@@ -312,22 +312,6 @@ def blocks(figures: dict) -> dict[str, str]:
         "schedule": results_table.markdown(table),
         "schedule-cost": results_table.markdown(cost),
     }
-
-
-def _spread(summary: dict, decimals: int) -> str:
-    text = f"{summary['mean']:.{decimals}f}"
-    if summary["stdev"] is not None:
-        text += f" +- {summary['stdev']:.{decimals}f}"
-    return text
-
-
-def _difference(summary: dict) -> str:
-    """Bold where the interval does not hold 0."""
-    text = f"{summary['mean']:+.2f}"
-    if summary["low"] is None:
-        return text
-    text += f" [{summary['low']:+.2f}, {summary['high']:+.2f}]"
-    return text if summary["low"] <= 0 <= summary["high"] else f"**{text}**"
 
 
 def run(args: argparse.Namespace) -> int:
