@@ -4,23 +4,35 @@
       --docstrings_dir=build/experiments/docstrings \\
       --output_dir=build/experiments
 
-Reads glue/{CoLA,MRPC,RTE,SST-2,STS-B}/{train,dev}.tsv and
-wikitext-2/{valid,test}.txt of the data folder, and what
-build_docstring_corpus.py wrote; writes below the output folder:
+Reads from the data folder
 
-  corpus/docstrings/*.txt, corpus/wikitext_{valid,test}.txt   to pre-train on
-  finetuning_data/<task>/{train,dev}.tsv                      as they are
+  glue/{CoLA,MRPC,RTE,SST-2,STS-B}/{train,dev}.tsv
+  conll2003/{train,valid}.txt    wikitext-2/{valid,test}.txt
+  imdb/{unsup.txt,train.tsv}.xz
 
-No text of a task is pre-trained on. Held-out docstrings stay where they are.
+and what build_docstring_corpus.py wrote; writes below the output folder:
+
+  corpus/docstrings/*.txt, corpus/wikitext_{valid,test}.txt,
+  corpus/reviews_<n>.txt                    to pre-train on; no text of a task
+  finetuning_data/<task>/{train,dev}.tsv    as they are; .txt of ner
+  finetuning_data/imdb/{train,dev}.tsv      of the labelled reviews some of the
+                                            first, and the last
+
+Held-out docstrings stay where they are.
 """
 
 import pathlib
 import shutil
 import sys
 
+import build_imdb_data
 import build_results_data
 
 from electra_tf.command_line import arguments
+
+# Of labelled reviews to learn from, and to be scored on.
+_NUM_REVIEWS = 1600
+_NUM_DEV_REVIEWS = build_imdb_data.NUM_DEV
 
 
 def build(
@@ -32,6 +44,8 @@ def build(
 
     Raises:
       OSError: If a file is missing.
+      ValueError: If there are no docstrings, or a file of reviews is not of its
+        format.
     """
     corpus = output_dir / "corpus"
     docstrings = sorted((docstrings_dir / "train").glob("*.txt"))
@@ -50,6 +64,13 @@ def build(
                 data_dir / "glue" / theirs / f"{split}.tsv",
                 folder / f"{split}.tsv",
             )
+    ner = output_dir / "finetuning_data" / "ner"
+    ner.mkdir(exist_ok=True)
+    for theirs, ours in (("train", "train"), ("valid", "dev")):
+        shutil.copyfile(
+            data_dir / "conll2003" / f"{theirs}.txt", ner / f"{ours}.txt"
+        )
+    _write_reviews(data_dir / "imdb", output_dir)
     for split in ("valid", "test"):
         path = data_dir / "wikitext-2" / f"{split}.txt"
         build_results_data.write_lines(
@@ -58,6 +79,24 @@ def build(
     (corpus / "docstrings").mkdir(exist_ok=True)
     for path in docstrings:
         shutil.copyfile(path, corpus / "docstrings" / path.name)
+
+
+def _write_reviews(reviews: pathlib.Path, output_dir: pathlib.Path) -> None:
+    """The reviews without labels, and of those with labels some."""
+    rows = build_imdb_data.splits(
+        build_imdb_data.read_labelled(reviews / "train.tsv.xz"),
+        test=(),
+        sizes=(_NUM_REVIEWS,),
+        num_dev=_NUM_DEV_REVIEWS,
+        num_test=0,
+    )
+    build_imdb_data.write_corpus(
+        reviews / "unsup.txt.xz", output_dir / "corpus"
+    )
+    for split, name in (("train", f"train_{_NUM_REVIEWS}"), ("dev", "dev")):
+        build_imdb_data.write_labelled(
+            output_dir / "finetuning_data" / "imdb" / f"{split}.tsv", rows[name]
+        )
 
 
 def main() -> int:

@@ -127,14 +127,23 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
         read_labelled(folder / "train.tsv.xz"),
         read_labelled(folder / "test.tsv.xz"),
     )
-    texts = list(reviews(folder / "unsup.txt.xz"))
+    write_corpus(folder / "unsup.txt.xz", output_dir / "corpus")
+    for name, rows in labelled.items():
+        write_labelled(output_dir / "labelled" / f"{name}.tsv", rows)
+
+
+def write_corpus(path: pathlib.Path, output_dir: pathlib.Path) -> None:
+    """Writes the reviews of a file without labels as reviews_<n>.txt."""
+    texts = list(reviews(path))
     for number in range(_NUM_CORPUS_FILES):
         part = texts[number::_NUM_CORPUS_FILES]
-        path = output_dir / "corpus" / f"reviews_{number}.txt"
+        path = output_dir / f"reviews_{number}.txt"
         _write(path, "\n\n".join(part) + "\n", len(part))
-    for name, rows in labelled.items():
-        path = output_dir / "labelled" / f"{name}.tsv"
-        _write(path, "\n".join([_HEADER, *rows]) + "\n", len(rows))
+
+
+def write_labelled(path: pathlib.Path, rows: Sequence[str]) -> None:
+    """Writes rows of `read_labelled` under their header."""
+    _write(path, "\n".join([_HEADER, *rows]) + "\n", len(rows))
 
 
 def _write(path: pathlib.Path, content: str, num_reviews: int) -> None:

@@ -21,7 +21,7 @@ import os
 import pathlib
 import sys
 
-from experiment_suites import SUITES, Row
+from experiment_suites import SUITES, TASKS, Row
 
 from electra_tf import configs, errors, model_directory
 from electra_tf import files as files_lib
@@ -463,7 +463,7 @@ def make_run(
 def _finetuning_config(task: str, options: Options):
     """gin files, bindings and configuration of all fine-tuning on a task."""
     # The task's own file is first: others are found beside it.
-    files = [gin_path(f"finetune/{task}.gin")]
+    files = [gin_path(TASKS[task].gin_file)]
     of_task = gin_path(f"experiments/finetuning/{task}.gin")
     if options.finetuning_gin_file:
         files += [of_task] if os.path.exists(of_task) else []

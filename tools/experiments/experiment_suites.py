@@ -147,23 +147,28 @@ SUITES: dict[str, Suite] = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task of GLUE.
+    """What a model is fine-tuned on.
 
     Attributes:
       title: For people.
       metric: Its key in results.json, in per cent.
       metric_title: For people.
+      gin_file: Of the task, below gin/; what the experiments change of it is in
+        gin/experiments/finetuning/.
     """
 
     title: str
     metric: str
     metric_title: str
+    gin_file: str
 
 
 TASKS: dict[str, Task] = {
-    "cola": Task("CoLA", "mcc", "Matthews"),
-    "mrpc": Task("MRPC", "accuracy", "accuracy"),
-    "rte": Task("RTE", "accuracy", "accuracy"),
-    "sst": Task("SST-2", "accuracy", "accuracy"),
-    "sts": Task("STS-B", "spearman", "Spearman"),
+    "cola": Task("CoLA", "mcc", "Matthews", "finetune/cola.gin"),
+    "mrpc": Task("MRPC", "accuracy", "accuracy", "finetune/mrpc.gin"),
+    "rte": Task("RTE", "accuracy", "accuracy", "finetune/rte.gin"),
+    "sst": Task("SST-2", "accuracy", "accuracy", "finetune/sst.gin"),
+    "sts": Task("STS-B", "spearman", "Spearman", "finetune/sts.gin"),
+    "imdb": Task("IMDB", "accuracy", "accuracy", "finetune/own_data.gin"),
+    "ner": Task("CoNLL-2003", "f1", "F1 of spans", "finetune/ner.gin"),
 }

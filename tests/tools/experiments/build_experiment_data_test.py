@@ -1,5 +1,6 @@
 """Tests of tools/experiments/build_experiment_data.py."""
 
+import lzma
 import shutil
 
 import build_experiment_data
@@ -9,7 +10,7 @@ from tests import helpers
 
 
 @pytest.fixture
-def folders(tmp_path):
+def folders(tmp_path, monkeypatch):
     """The public sets with a line each, and a corpus of docstrings."""
     data, docstrings = tmp_path / "data", tmp_path / "docstrings"
     for task in ("CoLA", "MRPC", "RTE", "SST-2", "STS-B"):
@@ -21,6 +22,20 @@ def folders(tmp_path):
         path = data / "wikitext-2" / f"{split}.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f" = A = \n It went . Then {split} @-@ it went .\n")
+    for split in ("train", "valid"):
+        path = data / "conll2003" / f"{split}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{split} O\n")
+    (data / "imdb").mkdir()
+    reviews = [f"review {n}\t{('neg', 'pos')[n % 2]}\t7" for n in range(5)]
+    for name, lines in (
+        ("train.tsv", ["text\tlabel\trating", *reviews]),
+        ("unsup.txt", ["It went.", "Well.", "", "No."]),
+    ):
+        with lzma.open(data / "imdb" / f"{name}.xz", "wt") as file:
+            file.write("\n".join(lines) + "\n")
+    monkeypatch.setattr(build_experiment_data, "_NUM_REVIEWS", 2)
+    monkeypatch.setattr(build_experiment_data, "_NUM_DEV_REVIEWS", 3)
     for split in ("train", "heldout"):
         (docstrings / split).mkdir(parents=True)
         (docstrings / split / "0.txt").write_text(f"{split}.\n")
@@ -42,7 +57,20 @@ def test_the_corpus_and_the_tasks(folders):
     assert files.pop("corpus/wikitext_test.txt") == (
         b"It went .\nThen test-it went .\n"
     )
+    assert files.pop("corpus/reviews_0.txt") == b"It went.\nWell.\n"
+    assert files.pop("corpus/reviews_1.txt") == b"No.\n"
+    assert [files.pop(f"corpus/reviews_{n}.txt") for n in range(2, 8)] == (
+        [b"\n"] * 6
+    )
     assert files.pop("finetuning_data/sst/dev.tsv") == b"SST-2 dev\r\n"
+    assert files.pop("finetuning_data/ner/train.txt") == b"train O\n"
+    assert files.pop("finetuning_data/ner/dev.txt") == b"valid O\n"
+    assert files.pop("finetuning_data/imdb/train.tsv") == (
+        b"text\tlabel\nreview 0\tneg\nreview 1\tpos\n"
+    )
+    assert files.pop("finetuning_data/imdb/dev.tsv") == (
+        b"text\tlabel\nreview 2\tneg\nreview 3\tpos\nreview 4\tneg\n"
+    )
     assert sorted(files) == [
         f"finetuning_data/{name}.tsv"
         for name in (
