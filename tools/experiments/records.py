@@ -73,6 +73,10 @@ RECORDS: tuple[Record, ...] = (
     Record("shared", "shared", _ONE_RATE, "one network for both parts"),
     Record("long", "long", _ONE_RATE, "10,000 steps"),
     Record("stable", "stable", _ONE_RATE, "warm-up, stable, decay"),
+    Record(
+        "two_networks", "two_networks", _ONE_RATE, "stable, with two networks"
+    ),
+    Record("longer", "longer", _ONE_RATE, "stable, 12,000 steps"),
 )
 
 
