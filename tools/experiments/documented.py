@@ -67,6 +67,18 @@ SOURCES: tuple[Source, ...] = (
     Source("records", "records.md", "records"),
     Source("ner", "ner.md", "ner_figures"),
     Source(
+        "objectives_docstrings",
+        "experiments.md",
+        "experiments_table",
+        "Objectives at a quarter of that, without reviews",
+    ),
+    Source(
+        "weight_sharing",
+        "experiments.md",
+        "experiments_table",
+        "Weight sharing (section 3.2)",
+    ),
+    Source(
         "schedule",
         "scaling.md",
         "run_schedule",

@@ -298,6 +298,20 @@ def markdown(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def blocks(results: dict) -> dict[str, str]:
+    """The tables of a page by their names: '<suite>-<budget>' -> Markdown.
+
+    Args:
+      results: What `collect` returns; with "name" where a page shows other
+        results of the suite, too.
+    """
+    name = results.get("name", results["suite"])
+    return {
+        f"{name}-{experiment_runs.budget_name(budget)}": _table(rows, results)
+        for budget, rows in _by_budget(results["rows"]).items()
+    }
+
+
 def _table(rows: Sequence[dict], results: dict) -> str:
     tasks = results["tasks"]
     heldout = [
@@ -338,7 +352,11 @@ def _table(rows: Sequence[dict], results: dict) -> str:
                 f"{statistics.fmean(seconds) / 60:.1f}" if seconds else "",
             ]
         )
-    return results_table.markdown(table)
+    # A column that nothing is known of is none.
+    columns = [column for column in zip(*table, strict=True) if any(column[1:])]
+    return results_table.markdown(
+        [list(row) for row in zip(*columns, strict=True)]
+    )
 
 
 def _number(summary: dict | None) -> str:

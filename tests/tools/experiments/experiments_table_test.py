@@ -188,6 +188,24 @@ def test_table(results):
     ) in lines
 
 
+def test_tables_of_a_page(results):
+    blocks = experiments_table.blocks(results)
+    assert list(blocks) == ["objectives-1e12", "objectives-2e12"]
+    for table in blocks.values():
+        assert table in experiments_table.markdown(results)
+    older = results | {"name": "objectives-older"}
+    assert list(experiments_table.blocks(older))[0] == "objectives-older-1e12"
+
+
+def test_a_column_of_nothing_is_left_out(results):
+    rows = [r | {"paper": None, "seeds": {}} for r in results["rows"]]
+    header = experiments_table.blocks(results | {"rows": rows})[
+        "objectives-1e12"
+    ].splitlines()[0]
+    assert not {"paper", "CPU minutes"} & set(cells_of(header))
+    assert "minus electra" in cells_of(header)
+
+
 def test_runs_of_another_configuration_are_left_out(runs, capsys):
     options, variants = runs
     others = [
