@@ -45,13 +45,23 @@ class Cluster:
     """
 
     def __init__(self, num_workers: int, command: Sequence[str]):
-        ports = free_ports(num_workers)
         self.processes: list[subprocess.Popen] = []
-        self._threads = []
-        for index in range(num_workers):
+        self._num_workers = num_workers
+        self._command = command
+        self._threads: list[threading.Thread] = []
+        self._told: int | None = None
+
+    def start(self) -> None:
+        """Starts all, those after a signal, too: they are told at once.
+
+        Raises:
+          ValueError: If the command cannot be run.
+        """
+        ports = free_ports(self._num_workers)
+        for index in range(self._num_workers):
             try:
                 process = subprocess.Popen(
-                    command,
+                    self._command,
                     env=os.environ | {"TF_CONFIG": tf_config(ports, index)},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -63,9 +73,11 @@ class Cluster:
             except OSError as error:
                 self.signal(signal.SIGKILL)
                 raise ValueError(
-                    f"Cannot run {command[0]!r}: {error.strerror}"
+                    f"Cannot run {self._command[0]!r}: {error.strerror}"
                 ) from None
             self.processes.append(process)
+            if self._told is not None:
+                process.send_signal(self._told)
             for source, target in (
                 (process.stdout, sys.stdout),
                 (process.stderr, sys.stderr),
@@ -77,7 +89,8 @@ class Cluster:
                 self._threads.append(thread)
 
     def signal(self, number: int) -> None:
-        """Sends a signal to every process that is still there."""
+        """Sends a signal to every process that is there, or is yet to start."""
+        self._told = number
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(number)
@@ -133,11 +146,13 @@ def run(num_workers: int, command: Sequence[str]) -> int:
       ValueError: If the command cannot be run.
     """
     cluster = Cluster(num_workers, command)
+    # Before there is a process that would be left alone.
     previous = {
         number: signal.signal(number, lambda n, _: cluster.signal(n))
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
+        cluster.start()
         return cluster.wait()
     finally:
         for number, handler in previous.items():

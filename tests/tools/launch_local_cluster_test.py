@@ -1,6 +1,7 @@
 """Tests of tools/launch_local_cluster.py, with workers that only print."""
 
 import json
+import os
 import signal
 import sys
 
@@ -77,6 +78,22 @@ def test_a_signal_reaches_all(number):
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 75
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_they_are_started_reaches_all(number, monkeypatch):
+    tf_config = local_cluster.tf_config
+
+    def interrupted(ports, index):
+        if index:  # The first one is there, the second is not.
+            os.kill(os.getpid(), number)
+        return tf_config(ports, index)
+
+    monkeypatch.setattr(local_cluster, "tf_config", interrupted)
+    before = signal.getsignal(number)
+    result = launch_local_cluster.main(["--num_workers=2", "--", "sleep", "60"])
+    assert result == 128 + number
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.parametrize(
