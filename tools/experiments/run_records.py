@@ -27,6 +27,7 @@ import sys
 from collections.abc import Sequence
 
 import experiment_queue
+import experiment_runs
 import records
 from experiment_runs import Run
 
@@ -48,55 +49,39 @@ def runs_of(record: records.Record, seed: int, output_dir: str) -> list[Run]:
     Raises:
       ConfigError: If a gin file does not load.
     """
+    name = f"{record.pretraining} seed {seed}"
     folder = os.path.join(output_dir, record.pretraining, f"seed_{seed}")
-    pretraining = _run(
-        f"{record.pretraining} seed {seed}",
-        configs.PretrainingConfig,
-        record.pretraining_gin_file,
-        (*_ONE_THREAD, f"RunConfig.seed={seed}"),
-        os.path.join(folder, records.PRETRAINING),
-        record.pretraining,
-    )
-    finetuning = _run(
-        f"{record.pretraining} seed {seed} {record.finetuning}",
-        finetuning_configs.FinetuningConfig,
-        record.finetuning_gin_file,
-        (
-            _ONE_THREAD[0],
-            f"RunConfig.seed={seed}",
-            "FinetuningConfig.num_trials=1",
-            "FinetuningConfig.init_checkpoint="
-            + json.dumps(pretraining.model_dir),
+    pretraining = experiment_runs.make_run(
+        name,
+        _loaded(
+            configs.PretrainingConfig, record.pretraining_gin_file, _ONE_THREAD
         ),
+        seed,
+        os.path.join(folder, records.PRETRAINING),
+        {},
+        record.pretraining,
+        1.0,
+    )
+    finetuning = experiment_runs.make_run(
+        f"{name} {record.finetuning}",
+        _loaded(
+            finetuning_configs.FinetuningConfig,
+            record.finetuning_gin_file,
+            (_ONE_THREAD[0], "FinetuningConfig.num_trials=1"),
+        ),
+        seed,
         os.path.join(folder, record.finetuning),
+        {"init_checkpoint": pretraining.model_dir},
         record.finetuning,
-        (pretraining.model_dir,),
+        1.0,
     )
     return [pretraining, finetuning]
 
 
-def _run(
-    title: str,
-    config_class: type,
-    gin_file: str,
-    params: tuple[str, ...],
-    model_dir: str,
-    kind: str,
-    needs: tuple[str, ...] = (),
-) -> Run:
-    what = config_class.__name__.removesuffix("Config").lower()
-    named = json.dumps(model_dir)
-    config = gin_files_lib.load(
-        config_class, [gin_file], [*params, f"RunConfig.model_dir={named}"]
-    )
-    command = (
-        "-m",
-        f"electra_tf.run_{what}",
-        f"--gin_file={gin_file}",
-        *(f"--gin_param={param}" for param in params),
-        f"--model_dir={model_dir}",
-    )
-    return Run(title, command, config, needs, kind, 1.0)
+def _loaded(config_class: type, gin_file: str, params: tuple[str, ...]):
+    """A gin file, its bindings, and what they load to."""
+    config = gin_files_lib.load(config_class, [gin_file], params)
+    return (gin_file,), params, config
 
 
 def all_runs(
