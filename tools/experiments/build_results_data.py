@@ -22,6 +22,7 @@ split that is scored goes in. The two sentences of a pair follow each other,
 as do a passage and its questions. All rows of a set are one document.
 """
 
+import contextlib
 import csv
 import itertools
 import json
@@ -30,7 +31,10 @@ import random
 import re
 import shutil
 import sys
+import typing
 from collections.abc import Iterator
+
+import split_squad
 
 from electra_tf.command_line import arguments
 
@@ -65,11 +69,25 @@ _MIN_PHRASE_WORDS = 6
 _SENTENCE_END = r"(?<=[.!?]) (?=[A-Z\"'(])"
 
 
+@contextlib.contextmanager
+def opened(path: pathlib.Path, **kwargs) -> Iterator[typing.TextIO]:
+    """A text file in UTF-8.
+
+    Raises:
+      ValueError: If it is in another encoding, or damaged.
+    """
+    with open(path, encoding="utf-8-sig", **kwargs) as f:
+        try:
+            yield f
+        except UnicodeDecodeError as error:
+            raise ValueError(f"Cannot read {path}: {error}.") from None
+
+
 def rows(
     path: pathlib.Path, columns: list[int], has_header: bool
 ) -> Iterator[list[str]]:
     """The named columns of a TSV file in which quotes mean nothing."""
-    with open(path, encoding="utf-8-sig", newline="\n") as f:
+    with opened(path, newline="\n") as f:
         for number, line in enumerate(f, start=1):
             cells = line.rstrip("\r\n").split("\t")
             if number == 1 and has_header or not line.strip():
@@ -84,7 +102,7 @@ def rows(
 
 def wikitext(path: pathlib.Path) -> Iterator[str]:
     """Its paragraphs, with the marks of its tokenizer undone."""
-    with open(path, encoding="utf-8") as f:
+    with opened(path) as f:
         for line in f:
             if (text := line.strip()) and not text.startswith("="):
                 text = re.sub(r" @([-,.])@ ", r"\1", text)
@@ -112,7 +130,7 @@ def longest_phrases(path: pathlib.Path) -> Iterator[str]:
 
 
 def conll_sentences(path: pathlib.Path) -> Iterator[str]:
-    with open(path, encoding="utf-8") as f:
+    with opened(path) as f:
         for is_blank, lines in itertools.groupby(f, key=str.isspace):
             if not is_blank:
                 yield " ".join(line.split()[0] for line in lines)
@@ -149,7 +167,13 @@ def texts_of(
 def hate_speech_texts(path: pathlib.Path) -> Iterator[str]:
     """Titles and comments; titles are quoted as in CSV."""
     for title, comment in rows(path, [0, 1], True):
-        yield next(csv.reader([title]))[0] if title else ""
+        try:
+            yield next(csv.reader([title]))[0] if title else ""
+        except csv.Error as error:
+            raise ValueError(
+                f"Expected a title as in CSV. Received: {path}, {title!r} "
+                f"({error})."
+            ) from None
         yield comment
 
 
@@ -162,9 +186,9 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
     glue, korean = data_dir / "glue", data_dir / "korean"
     wiki = data_dir / "wikitext-2"
     squad = data_dir / "squad" / "xquad.en.json"
-    content = json.loads(squad.read_text("utf-8"))
+    _, found = split_squad.read_articles(str(squad))
     articles: dict[str, list[dict]] = {"train": [], "dev": []}
-    for number, article in enumerate(content["data"]):
+    for number, article in enumerate(found):
         articles["train" if number % _DEV_ARTICLE else "dev"].append(article)
     for split, part in articles.items():
         path = output_dir / "finetuning_data" / "squadv1" / f"{split}.json"

@@ -147,7 +147,7 @@ class Run:
     @property
     def cost_file(self) -> str:
         """What the run took, interruptions included."""
-        return self.model_dir + ".cost.json"
+        return _cost_file(self.model_dir)
 
     @property
     def num_train_steps(self) -> int:
@@ -159,6 +159,7 @@ class Run:
 
         Raises:
           ConfigError: If the folder holds another run.
+          CheckpointError: If its results are damaged.
         """
         if isinstance(self.config, finetuning_configs.FinetuningConfig):
             name = model_directory.RESULTS_FILE
@@ -173,17 +174,23 @@ class Run:
         if not os.path.exists(path):
             return False
         model_directory.refuse_other_run(self.config)
-        if name != model_directory.EVAL_RESULTS_FILE:
-            return True
-        results = json.loads(pathlib.Path(path).read_text("utf-8"))
-        return results["step"] == self.num_train_steps
+        if name == model_directory.EVAL_RESULTS_FILE:
+            results = files_lib.read_json(path, step=int)
+            return results.get("step") == self.num_train_steps
+        if name == model_directory.RESULTS_FILE:
+            results = files_lib.read_json(
+                path, trials=list, replaced_trials=list
+            )
+            # Those that others repeat do not count.
+            num_trials = len(results.get("trials") or ()) - len(
+                results.get("replaced_trials") or ()
+            )
+            return num_trials >= _num_trials(self.config)
+        return True
 
     def cost(self) -> dict[str, float]:
-        """Seconds and CPU seconds of the run so far, if any are known."""
-        try:
-            return json.loads(pathlib.Path(self.cost_file).read_text("utf-8"))
-        except (OSError, json.JSONDecodeError):
-            return {}
+        """See `cost_of`."""
+        return cost_of(self.model_dir)
 
     def add_cost(self, **amounts: float) -> None:
         """Adds "seconds" and "cpu_seconds" of one process."""
@@ -193,26 +200,25 @@ class Run:
         files_lib.write_atomically(self.cost_file, json.dumps(total) + "\n")
 
     def trials(self) -> list[dict]:
-        """What is finished of fine-tuning, seed by seed, in order."""
+        """What is finished of fine-tuning, seed by seed, in order.
+
+        Raises:
+          CheckpointError: If results are damaged.
+        """
         found: list[dict] = []
         for number in itertools.count(1):
-            path = pathlib.Path(
+            path = os.path.join(
                 model_directory.trial_dir(self.model_dir, number),
                 model_directory.RESULTS_FILE,
             )
-            if not path.is_file():
+            if not os.path.isfile(path):
                 break
-            found.append(json.loads(path.read_text("utf-8")))
+            found.append(files_lib.read_json(path, tasks=dict))
         return found
 
     def git_commit(self) -> str | None:
         """Of the code that worked on it last, if that is known."""
-        path = os.path.join(self.model_dir, model_directory.RUNS_FILE)
-        try:
-            lines = pathlib.Path(path).read_text("utf-8").splitlines()
-            return json.loads(lines[-1])["git_commit"]
-        except (OSError, IndexError, json.JSONDecodeError):
-            return None
+        return last_start(self.model_dir).get("git_commit")
 
     def step(self) -> int:
         """Steps of pre-training so far, as its last look says."""
@@ -229,6 +235,62 @@ class Run:
             except (ValueError, KeyError, TypeError):
                 continue
         return 0
+
+
+def is_of_table(run: Run) -> bool:
+    """Whether what is there of a run, if anything, is of its configuration.
+
+    What is not is left out of tables, which this says.
+    """
+    try:
+        model_directory.refuse_other_run(run.config)
+    except errors.ConfigError as error:
+        _say_once(f"not in the table: {error}")
+        return False
+    return True
+
+
+def _num_trials(config) -> int:
+    """Of a fine-tuning run, all settings and folds together."""
+    return (
+        config.num_trials
+        * max(1, len(config.learning_rates))
+        * max(1, len(config.num_train_epochs_options))
+        * max(1, config.data.folds)
+    )
+
+
+def cost_of(model_dir: str) -> dict[str, float]:
+    """Seconds and CPU seconds of a run so far; {} if they are not known.
+
+    Raises:
+      CheckpointError: If their file is damaged.
+    """
+    path = _cost_file(model_dir)
+    if not os.path.exists(path):
+        return {}
+    return files_lib.read_json(path, seconds=float, cpu_seconds=float)
+
+
+def _cost_file(model_dir: str) -> str:
+    return f"{model_dir}.cost.json"
+
+
+def last_start(model_dir: str) -> dict:
+    """What runs.jsonl says of the process that worked on a run last.
+
+    Returns:
+      "time", "argv", "git_commit" and more; {} if that is not known. A line
+      that was cut short is no line.
+    """
+    path = pathlib.Path(model_dir, model_directory.RUNS_FILE)
+    if path.is_file():
+        for line in reversed(path.read_text("utf-8", "replace").splitlines()):
+            with contextlib.suppress(json.JSONDecodeError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    return record
+    return {}
 
 
 def gin_path(name: str) -> str:
@@ -493,7 +555,12 @@ def budgets_on_disk(options: Options) -> list[float | None]:
     found: list[float | None] = []
     for name in {folder.name for folder in folders}:
         with contextlib.suppress(ValueError):
-            found.append(None if name == OWN_STEPS else float(name))
+            budget = None if name == OWN_STEPS else float(name)
+            # "nan", "1e+13" and the like are no names of ours.
+            if budget_name(budget) == name and (
+                budget is None or 0 < budget < math.inf
+            ):
+                found.append(budget)
     return found
 
 

@@ -9,19 +9,18 @@ reference are taken seed by seed.
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 
 import experiment_runs
+import figure_files
 import results_table
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
 
-from electra_tf import errors, model_directory
+from electra_tf import model_directory
 
 # Of eval_results.json, after the last stage.
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -107,7 +106,11 @@ def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
     """What is finished of one seed; None where nothing is."""
     found: dict = {"tasks": {}, "score": None, "heldout": {}}
     runs = experiment_runs.runs_of(variant, seed, options)
-    finished = list(filter(_is_finished, runs))
+    finished = [
+        run
+        for run in runs
+        if experiment_runs.is_of_table(run) and run.is_finished()
+    ]
     for run in finished:
         if run.kind in TASKS:
             found["tasks"][run.kind] = _task_score(run.model_dir, run.kind)
@@ -123,28 +126,25 @@ def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
     return found if finished else None
 
 
-def _is_finished(run: experiment_runs.Run) -> bool:
-    """Leaves out what is there of another configuration, and says so."""
-    try:
-        return run.is_finished()
-    except errors.ConfigError as error:
-        print(f"not in the table: {error}", file=sys.stderr)
-        return False
-
-
 def _task_score(model_dir: str, task: str) -> float:
     """In per cent; a correlation with answers that are all alike is 0."""
-    (trial,) = _read_json(model_dir, model_directory.RESULTS_FILE)["trials"]
-    score = trial["dev"][TASKS[task].metric]
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
+    metric = TASKS[task].metric
+    with figure_files.expecting(f"the {metric} of one trial on dev", path):
+        trials = figure_files.read(path)["trials"]
+        if len(trials) != 1:
+            raise ValueError(
+                "Expected one trial for each seed of pre-training "
+                f"(FinetuningConfig.num_trials=1). Received: {path}, with "
+                f"{len(trials)}."
+            )
+        score = trials[0]["dev"][metric]
     return 0.0 if score is None else score
 
 
 def _read_json(model_dir: str, name: str) -> dict:
     path = os.path.join(model_dir, name)
-    if not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return figure_files.read(path) if os.path.exists(path) else {}
 
 
 def _scores(seeds: Mapping[str, dict]) -> dict[str, float]:
@@ -193,7 +193,12 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
     """
     points: dict[int, list[dict]] = {}
     for seed in options.seeds:
-        for step, metrics in read_heldout(variant.stage_dir(seed)).items():
+        last_stage = experiment_runs.runs_of(variant, seed, options)[
+            len(variant.stages) - 1
+        ]
+        if not experiment_runs.is_of_table(last_stage):
+            continue
+        for step, metrics in read_heldout(last_stage.model_dir).items():
             points.setdefault(step, []).append(metrics)
     *before, last = variant.stages
     spent = sum(stage.flops for stage in before)
@@ -216,7 +221,8 @@ def read_heldout(model_dir: str) -> dict[int, dict]:
         for record in model_directory.read_metrics(path)
         if record["split"] == "heldout"
     }
-    if last := _read_json(model_dir, model_directory.EVAL_RESULTS_FILE):
+    last = _read_json(model_dir, model_directory.EVAL_RESULTS_FILE)
+    if "step" in last:
         found[last["step"]] = last
     return found
 

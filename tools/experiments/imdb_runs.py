@@ -8,9 +8,10 @@ import shlex
 import statistics
 
 import experiment_runs
+import figure_files
 from experiment_runs import Run
 
-from electra_tf import configs, files, model_directory
+from electra_tf import configs, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -18,6 +19,7 @@ from electra_tf.finetuning import configs as finetuning_configs
 STARTS = ("pretrained", "embeddings", "from_scratch")
 # What a logistic regression reads: `frozen_features`, and `tf_idf`.
 LINEAR = ("frozen", "tfidf")
+_KEPT = ("strength", "dev_accuracy", "test_accuracy", "cpu_seconds")
 _TASK = "imdb"
 
 
@@ -104,6 +106,8 @@ def init_checkpoint(start: str, build_dir: str) -> str:
     return os.path.join(build_dir, "pretrain")
 
 
+# Of pre-training's held-out evaluations.
+_CURVE = ("step", "disc_auc", "masked_lm_accuracy")
 _NUM_SCORED = {"dev": 2000, "test": 5000}
 
 
@@ -118,30 +122,46 @@ def linear_path(build_dir: str, features: str, size: int) -> pathlib.Path:
     return pathlib.Path(build_dir, "runs", f"{features}_{size}.json")
 
 
-def collect(build_dir: str) -> dict:
+def collect(
+    build_dir: str,
+    pretraining_params: tuple[str, ...] = (),
+    finetuning_params: tuple[str, ...] = (),
+) -> dict:
     """The figures of all runs, as far as they are there.
 
+    Args:
+      build_dir: See `finetuning`.
+      pretraining_params: Bindings that pre-training was given.
+      finetuning_params: Likewise all fine-tuning.
+
     Returns:
-      What results.json holds: "commit", "pretraining" (what `_pretraining`
-      returns), and "rows", for each number of labelled reviews "labels",
-      "standard_error" of a score in points, and for each contestant that has a
-      result what `_scores` or `tf_idf.fit` returns, with "cpu_seconds"; then
-      how far it is above TF-IDF, as in "pretrained_minus_tfidf".
+      What results.json holds: "pretraining" (what `_pretraining` returns), and
+      "rows", for each number of labelled reviews "labels", "standard_error" of
+      a score in points, and for each contestant that has a result what
+      `_scores` or `tf_idf.fit` returns, with "cpu_seconds"; then how far it is
+      above TF-IDF, as in "pretrained_minus_tfidf".
+
+    Raises:
+      ValueError: If results are damaged.
     """
     found: dict = {
-        "commit": files.git_commit(),
-        "pretraining": _pretraining(pretraining()),
+        "pretraining": _pretraining(pretraining(pretraining_params)),
         "rows": [],
     }
     for size in NUM_EPOCHS:
         row: dict = {"labels": size}
         for start in STARTS:
-            if scores := _scores(finetuning(start, size, build_dir)):
+            run = finetuning(
+                start, size, build_dir, gin_params=finetuning_params
+            )
+            if scores := _scores(run):
                 row[start] = scores
         for features in LINEAR:
             path = linear_path(build_dir, features, size)
             if path.is_file():
-                row[features] = json.loads(path.read_text("utf-8"))
+                found_there = figure_files.read(path)
+                with figure_files.expecting(f"scores of {features}", path):
+                    row[features] = {name: found_there[name] for name in _KEPT}
         _compare(row)
         found["rows"].append(row)
     return found
@@ -177,19 +197,25 @@ def _pretraining(run: Run) -> dict:
         "train_batch_size": config.data.train_batch_size,
         "hidden_size": encoder.hidden_size,
         "num_hidden_layers": encoder.num_hidden_layers,
-        "cpu_minutes": run.cost().get("cpu_seconds", 0.0) / 60.0,
+        "cpu_minutes": _cpu_minutes(run),
+        "git_commit": run.git_commit(),
+        "curve": [],
     }
-    path = os.path.join(run.model_dir, model_directory.METRICS_FILE)
-    records = model_directory.read_metrics(path)
-    found["curve"] = [
-        {
-            name: record[name]
-            for name in ("step", "disc_auc", "masked_lm_accuracy")
-        }
-        for record in records
-        if record["split"] == "heldout"
-    ]
+    if experiment_runs.is_of_table(run):
+        path = os.path.join(run.model_dir, model_directory.METRICS_FILE)
+        with figure_files.expecting("metrics of pre-training", path):
+            found["curve"] = [
+                {name: record[name] for name in _CURVE}
+                for record in model_directory.read_metrics(path)
+                if record["split"] == "heldout"
+            ]
     return found
+
+
+def _cpu_minutes(run: Run) -> float | None:
+    """Of all processes that worked on a run; None if that is not known."""
+    seconds = run.cost().get("cpu_seconds")
+    return None if seconds is None else seconds / 60.0
 
 
 def _scores(run: Run) -> dict:
@@ -197,23 +223,30 @@ def _scores(run: Run) -> dict:
 
     Returns:
       "dev" and "test", each with "seeds" (in order), "mean" and "stdev" (None
-      of one); "num_epochs", "num_train_steps", "cpu_minutes" of all seeds, and
-      "command". Empty if there is no model.
+      of one); "num_epochs", "num_train_steps", "learning_rate", "cpu_minutes"
+      of all seeds, "git_commit" and "command". Empty if there is no model, or
+      that of another configuration.
     """
     config = run.config
     assert isinstance(config, finetuning_configs.FinetuningConfig)
-    records = run.trials()
+    records = run.trials() if experiment_runs.is_of_table(run) else []
     if not records:
         return {}
+    with figure_files.expecting("accuracy of each seed", run.model_dir):
+        num_train_steps = records[0]["num_train_steps"]
+        of_splits = {
+            split: [r["tasks"][_TASK][split]["accuracy"] for r in records]
+            for split in _NUM_SCORED
+        }
     found: dict = {
         "num_epochs": config.data.num_train_epochs,
-        "num_train_steps": records[0]["num_train_steps"],
+        "num_train_steps": num_train_steps,
         "learning_rate": config.optimizer.learning_rate,
-        "cpu_minutes": run.cost().get("cpu_seconds", 0.0) / 60.0,
+        "cpu_minutes": _cpu_minutes(run),
+        "git_commit": run.git_commit(),
         "command": "python " + shlex.join(run.command),
     }
-    for split in _NUM_SCORED:
-        scores = [r["tasks"][_TASK][split]["accuracy"] for r in records]
+    for split, scores in of_splits.items():
         found[split] = {
             "seeds": scores,
             "mean": statistics.fmean(scores),

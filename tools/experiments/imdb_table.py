@@ -86,6 +86,8 @@ def _cpu_minutes(found: dict | None) -> str:
         return ""
     if "cpu_seconds" in found:
         return f"{found['cpu_seconds'] / 60.0:.2f}"
+    if found["cpu_minutes"] is None:
+        return ""
     return f"{found['cpu_minutes'] / len(found['test']['seeds']):.2f}"
 
 

@@ -1,17 +1,16 @@
 """Finished runs of run_ner.py -> their figures, and tables in Markdown."""
 
-import json
 import pathlib
 from collections.abc import Sequence
 
+import experiment_runs
 import experiments_table
+import figure_files
 import ner_parts
 import ner_runs
 import results_table
 from experiment_runs import Run
 from ner_runs import HALF, PRETRAINED, RESCALED, SCRATCH, Options
-
-from electra_tf import model_directory
 
 _SPLITS = ("dev", "test")
 _BEGINS_WITH = {
@@ -23,6 +22,7 @@ _BEGINS_WITH = {
     RESCALED: "all, words rescaled",
     ner_runs.FASTER: "all, lower layers faster",
 }
+_RECIPE = ("learning_rate", "num_train_epochs")
 _HELDOUT = ("disc_auc", "masked_lm_accuracy", "total_loss")
 
 
@@ -44,12 +44,10 @@ def collect(options: Options) -> dict:
     }
     for model in options.models:
         run = ner_runs.pretraining_run(model, options)
-        if run.is_finished():
-            heldout = _read(run, model_directory.EVAL_RESULTS_FILE)
+        if experiment_runs.is_of_table(run) and run.is_finished():
             found["pretraining"].append(
-                {"model": model, "steps": heldout["step"]}
-                | {name: heldout[name] for name in _HELDOUT}
-                | {"course": _course(run)}
+                {"model": model}
+                | _heldout(run)
                 | {"deviations": ner_parts.deviations(run.model_dir)}
                 | _origin(run)
             )
@@ -68,22 +66,29 @@ def collect(options: Options) -> dict:
         ("case", ner_runs.case_runs(options)),
     ):
         # Of a run that was stopped, the seeds that it has.
-        found[name] = [_scored(run) for run in runs if run.trials()]
+        found[name] = [
+            _scored(run)
+            for run in runs
+            if experiment_runs.is_of_table(run) and run.trials()
+        ]
     found["differences"] = _differences(found["scores"])
     return found
 
 
-def _read(run: Run, name: str) -> dict:
-    return json.loads(pathlib.Path(run.model_dir, name).read_text("utf-8"))
-
-
-def _course(run: Run) -> list[dict]:
-    """Held-out metrics while it was trained."""
+def _heldout(run: Run) -> dict:
+    """Held-out metrics at the end of pre-training, and in the course of it."""
     heldout = experiments_table.read_heldout(run.model_dir)
-    return [
-        {"step": step} | {name: metrics[name] for name in _HELDOUT}
-        for step, metrics in sorted(heldout.items())
-    ]
+    with figure_files.expecting("held-out metrics of a run", run.model_dir):
+        course = {
+            step: {name: metrics[name] for name in _HELDOUT}
+            for step, metrics in sorted(heldout.items())
+        }
+        last = course[run.num_train_steps]
+    return {
+        "steps": run.num_train_steps,
+        **last,
+        "course": [{"step": step} | of for step, of in course.items()],
+    }
 
 
 def _origin(run: Run) -> dict:
@@ -96,23 +101,25 @@ def _origin(run: Run) -> dict:
 
 def _scored(run: Run) -> dict:
     model, number, start = pathlib.Path(run.model_dir).parts[-3:]
-    trials = run.trials()
-    first = trials[0]
-    scores = [trial["tasks"]["ner"] for trial in trials]
+    with figure_files.expecting("F1 of each seed", run.model_dir):
+        trials = [
+            {name: trial[name] for name in ("seed", *_RECIPE)}
+            | {split: trial["tasks"]["ner"][split]["f1"] for split in _SPLITS}
+            for trial in run.trials()
+        ]
+    recipe = {name: trials[0][name] for name in _RECIPE}
     return {
         "model": model,
         "start": start,
         "num_sentences": int(number),
-        "learning_rate": first["learning_rate"],
-        "num_train_epochs": first["num_train_epochs"],
+        **recipe,
         "trials": [
-            {"seed": trial["seed"]}
-            | {split: score[split]["f1"] for split in _SPLITS}
-            for trial, score in zip(trials, scores, strict=True)
+            {name: trial[name] for name in ("seed", *_SPLITS)}
+            for trial in trials
         ],
         **{
             split: experiments_table.statistics_of(
-                [score[split]["f1"] for score in scores]
+                [trial[split] for trial in trials]
             )
             for split in _SPLITS
         },

@@ -18,10 +18,11 @@ import random
 import typing
 
 import experiment_runs
+import figure_files
 import ner_parts
 from experiment_runs import Run
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -128,7 +129,8 @@ def write_data(options: Options) -> None:
     """Writes the labelled sets; without a test part those to choose on.
 
     Raises:
-      ValueError: If a file is missing or has too few sentences.
+      ValueError: If a file is missing, damaged, has too few sentences, or has
+        changed since.
     """
     texts = {}
     for split in _SPLITS:
@@ -138,7 +140,7 @@ def write_data(options: Options) -> None:
                 "Expected the files of CoNLL-2003, as `make ner` writes them. "
                 f"Received: {path}, which does not exist."
             )
-        texts[split] = path.read_text("utf-8")
+        texts[split] = _read_text(path)
     train = sentences(texts["train"])
     wanted = [(NUM_CHOICE_SENTENCES, False)]
     numbers = dict.fromkeys((*options.num_sentences, NUM_CASE_SENTENCES))
@@ -151,7 +153,25 @@ def write_data(options: Options) -> None:
         if with_test:
             parts["test"] = texts["test"]
         for split, text in parts.items():
-            (folder / f"{split}.txt").write_text(text, "utf-8")
+            _write_once(folder / f"{split}.txt", text)
+
+
+def _write_once(path: pathlib.Path, text: str) -> None:
+    """Runs that are there learned from what is there: it stays as it is."""
+    if not path.exists():
+        files.write_atomically(str(path), text)
+    elif _read_text(path) != text:
+        raise ValueError(
+            f"Expected the sentences of the runs that are there, those of "
+            f"{path}. Received: others; choose another --output_dir."
+        )
+
+
+def _read_text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Cannot read {path}: {error}.") from None
 
 
 def pretraining_run(model: str, options: Options) -> Run:
@@ -321,11 +341,12 @@ def settings(start: str, options: Options) -> list[Setting]:
     run = choice_run(start, options)
     if not run.is_finished():
         return []
-    return [
-        Setting(
-            trial["learning_rate"],
-            trial["num_train_epochs"],
-            trial["tasks"]["ner"]["dev"]["f1"],
-        )
-        for trial in run.trials()
-    ]
+    with figure_files.expecting("F1 of each setting on dev", run.model_dir):
+        return [
+            Setting(
+                trial["learning_rate"],
+                trial["num_train_epochs"],
+                trial["tasks"]["ner"]["dev"]["f1"],
+            )
+            for trial in run.trials()
+        ]

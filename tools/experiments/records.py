@@ -1,25 +1,36 @@
-"""The rows of the record table, and the runs that are there -> its figures.
+"""The rows of the record table, their runs, and what is there -> its figures.
 
 A row is pre-trained and fine-tuned by one gin file each below gin/records; it
 differs from the row before it in what `Record.change` says. `run_records` runs
 them, docs/records.md has the rules.
 """
 
-import json
+import os
 import pathlib
 import statistics
 import typing
 from collections.abc import Iterable, Sequence
 
+import experiment_runs
+import figure_files
 import results_table
 import tf_idf
+from experiment_runs import Run
 
-from electra_tf import model_directory
+from electra_tf import configs, model_directory
+from electra_tf.command_line import gin_files as gin_files_lib
+from electra_tf.finetuning import configs as finetuning_configs
 
 # A model directory of each seed.
 PRETRAINING = "pretraining"
 # Beside it: of the same corrupted text for all, see `fixed_corruption`.
 FIXED_FILE = "fixed_corruption.json"
+
+# Runs are compared by CPU time, which more threads would add to.
+_ONE_THREAD = (
+    "RunConfig.num_intra_op_threads=1",
+    "RunConfig.num_parallel_parts=1",
+)
 
 # Record (a): CPU minutes until the discriminator ranks its own generator's
 # replacements this well,
@@ -48,11 +59,11 @@ class Record(typing.NamedTuple):
 
     @property
     def pretraining_gin_file(self) -> str:
-        return f"gin/records/{self.pretraining}.gin"
+        return experiment_runs.gin_path(f"records/{self.pretraining}.gin")
 
     @property
     def finetuning_gin_file(self) -> str:
-        return f"gin/records/{self.finetuning}.gin"
+        return experiment_runs.gin_path(f"records/{self.finetuning}.gin")
 
 
 _FIRST = "first_finetuning"
@@ -96,6 +107,50 @@ def named(names: Sequence[str]) -> tuple[Record, ...]:
     return tuple(r for r in RECORDS if not names or r.name in names)
 
 
+# --- Rows -> runs -------------------------------------------------------------
+
+
+def runs_of(record: Record, seed: int, output_dir: str) -> list[Run]:
+    """Pre-training and fine-tuning of a row with one seed, in order.
+
+    Raises:
+      ConfigError: If a gin file does not load.
+    """
+    name = f"{record.pretraining} seed {seed}"
+    folder = os.path.join(output_dir, record.pretraining, f"seed_{seed}")
+    pretraining = experiment_runs.make_run(
+        name,
+        _loaded(
+            configs.PretrainingConfig, record.pretraining_gin_file, _ONE_THREAD
+        ),
+        seed,
+        os.path.join(folder, PRETRAINING),
+        {},
+        record.pretraining,
+        1.0,
+    )
+    finetuning = experiment_runs.make_run(
+        f"{name} {record.finetuning}",
+        _loaded(
+            finetuning_configs.FinetuningConfig,
+            record.finetuning_gin_file,
+            (_ONE_THREAD[0], "FinetuningConfig.num_trials=1"),
+        ),
+        seed,
+        os.path.join(folder, record.finetuning),
+        {"init_checkpoint": pretraining.model_dir},
+        record.finetuning,
+        1.0,
+    )
+    return [pretraining, finetuning]
+
+
+def _loaded(config_class: type, gin_file: str, params: tuple[str, ...]):
+    """A gin file, its bindings, and what they load to."""
+    config = gin_files_lib.load(config_class, [gin_file], params)
+    return (gin_file,), params, config
+
+
 # --- Runs -> figures ----------------------------------------------------------
 
 
@@ -111,14 +166,20 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
       "rules"; "rows", each with "name", "change", "pretraining", "finetuning"
       and "seeds" (see `_seed`); "baseline", see `tf_idf`; "quickstart", see
       `_quickstart`.
+
+    Raises:
+      ValueError: If results, or the labelled texts, are missing or damaged.
     """
     rows = []
     for record in RECORDS:
         found = {}
         pattern = f"{record.pretraining}/seed_*"
         for folder in sorted(pathlib.Path(output_dir).glob(pattern)):
-            if seed := _seed(folder, record):
-                found[folder.name.removeprefix("seed_")] = seed
+            number = folder.name.removeprefix("seed_")
+            if number.isdecimal() and (
+                seed := _seed(*runs_of(record, int(number), output_dir))
+            ):
+                found[number] = seed
         if found:
             rows.append(record._asdict() | {"seeds": found})
     return {
@@ -135,8 +196,8 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
     }
 
 
-def _seed(folder: pathlib.Path, record: Record) -> dict | None:
-    """The figures of one seed; None where fine-tuning is not finished.
+def _seed(pretraining: Run, finetuning: Run) -> dict | None:
+    """The figures of one seed; None where not all of it is finished.
 
     Returns:
       "date", "commit" and "flags" of pre-training, "num_steps",
@@ -144,34 +205,40 @@ def _seed(folder: pathlib.Path, record: Record) -> dict | None:
       (None where it was not judged), "minutes_to_target" (None if it was not
       reached), "finetuning_cpu_minutes", "dev" and "test" in per cent.
     """
-    pretraining = folder / PRETRAINING
-    results = folder / record.finetuning / model_directory.RESULTS_FILE
-    evaluation = pretraining / model_directory.EVAL_RESULTS_FILE
-    if not (results.is_file() and evaluation.is_file()):
-        return None
-    last = _read(evaluation)
-    started = (pretraining / model_directory.RUNS_FILE).read_text("utf-8")
-    run = json.loads(started.splitlines()[-1])
-    minutes = _minutes(pretraining)
-    fixed = pretraining / FIXED_FILE
-    (trial,) = _read(results)["trials"]
+    for run in (pretraining, finetuning):
+        if not (experiment_runs.is_of_table(run) and run.is_finished()):
+            return None
+    folder = pathlib.Path(pretraining.model_dir)
+    evaluation = folder / model_directory.EVAL_RESULTS_FILE
+    results = pathlib.Path(finetuning.model_dir) / model_directory.RESULTS_FILE
+    start = experiment_runs.last_start(pretraining.model_dir)
     log = model_directory.read_metrics(
-        str(pretraining / model_directory.METRICS_FILE)
+        str(folder / model_directory.METRICS_FILE)
     )
-    return {
-        "date": run["time"][:10],
-        "commit": (run["git_commit"] or "")[:7],
-        "flags": run["argv"][1:],
-        "num_steps": last["step"],
-        "cpu_minutes": minutes,
-        "disc_auc": last["disc_auc"],
-        "masked_lm_accuracy": last["masked_lm_accuracy"],
-        "fixed_auc": _read(fixed)["auc"] if fixed.is_file() else None,
-        "minutes_to_target": minutes_to_target([*log, last], minutes),
-        "finetuning_cpu_minutes": _minutes(folder / record.finetuning),
-        "dev": trial["dev"]["accuracy"],
-        "test": trial["test"]["accuracy"],
-    }
+    minutes = _minutes(pretraining)
+    fixed = folder / FIXED_FILE
+    with figure_files.expecting("metrics of pre-training", evaluation):
+        last = figure_files.read(evaluation)
+        found = {
+            "date": start.get("time", "")[:10],
+            "commit": (start.get("git_commit") or "")[:7],
+            "flags": start.get("argv", [])[1:],
+            "num_steps": last["step"],
+            "cpu_minutes": minutes,
+            "disc_auc": last["disc_auc"],
+            "masked_lm_accuracy": last["masked_lm_accuracy"],
+            "fixed_auc": None,
+            "minutes_to_target": minutes_to_target([*log, last], minutes),
+            "finetuning_cpu_minutes": _minutes(finetuning),
+        }
+    if fixed.is_file():
+        with figure_files.expecting("an AUC", fixed):
+            found["fixed_auc"] = figure_files.read(fixed)["auc"]
+    with figure_files.expecting("accuracy on dev and test", results):
+        trial = figure_files.read(results)["trials"][0]
+        for split in ("dev", "test"):
+            found[split] = trial[split]["accuracy"]
+    return found
 
 
 def minutes_to_target(log: Sequence[dict], minutes: float) -> float | None:
@@ -196,23 +263,27 @@ def minutes_to_target(log: Sequence[dict], minutes: float) -> float | None:
     return None
 
 
-def _minutes(model_dir: pathlib.Path) -> float:
-    cost = model_dir.with_name(f"{model_dir.name}.cost.json")
-    return _read(cost)["cpu_seconds"] / 60.0
+def _minutes(run: Run) -> float:
+    """CPU minutes, which are what the table is about.
 
-
-def _read(path: pathlib.Path) -> dict:
-    return json.loads(path.read_text("utf-8"))
+    Raises:
+      ValueError: If they are not known.
+    """
+    seconds = run.cost().get("cpu_seconds")
+    if seconds is None:
+        raise ValueError(
+            f"Expected the CPU seconds of {run.title}. Received: none in "
+            f"{run.cost_file}; move {run.model_dir} away to run it again."
+        )
+    return seconds / 60.0
 
 
 def _baseline(data_dir: pathlib.Path) -> dict:
-    splits = {}
-    for name in ("train", "dev", "test"):
-        lines = (data_dir / f"{name}.tsv").read_text("utf-8").split("\n")[1:]
-        rows = [line.split("\t") for line in lines if line]
-        splits[name] = tf_idf.Rows(*map(list, zip(*rows, strict=True)))
-    train, dev, test = splits.values()
-    return tf_idf.fit(train, dev, test)[0]._asdict()
+    splits = [
+        tf_idf.read_rows(data_dir / f"{name}.tsv")
+        for name in ("train", "dev", "test")
+    ]
+    return tf_idf.fit(*splits)[0]._asdict()
 
 
 # A start -> its model directory.
@@ -233,11 +304,12 @@ def _quickstart(folder: pathlib.Path) -> dict:
     for start, name in _STARTS.items():
         path = folder / name / model_directory.RESULTS_FILE
         if path.is_file():
-            trials = _read(path)["trials"]
-            found[start] = {
-                split: [trial[split]["accuracy"] for trial in trials]
-                for split in ("dev", "test")
-            }
+            with figure_files.expecting("accuracy of each trial", path):
+                trials = figure_files.read(path)["trials"]
+                found[start] = {
+                    split: [trial[split]["accuracy"] for trial in trials]
+                    for split in ("dev", "test")
+                }
     answers = folder / "query.txt"
     if answers.is_file():
         found["answers"] = answers.read_text("utf-8").splitlines()

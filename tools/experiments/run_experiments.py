@@ -17,7 +17,6 @@ docs/experiments.md says how to build them, and how to run other sizes.
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ import experiment_queue
 import experiment_runs
 import experiments_plot
 import experiments_table
+import figure_files
 import results_table
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
@@ -37,7 +37,9 @@ _ALL = "all"
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """Each once."""
+    parts = (part.strip() for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def _budgets(text: str) -> tuple[float, ...]:
@@ -147,13 +149,9 @@ def _write_results(
     if not results["rows"]:
         print(f"{suite}: no run is finished, so there is no table")
         return
-    folder = os.path.join(options.output_dir, suite)
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "results.{}")
+    path = os.path.join(options.output_dir, suite, "results.{}")
     text = experiments_table.markdown(results)
-    files.write_atomically(
-        path.format("json"), json.dumps(results, indent=1) + "\n"
-    )
+    figure_files.write(path.format("json"), results)
     files.write_atomically(path.format("md"), text)
     experiments_plot.draw(results, path.format("png"))
     print(text)

@@ -19,9 +19,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-import build_results_data
 import experiment_queue
 import experiment_runs
+import figure_files
 import frozen_features
 import imdb_plot
 import imdb_runs
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         )
         _score_frozen(sizes)
         code = _execute(finetuning, args.parallel)
-    _write_results()
+    _write_results(tuple(args.gin_param), params)
     return code
 
 
@@ -143,17 +143,16 @@ def _write_linear(
 
 def _read_rows(name: str) -> tf_idf.Rows:
     path = pathlib.Path(_BUILD, "labelled", f"{name}.tsv")
-    rows = list(build_results_data.rows(path, [0, 1], has_header=True))
-    return tf_idf.Rows([row[0] for row in rows], [row[1] for row in rows])
+    return tf_idf.read_rows(path)
 
 
-def _write_results() -> None:
+def _write_results(
+    pretraining_params: tuple[str, ...], finetuning_params: tuple[str, ...]
+) -> None:
     """Writes what is known of all runs that are there."""
-    figures = imdb_runs.collect(_BUILD)
+    figures = imdb_runs.collect(_BUILD, pretraining_params, finetuning_params)
     path = os.path.join(_BUILD, "results.{}")
-    files.write_atomically(
-        path.format("json"), json.dumps(figures, indent=1) + "\n"
-    )
+    figure_files.write(path.format("json"), figures)
     imdb_plot.draw(figures, path.format("png"))
     print(imdb_table.blocks(figures)["accuracy"])
     print(f"written: {path.format('{json,png}')}")
@@ -162,11 +161,12 @@ def _write_results() -> None:
 def _sizes(text: str) -> tuple[int, ...]:
     known = {str(size): size for size in imdb_runs.NUM_EPOCHS}
     try:
-        return tuple(known[part.strip()] for part in text.split(","))
+        sizes = [known[part.strip()] for part in text.split(",")]
     except KeyError:
         raise argparse.ArgumentTypeError(
             f"expected some of {','.join(known)}, received {text!r}"
         ) from None
+    return tuple(dict.fromkeys(sizes))
 
 
 def main(argv=None) -> int:

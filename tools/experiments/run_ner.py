@@ -20,12 +20,12 @@ data first.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import sys
 
 import experiment_queue
+import figure_files
 import ner_figures
 import ner_plot
 import ner_runs
@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> int:
                 break
     figures = ner_figures.collect(options)
     folder = pathlib.Path(args.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(
-        str(folder / "ner.json"), json.dumps(figures, indent=1) + "\n"
-    )
+    figure_files.write(folder / "ner.json", figures)
     text = "\n\n".join(ner_figures.blocks(figures).values()) + "\n"
     files.write_atomically(str(folder / "ner.md"), text)
     print(text)
@@ -83,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _models(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    parts = (part.strip() for part in text.split(","))
+    names = tuple(dict.fromkeys(part for part in parts if part))
     unknown = sorted(set(names) - set(ner_runs.MODELS))
     if unknown or not names:
         raise argparse.ArgumentTypeError(
@@ -93,7 +91,8 @@ def _models(text: str) -> tuple[str, ...]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(arguments.positive_int(part) for part in text.split(","))
+    parts = text.split(",")
+    return tuple(dict.fromkeys(map(arguments.positive_int, parts)))
 
 
 def main(argv=None) -> int:

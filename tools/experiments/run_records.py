@@ -20,68 +20,17 @@ interrupted goes on. Then every discriminator reads the same corrupted text
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 
 import experiment_queue
-import experiment_runs
+import figure_files
 import records
 from experiment_runs import Run
 
-from electra_tf import configs, files
 from electra_tf.command_line import arguments
-from electra_tf.command_line import gin_files as gin_files_lib
-from electra_tf.finetuning import configs as finetuning_configs
-
-# Runs are compared by CPU time, which more threads would add to.
-_ONE_THREAD = (
-    "RunConfig.num_intra_op_threads=1",
-    "RunConfig.num_parallel_parts=1",
-)
-
-
-def runs_of(record: records.Record, seed: int, output_dir: str) -> list[Run]:
-    """Pre-training and fine-tuning of a row with one seed, in order.
-
-    Raises:
-      ConfigError: If a gin file does not load.
-    """
-    name = f"{record.pretraining} seed {seed}"
-    folder = os.path.join(output_dir, record.pretraining, f"seed_{seed}")
-    pretraining = experiment_runs.make_run(
-        name,
-        _loaded(
-            configs.PretrainingConfig, record.pretraining_gin_file, _ONE_THREAD
-        ),
-        seed,
-        os.path.join(folder, records.PRETRAINING),
-        {},
-        record.pretraining,
-        1.0,
-    )
-    finetuning = experiment_runs.make_run(
-        f"{name} {record.finetuning}",
-        _loaded(
-            finetuning_configs.FinetuningConfig,
-            record.finetuning_gin_file,
-            (_ONE_THREAD[0], "FinetuningConfig.num_trials=1"),
-        ),
-        seed,
-        os.path.join(folder, record.finetuning),
-        {"init_checkpoint": pretraining.model_dir},
-        record.finetuning,
-        1.0,
-    )
-    return [pretraining, finetuning]
-
-
-def _loaded(config_class: type, gin_file: str, params: tuple[str, ...]):
-    """A gin file, its bindings, and what they load to."""
-    config = gin_files_lib.load(config_class, [gin_file], params)
-    return (gin_file,), params, config
 
 
 def all_runs(
@@ -91,7 +40,7 @@ def all_runs(
     found: dict[str, Run] = {}
     for seed in range(1, num_seeds + 1):
         for row in rows:
-            for run in runs_of(row, seed, output_dir):
+            for run in records.runs_of(row, seed, output_dir):
                 found.setdefault(run.model_dir, run)
     return list(found.values())
 
@@ -127,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
         if judged.returncode:
             return judged.returncode
     figures = records.collect(args.output_dir, args.quickstart_dir)
-    os.makedirs(os.path.dirname(args.figures) or ".", exist_ok=True)
-    files.write_atomically(args.figures, json.dumps(figures, indent=1) + "\n")
+    figure_files.write(args.figures, figures)
     for table in records.blocks(figures).values():
         print(f"\n{table}")
     print(f"\nwritten: {args.figures}")

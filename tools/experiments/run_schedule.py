@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 import experiment_queue
 import experiment_runs
 import experiments_table
+import figure_files
 import results_table
 import schedule_plot
 
@@ -153,7 +154,11 @@ def collect(found: Sequence[Part]) -> dict:
       held-out metrics at the end and in the course of it; "summary", see
       `summarize`.
     """
-    runs = [_record(part) for part in found if part.run.is_finished()]
+    runs = [
+        _record(part)
+        for part in found
+        if experiment_runs.is_of_table(part.run) and part.run.is_finished()
+    ]
     return {
         "lengths": list(LENGTHS),
         "decay_proportion": DECAY_PROPORTION,
@@ -167,6 +172,12 @@ def collect(found: Sequence[Part]) -> dict:
 def _record(part: Part) -> dict:
     model_dir = part.run.model_dir
     heldout = experiments_table.read_heldout(model_dir)
+    with figure_files.expecting("held-out metrics of a run", model_dir):
+        metrics = {name: heldout[part.length][name] for name in METRICS}
+        curve = [
+            [step, round(of_step["total_loss"], 4)]
+            for step, of_step in sorted(heldout.items())
+        ]
     return {
         "way": part.way,
         "length": part.length,
@@ -175,11 +186,8 @@ def _record(part: Part) -> dict:
         "cpu_seconds": part.run.cost().get("cpu_seconds"),
         "git_commit": part.run.git_commit(),
         "command": "python " + " ".join(part.run.command),
-        "heldout": {name: heldout[part.length][name] for name in METRICS},
-        "curve": [
-            [step, round(metrics["total_loss"], 4)]
-            for step, metrics in sorted(heldout.items())
-        ],
+        "heldout": metrics,
+        "curve": curve,
     }
 
 
@@ -336,10 +344,7 @@ def run(args: argparse.Namespace) -> int:
     queue.execute()
     figures = collect(found)
     path = os.path.join(args.output_dir, "schedule.{}")
-    os.makedirs(args.output_dir, exist_ok=True)
-    files.write_atomically(
-        path.format("json"), json.dumps(figures, indent=1) + "\n"
-    )
+    figure_files.write(path.format("json"), figures)
     if figures["summary"]:
         text = "\n\n".join(blocks(figures).values()) + "\n"
         files.write_atomically(path.format("md"), text)

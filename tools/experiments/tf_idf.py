@@ -5,8 +5,11 @@ other text. Its strength of regularisation is chosen on dev, its test rows are
 scored once, and nothing of it is random.
 """
 
+import pathlib
 import typing
 from collections.abc import Sequence
+
+import build_results_data
 
 # scikit-learn's `C`; a larger one regularises less.
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
@@ -25,6 +28,18 @@ class Rows(typing.NamedTuple):
 
     texts: Sequence[str]
     labels: Sequence[str]
+
+
+def read_rows(path: pathlib.Path) -> Rows:
+    """The rows of a .tsv with a header, text and label.
+
+    Raises:
+      ValueError: If there are none, or it is damaged.
+    """
+    rows = list(build_results_data.rows(path, [0, 1], has_header=True))
+    if not rows:
+        raise ValueError(f"Expected labelled texts. Received: none in {path}.")
+    return Rows([row[0] for row in rows], [row[1] for row in rows])
 
 
 class Baseline(typing.NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import pathlib
 
 import build_imdb_data
 import imdb_plot
@@ -133,12 +134,22 @@ def test_random_weights_have_one_rate(size):
     assert (ours.layerwise_lr_decay > 0.0) == (size == 100)
 
 
+def write_config(run):
+    """What makes a folder that of a run which has learned something."""
+    folder = pathlib.Path(run.model_dir)
+    (folder / "trial_1").mkdir(parents=True)
+    record = json.dumps(model_directory.as_dict(run.config))
+    (folder / model_directory.CONFIG_FILE).write_text(record)
+    (folder / "trial_1" / "checkpoint").touch()
+
+
 def write_scores(build_dir, start, size, scores):
     run = imdb_runs.finetuning(start, size, str(build_dir))
+    write_config(run)
     for number, score in enumerate(scores, start=1):
         folder = model_directory.trial_dir(run.model_dir, number)
-        path = build_dir.__class__(folder, model_directory.RESULTS_FILE)
-        path.parent.mkdir(parents=True)
+        path = pathlib.Path(folder, model_directory.RESULTS_FILE)
+        path.parent.mkdir(exist_ok=True)
         scored = {split: {"accuracy": score} for split in ("dev", "test")}
         record = {"num_train_steps": 7, "tasks": {"imdb": scored}}
         path.write_text(json.dumps(record))
@@ -154,6 +165,7 @@ def figures(tmp_path):
     for features, score in (("tfidf", 75.0), ("frozen", 70.0)):
         path = imdb_runs.linear_path(str(tmp_path), features, 100)
         found = {"test_accuracy": score, "strength": 10.0, "cpu_seconds": 6.0}
+        found["dev_accuracy"] = score
         path.write_text(json.dumps(found))
     return imdb_runs.collect(str(tmp_path))
 

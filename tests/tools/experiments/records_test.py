@@ -1,6 +1,7 @@
 """Tests of the record table: rows, runs, rules and tables; nothing trains."""
 
 import json
+import pathlib
 
 import fixed_corruption
 import pytest
@@ -8,7 +9,7 @@ import records
 import run_records
 from records import Record
 
-from electra_tf import configs
+from electra_tf import configs, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
@@ -70,7 +71,7 @@ def test_rows_are_named():
 
 
 def test_runs_of_a_row(in_the_repository, tmp_path):
-    pretraining, finetuning = run_records.runs_of(ROW, 2, str(tmp_path))
+    pretraining, finetuning = records.runs_of(ROW, 2, str(tmp_path))
     folder = tmp_path / ROW.pretraining / "seed_2"
     assert pretraining.model_dir == str(folder / "pretraining")
     assert pretraining.config.run.seed == 2
@@ -146,9 +147,14 @@ def write(path, value):
 def runs_dir(tmp_path):
     """Two finished seeds of the first row, and one without fine-tuning."""
     for seed in (1, 2, 3):
+        runs = records.runs_of(ROW, seed, str(tmp_path / "runs"))
+        for run in runs[: 1 if seed == 3 else 2]:
+            record = model_directory.as_dict(run.config)
+            write(pathlib.Path(run.model_dir, "config.json"), record)
+            pathlib.Path(run.model_dir, "checkpoint").touch()
         folder = tmp_path / "runs" / ROW.pretraining / f"seed_{seed}"
         pretraining = folder / "pretraining"
-        evaluation = line(100, 0.75 + seed / 20, 0.25)
+        evaluation = line(6000, 0.75 + seed / 20, 0.25)
         del evaluation["split"]
         write(pretraining / "eval_results.json", evaluation)
         write(pretraining / "metrics.jsonl", line(100, 0.7, 0.25, "train"))

@@ -1,0 +1,50 @@
+"""Figures in JSON: read or refused with the reason, and written whole."""
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+
+from electra_tf import files
+
+
+def read(path: str | os.PathLike) -> dict:
+    """What a file of figures, or of results, holds.
+
+    Raises:
+      ValueError: If it is not there, damaged, or no JSON object.
+    """
+    return files.read_json(path)
+
+
+def write(path: str | os.PathLike, figures: dict) -> None:
+    """Writes figures, and makes the folder that they are in.
+
+    Raises:
+      ValueError: If they cannot be written.
+    """
+    folder = pathlib.Path(path).parent
+    with files.writing(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(str(path), json.dumps(figures, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def expecting(what: str, path: str | os.PathLike) -> Iterator[None]:
+    """Names the file whose fields are read here, if one of them is not there.
+
+    Args:
+      what: It should hold, for the error message.
+      path: Of the file.
+
+    Raises:
+      ValueError: If it has another layout.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"Expected {what}. Received: {path}, which has another layout "
+            f"({error!r})."
+        ) from error
