@@ -82,7 +82,6 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         num_best = (
             config.beam_size if config.joint_prediction else config.n_best_size
         )
-        self.least_length = max(num_best, config.beam_size)
         self.num_answers = min(config.n_best_size, num_best**2)
         # Every question leaves room for a token of the context.
         self.max_query_length = min(
@@ -92,14 +91,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         self.input_names = ("question", "context")
 
     def compute(self, features):
-        # The head wants as many positions as beams.
-        length = tf.shape(features["input_ids"])[1]
-        features = inputs.pad(features, self.least_length)
         source = self._source
-        outputs = source.model(features)["task_outputs"][source.task_name]
-        for name in ("start_logits", "end_logits"):
-            outputs[name] = outputs[name][:, :length]
-        return dict(outputs)
+        return dict(source.model(features)["task_outputs"][source.task_name])
 
     def signatures(self):
         return {
@@ -195,7 +188,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             end_scores = outputs["end_top_log_probs"]
         else:
             # Padding ranks below every position that may hold an answer.
-            least = [[0, 0], [0, self.least_length]]
+            least = [[0, 0], [0, config.n_best_size]]
             best_starts, best_ends = (
                 tf.nn.top_k(
                     tf.pad(outputs[name], least, constant_values=-1e9),

@@ -75,8 +75,11 @@ def checkpoint(config) -> Checkpoint:
 @pytest.fixture(scope="module", params=[JOINT, SEPARATE], ids=["joint", "not"])
 def loaded(request, tmp_path_factory):
     """The source, and its default signature."""
-    folder = tmp_path_factory.mktemp("answers")
-    electra_tf_format.write(checkpoint(request.param), str(folder / "model"))
+    return load(request.param, tmp_path_factory.mktemp("answers"))
+
+
+def load(config, folder):
+    electra_tf_format.write(checkpoint(config), str(folder / "model"))
     (folder / "vocab").mkdir()
     found = exportable.load(str(folder / "model"), str(folder / "vocab"))
     model = saved_model.make_served_model(found)
@@ -133,6 +136,21 @@ def test_answers_as_the_evaluation(loaded):
     ]
     # The questions tell something: not all answers are the same place.
     assert len(set(answer["start"])) > 2
+
+
+@pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "not"])
+def test_fewer_positions_than_beams(config, tmp_path):
+    many = dataclasses.replace(
+        config, beam_size=LENGTH + 4, n_best_size=LENGTH + 4
+    )
+    found, signature = load(many, tmp_path)
+    answer = ask(signature, QUESTIONS)
+    expected = evaluate(found, QUESTIONS)
+    texts = [" ".join(a.decode().split()) for a in answer["answer"]]
+    assert texts == list(expected.texts.values())
+    # What is no answer is not there.
+    assert (answer["scores"][answer["starts"] < 0] == -1e6).all()
+    assert (answer["scores"][answer["starts"] >= 0] > -1e4).all()
 
 
 def test_offsets_are_those_of_characters(loaded):
