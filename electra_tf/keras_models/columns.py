@@ -39,8 +39,7 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     if hasattr(x, "columns") and hasattr(x, "iloc"):  # A DataFrame.
         x = tuple(x[column] for column in x.columns)
     if isinstance(x, Mapping):
-        names = (preprocessor.TEXT, preprocessor.TEXT_PAIR)
-        x = tuple(x[name] for name in names if name in x)
+        x = tuple(preprocessor.parts_of(x))
     parts = x if isinstance(x, tuple) else (x,)
     if len(parts) not in (1, 2):
         raise _refused(name, f"{len(parts)} columns")

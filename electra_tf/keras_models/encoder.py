@@ -119,6 +119,12 @@ def check_features(features, max_position_embeddings: int) -> dict:
                 f"{name} of shape {tuple(shape)}"
             )
         found[name] = x
+    shapes = {name: tf.TensorShape(x.shape) for name, x in found.items()}
+    first = shapes[ENCODER_FEATURES[0]]
+    if not all(map(first.is_compatible_with, shapes.values())):
+        # One row's mask would count for all rows.
+        received = ", ".join(f"{name} {of}" for name, of in shapes.items())
+        raise ValueError(f"Expected {names} of one shape. Received: {received}")
     return found
 
 
@@ -158,6 +164,24 @@ def enable_lora(
             variable.trainable = False
     for layer in targets:
         layer.enable_lora(rank)
+
+
+@contextlib.contextmanager
+def quantizing(mode):
+    """Keras's `quantize`, of a mode that needs no data, without its remarks.
+
+    Raises:
+      ValueError: If it is none of these.
+    """
+    if mode not in _QUANTIZATION_MODES:
+        raise ValueError(
+            f"Expected mode to be one of {', '.join(_QUANTIZATION_MODES)}. "
+            f"Received: mode={mode!r}"
+        )
+    with warnings.catch_warnings():
+        # It names every layer that has nothing to quantise.
+        warnings.simplefilter("ignore")
+        yield
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -305,14 +329,7 @@ class Encoder(keras.Model):
           mode: "int8", "int4" or "float8".
           **kwargs: Of Keras.
         """
-        if mode not in _QUANTIZATION_MODES:
-            raise ValueError(
-                f"Expected mode to be one of {', '.join(_QUANTIZATION_MODES)}. "
-                f"Received: mode={mode!r}"
-            )
-        with warnings.catch_warnings():
-            # Keras names every layer that has nothing to quantise.
-            warnings.simplefilter("ignore")
+        with quantizing(mode):
             super().quantize(mode, **kwargs)
         self._quantized = mode
 

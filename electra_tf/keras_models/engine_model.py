@@ -278,7 +278,15 @@ class EngineModel(keras.Model):
         if self.loss is None:
             of_rows = outputs["per_example_loss"]
             if sample_weight is not None:
-                of_rows *= tf.cast(sample_weight, tf.float32)
+                # Any other would count every row with the weights of all.
+                if sample_weight.shape.rank not in (None, 1):
+                    raise ValueError(
+                        "Expected sample_weight as a number for each row. "
+                        "Received: weights of the shape "
+                        f"{sample_weight.shape}"
+                    )
+                weights = tf.ensure_shape(sample_weight, [None])
+                of_rows *= tf.cast(weights, tf.float32)
             total = tf.reduce_sum(of_rows)
         else:
             y, y_pred, weights = of_keras

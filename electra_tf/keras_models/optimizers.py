@@ -45,7 +45,9 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
     ):
         if not isinstance(config, configs.OptimizerConfig):
             config = configs.OptimizerConfig(**config)
-        super().__init__(config, num_train_steps or 1)
+        # Until `begin`, as many as any schedule can have.
+        least = max(1, config.num_decay_steps)
+        super().__init__(config, num_train_steps or least)
         self.num_hidden_layers = num_hidden_layers
         self.num_train_steps = num_train_steps
 

@@ -208,7 +208,7 @@ class Preprocessor(keras.layers.Layer):
         Raises:
           ValueError: If `x` is anything else.
         """
-        texts = [as_texts(part) for part in _parts(x)]
+        texts = [as_texts(part) for part in parts_of(x)]
         ranks = {text.shape.rank for text in texts}
         if len(ranks) > 1:
             raise ValueError(
@@ -246,7 +246,7 @@ class Preprocessor(keras.layers.Layer):
         return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
 
     def compute_output_spec(self, x, y=None, sample_weight=None):
-        parts = _parts(x)
+        parts = parts_of(x)
         for part in parts:
             if keras.backend.standardize_dtype(part.dtype) != "string":
                 raise ValueError(f"{_EXPECTED}. Received: x={x}")
@@ -266,7 +266,7 @@ def _first(*values):
     return next((value for value in values if value is not None), None)
 
 
-def _parts(x) -> list:
+def parts_of(x) -> list:
     """The one text, or the two, of what a preprocessor is given."""
     if isinstance(x, Mapping):
         if set(x) - {TEXT, TEXT_PAIR} or TEXT not in x:
@@ -285,7 +285,7 @@ def _parts(x) -> list:
     # What a functional model is given, whose tuples come back from a file as
     # lists.
     if isinstance(x, list) and x and all(_is_tensor(part) for part in x):
-        return _parts(tuple(x))
+        return parts_of(tuple(x))
     return [x]
 
 

@@ -207,6 +207,19 @@ class PretrainingModel(keras.Model):
 
     # --- Keras ------------------------------------------------------
 
+    def quantize(self, mode=None, **kwargs):
+        """Refuses: its embeddings are read as numbers, and must learn.
+
+        Raises:
+          ValueError: Always.
+        """
+        del kwargs
+        raise ValueError(
+            "Expected quantize of the encoder, encoder().quantize(...), or of "
+            f"a fine-tuned model. Received: mode={mode!r} of a model that "
+            "pre-trains"
+        )
+
     def call(self, inputs, training=None):
         features = encoder_lib.check_features(
             inputs, self.config.encoder.max_position_embeddings

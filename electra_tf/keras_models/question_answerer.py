@@ -159,6 +159,11 @@ class QuestionAnswerer(TaskModel):
         names = getattr(x, "columns", x if isinstance(x, Mapping) else ())
         if set(INPUT_NAMES) <= set(names):
             x = tuple(x[part] for part in INPUT_NAMES)
+        elif isinstance(x, Mapping):
+            raise ValueError(
+                f"Expected {name} as a dictionary of question and context. "
+                f"Received: one of {', '.join(map(str, x)) or 'nothing'}"
+            )
         found = columns.texts(x, name)
         if len(found) != 2:
             raise ValueError(

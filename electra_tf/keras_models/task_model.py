@@ -33,6 +33,7 @@ from electra_tf.keras_models.encoder import (
     next_dropout_seed,
     objects_in,
     policy_scope,
+    quantizing,
 )
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.keras_models.text_pipeline import TextPipeline
@@ -97,6 +98,7 @@ class TaskModel(TextPipeline):
             self.preprocessor = preprocessor
             self.network = FinetuningModel(encoder, [layers], self._windows())
         self.built = True
+        self._quantized = ""
 
     @property
     def head(self) -> heads.TaskHead:
@@ -182,6 +184,14 @@ class TaskModel(TextPipeline):
         if y is not None:
             targets = y if isinstance(y, dict) else {self.target_names[0]: y}
             for name, values in targets.items():
+                rank = tf.TensorShape(values.shape).rank
+                if rank not in (None, self.target_rank):
+                    shape = ("rows", "outputs")[: self.target_rank]
+                    raise ValueError(
+                        f"Expected labels of the shape ({', '.join(shape)}). "
+                        f"Received: {name} of the shape {values.shape}"
+                    )
+                values = tf.ensure_shape(values, [None] * self.target_rank)
                 if tf.as_dtype(values.dtype).is_integer:
                     values = tf.cast(values, tf.int32)
                 features[f"{self.task_name}_{name}"] = values
@@ -316,13 +326,21 @@ class TaskModel(TextPipeline):
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             **({"frozen": frozen} if frozen else {}),
+            **(
+                {"quantization_mode": self._quantized}
+                if self._quantized
+                else {}
+            ),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         arguments = objects_in(config, custom_objects)
         frozen = arguments.pop("frozen", None)
+        mode = arguments.pop("quantization_mode", None)
         model = cls(**arguments)
+        if mode:
+            model.quantize(mode)
         if frozen:
             # Those of a layer behind the layer, which freezes them as well.
             for layer in model.network._flatten_layers(include_self=False):
@@ -413,6 +431,20 @@ class TaskModel(TextPipeline):
                 "model that is compiled"
             )
         enable_lora(self.network.electra, rank, target_layer_names)
+
+    def quantize(self, mode=None, config=None):
+        """Quantises the encoder's dense layers; the head keeps its numbers.
+
+        Args:
+          mode: See `Encoder.quantize`.
+          config: Of Keras.
+        """
+        of_encoder = {id(x) for x in self.network.electra._flatten_layers()}
+        with quantizing(mode):
+            super().quantize(
+                mode, config, filters=lambda x: id(x) in of_encoder
+            )
+        self._quantized = mode
 
     def encoder(self, **kwargs) -> Encoder:
         """The encoder below the head, with copies of its weights.

@@ -124,6 +124,10 @@ class TextClassifier(_TextModel, LabelledModel):
     def multi_label(self) -> bool:
         return self.head.kind == _KINDS[True]
 
+    @property
+    def target_rank(self) -> int:
+        return 2 if self.multi_label else 1
+
     @classmethod
     def new_head(cls, labels, multi_label=None):
         names = labels_lib.names(labels, least=1 if multi_label else 2)

@@ -32,6 +32,8 @@ class TextPipeline(EngineModel):
     preprocessor: typing.Any
     # The head's features that `fit` learns from.
     target_names: tuple[str, ...]
+    # Axes of each: of rows, and of several labels in a row.
+    target_rank = 1
 
     @property
     def windows(self) -> Windows | None:
@@ -212,11 +214,12 @@ class TextPipeline(EngineModel):
                 f"{columns.short(spec, 200)}"
             )
         if with_labels and len(parts) == 3:
-            dtype = parts[2].dtype
-            if not (dtype.is_floating or dtype.is_integer):
+            dtype, shape = parts[2].dtype, parts[2].shape
+            is_number = dtype.is_floating or dtype.is_integer
+            if not is_number or shape.rank not in (None, 1):
                 raise ValueError(
-                    f"Expected weights as numbers in {name}. Received: "
-                    f"weights of {dtype.name}"
+                    f"Expected weights in {name} as a number for each row. "
+                    f"Received: weights of {dtype.name} and the shape {shape}"
                 )
         for of_texts in tf.nest.flatten(parts[0]):
             if of_texts.dtype != tf.string or of_texts.shape.rank == 0:
@@ -226,6 +229,11 @@ class TextPipeline(EngineModel):
                     ".batch(32). Received: one of "
                     f"{columns.short(spec, 200)}"
                 )
+
+        if getattr(dataset, "cardinality", lambda: -1)() == 0:
+            raise ValueError(
+                f"Expected {name} as a dataset with rows. Received: one without"
+            )
 
         def prepare(*element):
             x, y, weights = (*element, None, None)[:3]

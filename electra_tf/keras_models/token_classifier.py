@@ -44,6 +44,7 @@ class TokenClassifier(LabelledModel):
 
     kind = "tagging"
     target_names = ("labels",)
+    target_rank = 2
 
     def __init__(
         self,

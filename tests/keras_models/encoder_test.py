@@ -306,6 +306,10 @@ def test_quantisation_of_no_mode(encoder):
             r"Received: segment_ids of shape \(12,\)",
         ),
         (
+            INPUTS | {"input_mask": INPUTS["input_mask"][:1]},
+            r"of one shape. Received: .* input_mask \(1, 12\), segment_ids \(3",
+        ),
+        (
             {name: np.pad(x, [[0, 0], [0, 1]]) for name, x in INPUTS.items()},
             r"at most 12 positions .* of shape \(3, 13\)",
         ),

@@ -325,6 +325,11 @@ def test_what_compile_refuses(model, arguments, message):
         model.compile(**arguments)
 
 
+def test_what_pre_trains_is_not_quantised(model):
+    with pytest.raises(ValueError, match="Received: mode='int8' of a model"):
+        model.quantize("int8")
+
+
 def _ids(length):
     return tf.data.Dataset.from_tensors(
         {name: np.zeros([2, length], np.int32) for name in INPUTS}

@@ -330,6 +330,22 @@ def test_without_a_preprocessor(pretrained, model):
         found.fit(rows, ids, class_weight="balanced")
 
 
+def test_ids_with_labels_and_weights_of_another_shape(pretrained, model):
+    rows = {
+        name: values.numpy()
+        for name, values in model.preprocessor(TEXTS).items()
+    }
+    ids = np.array([LABELS.index(label) for label in TARGETS])
+    weights = np.ones(len(ids), np.float32)
+    found = classifier(pretrained, preprocessor=None)
+    # Keras's metrics would stop at them first.
+    found.compile(metrics=None)
+    with pytest.raises(ValueError, match=r"label_ids of the shape \(20, 1\)"):
+        found.test_on_batch(rows, ids[:, np.newaxis], weights)
+    with pytest.raises(ValueError, match=r"weights of the shape \(20, 1\)"):
+        found.test_on_batch(rows, ids, weights[:, np.newaxis])
+
+
 def test_dropout_where_keras_has_it(model):
     rows = model.preprocessor(TEXTS)
     plain = model(rows)
@@ -345,6 +361,23 @@ def test_other_optimizer_settings(pretrained):
     found._begin(3, 1)
     scales = set(np.round(list(found.optimizer.scales.values()), 4))
     assert scales == {0.0625, 0.125, 0.25, 1.0}
+
+
+def test_a_decay_at_the_end_of_fit(pretrained):
+    found = classifier(pretrained)
+    found.compile(
+        configs.OptimizerConfig(
+            1.0,
+            schedule=configs.WARMUP_STABLE_DECAY,
+            num_decay_steps=2,
+            layerwise_lr_decay=1.0,
+        )
+    )
+    found._begin(3, 2)
+    rates = [float(found.optimizer.schedule(step)) for step in range(7)]
+    assert rates == [1, 1, 1, 1, 1, 0.5, 0]
+    with pytest.raises(ValueError, match="the training steps, 1. Received"):
+        found._begin(1, 1)
 
 
 BAD = {
@@ -463,6 +496,24 @@ BAD = {
             tf.data.Dataset.from_tensor_slices((["wa"], [1], ["a"])).batch(1)
         ),
         "Received: weights of string",
+    ),
+    "a column of weights in a dataset": (
+        lambda m: m.evaluate(
+            tf.data.Dataset.from_tensor_slices(
+                (["wa", "wb"], [1, 0], [[1.0], [2.0]])
+            ).batch(2)
+        ),
+        r"a number for each row. Received: .*the shape \(None, 1\)",
+    ),
+    "an empty dataset": (
+        lambda m: m.predict(
+            tf.data.Dataset.from_tensor_slices(["wa"]).batch(1).take(0)
+        ),
+        "Expected x as a dataset with rows. Received: one without",
+    ),
+    "a mistyped second text": (
+        lambda m: m.predict({"text": ["wa"], "text_b": ["wb"]}),
+        "and for pairs 'text_pair'. Received: .'text', 'text_b'.",
     ),
     "a list of weights": (
         lambda m: m.fit(["wa"], [1], class_weight=[1.0, 2.0]),
