@@ -93,6 +93,14 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
+# What a branch chooses for itself: how long it is, and where it begins. Its
+# vocabulary is compared token by token, and its first biases are the trunk's.
+_OF_A_BRANCH = (
+    *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
+    *("keep_global_step", "run.num_train_steps", "optimizer.schedule"),
+    *("optimizer.num_decay_steps", "optimizer.decay_proportion"),
+    *("data.vocab_file", "data.biases_from_data"),
+)
 # What a run that has none may get later: another set to score.
 _MAY_BE_ADDED = ("data.test_file",)
 # With `data.eval_only` nothing is learned: all that decides no answer may.
@@ -303,6 +311,70 @@ def run_before(run: configs.RunConfig) -> dict:
     if not _has_learned(run.model_dir):
         return {}
     return _read(run.model_dir)[0].get("run", {})
+
+
+def folder_of(path: str | os.PathLike) -> str | None:
+    """The model directory that a path is, or is a part or checkpoint of.
+
+    Args:
+      path: Of a directory, of a trial or the best checkpoint in it, or the
+        prefix of a checkpoint.
+    """
+    path = os.fspath(path).removesuffix(".index")
+    if not os.path.isdir(path):
+        if not os.path.exists(path + ".index"):
+            return None
+        path = os.path.dirname(path) or "."
+    while not os.path.isfile(os.path.join(path, CONFIG_FILE)):
+        path = os.path.abspath(path)
+        if not PART_OF_RUN.fullmatch(os.path.basename(path)):
+            return None
+        path = os.path.dirname(path)
+    return path
+
+
+def trunk_of(config: configs.PretrainingConfig) -> dict:
+    """The record of the run from whose step another goes on.
+
+    Args:
+      config: Of the run that goes on.
+
+    Returns:
+      The record; empty where there is none, or the step begins at 0.
+    """
+    folder = config.keep_global_step and folder_of(config.init_checkpoint)
+    record = _read(folder)[0] if folder else {}
+    return record if record.get("class") == "PretrainingConfig" else {}
+
+
+def differences_from_trunk(
+    config: configs.PretrainingConfig, digest: str
+) -> list[str]:
+    """What a run does otherwise than the run from whose step it goes on.
+
+    Args:
+      config: Of the run that goes on.
+      digest: Of its records.
+
+    Returns:
+      Such as "run.seed=1 (there 2)"; nothing where no run's record is known.
+    """
+    theirs = trunk_of(config)
+    if not theirs:
+        return []
+    ours = json.loads(json.dumps(as_dict(config)))
+    left_out = _MAY_DIFFER + _OF_A_BRANCH
+    found = [
+        f"{name}={a!r} (there {b!r})"
+        for name, a, b in differences(ours, _with_defaults(theirs, config))
+        if not any(f"{name}.".startswith(f"{may}.") for may in left_out)
+    ]
+    folder = folder_of(config.init_checkpoint)
+    path = os.path.join(folder or "", TRAIN_DATA_FILE)
+    known = files.read_json(path) if os.path.isfile(path) else {}
+    if known.get("sha256", digest) != digest:
+        found.append("the records")
+    return found
 
 
 def refuse_other_records(config, digest: str) -> None:

@@ -100,7 +100,12 @@ def pretrain(
             flops.of_training_example(ablations.networks(config.model)),
         )
         continuing.start_from_init_checkpoint(
-            config, vocab, model, optimizer, engine.global_step
+            config,
+            vocab,
+            model,
+            optimizer,
+            engine.global_step,
+            train_data.digest,
         )
     if heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
@@ -223,6 +228,16 @@ def _describe(config, model, train_data) -> None:
         print(
             f"warm-up of {warmup_steps:g} steps is as long as the training of "
             f"{steps}, or longer: the full rate is never reached"
+        )
+    elif warmup_steps + (config.optimizer.decay_steps(steps) or 0) > steps:
+        print(
+            f"the decay begins before the warm-up of {warmup_steps:g} steps "
+            "ends: the full rate is never reached"
+        )
+    if config.run.stop_at_step > steps:
+        print(
+            f"RunConfig.stop_at_step={config.run.stop_at_step} is behind the "
+            f"last step, RunConfig.num_train_steps={steps}, where the run ends"
         )
 
 

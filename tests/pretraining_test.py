@@ -106,6 +106,24 @@ def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
     )
 
 
+def test_says_which_lengths_contradict_each_other(train_data, capsys):
+    optimizer = configs.OptimizerConfig(
+        1e-3,
+        num_warmup_steps=5,
+        schedule=configs.WARMUP_STABLE_DECAY,
+        num_decay_steps=4,
+    )
+    for num_train_steps in (8, 9):
+        run = dataclasses.replace(
+            CONFIG.run, num_train_steps=num_train_steps, stop_at_step=9
+        )
+        config = dataclasses.replace(CONFIG, run=run, optimizer=optimizer)
+        pretraining._describe(config, MODEL, train_data)
+    out = capsys.readouterr().out
+    assert out.count("before the warm-up of 5 steps ends") == 1
+    assert out.count("stop_at_step=9 is behind the last step") == 1
+
+
 def test_says_what_the_manifest_of_the_data_knows_better(
     tmp_path, train_data, capsys
 ):

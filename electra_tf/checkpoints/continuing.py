@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
@@ -20,6 +20,7 @@ def start_from_init_checkpoint(
     model: electra.PretrainingModel,
     optimizer: optimization.AdamWeightDecay,
     global_step: tf.Variable,
+    digest: str,
 ) -> None:
     """Loads the checkpoints that a run starts from, and says what it loaded.
 
@@ -32,6 +33,7 @@ def start_from_init_checkpoint(
       model: Its variables are assigned.
       optimizer: Its slots and step are assigned with `keep_global_step`.
       global_step: Of the run.
+      digest: Of its records.
 
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
@@ -39,7 +41,7 @@ def start_from_init_checkpoint(
     if saving.checkpoints_of(config.run.model_dir):
         return
     if config.init_checkpoint:
-        _start_all(config, vocab, model, optimizer, global_step)
+        _start_all(config, vocab, model, optimizer, global_step, digest)
     if config.init_generator_checkpoint:
         _start_generator(config.init_generator_checkpoint, model)
 
@@ -91,7 +93,7 @@ def _start_generator(path: str, model: electra.PretrainingModel) -> None:
     _say(lines + [f"  note     {note}" for note in checkpoint.remarks])
 
 
-def _start_all(config, vocab, model, optimizer, global_step) -> None:
+def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
     checkpoint = reading.read_checkpoint(path)
@@ -140,7 +142,33 @@ def _start_all(config, vocab, model, optimizer, global_step) -> None:
             + (f" (the checkpoint's: {step})" if step else "")
             + ", the learning rate warms up again"
         )
-    _say([*lines, *_notes(config, vocab.tokens, checkpoint)])
+    notes = _notes(config, vocab.tokens, checkpoint)
+    if config.keep_global_step:
+        assert step is not None
+        notes += _otherwise(config, optimizer, step, digest)
+    _say([*lines, *(f"  note     {note}" for note in notes)])
+
+
+def _otherwise(config, optimizer, step: int, digest: str) -> list[str]:
+    """Where a run does not go on as the one from whose step it does."""
+    notes = []
+    found = model_directory.differences_from_trunk(config, digest)
+    if found:
+        notes.append(f"goes on with other settings: {', '.join(found)}")
+    record = model_directory.trunk_of(config)
+    try:
+        before = optimization.AdamWeightDecay(
+            configs.OptimizerConfig(**record["optimizer"]),
+            record["run"]["num_train_steps"],
+        )
+    except (KeyError, TypeError, ValueError):
+        return notes  # No run's, or one of another version.
+    ours, theirs = (float(of.schedule(step)) for of in (optimizer, before))
+    if abs(ours - theirs) > 1e-6 * max(ours, theirs):
+        notes.append(
+            f"the learning rate goes on at {ours:.3g} (there {theirs:.3g})"
+        )
+    return notes
 
 
 def _notes(config, tokens, checkpoint) -> list[str]:
@@ -165,4 +193,4 @@ def _notes(config, tokens, checkpoint) -> list[str]:
             f"EncoderConfig.hidden_act={ours} (there "
             f"{'/'.join(checkpoint.activations)})"
         )
-    return [f"  note     {note}" for note in notes]
+    return notes

@@ -245,9 +245,9 @@ def _configure(
 def _settle(config):
     """The configuration with what `RunConfig` leaves open, and what that is."""
     step = ()
+    before = model_directory.run_before(config.run)
     if isinstance(config, configs.PretrainingConfig):
         step = fastest.of_pretraining(config)
-    run, chosen = fastest.settle(
-        config.run, *step, before=model_directory.run_before(config.run)
-    )
+        before = before or model_directory.trunk_of(config).get("run", {})
+    run, chosen = fastest.settle(config.run, *step, before=before)
     return dataclasses.replace(config, run=run), chosen

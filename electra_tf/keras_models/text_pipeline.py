@@ -32,8 +32,11 @@ class TextPipeline(EngineModel):
     preprocessor: typing.Any
     # The head's features that `fit` learns from.
     target_names: tuple[str, ...]
-    # Axes of each: of rows, and of several labels in a row.
-    target_rank = 1
+
+    @property
+    def target_rank(self) -> int:
+        """Axes of the labels; with several for a row they are two."""
+        return 1
 
     @property
     def windows(self) -> Windows | None:

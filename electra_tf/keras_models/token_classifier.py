@@ -44,7 +44,6 @@ class TokenClassifier(LabelledModel):
 
     kind = "tagging"
     target_names = ("labels",)
-    target_rank = 2
 
     def __init__(
         self,
@@ -61,6 +60,10 @@ class TokenClassifier(LabelledModel):
             preprocessor,
             **kwargs,
         )
+
+    @property
+    def target_rank(self) -> int:
+        return 2
 
     @property
     def score_names(self):

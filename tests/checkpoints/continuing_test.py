@@ -78,7 +78,9 @@ def start(config):
     )
     optimizer.build(model.trainable_variables)
     step = tf.Variable(0, dtype=tf.int64)
-    continuing.start_from_init_checkpoint(config, vocab, model, optimizer, step)
+    continuing.start_from_init_checkpoint(
+        config, vocab, model, optimizer, step, ""
+    )
     return model, optimizer, step
 
 

@@ -134,19 +134,11 @@ def write(checkpoint: Checkpoint, path: str) -> None:
 
 def _model_dir(path: str | os.PathLike) -> str | None:
     """The directory with the config.json of this package, if there is one."""
-    path = os.fspath(path).removesuffix(".index")
-    if not os.path.isdir(path):
-        if not os.path.exists(path + ".index"):
-            return None
-        path = os.path.dirname(path) or "."
-    while True:
-        config = os.path.join(path, model_directory.CONFIG_FILE)
-        if os.path.isfile(config):
-            return path if read_json(config).get("class") in _CLASSES else None
-        path = os.path.abspath(path)
-        if not model_directory.PART_OF_RUN.fullmatch(os.path.basename(path)):
-            return None
-        path = os.path.dirname(path)
+    folder = model_directory.folder_of(path)
+    if folder is None:
+        return None
+    record = read_json(os.path.join(folder, model_directory.CONFIG_FILE))
+    return folder if record.get("class") in _CLASSES else None
 
 
 def _read_record(model_dir: str) -> dict:
