@@ -255,7 +255,7 @@ test-dear: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 tests/keras_models/*_proof.py
 
 # Every experiment's config for 20 steps, and XLA of every objective; `make test`
-# has 2 steps of those that differ in more than a number, and XLA of one.
+# has 2 steps of four of them.
 test-experiments: $(INSTALLED)
 	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py tests/training/engine_test.py::test_xla_compiles_every_objective
 

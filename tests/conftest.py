@@ -15,10 +15,11 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # over when the other worker has nothing to do.
 _LONGEST = (
     "engine_test.py",
+    "continuing_test.py",
     "resume_test.py",
-    "benchmarks/training_test.py",
     "cluster_test.py",
-    "experiments_gin_test.py",
+    "kerashub_test.py",
+    "electra_test.py",
     "finetune_test.py",
 )
 

@@ -194,6 +194,7 @@ def test_disentangled_embeddings_start_from_both_kinds(
             )
 
 
+@pytest.mark.dear
 def test_two_lengths_in_one_schedule(folder, tmp_path, capsys):
     """Short sequences first; the rest of the schedule with longer ones."""
     short = helpers.LENGTH - 4
@@ -496,6 +497,7 @@ def test_a_run_with_a_cut_generator_goes_on_with_the_share_of_it(earlier):
         model_directory.refuse_other_run(earlier)
 
 
+@pytest.mark.dear
 def test_going_on_with_a_cut_generator_changes_nothing(
     earlier, tmp_path, monkeypatch
 ):
@@ -616,7 +618,14 @@ def test_another_vocabulary_of_the_same_size_is_noted(folder, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
+@pytest.mark.parametrize(
+    "init",
+    [
+        pytest.param("original", marks=pytest.mark.dear),
+        "electra_tf",
+        pytest.param("huggingface", marks=pytest.mark.dear),
+    ],
+)
 def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
     rows = [("wa wb", "yes"), ("wc wd we", "no")] * 2
     for split in ("train", "dev"):

@@ -109,7 +109,7 @@ def test_equals_table_6(column, size):
     [
         ("small.gin", 402, 14_196_219),
         ("base.gin", 400, 119_386_427),
-        ("large.gin", 784, 354_655_291),
+        pytest.param("large.gin", 784, 354_655_291, marks=pytest.mark.dear),
     ],
 )
 def test_the_models_are_those_of_the_original(

@@ -88,12 +88,13 @@ def is_under_way(model_dir):
 
 
 def wait_for_a_moment(model_dir, process, moments):
-    """Waits until a run goes on, and then for up to three seconds."""
+    """Waits until a run goes on, and with many kills up to three seconds."""
     line = last_line(model_dir)
     while last_line(model_dir) == line:
         assert process.poll() is None
         time.sleep(0.01)
-    time.sleep(moments.uniform(0, 3 if NUM_KILLS > 1 else 0.5))
+    if NUM_KILLS > 1:
+        time.sleep(moments.uniform(0, 3))
 
 
 def last_line(model_dir):
@@ -120,30 +121,26 @@ def finish(process, model_dir):
 
 @pytest.fixture(scope="module")
 def runs(folder):
-    """Three runs at once: one undisturbed, the others begun twice."""
-    names = ("undisturbed", "killed", "stopped")
-    processes = {name: start(folder, name) for name in names}
-    waiting = {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
-    while waiting:
-        for name, number in list(waiting.items()):
-            assert processes[name].poll() is None, name
-            if is_under_way(folder / name):
-                os.kill(processes[name].pid, number)
-                del waiting[name]
+    """Two at once: one undisturbed, the other killed, then told to stop."""
+    undisturbed = start(folder, "undisturbed")
+    model_dir = folder / "disturbed"
+    process = start(folder, "disturbed")
+    while not is_under_way(model_dir):
+        assert process.poll() is None
         time.sleep(0.01)
-    found = {}
+    process.kill()
+    found = {"killed": finish(process, model_dir)}
     moments = random.Random(NUM_KILLS)
-    for _ in range(NUM_KILLS - 1):
-        processes["killed"].communicate()
-        processes["killed"] = start(folder, "killed")
-        wait_for_a_moment(folder / "killed", processes["killed"], moments)
-        processes["killed"].kill()
-    for name in ("killed", "stopped"):
-        found[name] = finish(processes[name], folder / name)
-        processes[name] = start(folder, name)
-    for name in names:
-        again = "" if name == "undisturbed" else " again"
-        found[name + again] = finish(processes[name], folder / name)
+    for number in range(NUM_KILLS):
+        process = start(folder, "disturbed")
+        wait_for_a_moment(model_dir, process, moments)
+        if number < NUM_KILLS - 1:
+            process.kill()
+            process.communicate()
+    os.kill(process.pid, signal.SIGTERM)
+    found["stopped"] = finish(process, model_dir)
+    found["ended"] = finish(start(folder, "disturbed"), model_dir)
+    found["undisturbed"] = finish(undisturbed, folder / "undisturbed")
     return found
 
 
@@ -167,27 +164,22 @@ def assert_same_run(model_dir, undisturbed, num_steps=NUM_TRAIN_STEPS):
     helpers.assert_same_checkpoint(model_dir / "best", undisturbed / "best")
 
 
-def test_a_killed_run_ends_as_an_undisturbed_one(folder, runs):
-    assert runs["killed"].returncode == -signal.SIGKILL
-    assert runs["killed"].last_step < NUM_TRAIN_STEPS
-    assert runs["killed again"].returncode == 0
-    assert_same_run(folder / "killed", folder / "undisturbed")
-    lines = (folder / "killed" / "runs.jsonl").read_text().splitlines()
-    assert len(lines) == NUM_KILLS + 1
-
-
-def test_a_stopped_run_ends_as_an_undisturbed_one(folder, runs):
-    stopped = runs["stopped"]
+def test_a_killed_and_stopped_run_ends_as_an_undisturbed_one(folder, runs):
+    killed, stopped = runs["killed"], runs["stopped"]
+    assert killed.returncode == -signal.SIGKILL
     assert stopped.returncode == 75
-    assert 10 <= stopped.last_step < NUM_TRAIN_STEPS
+    assert 10 <= killed.last_step < NUM_TRAIN_STEPS
+    assert stopped.last_step < NUM_TRAIN_STEPS
     assert stopped.stderr.splitlines()[-1] == (
-        f"SIGTERM at step {stopped.last_step}: saved in stopped; run again to "
-        "go on"
+        f"SIGTERM at step {stopped.last_step}: saved in disturbed; run again "
+        "to go on"
     )
-    saved = folder / "stopped" / f"model.ckpt-{stopped.last_step}.index"
+    saved = folder / "disturbed" / f"model.ckpt-{stopped.last_step}.index"
     assert saved.exists()
-    assert runs["stopped again"].returncode == 0
-    assert_same_run(folder / "stopped", folder / "undisturbed")
+    assert runs["ended"].returncode == 0
+    assert_same_run(folder / "disturbed", folder / "undisturbed")
+    lines = (folder / "disturbed" / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == NUM_KILLS + 2
 
 
 def test_prints_nothing_but_its_lines(runs):

@@ -216,7 +216,7 @@ def terminate():
     [
         # Before the best, between two checkpoints, and after the last one; the
         # best that was kept then is that of a later step, or of none.
-        (3, kill, Killed),
+        pytest.param(3, kill, Killed, marks=pytest.mark.dear),
         (6, terminate, errors.Stopped),
         pytest.param(9, kill, Killed, marks=pytest.mark.dear),
         pytest.param(12, kill, Killed, marks=pytest.mark.dear),

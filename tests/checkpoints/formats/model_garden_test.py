@@ -24,6 +24,13 @@ INPUTS = helpers.inputs([0, 1, 2]) | {
     "segment_ids": np.array([[0] * 5 + [1] * 7] * 3, np.int32)
 }
 CLASSES = [networks.BertEncoder, networks.BertEncoderV2]
+# With a projection of the embeddings, and without.
+CLASSES_AND_WIDTHS = (
+    (CLASSES[0], 6),
+    (CLASSES[1], 8),
+    pytest.param(CLASSES[0], 8, marks=pytest.mark.dear),
+    pytest.param(CLASSES[1], 6, marks=pytest.mark.dear),
+)
 
 
 def random_checkpoint(tokens=None, **changes):
@@ -106,8 +113,7 @@ def damaged(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "damaged")
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("embedding_size", [6, 8])
+@pytest.mark.parametrize(("cls", "embedding_size"), CLASSES_AND_WIDTHS)
 def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
     written = random_checkpoint(embedding_size=embedding_size)
     model_garden.write(written, tmp_path)
@@ -122,8 +128,7 @@ def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
     assert_close(received, expected)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("embedding_width", [6, 8])
+@pytest.mark.parametrize(("cls", "embedding_width"), CLASSES_AND_WIDTHS)
 def test_we_compute_what_the_model_garden_wrote(tmp_path, cls, embedding_width):
     built = library_encoder(cls, embedding_width=embedding_width)
     tf.train.Checkpoint(encoder=built).save(str(tmp_path / "ckpt"))

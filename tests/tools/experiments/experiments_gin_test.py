@@ -1,9 +1,8 @@
 """Tests of gin/experiments: every row trains, and differs where it says.
 
-Of rows that differ in numbers alone, such as the width of the generator, one is
-trained here, for a few steps without a graph. With ALL_EXPERIMENT_ROWS=1 in the
-environment it is all of them, for 20 steps in a graph, which takes 200 seconds
-of a CPU:
+Some rows are trained here, for a few steps without a graph; the steps of all
+objectives are in tests/model. With ALL_EXPERIMENT_ROWS=1 in the environment it
+is all rows, for 20 steps in a graph, which takes 200 seconds of a CPU:
 
     make test-experiments
 """
@@ -249,6 +248,17 @@ def test_a_row_says_what_it_reproduces_and_at_what_cost(row):
 # --- Every row trains ---------------------------------------------------------
 
 ALL_ROWS = bool(os.environ.get("ALL_EXPERIMENT_ROWS"))
+# Both networks, one, one after the other, and one against the other.
+TRAINED = (
+    ROWS
+    if ALL_ROWS
+    else (
+        "objectives/electra",
+        "objectives/bert",
+        "training_algorithms/two_stage",
+        "training_algorithms/adversarial",
+    )
+)
 NUM_STEPS = 20 if ALL_ROWS else 2
 LENGTH = 16
 # The generator's feed-forward layer and heads follow from its width: for the
@@ -349,7 +359,7 @@ def train(data, eager, tmp_path_factory):
 
 # Reading the records stays a graph, as it should.
 @pytest.mark.filterwarnings("ignore:Even though the:UserWarning")
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", TRAINED)
 def test_a_row_trains(row, train):
     folder, metrics = train(row)
     model = load(row).model
