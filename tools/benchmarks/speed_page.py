@@ -1,20 +1,14 @@
-"""Keeps what `make benchmarks` measured, in docs/figures/speed.json.
+"""What `make benchmarks` measured -> the comparisons of docs/performance.md.
 
-    python tools/benchmarks/speed_page.py
+    python tools/experiments/documented.py speed=build/benchmarks
 
-The tables of docs/performance.md that compare contestants are made of that file
-(tools/experiments/documented.py), and so is the picture of the README.
+keeps them in docs/figures/speed.json, of which the tables are made.
 """
 
-import argparse
 import json
 import pathlib
-import sys
 
 import benchmarking
-
-from electra_tf import files
-from electra_tf.command_line import arguments
 
 # Name of a comparison -> file of `make benchmarks`, and its section.
 COMPARISONS = {
@@ -24,10 +18,9 @@ COMPARISONS = {
     "serving_runtimes": ("serving", "runtimes"),
     "serving_latency": ("serving", "latency"),
 }
-_DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
-def collect(folder: pathlib.Path) -> dict:
+def read(folder: pathlib.Path) -> dict:
     """The comparisons of all files.
 
     Args:
@@ -43,12 +36,12 @@ def collect(folder: pathlib.Path) -> dict:
         try:
             result = json.loads(path.read_text("utf-8"))
             found[name] = result[section]
-        except (OSError, ValueError, KeyError) as error:
+            warnings[file] = result["warnings"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"Expected the section {section} of `make benchmarks`. "
                 f"Received: {path}: {error!r}"
             ) from error
-        warnings[file] = result["warnings"]
     return found | {"warnings": warnings}
 
 
@@ -58,30 +51,3 @@ def blocks(figures: dict) -> dict[str, str]:
         name.replace("_", "-"): benchmarking.comparison_table(figures[name])
         for name in COMPARISONS
     }
-
-
-def _keep(args: argparse.Namespace) -> None:
-    figures = collect(args.folder)
-    files.write_atomically(args.figures, json.dumps(figures, indent=1) + "\n")
-    print(f"written: {args.figures}")
-
-
-def main(argv=None) -> int:
-    """Parses the flags and writes; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="speed_page", description=__doc__)
-    parser.add_argument(
-        "--folder",
-        type=pathlib.Path,
-        default=pathlib.Path("build/benchmarks"),
-        help="what make benchmarks wrote (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--figures",
-        default=str(_DOCS / "figures" / "speed.json"),
-        help="where the figures go (default: docs/figures/speed.json)",
-    )
-    return arguments.run(_keep, parser, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

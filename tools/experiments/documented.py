@@ -1,6 +1,6 @@
 """Writes the tables of docs/ that are made of figures: JSON -> Markdown.
 
-  python3 tools/experiments/documented.py [--check]
+  python3 tools/experiments/documented.py [--check] [NAME=FILE ...]
 
 Runs are measured once, and their figures kept in docs/figures/<name>.json. A
 page has their tables between two comments,
@@ -11,16 +11,27 @@ page has their tables between two comments,
 and this command writes them again, so that no number of a table is typed by
 hand. Those in the prose around them are: `unknown_numbers` finds what no figure
 rounds to.
+
+NAME=FILE takes new figures of a name first, and draws the page's picture of
+them:
+
+  documented.py imdb=build/imdb/results.json ner=build/ner/ner.json
+  documented.py schedule=build/schedule/runs/schedule.json
+  documented.py records=build/records/records.json
+  documented.py results=build/results/results.json
+  documented.py speed=build/benchmarks
 """
 
 import argparse
 import importlib
-import json
 import pathlib
 import re
 import sys
+import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+
+import figure_files
 
 from electra_tf import files
 from electra_tf.command_line import arguments
@@ -51,38 +62,55 @@ class Source(typing.NamedTuple):
       figures: Their name in docs/figures, without .json.
       page: Its name in docs, or README.md.
       module: Of tools/; its `blocks` makes a dictionary of Markdown
-        tables, by their names, from what the file of the figures holds.
+        tables, by their names, from what the file of the figures holds. Its
+        `read`, if it has one, makes that of what NAME=FILE names.
       heading: Of the one section in which numbers are looked at, without its
         marks; None for the whole page.
+      picture: Its name in docs; "" for none.
+      drawn_by: The module of tools/ whose `draw` writes it.
+      by_hand: What no run writes: new figures have those of the old ones.
     """
 
     figures: str
     page: str
     module: str
     heading: str | None = None
+    picture: str = ""
+    drawn_by: str = ""
+    by_hand: tuple[str, ...] = ()
 
 
 SOURCES: tuple[Source, ...] = (
-    Source("imdb", "imdb.md", "imdb_table"),
-    Source("records", "records.md", "records"),
-    Source("ner", "ner.md", "ner_figures"),
     Source(
-        "objectives_docstrings",
-        "experiments.md",
-        "experiments_table",
-        "Objectives at a quarter of that, without reviews",
+        "imdb",
+        "imdb.md",
+        "imdb_table",
+        picture="imdb.png",
+        drawn_by="imdb_plot",
+        by_hand=("choices",),
+    ),
+    Source("records", "records.md", "records"),
+    Source(
+        "ner",
+        "ner.md",
+        "ner_figures",
+        picture="ner.png",
+        drawn_by="ner_plot",
     ),
     Source(
-        "weight_sharing",
-        "experiments.md",
-        "experiments_table",
-        "Weight sharing (section 3.2)",
+        "results",
+        "results.md",
+        "results_table",
+        picture="results_pretraining.png",
+        drawn_by="results_table",
     ),
     Source(
         "schedule",
         "scaling.md",
         "run_schedule",
         "Three lengths from one trunk",
+        picture="schedule.png",
+        drawn_by="schedule_plot",
     ),
     Source(
         "speed",
@@ -91,37 +119,140 @@ SOURCES: tuple[Source, ...] = (
         "One run of `make benchmarks`",
     ),
 )
+# Of several figures together.
+_SUMMARY, _DRAWN_BY = "summary.png", "summary_plot"
 
 
 def main(argv=None) -> int:
     """Parses the flags and writes, or checks; returns the exit code."""
-    parser = arguments.ArgumentParser(description=__doc__)
+    parser = arguments.ArgumentParser(prog="documented", description=__doc__)
     parser.add_argument(
         "--check",
         action="store_true",
         help="write nothing; a table that is not up to date is an error",
     )
+    parser.add_argument(
+        "taken",
+        nargs="*",
+        type=_named_path,
+        metavar="NAME=FILE",
+        help="figures to take, of "
+        + ", ".join(source.figures for source in SOURCES),
+    )
     return arguments.run(_document, parser, argv)
 
 
+def _named_path(text: str) -> tuple[str, pathlib.Path]:
+    name, equals, path = text.partition("=")
+    known = [source.figures for source in SOURCES]
+    if name not in known or not (equals and path):
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=FILE with a name of {', '.join(known)}, received "
+            f"{text!r}"
+        )
+    return name, pathlib.Path(path)
+
+
 def _document(args: argparse.Namespace) -> None:
-    for source in SOURCES:
-        path = page_path(source)
-        before = path.read_text("utf-8")
-        after = with_blocks(before, blocks(source), str(path))
+    taken = dict(args.taken)
+    if len(taken) < len(args.taken) or (taken and args.check):
+        raise ValueError(
+            "Expected one file for each name, and none with --check. "
+            f"Received: {', '.join(name for name, _ in args.taken)}."
+        )
+    figures = {
+        source.figures: _take(source, taken[source.figures])
+        if source.figures in taken
+        else read_figures(source)
+        for source in SOURCES
+    }
+    pages = _pages(figures)
+    for path, (before, after) in pages.items():
         if args.check and before != after:
             raise ValueError(
-                f"Expected the tables of {source.figures}.json. Received: "
-                f"{path} with others; run tools/experiments/documented.py."
+                f"Expected the tables of docs/figures. Received: {path} with "
+                "others; run tools/experiments/documented.py."
             )
+    # All that is wrong with any of them has been said by now.
+    for name in taken:
+        figure_files.write(figures_path(name), figures[name])
+        print(f"written: {figures_path(name)}")
+    for path, (before, after) in pages.items():
         if before != after:
             files.write_atomically(str(path), after)
-            print(f"Wrote the tables of {source.figures}.json into {path}.")
+            print(f"written: the tables of {path}")
+    _draw(figures, taken)
+
+
+def _take(source: Source, path: pathlib.Path) -> dict:
+    """New figures.
+
+    Raises:
+      ValueError: If they are missing or damaged, or a table of them is empty.
+    """
+    read = getattr(_module(source.module), "read", figure_files.read)
+    figures = read(path)
+    if source.by_hand and figures_path(source.figures).is_file():
+        before = read_figures(source)
+        kept = {name: before[name] for name in source.by_hand if name in before}
+        figures = kept | figures
+    for name, table in blocks(source, figures, str(path)).items():
+        if table.startswith("|") and len(table.strip().splitlines()) < 3:
+            raise ValueError(
+                f"Expected figures of finished runs. Received: {path}, with "
+                f"nothing for the table {name} of {source.page}."
+            )
+    return figures
+
+
+def _pages(
+    figures: Mapping[str, dict],
+) -> dict[pathlib.Path, tuple[str, str]]:
+    """The text of each page as it is, and with its tables.
+
+    Raises:
+      ValueError: If a page has no place for a table, or one for no table.
+    """
+    tables: dict[pathlib.Path, dict[str, str]] = {}
+    for source in SOURCES:
+        of_page = tables.setdefault(page_path(source), {})
+        of_page |= blocks(source, figures[source.figures])
+    found = {}
+    for path, of_page in tables.items():
+        text = path.read_text("utf-8")
+        for match in _BLOCK.finditer(text):
+            if match["name"] not in of_page:
+                raise ValueError(
+                    f"Expected tables of docs/figures in {path}. Received: "
+                    f"{match['name']!r}, which no figures make."
+                )
+        found[path] = text, with_blocks(text, of_page, str(path))
+    return found
+
+
+def _draw(figures: Mapping[str, dict], taken: Collection[str]) -> None:
+    """Draws the pictures of figures that were taken."""
+    for source in SOURCES:
+        if source.picture and source.figures in taken:
+            path = str(_DOCS / source.picture)
+            of_source = figures[source.figures]
+            with figure_files.expecting("figures to draw", source.figures):
+                _module(source.drawn_by).draw(of_source, path)
+            print(f"written: {path}")
+    summary = _module(_DRAWN_BY)
+    if not set(summary.FIGURES).isdisjoint(taken):
+        with figure_files.expecting("figures to draw", ", ".join(taken)):
+            summary.draw(figures, str(_DOCS / _SUMMARY))
+        print(f"written: {_DOCS / _SUMMARY}")
 
 
 def page_path(source: Source) -> pathlib.Path:
     folder = _DOCS.parent if source.page == "README.md" else _DOCS
     return folder / source.page
+
+
+def figures_path(name: str) -> pathlib.Path:
+    return _DOCS / "figures" / f"{name}.json"
 
 
 def read_figures(source: Source) -> dict:
@@ -130,23 +261,32 @@ def read_figures(source: Source) -> dict:
     Raises:
       ValueError: If it is not there, or no JSON.
     """
-    path = _DOCS / "figures" / f"{source.figures}.json"
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as e:
-        raise ValueError(
-            f"Expected figures in JSON. Received: {path}: {e}"
-        ) from e
+    return figure_files.read(figures_path(source.figures))
 
 
-def blocks(source: Source) -> dict[str, str]:
-    """The tables of a source, as Markdown, by their names."""
+def blocks(source: Source, figures: dict, path: str = "") -> dict[str, str]:
+    """The tables of a source, as Markdown, by their names.
+
+    Args:
+      source: One of `SOURCES`.
+      figures: Of it.
+      path: Where they are from, for messages; docs/figures by default.
+
+    Raises:
+      ValueError: If they are not of its layout.
+    """
+    module = _module(source.module)
+    path = path or str(figures_path(source.figures))
+    with figure_files.expecting(f"the figures of {source.page}", path):
+        return module.blocks(figures)
+
+
+def _module(name: str) -> types.ModuleType:
     for folder in _FOLDERS:
         path = str(_DOCS.parent / "tools" / folder)
         if path not in sys.path:
             sys.path.append(path)
-    module = importlib.import_module(source.module)
-    return module.blocks(read_figures(source))
+    return importlib.import_module(name)
 
 
 def with_blocks(text: str, tables: dict[str, str], path: str) -> str:
@@ -161,9 +301,17 @@ def with_blocks(text: str, tables: dict[str, str], path: str) -> str:
       The text; blocks of other names are as they were.
 
     Raises:
-      ValueError: If the page has no place for a table, or two.
+      ValueError: If the page has no place for a table, or two, or one without
+        an end.
     """
-    names = [match["name"] for match in _BLOCK.finditer(text)]
+    found = list(_BLOCK.finditer(text))
+    for match in found:
+        if "<!-- figures:" in match["content"]:
+            raise ValueError(
+                f"Expected <!-- end --> behind {match['name']!r} in {path}. "
+                "Received: another table before it."
+            )
+    names = [match["name"] for match in found]
     for name in tables:
         if names.count(name) != 1:
             raise ValueError(

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import statistics
 
@@ -139,7 +140,8 @@ def collect(
       "rows", for each number of labelled reviews "labels", "standard_error" of
       a score in points, and for each contestant that has a result what
       `_scores` or `tf_idf.fit` returns, with "cpu_seconds"; then how far it is
-      above TF-IDF, as in "pretrained_minus_tfidf".
+      above TF-IDF, as in "pretrained_minus_tfidf"; and what `choices` returns,
+      if there are any.
 
     Raises:
       ValueError: If results are damaged.
@@ -164,6 +166,45 @@ def collect(
                     row[features] = {name: found_there[name] for name in _KEPT}
         _compare(row)
         found["rows"].append(row)
+    if tried := choices(build_dir):
+        found["choices"] = tried
+    return found
+
+
+def choices(build_dir: str) -> list[dict]:
+    """What was tried on dev: a run of one's own is <build_dir>/choices/<name>.
+
+    Returns:
+      For each of its models "start", "step" of pre-training where that was not
+      its end, "labels", "learning_rate", "layerwise_lr_decay", "dropout",
+      "num_epochs", and "dev", the accuracy.
+
+    Raises:
+      ValueError: If such a run is damaged, or of other data.
+    """
+    found = []
+    pattern = f"*/trial_*/{model_directory.RESULTS_FILE}"
+    for path in sorted(pathlib.Path(build_dir, "choices").glob(pattern)):
+        config = model_directory.read_config(str(path.parents[1]))
+        with figure_files.expecting("a model of film reviews", path):
+            trial = figure_files.read(path)
+            labelled = re.search(
+                r"train_(\d+)\.tsv$", config["data"]["train_file"]
+            )
+            step = re.search(r"-(\d+)$", config["init_checkpoint"])
+            from_scratch = config["from_scratch"]
+            one = {
+                "start": "from_scratch" if from_scratch else "pretrained",
+                "labels": int(labelled[1]),  # type: ignore[index]
+                "learning_rate": trial["learning_rate"],
+                "layerwise_lr_decay": config["optimizer"]["layerwise_lr_decay"],
+                "dropout": config["dropout"] or 0.0,
+                "num_epochs": trial["num_train_epochs"],
+                "dev": trial["tasks"][_TASK]["dev"]["accuracy"],
+            }
+            if step and not from_scratch:
+                one["step"] = int(step[1])
+            found.append(one)
     return found
 
 

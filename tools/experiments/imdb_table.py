@@ -105,7 +105,7 @@ def _pretraining(found: dict) -> str:
 
 
 def _choices(tried: Sequence[dict]) -> str:
-    """What was tried on dev before; kept by hand, see docs/imdb.md."""
+    """What was tried on dev before, see `imdb_runs.choices`."""
     table = [["start", "labels", "rate", "decay", "dropout", "epochs", "dev"]]
     for one in tried:
         step = one.get("step")

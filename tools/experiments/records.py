@@ -279,11 +279,11 @@ def _minutes(run: Run) -> float:
 
 
 def _baseline(data_dir: pathlib.Path) -> dict:
-    splits = [
+    train, dev, test = (
         tf_idf.read_rows(data_dir / f"{name}.tsv")
         for name in ("train", "dev", "test")
-    ]
-    return tf_idf.fit(*splits)[0]._asdict()
+    )
+    return tf_idf.fit(train, dev, test)[0]._asdict()
 
 
 # A start -> its model directory.

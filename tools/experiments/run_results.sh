@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs everything that docs/results.md reports, from public sets to its table.
+# Runs everything that docs/results.md reports, from public sets to its tables,
+# which documented.py takes from build/results/results.json into the page.
 #
 #   tools/experiments/run_results.sh DATA [STEP...]
 #
@@ -11,7 +12,14 @@
 # pretrained_decay.
 set -euo pipefail
 
-data=${1:?usage: tools/experiments/run_results.sh DATA [STEP...]}
+refuse() {
+  echo "run_results: error: $1" >&2
+  exit 1
+}
+
+[ $# -gt 0 ] || refuse "Expected tools/experiments/run_results.sh DATA [STEP...]."
+[ -d "$1" ] || refuse "Expected the folder of the public sets. Received: $1"
+data=$(cd "$1" && pwd)
 shift
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -38,6 +46,7 @@ build_english_data() {
   $python tools/quickstart/build_docstring_corpus.py --output_dir=$out/english/docstrings \
     --max_megabytes=14 --heldout_fraction=0.05
   $python tools/experiments/build_results_data.py --data_dir="$data" --output_dir=$out
+  rm -rf $out/english/corpus/docstrings  # Perhaps of other packages.
   cp -r $out/english/docstrings/train/. $out/english/corpus/docstrings
   build_english english
 }
@@ -81,8 +90,7 @@ run_step() {
     data) build_english_data; build_korean_data ;;
     english_data) build_english_data ;;
     cased_data) build_english english_cased --no-lower-case --no-strip-accents ;;
-    english | korean)
-      $python -m electra_tf.run_pretraining --gin_file="gin/results/$1.gin" ;;
+    english | korean) $python tools/experiments/results_pretraining.py "$1" ;;
     cola | mrpc | sts | ner) finetune "$1" 3 ;;
     rte) finetune rte 5 ;;
     sst) finetune sst 0.5 ;;
@@ -94,14 +102,25 @@ run_step() {
     korsts)
       korean korsts 3 \
         --gin_param="FinetuningDataConfig.test_file='$out/finetuning_data/korsts/test.tsv'" ;;
-    table) $python tools/experiments/results_table.py --runs-dir=$out/runs ;;
-    *) echo "run_results: unknown step $1" >&2; exit 1 ;;
+    table) $python tools/experiments/results_table.py --results-dir=$out ;;
   esac
 }
 
-steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(data english korean cola mrpc rte sst sts ner
-  squadv1 hate_speech_ko korsts table)
+all=(data english korean cola mrpc rte sst sts ner squadv1 hate_speech_ko korsts
+  table)
+steps=("${@:-${all[@]}}")
+
+# Before hours of work.
+refuse_unknown() {  # what, known ones, a word
+  case " $2 " in *" $3 "*) ;; *) refuse "Expected $1 among $2. Received: $3" ;; esac
+}
+for step in "${steps[@]}"; do
+  refuse_unknown "steps" "${all[*]} english_data cased_data" "$step"
+done
+for start in $starts; do
+  refuse_unknown "STARTS" "from_scratch pretrained pretrained_decay" "$start"
+done
+
 for step in "${steps[@]}"; do
   run_step "$step"
 done

@@ -1,20 +1,14 @@
-"""Draws the picture of the README: docs/figures/*.json -> docs/summary.png.
-
-  python3 tools/experiments/summary_plot.py
+"""The picture of the README, docs/summary.png, of several figures.
 
 Left how fast a step of training is (docs/performance.md), in the middle three
 lengths from one trunk (docs/scaling.md), right what minutes of pre-training on
 reviews without labels are worth (docs/imdb.md).
 """
 
-import argparse
-import json
-import pathlib
-import sys
+from collections.abc import Mapping
 
-from electra_tf.command_line import arguments
-
-_DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+# Those that it shows, by their names in docs/figures.
+FIGURES = ("imdb", "schedule", "speed")
 _INCHES = (11.0, 3.9)
 _PRETRAINED, _FROM_SCRATCH, _OTHER = "C0", "0.55", "C1"
 _SPEED = {
@@ -26,11 +20,11 @@ _SPEED = {
 }
 
 
-def draw(figures: dict[str, dict], path: str) -> None:
+def draw(figures: Mapping[str, dict], path: str) -> None:
     """Writes the picture.
 
     Args:
-      figures: "imdb", "schedule" and "speed" -> what their files hold.
+      figures: Each of `FIGURES` -> what its file holds.
       path: A .png, or what else matplotlib writes.
     """
     # Takes a while, and may build a font cache.
@@ -114,35 +108,3 @@ def _draw_speed(axes, contestants) -> None:
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel("examples a second on two CPU cores")
     axes.set_title("Pre-training ELECTRA-Small", fontsize=10)
-
-
-def _draw(args: argparse.Namespace) -> None:
-    figures = {}
-    for name in ("imdb", "schedule", "speed"):
-        path = args.figures / f"{name}.json"
-        if not path.is_file():
-            raise ValueError(f"Expected figures. Received: no {path}")
-        figures[name] = json.loads(path.read_text("utf-8"))
-    draw(figures, args.output)
-    print(f"written: {args.output}")
-
-
-def main(argv=None) -> int:
-    """Parses the flags and draws; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="summary_plot", description=__doc__)
-    parser.add_argument(
-        "--figures",
-        type=pathlib.Path,
-        default=_DOCS / "figures",
-        help="folder of the figures (default: docs/figures)",
-    )
-    parser.add_argument(
-        "--output",
-        default=str(_DOCS / "summary.png"),
-        help="the picture (default: docs/summary.png)",
-    )
-    return arguments.run(_draw, parser, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

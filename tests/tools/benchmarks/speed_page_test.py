@@ -30,12 +30,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_keeps_all_comparisons(folder, tmp_path):
-    output = tmp_path / "figures" / "speed.json"
-    output.parent.mkdir()
-    flags = [f"--folder={folder}", f"--figures={output}"]
-    assert speed_page.main(flags) == 0
-    figures = json.loads(output.read_text())
+def test_keeps_all_comparisons(folder):
+    figures = speed_page.read(folder)
     assert figures["warnings"]["serving"] == ["serving"]
     tables = speed_page.blocks(figures)
     assert len(tables) == len(speed_page.COMPARISONS)
@@ -44,9 +40,10 @@ def test_keeps_all_comparisons(folder, tmp_path):
     assert "2.50 | 2.25 to 2.75 | 2.50" in lines[2]
 
 
-def test_a_missing_section_is_one_line(folder, capsys):
-    (folder / "serving.json").write_text(json.dumps({"warnings": []}))
-    assert speed_page.main([f"--folder={folder}", "--figures=/none"]) == 1
-    error = capsys.readouterr().err
-    assert "Expected the section runtimes" in error and "serving.json" in error
-    assert error.count("\n") == 1
+@pytest.mark.parametrize(
+    "content", ['{"warnings": []}', '{"runtimes": {}, "latency": {}}', "[]", ""]
+)
+def test_a_missing_section_is_an_error(folder, content):
+    (folder / "serving.json").write_text(content)
+    with pytest.raises(ValueError, match="section runtimes .* .*serving.json"):
+        speed_page.read(folder)

@@ -1,7 +1,15 @@
 """Tables and numbers of the documents are those of the figures."""
 
+import importlib
+import json
+import re
+
 import documented
 import pytest
+import run_schedule
+import summary_plot
+
+from tests import helpers
 
 PAGE = """# A page
 
@@ -26,14 +34,13 @@ FIGURES = {"dev": [0.8127, 0.808], "difference": 0.5, "runs": {"a": True}}
 def test_a_page_has_its_figures(source):
     path = documented.page_path(source)
     text = path.read_text("utf-8")
-    assert (
-        documented.with_blocks(text, documented.blocks(source), str(path))
-        == text
-    ), "run tools/experiments/documented.py"
-    prose = documented.section(text, source.heading)
-    assert not documented.unknown_numbers(
-        prose, documented.read_figures(source)
+    figures = documented.read_figures(source)
+    tables = documented.blocks(source, figures)
+    assert documented.with_blocks(text, tables, str(path)) == text, (
+        "run tools/experiments/documented.py"
     )
+    prose = documented.section(text, source.heading)
+    assert not documented.unknown_numbers(prose, figures)
 
 
 def test_a_table_is_put_in_its_place():
@@ -66,5 +73,141 @@ def test_a_section_that_is_not_there_is_an_error():
 
 def test_figures_that_are_not_there_are_an_error():
     source = documented.Source("gone", "gone.md", "documented")
-    with pytest.raises(ValueError, match="Expected figures in JSON.*gone.json"):
+    with pytest.raises(ValueError, match="Cannot read .*gone.json"):
         documented.read_figures(source)
+
+
+def test_a_table_without_an_end_is_an_error():
+    page = (
+        PAGE.replace("<!-- end -->", "") + "<!-- figures: b -->\n<!-- end -->"
+    )
+    with pytest.raises(ValueError, match="<!-- end --> behind 'scores'"):
+        documented.with_blocks(page, {"b": ""}, "a.md")
+
+
+# --- The command --------------------------------------------------------------
+
+RUNS = [
+    {
+        "way": way,
+        "length": length,
+        "seed": 1,
+        "num_steps": length,
+        "cpu_seconds": 1.0,
+        "heldout": dict.fromkeys(run_schedule.METRICS, 0.5),
+        "curve": [[100, 1.0], [length, 0.5]],
+    }
+    for way in ("straight", "trunk")
+    for length in run_schedule.LENGTHS
+]
+NEW = {
+    "lengths": list(run_schedule.LENGTHS),
+    "runs": RUNS,
+    "summary": run_schedule.summarize(RUNS),
+}
+
+
+@pytest.fixture
+def docs(tmp_path, monkeypatch):
+    """The folder of a page, its figures and its picture."""
+    folder = tmp_path / "docs"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "scaling.md").write_text(
+        "".join(
+            f"<!-- figures: {name} -->\n<!-- end -->\n"
+            for name in ("schedule", "schedule-cost")
+        )
+    )
+    (source,) = (s for s in documented.SOURCES if s.figures == "schedule")
+    monkeypatch.setattr(documented, "_DOCS", folder)
+    monkeypatch.setattr(documented, "SOURCES", (source,))
+    # Of others, which are not here.
+    monkeypatch.setattr(summary_plot, "FIGURES", ())
+    monkeypatch.setattr(
+        documented, "_module", lambda name: importlib.import_module(name)
+    )
+    return folder
+
+
+def write_figures(path, figures):
+    path.write_text(
+        figures if isinstance(figures, str) else json.dumps(figures)
+    )
+    return f"schedule={path}"
+
+
+def test_new_figures_are_taken_into_their_page(docs, tmp_path, capsys):
+    flag = write_figures(tmp_path / "new.json", NEW)
+    assert documented.main([flag]) == 0
+    page = (docs / "scaling.md").read_text()
+    assert "| 2,000 |" in page and "| steps       | 12,000" in page
+    assert helpers.read_json(docs / "figures" / "schedule.json") == NEW
+    assert (docs / "schedule.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.count("written: ") == 3
+    assert documented.main([]) == documented.main(["--check"]) == 0
+    (docs / "scaling.md").write_text(page.replace("2,000", "2,001"))
+    assert documented.main(["--check"]) == 1
+    assert "Expected the tables of docs/figures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ("", "Cannot read .*new.json"),
+        ("[]", "Cannot read .*new.json: it holds no JSON object"),
+        ({"rows": []}, "Expected the figures of scaling.md.*new.json"),
+        (NEW | {"summary": {}}, "Expected the figures of scaling.md.*new.json"),
+        (
+            NEW | {"summary": NEW["summary"] | {"lengths": []}},
+            "Expected figures of finished runs.*nothing for the table schedule",
+        ),
+    ],
+)
+def test_figures_that_are_none_change_nothing(
+    figures, message, docs, tmp_path, capsys
+):
+    flag = write_figures(tmp_path / "new.json", figures)
+    write_figures(docs / "figures" / "schedule.json", NEW)
+    before = {path: path.read_bytes() for path in docs.rglob("*.*")}
+    assert documented.main([flag]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(f"documented: error: {message}", line), line
+    assert before == {path: path.read_bytes() for path in docs.rglob("*.*")}
+
+
+def test_a_table_that_no_figures_make_is_an_error(docs, capsys):
+    write_figures(docs / "figures" / "schedule.json", NEW)
+    with open(docs / "scaling.md", "a") as page:
+        page.write("<!-- figures: other -->\n<!-- end -->\n")
+    assert documented.main([]) == 1
+    assert "Received: 'other', which no figures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["other=a.json"], 2, "expected NAME=FILE with a name of schedule"),
+        (["schedule="], 2, "expected NAME=FILE"),
+        (["schedule=a.json", "schedule=b.json"], 1, "one file for each name"),
+        (["--check", "schedule=a.json"], 1, "none with --check"),
+    ],
+)
+def test_mistakes_of_the_flags(flags, code, message, docs, capsys):
+    try:
+        found = documented.main(flags)
+    except SystemExit as error:
+        found = error.code
+    assert found == code
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_kept_by_hand_outlives_new_figures(tmp_path, monkeypatch):
+    (source,) = (s for s in documented.SOURCES if s.figures == "imdb")
+    before = documented.read_figures(source)
+    path = tmp_path / "new.json"
+    path.write_text(
+        json.dumps({k: v for k, v in before.items() if k != "choices"})
+    )
+    assert documented._take(source, path) == before
+    path.write_text(json.dumps(before | {"choices": before["choices"][:1]}))
+    assert len(documented._take(source, path)["choices"]) == 1

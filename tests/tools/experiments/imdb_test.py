@@ -3,6 +3,8 @@
 import json
 import lzma
 import pathlib
+import re
+import shlex
 
 import build_imdb_data
 import imdb_plot
@@ -12,6 +14,9 @@ import pytest
 import run_imdb
 
 from electra_tf import model_directory
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from tests import helpers
 
 # --- Data ---------------------------------------------------------------------
 
@@ -209,6 +214,55 @@ def test_the_plot_is_written(figures, tmp_path):
     path = tmp_path / "plot.png"
     imdb_plot.draw(figures, str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+# --- What was tried on dev ----------------------------------------------------
+
+
+def page_command():
+    """The command of docs/imdb.md that tries something, as its words."""
+    text = (helpers.ROOT / "docs" / "imdb.md").read_text()
+    (command,) = re.findall(
+        r"^    (python -m electra_tf\.run_finetuning .*?)\n\n",
+        text,
+        re.M | re.S,
+    )
+    return shlex.split(command.replace("\\\n", " "))
+
+
+def test_a_choice_is_the_command_of_the_page(tmp_path):
+    flags = [word.split("=", 1) for word in page_command()[3:]]
+    params = [value for name, value in flags if name == "--gin_param"]
+    folder = tmp_path / dict(flags)["--model_dir"].removeprefix("build/imdb/")
+    config = gin_files.load(
+        finetuning_configs.FinetuningConfig,
+        [value for name, value in flags if name == "--gin_file"],
+        params,
+    )
+    (folder / "trial_1").mkdir(parents=True)
+    record = json.dumps(model_directory.as_dict(config))
+    (folder / "config.json").write_text(record)
+    trial = {
+        "learning_rate": config.optimizer.learning_rate,
+        "num_train_epochs": config.data.num_train_epochs,
+        "tasks": {"imdb": {"dev": {"accuracy": 61.05}}},
+    }
+    (folder / "trial_1" / "results.json").write_text(json.dumps(trial))
+    found = imdb_runs.collect(str(tmp_path))["choices"]
+    # The fifth of the page.
+    kept = helpers.read_json(helpers.ROOT / "docs" / "figures" / "imdb.json")
+    assert found == [kept["choices"][4]]
+
+
+def test_a_choice_of_other_data_is_named(tmp_path):
+    folder = tmp_path / "choices" / "other"
+    (folder / "trial_1").mkdir(parents=True)
+    config = {"data": {"train_file": "own.tsv"}, "init_checkpoint": "a"}
+    config |= {"from_scratch": False}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "trial_1" / "results.json").write_text("{}")
+    with pytest.raises(ValueError, match="Expected a model of film reviews"):
+        imdb_runs.choices(str(tmp_path))
 
 
 # --- The command --------------------------------------------------------------

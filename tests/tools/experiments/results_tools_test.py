@@ -1,15 +1,20 @@
 """Tests of the tools behind docs/results.md."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
 
+import build_results_data
 import pytest
+import results_pretraining
+import results_table
 
-from electra_tf import configs
+from electra_tf import configs, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
-from tools.experiments import build_results_data, results_table
 
 SENTENCES = "A cat sat on a mat. Then it went. It saw 3.5 mice."
 
@@ -146,42 +151,221 @@ def test_every_task_takes_the_settings_of_the_results(task):
     assert task in script
 
 
-def write_results(folder, mean, stdev):
-    folder.mkdir(parents=True)
-    scores = {"accuracy_mean": mean, "accuracy_stdev": stdev}
+# --- Runs -> figures -> tables ------------------------------------------------
+
+
+def write(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def write_start(results_dir, task, start, mean, stdev, **changes):
+    """The model directory of a start, as run_finetuning leaves it."""
+    folder = results_dir / "runs" / task / start
+    decay = 0.8 if start == "pretrained_decay" else 0.0
+    config = {"optimizer": {"layerwise_lr_decay": decay}}
+    write(folder / "config.json", config)
+    time = f"2026-11-21T{10 + ['rte', 'wnli'].index(task)}:00:00+0000"
+    write(folder / "runs.jsonl", {"time": time, "git_commit": f"{task:x<40}"})
+    trial = {"learning_rate": 5e-4, "num_train_epochs": 3.0}
     found = {
+        "from_scratch": start == "from_scratch",
         "main_metric": "accuracy",
         "num_rows": {"train": 2490, "dev": 277, "test": 3000},
+        "trials": [trial] * 3,
+        "degenerate_trials": [],
+        "replaced_trials": [],
         "baseline": {"name": "majority", "dev": {"accuracy": 52.7}},
-        "dev": scores,
+        "dev": {"accuracy_mean": mean, "accuracy_stdev": stdev},
     }
-    (folder / "results.json").write_text(json.dumps(found))
+    write(folder / "results.json", found | changes)
+    return folder / "results.json"
 
 
-def test_a_table_of_all_starts(tmp_path):
+@pytest.fixture
+def results_dir(tmp_path):
+    """What run_results.sh leaves of two models and two tasks."""
+    for model in results_pretraining.MODELS:
+        run = results_pretraining.run_of(model)
+        folder = tmp_path / model / "pretrain"
+        write(folder / "config.json", model_directory.as_dict(run.config))
+        steps = run.config.run.num_train_steps
+        metrics = {"disc_auc": 0.625, "masked_lm_accuracy": 0.125}
+        lines = [
+            {"step": step, "split": split, "masked_lm_loss": 7.0} | metrics
+            for step in (50, steps)
+            for split in ("train", "heldout")
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        write(folder / "metrics.jsonl", text)
+        last = {"step": steps, "disc_auc": 0.75, "masked_lm_accuracy": 0.25}
+        write(folder / "eval_results.json", last)
+        write(folder / "runs.jsonl", {"git_commit": "0123456789-dirty"})
+        totals = {"tokens": 4_000_000}
+        write(tmp_path / model / "tfrecords/manifest.json", {"totals": totals})
+    write(tmp_path / "english" / "pretrain.cost.json", {"cpu_seconds": 90.0})
     for task, mean in (("rte", 61.0), ("wnli", 56.5)):
-        write_results(tmp_path / task / "from_scratch", 55.0, 0.75)
-        write_results(tmp_path / task / "pretrained", mean, 1.0)
-        write_results(tmp_path / task / "pretrained_decay", 58.0, 2.0)
-    found = results_table.rows(results_table.read_runs(tmp_path))
+        write_start(tmp_path, task, "from_scratch", 55.0, 0.75)
+        write_start(tmp_path, task, "pretrained", mean, 1.0)
+        write_start(tmp_path, task, "pretrained_decay", 58.0, 2.0)
+    return tmp_path
+
+
+def cells(table):
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in table.splitlines()
+    ]
+
+
+def test_a_table_of_all_starts(results_dir):
+    figures = results_table.collect(results_dir)
+    of_scratch = figures["rows"][0]["starts"]["from_scratch"]
+    assert of_scratch["num_trials"] == 3
+    assert of_scratch["learning_rate"] == 5e-4
+    tables = results_table.blocks(figures)
     start = ["dev", "277", "accuracy", "52.7", "55.0 +- 0.8"]
-    assert found[1:] == [
+    assert cells(tables["results"])[2:] == [
         ["rte", *start, "61.0 +- 1.0", "**+6.0**", "58.0 +- 2.0"],
         # Less than both standard deviations together.
         ["wnli", *start, "56.5 +- 1.0", "+1.5", "58.0 +- 2.0"],
     ]
-    lines = results_table.markdown(found).splitlines()
+    lines = tables["results"].splitlines()
     assert lines[0].startswith("| task | split | rows | metric   | baseline |")
     assert lines[1].startswith("| ---- | ----- | ---- | -------- | -------- |")
     assert len({len(line) for line in lines}) == 1
-
-
-def test_a_run_without_its_counterpart(tmp_path):
-    write_results(tmp_path / "rte" / "pretrained", 61.0, 1.0)
-    result = helpers.execute(
-        "tools/experiments/results_table.py", f"--runs-dir={tmp_path}"
+    assert tables["results-commits"] == (
+        "Fine-tuning at commits rtexxxx to wnlixxx, pre-training at commit "
+        "0123456-dirty."
     )
+
+
+def test_a_column_for_each_model(results_dir):
+    tables = results_table.blocks(results_table.collect(results_dir))
+    rows = {row[0]: row[1:] for row in cells(tables["results-pretraining"])}
+    assert rows["tokens of text"] == ["4.0 M", "4.0 M"]
+    assert rows["read"] == ["4.1 times", "1.3 times"]
+    assert rows["steps"][1] == "2,500 of 16 examples of 128 tokens"
+    # Of Korean nothing is held out, and its cost was lost.
+    assert rows["CPU minutes"] == ["2", ""]
+    assert rows["disc_auc"] == ["0.750", "0.625"]
+
+
+def run_table(folder):
+    return helpers.execute(
+        "tools/experiments/results_table.py", f"--results-dir={folder}"
+    )
+
+
+def test_the_command_writes_figures_tables_and_curves(results_dir):
+    result = run_table(results_dir)
+    assert result.returncode == 0, result.stderr
+    assert "| wnli " in (results_dir / "results.md").read_text()
+    figures = helpers.read_json(results_dir / "results.json")
+    english = figures["pretraining"][0]
+    assert english["curve"][0]["num_tokens"] == 50 * 16 * 128
+    plot = (results_dir / "results.png").read_bytes()
+    assert plot.startswith(b"\x89PNG")
+
+
+def test_a_run_without_its_counterpart(results_dir):
+    shutil.rmtree(results_dir / "runs" / "rte" / "from_scratch")
+    result = run_table(results_dir)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("results_table: error: Expected the results of a")
     assert "rte/from_scratch/results.json" in line
+
+
+@pytest.mark.parametrize(
+    ("start", "changes", "message"),
+    [
+        # The folder of another start.
+        ("pretrained", {"from_scratch": True}, "from_scratch=False and no dec"),
+        ("from_scratch", {"main_metric": "f1"}, "one main_metric for all"),
+        ("from_scratch", {"num_rows": {"dev": 276}}, "one num_rows for all"),
+        ("pretrained_decay", {"dev": {}}, "the scores of rte.*accuracy_mean"),
+        ("pretrained", {"trials": []}, "the scores of rte.*another layout"),
+    ],
+)
+def test_scores_that_do_not_compare(results_dir, start, changes, message):
+    write_start(results_dir, "rte", start, 55.0, 1.0, **changes)
+    with pytest.raises(ValueError, match=message):
+        results_table.collect(results_dir)
+
+
+def test_results_that_are_damaged(results_dir):
+    path = results_dir / "runs" / "rte" / "pretrained" / "results.json"
+    path.write_text('{"main_metric": "acc')
+    with pytest.raises(ValueError, match=f"Cannot read {path}"):
+        results_table.collect(results_dir)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="Expected the results of pretrained"):
+        results_table.collect(results_dir)
+
+
+def test_pretraining_that_is_not_done(results_dir):
+    path = results_dir / "english" / "pretrain" / "eval_results.json"
+    last = helpers.read_json(path)
+    path.write_text(json.dumps(last | {"step": 7000}))
+    with pytest.raises(ValueError, match="Expected 8,000 steps .* 7,000"):
+        results_table.collect(results_dir)
+    (results_dir / "korean" / "pretrain" / "metrics.jsonl").write_text("")
+    path.write_text(json.dumps(last))
+    with pytest.raises(ValueError, match="Expected metrics of pre-training"):
+        results_table.collect(results_dir)
+    shutil.rmtree(results_dir / "korean")
+    with pytest.raises(ValueError, match="Expected a model directory"):
+        results_table.collect(results_dir)
+
+
+# --- The commands -------------------------------------------------------------
+
+
+def run_script(*args, **environment):
+    return subprocess.run(
+        ["bash", str(helpers.ROOT / "tools/experiments/run_results.sh"), *args],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "PYTHON": "echo"} | environment,
+        check=False,
+    )
+
+
+def test_pretraining_is_a_run_like_others(capsys):
+    assert results_pretraining.main(["korean", "--dry_run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# korean pre-training: to run"
+    assert "--gin_file=gin/results/korean.gin" in lines[1]
+    result = run_script(str(helpers.ROOT), "korean", "table")
+    assert result.stdout.splitlines() == [
+        "tools/experiments/results_pretraining.py korean",
+        "tools/experiments/results_table.py --results-dir=build/results",
+    ]
+
+
+def test_starts_are_limited():
+    result = run_script(str(helpers.ROOT), "cola", STARTS="pretrained")
+    (line,) = result.stdout.splitlines()
+    assert line.endswith("--model_dir=build/results/runs/cola/pretrained")
+
+
+@pytest.mark.parametrize(
+    ("args", "starts", "message"),
+    [
+        ([], "", "Expected tools/experiments/run_results.sh DATA"),
+        (["/none"], "", "Expected the folder of the public sets. Received: /n"),
+        # Before anything is run.
+        (
+            ["/", "cola", "clo"],
+            "",
+            "Expected steps among data .* Received: clo",
+        ),
+        (["/", "cola"], "pretraind", "Expected STARTS among .* pretraind"),
+    ],
+)
+def test_mistakes_are_one_line(args, starts, message):
+    result = run_script(*args, **({"STARTS": starts} if starts else {}))
+    assert result.returncode == 1 and not result.stdout
+    (line,) = result.stderr.splitlines()
+    assert re.match(f"run_results: error: {message}", line), line
