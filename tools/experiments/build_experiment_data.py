@@ -76,7 +76,9 @@ def build(
         build_results_data.write_lines(
             corpus / f"wikitext_{split}.txt", build_results_data.wikitext(path)
         )
-    (corpus / "docstrings").mkdir(exist_ok=True)
+    # Those of before may be of other packages.
+    shutil.rmtree(corpus / "docstrings", ignore_errors=True)
+    (corpus / "docstrings").mkdir()
     for path in docstrings:
         shutil.copyfile(path, corpus / "docstrings" / path.name)
 

@@ -133,8 +133,14 @@ def build(data_dir: pathlib.Path, output_dir: pathlib.Path) -> None:
 
 
 def write_corpus(path: pathlib.Path, output_dir: pathlib.Path) -> None:
-    """Writes the reviews of a file without labels as reviews_<n>.txt."""
+    """Writes the reviews of a file without labels as reviews_<n>.txt.
+
+    Raises:
+      ValueError: If there are none, or the file is damaged.
+    """
     texts = list(reviews(path))
+    if not texts:
+        raise ValueError(f"Expected reviews. Received: none in {path}.")
     for number in range(_NUM_CORPUS_FILES):
         part = texts[number::_NUM_CORPUS_FILES]
         path = output_dir / f"reviews_{number}.txt"

@@ -171,7 +171,7 @@ def hate_speech_texts(path: pathlib.Path) -> Iterator[str]:
             yield next(csv.reader([title]))[0] if title else ""
         except csv.Error as error:
             raise ValueError(
-                f"Expected a title as in CSV. Received: {path}, {title!r} "
+                f"Expected a title as in CSV. Received: {path}, {title[:40]!r} "
                 f"({error})."
             ) from None
         yield comment

@@ -148,10 +148,10 @@ class Queue:
             if len(self.running) >= self.parallel:
                 return
             failed = {f.run.model_dir for f in self.failures}
-            if failed & set(run.needs):
+            if lost := failed & set(run.needs):
                 self.waiting.remove(run)
                 self.failures.append(
-                    Failure(run, f"needs {run.needs[0]}, which failed")
+                    Failure(run, f"needs {min(lost)}, which failed")
                 )
             elif not unfinished & set(run.needs) and self._start(run):
                 self.waiting.remove(run)

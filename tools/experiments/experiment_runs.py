@@ -20,6 +20,7 @@ import math
 import os
 import pathlib
 import sys
+from collections.abc import Iterable
 
 from experiment_suites import SUITES, TASKS, Row
 
@@ -291,6 +292,39 @@ def last_start(model_dir: str) -> dict:
                 if isinstance(record, dict):
                     return record
     return {}
+
+
+def refuse_unlike(model_dirs: Iterable[str], what: str) -> None:
+    """Refuses runs that are compared, but not of the same.
+
+    Such as those of before and after the data were built again.
+
+    Args:
+      model_dirs: Of fine-tuning. What a run of an earlier version began with is
+        not known, and taken for the same.
+      what: "rows" or "initial weights".
+
+    Raises:
+      ValueError: If two of them differ.
+    """
+    first: tuple[str, object] | None = None
+    for model_dir in model_dirs:
+        path = os.path.join(
+            model_directory.trial_dir(model_dir, 1), model_directory.TRIAL_FILE
+        )
+        if not os.path.isfile(path):
+            continue
+        digests = files_lib.read_json(path, digests=dict).get("digests") or {}
+        found = digests.get(what)
+        if found is None:
+            continue
+        if first and first[1] != found:
+            raise ValueError(
+                f"Expected the same {what} of all that is compared. Received: "
+                f"others of {model_dir} than of {first[0]}; move what is of "
+                "before the change away, and run it again."
+            )
+        first = first or (model_dir, found)
 
 
 def gin_path(name: str) -> str:

@@ -44,8 +44,20 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
       ("mean", "stdev", "low", "high", "num_seeds"), "curve" (mean held-out
       metrics in the course of training); then "ordering", see `_ordering`.
       What is not known is None or left out.
+
+    Raises:
+      ValueError: If results are damaged, or not of the same rows.
     """
     title, source, reference, _ = dataclasses.astuple(SUITES[suite])
+    for task in options.tasks:
+        experiment_runs.refuse_unlike(
+            [
+                os.path.join(variant.seed_dir(seed), task)
+                for variant in variants
+                for seed in options.seeds
+            ],
+            "rows",
+        )
     rows = [_row(variant, options) for variant in variants]
     rows = [row for row in rows if row["seeds"]]
     references = {

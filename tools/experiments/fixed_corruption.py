@@ -18,6 +18,7 @@ import os
 import pathlib
 import sys
 import typing
+from collections.abc import Iterator
 
 import numpy as np
 import records
@@ -50,7 +51,7 @@ def corrupt(model_dir: str) -> CorruptedText:
     """Held-out examples with the samples of a pre-trained generator.
 
     Raises:
-      ConfigError: If the model is not there, or its data are gone.
+      ConfigError: If the model is not there, or its data are gone or too few.
     """
     # Takes seconds.
     import tensorflow as tf
@@ -88,6 +89,11 @@ def corrupt(model_dir: str) -> CorruptedText:
         )
 
     num_batches = min(_NUM_EXAMPLES, len(data)) // _BATCH_SIZE
+    if not num_batches:
+        raise errors.ConfigError(
+            f"Expected at least {_BATCH_SIZE} held-out examples. Received: "
+            f"{len(data)} in {config.data.heldout_files}"
+        )
     found = [
         [x.numpy() for x in corrupted(features)]
         for features in itertools.islice(data.dataset(_BATCH_SIZE), num_batches)
@@ -148,16 +154,7 @@ def _judge(args: argparse.Namespace) -> None:
             f"run in {reference}; run tools/experiments/run_records.py "
             "--rows=first"
         )
-    waiting = [
-        path.parent
-        for path in sorted(
-            output_dir.glob(
-                f"*/seed_*/{records.PRETRAINING}/"
-                f"{model_directory.EVAL_RESULTS_FILE}"
-            )
-        )
-        if not (path.parent / records.FIXED_FILE).exists()
-    ]
+    waiting = list(_waiting(output_dir, reference))
     if not waiting:
         return
     text = corrupt(str(reference))
@@ -167,6 +164,21 @@ def _judge(args: argparse.Namespace) -> None:
             str(model_dir / records.FIXED_FILE), json.dumps(found) + "\n"
         )
         print(f"{model_dir}: {found['auc']}")
+
+
+def _waiting(
+    output_dir: pathlib.Path, reference: pathlib.Path
+) -> Iterator[pathlib.Path]:
+    """Model directories that have not been judged since they, or the generator
+    that is asked, were trained."""
+    last = model_directory.EVAL_RESULTS_FILE
+    text_of = (reference / last).stat().st_mtime
+    pattern = f"*/seed_*/{records.PRETRAINING}/{last}"
+    for path in sorted(output_dir.glob(pattern)):
+        judged = path.parent / records.FIXED_FILE
+        trained = max(path.stat().st_mtime, text_of)
+        if not judged.exists() or judged.stat().st_mtime < trained:
+            yield path.parent
 
 
 def main(argv=None) -> int:

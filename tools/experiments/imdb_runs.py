@@ -1,5 +1,6 @@
 """The runs of docs/imdb.md, and their figures; runs nothing."""
 
+import collections
 import json
 import math
 import os
@@ -144,12 +145,13 @@ def collect(
       if there are any.
 
     Raises:
-      ValueError: If results are damaged.
+      ValueError: If results are damaged, or not of the same data and weights.
     """
     found: dict = {
         "pretraining": _pretraining(pretraining(pretraining_params)),
         "rows": [],
     }
+    model_dirs: dict[str, list[str]] = collections.defaultdict(list)
     for size in NUM_EPOCHS:
         row: dict = {"labels": size}
         for start in STARTS:
@@ -158,6 +160,9 @@ def collect(
             )
             if scores := _scores(run):
                 row[start] = scores
+                for name in (start, str(size)):
+                    model_dirs[name].append(run.model_dir)
+        experiment_runs.refuse_unlike(model_dirs[str(size)], "rows")
         for features in LINEAR:
             path = linear_path(build_dir, features, size)
             if path.is_file():
@@ -166,6 +171,8 @@ def collect(
                     row[features] = {name: found_there[name] for name in _KEPT}
         _compare(row)
         found["rows"].append(row)
+    for start in STARTS:
+        experiment_runs.refuse_unlike(model_dirs[start], "initial weights")
     if tried := choices(build_dir):
         found["choices"] = tried
     return found

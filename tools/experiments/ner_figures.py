@@ -1,5 +1,6 @@
 """Finished runs of run_ner.py -> their figures, and tables in Markdown."""
 
+import collections
 import pathlib
 from collections.abc import Sequence
 
@@ -36,6 +37,9 @@ def collect(options: Options) -> dict:
       others start, labelled sentences, recipe, "trials" (a seed's F1 on dev and
       test) and "dev" and "test", their statistics. Then "differences", of each
       start of "scores" minus from scratch, seed by seed.
+
+    Raises:
+      ValueError: If results are damaged, or not of the same data and weights.
     """
     found: dict = {
         "num_choice_sentences": ner_runs.NUM_CHOICE_SENTENCES,
@@ -61,16 +65,20 @@ def collect(options: Options) -> dict:
                 }
                 | _origin(ner_runs.choice_run(start, options))
             )
+    compared: list[Run] = []
     for name, runs in (
         ("scores", ner_runs.score_runs(options)),
         ("case", ner_runs.case_runs(options)),
     ):
         # Of a run that was stopped, the seeds that it has.
-        found[name] = [
-            _scored(run)
+        scored = [
+            run
             for run in runs
             if experiment_runs.is_of_table(run) and run.trials()
         ]
+        found[name] = [_scored(run) for run in scored]
+        compared += scored
+    _refuse_unlike(compared)
     found["differences"] = _differences(found["scores"])
     return found
 
@@ -89,6 +97,21 @@ def _heldout(run: Run) -> dict:
         **last,
         "course": [{"step": step} | of for step, of in course.items()],
     }
+
+
+def _refuse_unlike(runs: Sequence[Run]) -> None:
+    """Refuses runs that differ in more than their start and their labels.
+
+    Raises:
+      ValueError: If there are any.
+    """
+    groups = collections.defaultdict(list)
+    for run in runs:
+        model, number, start = pathlib.Path(run.model_dir).parts[-3:]
+        groups[number, "rows"].append(run.model_dir)
+        groups[f"{model} {start}", "initial weights"].append(run.model_dir)
+    for (_, what), model_dirs in groups.items():
+        experiment_runs.refuse_unlike(model_dirs, what)
 
 
 def _origin(run: Run) -> dict:

@@ -10,6 +10,7 @@ import numpy as np
 from electra_tf import files
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.formats import electra_tf_format
+from electra_tf.finetuning import digests
 
 # Name of a part -> the tensors of the encoder that it keeps; the others are as
 # before training.
@@ -33,12 +34,24 @@ def write(pretrained: str, part: str, folder: str) -> None:
       pretrained: A model directory.
       part: One of `PARTS`, or `RESCALED`.
       folder: The model directory to write; left alone where it is complete.
+
+    Raises:
+      ValueError: If it is complete, but a part of other weights.
     """
     mark = os.path.join(folder, _MARK)
-    if os.path.exists(mark):
-        return
     checkpoint = reading.read_checkpoint(pretrained).encoder_only()
     assert checkpoint.discriminator is not None  # Or encoder_only had raised.
+    written = (
+        f"{part} of {pretrained}\n{digests.of_tensors(checkpoint.tensors)}\n"
+    )
+    if os.path.exists(mark):
+        # Earlier versions wrote the first line alone.
+        if not written.startswith(_read(mark)):
+            raise ValueError(
+                f"Expected {part} of the weights in {pretrained}. Received: "
+                f"{folder}, of others; move it and what began with it away."
+            )
+        return
     scale = checkpoint.discriminator.initializer_range
     tensors = {
         name: changed(name, tensor, part, scale)
@@ -47,7 +60,12 @@ def write(pretrained: str, part: str, folder: str) -> None:
     electra_tf_format.write(
         dataclasses.replace(checkpoint, tensors=tensors), folder
     )
-    files.write_atomically(mark, f"{part} of {pretrained}\n")
+    files.write_atomically(mark, written)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def changed(

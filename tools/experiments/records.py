@@ -5,6 +5,7 @@ differs from the row before it in what `Record.change` says. `run_records` runs
 them, docs/records.md has the rules.
 """
 
+import collections
 import os
 import pathlib
 import statistics
@@ -168,20 +169,28 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
       `_quickstart`.
 
     Raises:
-      ValueError: If results, or the labelled texts, are missing or damaged.
+      ValueError: If results, or the labelled texts, are missing or damaged, or
+        rows were not fine-tuned on the same.
     """
     rows = []
+    groups: dict = collections.defaultdict(list)
     for record in RECORDS:
         found = {}
         pattern = f"{record.pretraining}/seed_*"
         for folder in sorted(pathlib.Path(output_dir).glob(pattern)):
             number = folder.name.removeprefix("seed_")
-            if number.isdecimal() and (
-                seed := _seed(*runs_of(record, int(number), output_dir))
-            ):
+            if not number.isdecimal():
+                continue
+            runs = runs_of(record, int(number), output_dir)
+            if seed := _seed(*runs):
                 found[number] = seed
+                model_dir = runs[1].model_dir
+                groups["all", "rows"].append(model_dir)
+                groups[folder, "initial weights"].append(model_dir)
         if found:
             rows.append(record._asdict() | {"seeds": found})
+    for (_, what), model_dirs in groups.items():
+        experiment_runs.refuse_unlike(model_dirs, what)
     return {
         "rules": {
             "target_auc": TARGET_AUC,

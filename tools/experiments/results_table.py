@@ -65,9 +65,14 @@ def collect(results_dir: pathlib.Path) -> dict:
     runs = read_runs(results_dir / "runs")
     rows = []
     for task, of_task in runs.items():
-        with figure_files.expecting(
-            f"the scores of {task}", results_dir / "runs" / task
+        folder = results_dir / "runs" / task
+        for what, starts in (
+            ("rows", list(_STARTS)),
+            ("initial weights", ["pretrained", "pretrained_decay"]),
         ):
+            model_dirs = [str(folder / start) for start in starts]
+            experiment_runs.refuse_unlike(model_dirs, what)
+        with figure_files.expecting(f"the scores of {task}", folder):
             rows += _rows(task, of_task)
     return {
         "pretraining": [

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     code = 0
     if not args.table_only:
         _refuse_missing_data(sizes)
+        _refuse_changed_data(sizes)
         for size in sizes:
             _score_tfidf(size)
         code = _execute([pretraining], 1)
@@ -93,6 +94,28 @@ def _refuse_missing_data(sizes: tuple[int, ...]) -> None:
                 "Expected the data that make imdb DATA=<folder> builds. "
                 f"Received: no {path}."
             )
+
+
+def _refuse_changed_data(sizes: tuple[int, ...]) -> None:
+    """Refuses labelled reviews that are not those of the runs that are there.
+
+    Raises:
+      ValueError: If they were built again, of others.
+    """
+    path = pathlib.Path(_BUILD, "runs", "labelled.json")
+    known = figure_files.read(path) if path.is_file() else {}
+    for name in (
+        *(f"train_{size}.tsv" for size in sizes),
+        "dev.tsv",
+        "test.tsv",
+    ):
+        digest = files.sha256_of_file(os.path.join(_BUILD, "labelled", name))
+        if known.setdefault(name, digest) != digest:
+            raise ValueError(
+                f"Expected the labelled reviews of the runs that are there. "
+                f"Received: another {name}; move {path.parent} away."
+            )
+    figure_files.write(path, known)
 
 
 def _score_tfidf(size: int) -> None:

@@ -29,12 +29,15 @@ def read_articles(path: str) -> tuple[dict, list[dict]]:
         articles = content["data"]
         for article in articles:
             for paragraph in article["paragraphs"]:
-                len(paragraph["qas"])
+                paragraph["context"].split()
+                for question in paragraph["qas"]:
+                    question["question"].split()
     except OSError as error:
         raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            "Expected JSON in SQuAD's layout, data with paragraphs with qas. "
+            "Expected JSON in SQuAD's layout, data with paragraphs with a "
+            "context and qas with a question. "
             f"Received: {path!r} ({type(error).__name__}: {error})."
         ) from None
     return content, articles
@@ -62,6 +65,29 @@ def choose_dev(
     return frozenset(random.Random(seed).sample(range(num_articles), num_dev))
 
 
+def refuse_shared(articles: list[dict], dev: frozenset[int], path: str) -> None:
+    """Refuses articles that would be in both parts.
+
+    Args:
+      articles: Of the file.
+      dev: Numbers of those that dev gets.
+      path: Of the file, for the error message.
+
+    Raises:
+      ValueError: If a passage of train is in dev, too.
+    """
+    texts: tuple[set[str], set[str]] = (set(), set())
+    for number, article in enumerate(articles):
+        texts[number in dev].update(
+            paragraph["context"] for paragraph in article["paragraphs"]
+        )
+    if shared := texts[0] & texts[1]:
+        raise ValueError(
+            "Expected every passage in one article. Received: "
+            f"{path!r}, with {min(shared)[:60]!r} in two, one of them for dev."
+        )
+
+
 def split_squad(args: argparse.Namespace) -> None:
     """Writes the two files and says what is in them.
 
@@ -82,6 +108,7 @@ def split_squad(args: argparse.Namespace) -> None:
             )
     content, articles = read_articles(args.input)
     dev = choose_dev(len(articles), args.dev_fraction, args.seed)
+    refuse_shared(articles, dev, args.input)
     os.makedirs(args.output_dir, exist_ok=True)
     for part, path in paths.items():
         chosen = [

@@ -44,6 +44,10 @@ def folders(tmp_path, monkeypatch):
 
 def test_the_corpus_and_the_tasks(folders):
     data, docstrings, output = folders
+    # Of an earlier build, with other packages.
+    before = output / "corpus" / "docstrings"
+    before.mkdir(parents=True)
+    (before / "9.txt").write_text("Gone.\n")
     build_experiment_data.build(data, docstrings, output)
     files = {
         str(path.relative_to(output)): path.read_bytes()

@@ -2,13 +2,18 @@
 
 import dataclasses
 import json
+import os
 import pathlib
+import types
 
 import experiment_runs
 import experiments_table
 import figure_files
+import fixed_corruption
 import imdb_runs
+import ner_parts
 import ner_runs
+import numpy as np
 import pytest
 import records
 import run_experiments
@@ -201,6 +206,125 @@ def test_figures_of_another_layout_are_named(tmp_path):
         figures["row"]
 
 
+# --- What is compared is of the same ------------------------------------------
+
+
+def write_digests(model_dir, **digests):
+    record = json.dumps({"trial": 1, "digests": digests})
+    write(f"{model_dir}/trial_1/trial.json", record)
+
+
+def test_runs_on_other_rows_are_not_compared(tmp_path):
+    folders = [str(tmp_path / name) for name in ("a", "b", "c")]
+    first, _, last = folders  # The second is of an earlier version.
+    write_digests(first, rows={"rte": {"train": "1"}})
+    write_digests(last, rows={"rte": {"train": "1"}})
+    experiment_runs.refuse_unlike(folders, "rows")
+    experiment_runs.refuse_unlike(folders, "initial weights")
+    write_digests(last, rows={"rte": {"train": "2"}})
+    with pytest.raises(
+        ValueError, match=f"same rows .* {last} than of {first}"
+    ):
+        experiment_runs.refuse_unlike(folders, "rows")
+
+
+def write_reviews(folder, start, size, **digests):
+    run = imdb_runs.finetuning(start, size, str(folder))
+    write_run(run)
+    write_digests(run.model_dir, **digests)
+    scores = {split: {"accuracy": 50.0} for split in ("dev", "test")}
+    trial = {"num_train_steps": 1, "tasks": {"imdb": scores}}
+    write(f"{run.model_dir}/trial_1/results.json", json.dumps(trial))
+
+
+def test_reviews_are_compared_on_the_same_rows_and_weights(tmp_path):
+    for size in (100, 400):
+        for start in ("pretrained", "from_scratch"):
+            # Other numbers of labels are other rows.
+            digests = {"rows": {"imdb": size}, "initial weights": start}
+            write_reviews(tmp_path / "same", start, size, **digests)
+            write_reviews(tmp_path / "rows", start, size, **digests)
+            write_reviews(tmp_path / "weights", start, size, **digests)
+    rows = imdb_runs.collect(str(tmp_path / "same"))["rows"]
+    assert "from_scratch" in rows[1]
+    for name, digests in (
+        ("rows", {"rows": {"imdb": 0}, "initial weights": "pretrained"}),
+        ("weights", {"rows": {"imdb": 400}, "initial weights": "others"}),
+    ):
+        run = imdb_runs.finetuning("pretrained", 400, str(tmp_path / name))
+        write_digests(run.model_dir, **digests)
+        with pytest.raises(ValueError, match=f"{name} of all that is compared"):
+            imdb_runs.collect(str(tmp_path / name))
+
+
+def test_a_suite_is_scored_on_the_same_rows(tmp_path):
+    options = experiment_runs.Options(
+        "gin/experiments/tiny.gin", str(tmp_path), ("rte",), (1, 2)
+    )
+    variants = experiment_runs.variants("objectives", (1e12,), options)
+    for seed in (1, 2):
+        folder = f"{variants[0].seed_dir(seed)}/rte"
+        write_digests(folder, rows={"rte": {"dev": str(seed)}})
+    with pytest.raises(ValueError, match="Expected the same rows"):
+        experiments_table.collect("objectives", variants, options)
+
+
+class Weights:
+    """What `ner_parts` needs of a checkpoint."""
+
+    def __init__(self, value):
+        self.tensors = {"electra/embeddings/a": np.full((2, 2), value)}
+        self.discriminator = types.SimpleNamespace(initializer_range=0.02)
+
+    def encoder_only(self):
+        return self
+
+
+def test_a_part_of_other_weights_is_an_error(tmp_path, monkeypatch):
+    folder = tmp_path / "part"
+    folder.mkdir()
+    written = []
+    monkeypatch.setattr(
+        ner_parts.electra_tf_format, "write", lambda *_: written.append(1)
+    )
+    monkeypatch.setattr(ner_parts.dataclasses, "replace", lambda c, **_: c)
+
+    def write_part(value):
+        monkeypatch.setattr(
+            ner_parts.reading, "read_checkpoint", lambda _: Weights(value)
+        )
+        ner_parts.write("pretrained", "embeddings", str(folder))
+
+    write_part(1.0)
+    write_part(1.0)
+    assert written == [1]
+    with pytest.raises(ValueError, match=f"{folder}, of others; move it"):
+        write_part(2.0)
+    # As an earlier version wrote it.
+    (folder / "part.txt").write_text("embeddings of pretrained\n")
+    write_part(2.0)
+    assert written == [1]
+
+
+def test_what_was_trained_again_is_judged_again(tmp_path):
+    folders = [tmp_path / row / "seed_1/pretraining" for row in ("first", "a")]
+    for time, folder in enumerate(folders, 1):
+        os.utime(write(folder / "eval_results.json", "{}"), (time, time))
+
+    def waiting():
+        return list(fixed_corruption._waiting(tmp_path, folders[0]))
+
+    assert waiting() == folders[::-1]  # In the order of their names.
+    for folder in folders:
+        os.utime(write(folder / "fixed_corruption.json", "{}"), (3, 3))
+    assert waiting() == []
+    os.utime(folders[1] / "eval_results.json", (4, 4))
+    assert waiting() == folders[1:]
+    # The generator that all are asked by.
+    os.utime(folders[0] / "eval_results.json", (5, 5))
+    assert waiting() == folders[::-1]
+
+
 # --- Commands -----------------------------------------------------------------
 
 
@@ -248,3 +372,40 @@ def test_what_is_named_twice_counts_once():
     assert run_ner._numbers("3000,1000,3000") == (3000, 1000)
     assert run_imdb._sizes("400,100,400") == (400, 100)
     assert run_experiments._names("sst, rte,sst") == ("sst", "rte")
+
+
+def test_reviews_that_were_built_again_are_one_line(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    names = ("train_100.tsv", "dev.tsv", "test.tsv")
+    for name in names:
+        write(tmp_path / "build/imdb/labelled" / name, "text\tlabel\nA.\tpos\n")
+    run_imdb._refuse_changed_data((100,))
+    run_imdb._refuse_changed_data((100,))
+    for name in ("vocab.txt", "tfrecords/manifest.json"):
+        write(tmp_path / "build/imdb" / name, "")
+    write(tmp_path / "build/imdb/labelled/dev.tsv", "text\tlabel\nB.\tneg\n")
+    assert run_imdb.main(["--sizes=100"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "another dev.tsv; move build/imdb/runs away" in line
+
+
+def test_a_record_without_the_first_row_still_has_a_table(
+    tmp_path, monkeypatch, capfd
+):
+    """What cannot be judged by its generator is a column less."""
+    monkeypatch.setattr(run_records, "_require_data", lambda _: None)
+    monkeypatch.setattr(run_records, "all_runs", lambda *_: [])
+    for split in ("train", "dev", "test"):
+        write(
+            tmp_path / "corpus" / "labelled" / f"{split}.tsv",
+            "text\tlabel\nSort it.\tpandas\nDraw it.\tmatplotlib\n",
+        )
+    flags = [f"--output_dir={tmp_path}", f"--quickstart_dir={tmp_path}"]
+    figures = tmp_path / "records.json"
+    assert run_records.main([*flags, f"--figures={figures}"]) == 1
+    assert figures.is_file()
+    output = capfd.readouterr()
+    assert "Expected the generator of the first row" in output.err
+    assert f"written: {figures}" in output.out

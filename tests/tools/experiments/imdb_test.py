@@ -96,6 +96,12 @@ def test_other_files_are_an_error(tmp_path, text, message):
         build_imdb_data.read_labelled(path)
 
 
+def test_without_reviews_there_is_no_corpus(tmp_path):
+    write_xz(tmp_path / "unsup.txt.xz", "\n\n")
+    with pytest.raises(ValueError, match=r"Expected reviews.*unsup\.txt\.xz"):
+        build_imdb_data.write_corpus(tmp_path / "unsup.txt.xz", tmp_path / "a")
+
+
 def test_a_damaged_file_and_a_missing_one_are_one_line(tmp_path, capsys):
     flags = [f"--data_dir={tmp_path}", f"--output_dir={tmp_path / 'out'}"]
     assert build_imdb_data.main(flags) == 1

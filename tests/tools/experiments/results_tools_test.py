@@ -114,6 +114,27 @@ def test_a_missing_set_is_one_line(data_dir, tmp_path):
         build_results_data.build(data_dir, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("squad/xquad.en.json", b"{", "SQuAD's layout.*xquad.en.json"),
+        ("squad/xquad.en.json", b'{"data": [{}]}', "SQuAD's layout.*xquad"),
+        ("wikitext-2/test.txt", b"\xff\n", "Cannot read .*test.txt"),
+        ("conll2003/train.txt", b"\xff O\n", "Cannot read .*train.txt"),
+        ("glue/STS-B/train.tsv", b"a\n\xff\n", "Cannot read .*train.tsv"),
+        (
+            "korean/hate-speech.train.tsv",
+            b"title\tcomment\n" + b'"' + 200_000 * b"a" + b"\tb\n",
+            "Expected a title as in CSV.*hate-speech.train.tsv",
+        ),
+    ],
+)
+def test_a_damaged_set_is_named(data_dir, tmp_path, name, content, message):
+    (data_dir / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        build_results_data.build(data_dir, tmp_path / "out")
+
+
 def test_a_missing_column_is_named(data_dir, tmp_path):
     (data_dir / "glue" / "MRPC" / "train.tsv").write_text("a\tb\nc\td\n")
     with pytest.raises(ValueError, match=r"at least 5 .*train\.tsv, row 2,"):
@@ -291,6 +312,21 @@ def test_a_run_without_its_counterpart(results_dir):
 def test_scores_that_do_not_compare(results_dir, start, changes, message):
     write_start(results_dir, "rte", start, 55.0, 1.0, **changes)
     with pytest.raises(ValueError, match=message):
+        results_table.collect(results_dir)
+
+
+def test_starts_of_other_rows_or_weights(results_dir):
+    for start, digests in (
+        ("from_scratch", {"rows": 1, "initial weights": "random"}),
+        ("pretrained", {"rows": 1, "initial weights": "4,000 steps"}),
+        ("pretrained_decay", {"rows": 1, "initial weights": "8,000 steps"}),
+    ):
+        path = results_dir / "runs" / "rte" / start / "trial_1" / "trial.json"
+        write(path, {"digests": digests})
+    with pytest.raises(ValueError, match="same initial weights .*pretrained_d"):
+        results_table.collect(results_dir)
+    write(path, {"digests": {"rows": 2}})
+    with pytest.raises(ValueError, match="Expected the same rows"):
         results_table.collect(results_dir)
 
 

@@ -11,7 +11,12 @@ def _write(path, num_articles):
     articles = [
         {
             "title": f"article {number}",
-            "paragraphs": [{"context": "é", "qas": [{"id": f"{number}"}] * 2}],
+            "paragraphs": [
+                {
+                    "context": f"é {number}",
+                    "qas": [{"id": f"{number}", "question": "Why?"}] * 2,
+                }
+            ],
         }
         for number in range(num_articles)
     ]
@@ -65,3 +70,14 @@ def test_another_layout_and_a_file_that_is_there(tmp_path, capsys):
     _write(tmp_path / "train.json", 3)
     assert _run(tmp_path, name="train.json") == 1
     assert "train.json', which is there" in capsys.readouterr().err
+
+
+def test_a_passage_of_both_parts_is_one_line(tmp_path, capsys):
+    _write(tmp_path / "all.json", 3)
+    content = json.loads((tmp_path / "all.json").read_text())
+    content["data"] *= 2  # Doubled, as by two downloads into one file.
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    assert _run(tmp_path, "--dev-fraction=0.5") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Expected every passage in one article" in line
+    assert not (tmp_path / "train.json").exists()
