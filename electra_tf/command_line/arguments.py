@@ -38,10 +38,11 @@ class ArgumentParser(argparse.ArgumentParser):
         super().__init__(**kwargs)
 
     def parse_known_args(self, args=None, namespace=None):
-        args = sys.argv[1:] if args is None else args
-        return super().parse_known_args(
-            [respelled(arg, "_", "-") for arg in args], namespace
-        )
+        args = list(sys.argv[1:] if args is None else args)
+        # What is behind "--" is no flag, whatever it looks like.
+        end = args.index("--") if "--" in args else len(args)
+        flags = [respelled(arg, "_", "-") for arg in args[:end]]
+        return super().parse_known_args(flags + args[end:], namespace)
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: error: {message} (see --help)\n")

@@ -60,8 +60,11 @@ def read_batches(
     Raises:
       ValueError: If both are given, or the file cannot be read.
     """
+    reads_stdin = not texts and path in (None, _STDIN)
+    if reads_stdin and sys.stdin is None:
+        raise ValueError("Expected texts. Received: a closed standard input")
     lines = _read_lines(texts, path)
-    if not texts and path in (None, _STDIN) and sys.stdin.isatty():
+    if reads_stdin and sys.stdin.isatty():
         print("one text a line; Ctrl-D on an empty line ends", file=sys.stderr)
         batch_size = 1
     return iter(lambda: list(itertools.islice(lines, batch_size)), [])

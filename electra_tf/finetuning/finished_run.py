@@ -198,9 +198,21 @@ def _read_rows(
                 f"Received: none{_where(of_task)}"
             )
         _refuse_other_windows(of_task, described_of[of_task.task.name], config)
-        for line in of_task.remarks():
+        for line in [*of_task.remarks(), *_not_scored(of_task, config.data)]:
             print(line)
     return data
+
+
+def _not_scored(data: TaskData, config: FinetuningDataConfig) -> list[str]:
+    """A line for each file whose rows have no labels to be scored by."""
+    column = data.task.reading().get("label_column")
+    what = f"no column {column!r} with labels" if column else "no labels"
+    return [
+        f"{data.task.name}: {split}: {path} has {what}: its rows are "
+        "predicted, and not scored"
+        for split, path in _files(config).items()
+        if split in data.examples and split not in data.labelled
+    ]
 
 
 def _refuse_other_windows(

@@ -317,6 +317,16 @@ def test_rows_that_were_learned_are_told(finished, capsys):
     assert "by heart" not in capsys.readouterr().out
 
 
+def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
+    path = finished / "other_name.tsv"
+    rows = (finished / "test.tsv").read_text()
+    path.write_text(rows.replace("label", "answer", 1))
+    found = run(evaluation(finished, test_file=str(path)))
+    assert "test" not in found
+    told = f"letters: test: {path} has no column 'label' with labels: its rows "
+    assert told in capsys.readouterr().out
+
+
 def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
     config = evaluation(finished, test_file=f"{finished}/test.tsv")
     (finished / "model" / "results.json").unlink()

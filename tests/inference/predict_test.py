@@ -246,6 +246,17 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
         text_lines.read_batches([], str(tmp_path / "none"), 2)
     batches = text_lines.read_batches(["a", "b", "c"], None, 2)
     assert [len(batch) for batch in batches] == [2, 1]
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ValueError, match="a closed standard input"):
+        text_lines.read_batches([], "-", 2)
+
+
+def test_a_text_that_looks_like_a_flag_stays_as_it_is():
+    args = predict.make_parser().parse_args(
+        ["--saved_model=to_ask", "--", "--snake_case is a style"]
+    )
+    assert args.saved_model == "to_ask"
+    assert args.text == ["--snake_case is a style"]
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,11 @@ class Step(typing.NamedTuple):
     Attributes:
       name: Of its file in the folder `seconds`.
       title: What is done.
-      result: What its last command writes, at the end.
+      result: What its last command writes, at the end; of several that a
+        pattern matches, the newest.
       commands: As typed; a script is named by its path in a checkout.
       is_printed: Whether the result is what the command prints.
+      also: What the commands before the last one write, likewise.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Step(typing.NamedTuple):
     result: str
     commands: tuple[str, ...]
     is_printed: bool = False
+    also: tuple[str, ...] = ()
 
 
 STEPS = (
@@ -68,6 +71,7 @@ STEPS = (
             f"{_BUILD_DATA} --corpus-dir={BUILD}/corpus/heldout "
             f"--output-dir={BUILD}/heldout_tfrecords",
         ),
+        also=(f"{BUILD}/train_tfrecords/manifest.json",),
     ),
     # Evaluates on the held-out part at its end.
     Step(
@@ -85,11 +89,13 @@ STEPS = (
             f"{FINETUNE_FROM_SCRATCH} "
             f"--model_dir={BUILD}/finetune_from_scratch",
         ),
+        also=(f"{BUILD}/finetune_pretrained/results.json",),
     ),
     Step(
         "export",
         "export a SavedModel",
-        f"{BUILD}/saved_model/1/saved_model.pb",
+        # Every export is a version of its own.
+        f"{BUILD}/saved_model/*/saved_model.pb",
         (
             f"electra-tf export --model_dir={BUILD}/finetune_pretrained "
             f"--output={BUILD}/saved_model",
@@ -101,7 +107,7 @@ STEPS = (
         f"{BUILD}/query.txt",
         (
             "python tools/quickstart/query_saved_model.py "
-            f"--saved_model={BUILD}/saved_model/1 "
+            f"--saved_model={BUILD}/saved_model "
             "'Return the eigenvalues of a symmetric matrix.' "
             "'Draw a legend next to the axes.' "
             "'Merge two tables on a column of keys.' "

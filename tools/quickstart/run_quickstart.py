@@ -13,6 +13,7 @@ that are left.
 """
 
 import argparse
+import glob
 import os
 import shlex
 import signal
@@ -26,6 +27,9 @@ from quickstart_steps import Step
 
 from electra_tf import files
 from electra_tf.command_line import arguments, packaged
+
+# Exit codes of a command that was told to stop.
+_INTERRUPTED = (arguments.EXIT_STOPPED, 130)
 
 
 def main(argv=None) -> int:
@@ -73,14 +77,16 @@ def steps_left(steps: Sequence[Step]) -> Iterator[Step]:
     newest = 0.0
     is_done = True
     for step in steps:
-        if is_done and os.path.exists(step.result):
-            written = os.path.getmtime(step.result)
-            is_done = written >= newest
-            newest = written
-        else:
-            is_done = False
+        written = [_written(of) for of in (*step.also, step.result)]
+        is_done = is_done and min(written) >= newest
+        newest = max(written)
         if not is_done:
             yield step
+
+
+def _written(pattern: str) -> float:
+    """When the newest file of a pattern was written; -1 without any."""
+    return max(map(os.path.getmtime, glob.glob(pattern)), default=-1.0)
 
 
 def run(step: Step) -> None:
@@ -95,9 +101,15 @@ def run(step: Step) -> None:
         print(f"$ {shown}", flush=True)
         code, printed = _run_command(_as_run(command), step.is_printed)
         if code:
+            # A mistake comes again, and files of another version stay refused.
+            way_on = (
+                "run the same again, and it goes on from there"
+                if code < 0 or code in _INTERRUPTED
+                else "once that is mended, the same goes on; without "
+                f"{quickstart_steps.BUILD} it begins anew"
+            )
             raise ValueError(
-                f"The step {step.name!r} ended with exit code {code}: run "
-                "the same again, and it goes on from there"
+                f"The step {step.name!r} ended with exit code {code}: {way_on}"
             )
         if step.is_printed:
             files.write_atomically(step.result, printed)

@@ -52,6 +52,29 @@ def test_what_is_there_is_not_done_again(folder):
     assert names(steps) == ["a", "b", "c"]
 
 
+def test_a_step_needs_the_results_of_all_its_commands(folder):
+    steps = [step("a"), step("b", also=("also",)), step("c")]
+    for name in ("a", "also", "b", "c"):
+        (folder / name).touch()
+    assert names(steps) == []
+    os.utime(folder / "also", (1e9, 1e9))
+    assert names(steps) == ["b", "c"]
+    (folder / "also").unlink()
+    assert names(steps) == ["b", "c"]
+
+
+def test_of_several_versions_the_newest_counts(folder):
+    steps = [step("a"), Step("b", "", "b/*/model", ())]
+    (folder / "b" / "1").mkdir(parents=True)
+    (folder / "b" / "1" / "model").touch()
+    (folder / "a").touch()
+    os.utime(folder / "b" / "1" / "model", (1e9, 1e9))
+    assert names(steps) == ["b"]
+    (folder / "b" / "2").mkdir()
+    (folder / "b" / "2" / "model").touch()
+    assert names(steps) == []
+
+
 def test_runs_a_step_and_keeps_its_seconds(folder, capsys):
     (folder / "say.py").write_text("import sys; print('said', *sys.argv[1:])")
     run_quickstart.run(
@@ -66,7 +89,7 @@ def test_runs_a_step_and_keeps_its_seconds(folder, capsys):
 
 def test_a_failing_step_ends_it(folder):
     (folder / "fail.py").write_text("print('half'); exit(3)")
-    with pytest.raises(ValueError, match="'a' ended with exit code 3"):
+    with pytest.raises(ValueError, match="code 3: once that is mended, "):
         run_quickstart.run(
             step("a", f"python {folder}/fail.py now", is_printed=True)
         )
@@ -130,5 +153,5 @@ def test_a_run_saves_before_it_leaves(folder, number):
         process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert stdout.endswith("saved\n")
-    assert "ended with exit code 75" in stderr
+    assert "ended with exit code 75: run the same again" in stderr
     assert sys.executable not in stdout
