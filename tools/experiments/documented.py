@@ -173,7 +173,8 @@ def _document(args: argparse.Namespace) -> None:
                 f"Expected the tables of docs/figures. Received: {path} with "
                 "others; run tools/experiments/documented.py."
             )
-    # All that is wrong with any of them has been said by now.
+    # Whatever is wrong with any of them is said before a page is changed.
+    _draw(figures, taken)
     for name in taken:
         figure_files.write(figures_path(name), figures[name])
         print(f"written: {figures_path(name)}")
@@ -181,7 +182,6 @@ def _document(args: argparse.Namespace) -> None:
         if before != after:
             files.write_atomically(str(path), after)
             print(f"written: the tables of {path}")
-    _draw(figures, taken)
 
 
 def _take(source: Source, path: pathlib.Path) -> dict:
@@ -236,12 +236,16 @@ def _draw(figures: Mapping[str, dict], taken: Collection[str]) -> None:
         if source.picture and source.figures in taken:
             path = str(_DOCS / source.picture)
             of_source = figures[source.figures]
-            with figure_files.expecting("figures to draw", source.figures):
+            with figure_files.expecting(
+                "figures to draw", source.figures, ValueError
+            ):
                 _module(source.drawn_by).draw(of_source, path)
             print(f"written: {path}")
     summary = _module(_DRAWN_BY)
     if not set(summary.FIGURES).isdisjoint(taken):
-        with figure_files.expecting("figures to draw", ", ".join(taken)):
+        with figure_files.expecting(
+            "figures to draw", ", ".join(taken), ValueError
+        ):
             summary.draw(figures, str(_DOCS / _SUMMARY))
         print(f"written: {_DOCS / _SUMMARY}")
 
@@ -277,7 +281,8 @@ def blocks(source: Source, figures: dict, path: str = "") -> dict[str, str]:
     """
     module = _module(source.module)
     path = path or str(figures_path(source.figures))
-    with figure_files.expecting(f"the figures of {source.page}", path):
+    what = f"the figures of {source.page}"
+    with figure_files.expecting(what, path, ValueError):
         return module.blocks(figures)
 
 

@@ -204,7 +204,7 @@ class Run:
         """What is finished of fine-tuning, seed by seed, in order.
 
         Raises:
-          CheckpointError: If results are damaged.
+          ValueError: If results are damaged, or a trial is there twice.
         """
         found: list[dict] = []
         for number in itertools.count(1):
@@ -214,7 +214,13 @@ class Run:
             )
             if not os.path.isfile(path):
                 break
-            found.append(files_lib.read_json(path, tasks=dict))
+            trial = files_lib.read_json(path, tasks=dict, trial=int)
+            if trial.get("trial", number) != number:
+                raise ValueError(
+                    f"Expected trial {number} in {path}. Received: "
+                    f"trial {trial['trial']}."
+                )
+            found.append(trial)
         return found
 
     def git_commit(self) -> str | None:

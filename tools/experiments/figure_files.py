@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 from electra_tf import files
 
+# What reading a field that is not there, or of another type, ends in.
+_OF_LAYOUT = (ArithmeticError, AttributeError, LookupError, TypeError)
+
 
 def read(path: str | os.PathLike) -> dict:
     """What a file of figures, or of results, holds.
@@ -31,19 +34,22 @@ def write(path: str | os.PathLike, figures: dict) -> None:
 
 
 @contextlib.contextmanager
-def expecting(what: str, path: str | os.PathLike) -> Iterator[None]:
+def expecting(
+    what: str, path: str | os.PathLike, *more: type[Exception]
+) -> Iterator[None]:
     """Names the file whose fields are read here, if one of them is not there.
 
     Args:
       what: It should hold, for the error message.
       path: Of the file.
+      *more: Errors that mean the same here, as of a text that is no number.
 
     Raises:
       ValueError: If it has another layout.
     """
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except (*_OF_LAYOUT, *more) as error:
         raise ValueError(
             f"Expected {what}. Received: {path}, which has another layout "
             f"({error!r})."

@@ -11,6 +11,7 @@ tools/experiments/documented.py takes them from there into the page.
 
 import argparse
 import pathlib
+import statistics
 import sys
 import typing
 from collections.abc import Sequence
@@ -172,6 +173,11 @@ def read_runs(runs_dir: pathlib.Path) -> dict[str, dict[str, dict]]:
                     "layerwise_lr_decay"
                 ]
                 _refuse_other_start(start, results, path)
+                if results["task"] != folder.name:
+                    raise ValueError(
+                        f"Expected results of {folder.name}. Received: {path}, "
+                        f"of {results['task']}."
+                    )
             found[folder.name][start] = results
     if not found:
         raise ValueError(
@@ -202,8 +208,7 @@ def _rows(task: str, of_task: dict[str, dict]) -> list[dict]:
 
     Returns:
       "task", "split", "num_rows", "metric", "baseline" (None without one);
-      "starts", for each of `_STARTS` its recipe, "num_trials",
-      "degenerate_trials", "mean" and "stdev" (None of one trial);
+      "starts", for each of `_STARTS` what `_start` returns;
       "difference", pre-trained minus from scratch.
 
     Raises:
@@ -219,27 +224,18 @@ def _rows(task: str, of_task: dict[str, dict]) -> list[dict]:
                     f"Expected one {name} for all starts of {task}. Received: "
                     f"{pretrained[name]} and, of {start}, {results[name]}."
                 )
-    for split in pretrained["num_rows"]:
-        if f"{metric}_mean" not in pretrained.get(split, {}):
+    for split, num_rows in pretrained["num_rows"].items():
+        if split not in pretrained["trials"][0]:
             continue  # "train", or without labels.
         starts = {
-            start: {
-                "learning_rate": results["trials"][0]["learning_rate"],
-                "layerwise_lr_decay": results["layerwise_lr_decay"],
-                "num_train_epochs": results["trials"][0]["num_train_epochs"],
-                "num_trials": len(results["trials"])
-                - len(results["replaced_trials"]),
-                "degenerate_trials": results["degenerate_trials"],
-                "mean": results[split][f"{metric}_mean"],
-                "stdev": results[split][f"{metric}_stdev"],
-            }
+            start: _start(results, split, metric)
             for start, results in of_task.items()
         }
         found.append(
             {
                 "task": task,
                 "split": split,
-                "num_rows": pretrained["num_rows"][split],
+                "num_rows": num_rows,
                 "metric": metric,
                 "baseline": pretrained["baseline"].get(split, {}).get(metric),
                 "starts": starts,
@@ -248,6 +244,29 @@ def _rows(task: str, of_task: dict[str, dict]) -> list[dict]:
             }
         )
     return found
+
+
+def _start(results: dict, split: str, metric: str) -> dict:
+    """Recipe and scores of one start, of trials that no other one repeats.
+
+    A correlation with answers that are all alike, which is none, counts as 0.
+    """
+    trials = [
+        trial
+        for trial in results["trials"]
+        if trial["trial"] not in results["replaced_trials"]
+    ]
+    scores = [trial[split][metric] or 0.0 for trial in trials]
+    return {
+        "learning_rate": trials[0]["learning_rate"],
+        "layerwise_lr_decay": results["layerwise_lr_decay"],
+        "num_train_epochs": trials[0]["num_train_epochs"],
+        "num_trials": len(trials),
+        "degenerate_trials": results["degenerate_trials"],
+        "scores": scores,
+        "mean": statistics.fmean(scores),
+        "stdev": statistics.stdev(scores) if len(scores) > 1 else None,
+    }
 
 
 def _commits(model_dirs: Sequence[pathlib.Path]) -> list[str]:
@@ -419,13 +438,15 @@ def draw(figures: dict, path: str) -> None:
 
 
 def _write(args: argparse.Namespace) -> None:
-    figures = collect(args.results_dir)
-    text = "\n\n".join(blocks(figures).values()) + "\n"
-    figure_files.write(args.results_dir / "results.json", figures)
-    files.write_atomically(str(args.results_dir / "results.md"), text)
-    draw(figures, str(args.results_dir / "results.png"))
+    folder = args.results_dir
+    with figure_files.expecting("figures of finished runs", folder):
+        figures = collect(folder)
+        text = "\n\n".join(blocks(figures).values()) + "\n"
+        figure_files.write(folder / "results.json", figures)
+        files.write_atomically(str(folder / "results.md"), text)
+        draw(figures, str(folder / "results.png"))
     print(text)
-    print(f"written: {args.results_dir / 'results.{json,md,png}'}")
+    print(f"written: {folder / 'results.{json,md,png}'}")
 
 
 def main(argv=None) -> int:

@@ -145,15 +145,17 @@ def _write_results(
             suite, () if budget is None else (budget,), options
         )
     ]
-    results = experiments_table.collect(suite, variants, options)
-    if not results["rows"]:
-        print(f"{suite}: no run is finished, so there is no table")
-        return
-    path = os.path.join(options.output_dir, suite, "results.{}")
-    text = experiments_table.markdown(results)
-    figure_files.write(path.format("json"), results)
-    files.write_atomically(path.format("md"), text)
-    experiments_plot.draw(results, path.format("png"))
+    folder = os.path.join(options.output_dir, suite)
+    path = os.path.join(folder, "results.{}")
+    with figure_files.expecting("figures of finished runs", folder):
+        results = experiments_table.collect(suite, variants, options)
+        if not results["rows"]:
+            print(f"{suite}: no run is finished, so there is no table")
+            return
+        text = experiments_table.markdown(results)
+        figure_files.write(path.format("json"), results)
+        files.write_atomically(path.format("md"), text)
+        experiments_plot.draw(results, path.format("png"))
     print(text)
     print(f"written: {path.format('{json,md,png}')}")
 

@@ -173,11 +173,15 @@ def _write_results(
     pretraining_params: tuple[str, ...], finetuning_params: tuple[str, ...]
 ) -> None:
     """Writes what is known of all runs that are there."""
-    figures = imdb_runs.collect(_BUILD, pretraining_params, finetuning_params)
     path = os.path.join(_BUILD, "results.{}")
-    figure_files.write(path.format("json"), figures)
-    imdb_plot.draw(figures, path.format("png"))
-    print(imdb_table.blocks(figures)["accuracy"])
+    with figure_files.expecting("figures of finished runs", _BUILD):
+        figures = imdb_runs.collect(
+            _BUILD, pretraining_params, finetuning_params
+        )
+        tables = imdb_table.blocks(figures)
+        figure_files.write(path.format("json"), figures)
+        imdb_plot.draw(figures, path.format("png"))
+    print(tables["accuracy"])
     print(f"written: {path.format('{json,png}')}")
 
 

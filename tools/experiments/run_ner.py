@@ -67,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
             code = queue.exit_code()
             if code:
                 break
-    figures = ner_figures.collect(options)
     folder = pathlib.Path(args.output_dir)
-    figure_files.write(folder / "ner.json", figures)
-    text = "\n\n".join(ner_figures.blocks(figures).values()) + "\n"
-    files.write_atomically(str(folder / "ner.md"), text)
+    with figure_files.expecting("figures of finished runs", folder):
+        figures = ner_figures.collect(options)
+        text = "\n\n".join(ner_figures.blocks(figures).values()) + "\n"
+        figure_files.write(folder / "ner.json", figures)
+        files.write_atomically(str(folder / "ner.md"), text)
+        if figures["scores"]:
+            ner_plot.draw(figures, str(folder / "ner.png"))
     print(text)
-    if figures["scores"]:
-        ner_plot.draw(figures, str(folder / "ner.png"))
     print(f"written: {os.path.join(args.output_dir, 'ner.{json,md,png}')}")
     return code
 

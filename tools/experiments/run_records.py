@@ -75,9 +75,11 @@ def run(args: argparse.Namespace) -> int:
         )
         # It has said why; the table has a column less.
         code = code or judged.returncode
-    figures = records.collect(args.output_dir, args.quickstart_dir)
+    with figure_files.expecting("figures of finished runs", args.output_dir):
+        figures = records.collect(args.output_dir, args.quickstart_dir)
+        tables = records.blocks(figures)
     figure_files.write(args.figures, figures)
-    for table in records.blocks(figures).values():
+    for table in tables.values():
         print(f"\n{table}")
     print(f"\nwritten: {args.figures}")
     return code

@@ -342,17 +342,18 @@ def run(args: argparse.Namespace) -> int:
         [] if args.table_only else runs, args.parallel
     )
     queue.execute()
-    figures = collect(found)
     path = os.path.join(args.output_dir, "schedule.{}")
-    figure_files.write(path.format("json"), figures)
-    if figures["summary"]:
-        text = "\n\n".join(blocks(figures).values()) + "\n"
-        files.write_atomically(path.format("md"), text)
-        schedule_plot.draw(figures, path.format("png"))
-        print(text)
-        print(f"written: {path.format('{json,md,png}')}")
-    else:
-        print("no seed is complete, so there is no table")
+    with figure_files.expecting("figures of finished runs", args.output_dir):
+        figures = collect(found)
+        figure_files.write(path.format("json"), figures)
+        if figures["summary"]:
+            text = "\n\n".join(blocks(figures).values()) + "\n"
+            files.write_atomically(path.format("md"), text)
+            schedule_plot.draw(figures, path.format("png"))
+            print(text)
+            print(f"written: {path.format('{json,md,png}')}")
+        else:
+            print("no seed is complete, so there is no table")
     return queue.exit_code()
 
 

@@ -85,6 +85,15 @@ def test_settings_are_as_many_trials(tmp_path):
     assert experiment_runs._num_trials(run.config) == settings == 8
 
 
+def test_a_trial_that_is_there_twice_is_an_error(tmp_path):
+    run = imdb_run(tmp_path)
+    for number in (1, 2):
+        path = f"{run.model_dir}/trial_{number}/results.json"
+        write(path, '{"trial": 1, "tasks": {}}')
+    with pytest.raises(ValueError, match=f"trial 2 in {path}. .* trial 1"):
+        run.trials()
+
+
 def test_a_cost_that_is_damaged_is_named(tmp_path):
     run = imdb_run(tmp_path)
     assert run.cost() == {}

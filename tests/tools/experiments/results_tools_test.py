@@ -180,7 +180,7 @@ def write(path, value):
     path.write_text(value if isinstance(value, str) else json.dumps(value))
 
 
-def write_start(results_dir, task, start, mean, stdev, **changes):
+def write_start(results_dir, task, start, scores, **changes):
     """The model directory of a start, as run_finetuning leaves it."""
     folder = results_dir / "runs" / task / start
     decay = 0.8 if start == "pretrained_decay" else 0.0
@@ -188,16 +188,19 @@ def write_start(results_dir, task, start, mean, stdev, **changes):
     write(folder / "config.json", config)
     time = f"2026-11-21T{10 + ['rte', 'wnli'].index(task)}:00:00+0000"
     write(folder / "runs.jsonl", {"time": time, "git_commit": f"{task:x<40}"})
-    trial = {"learning_rate": 5e-4, "num_train_epochs": 3.0}
+    recipe = {"learning_rate": 5e-4, "num_train_epochs": 3.0}
     found = {
         "from_scratch": start == "from_scratch",
+        "task": task,
         "main_metric": "accuracy",
         "num_rows": {"train": 2490, "dev": 277, "test": 3000},
-        "trials": [trial] * 3,
+        "trials": [
+            recipe | {"trial": number, "dev": {"accuracy": score}}
+            for number, score in enumerate(scores, 1)
+        ],
         "degenerate_trials": [],
         "replaced_trials": [],
         "baseline": {"name": "majority", "dev": {"accuracy": 52.7}},
-        "dev": {"accuracy_mean": mean, "accuracy_stdev": stdev},
     }
     write(folder / "results.json", found | changes)
     return folder / "results.json"
@@ -226,9 +229,9 @@ def results_dir(tmp_path):
         write(tmp_path / model / "tfrecords/manifest.json", {"totals": totals})
     write(tmp_path / "english" / "pretrain.cost.json", {"cpu_seconds": 90.0})
     for task, mean in (("rte", 61.0), ("wnli", 56.5)):
-        write_start(tmp_path, task, "from_scratch", 55.0, 0.75)
-        write_start(tmp_path, task, "pretrained", mean, 1.0)
-        write_start(tmp_path, task, "pretrained_decay", 58.0, 2.0)
+        write_start(tmp_path, task, "from_scratch", (54.25, 55.0, 55.75))
+        write_start(tmp_path, task, "pretrained", (mean - 1, mean, mean + 1))
+        write_start(tmp_path, task, "pretrained_decay", (56.0, 58.0, 60.0))
     return tmp_path
 
 
@@ -259,6 +262,16 @@ def test_a_table_of_all_starts(results_dir):
         "Fine-tuning at commits rtexxxx to wnlixxx, pre-training at commit "
         "0123456-dirty."
     )
+
+
+def test_trials_that_say_the_same_of_every_row(results_dir):
+    """No correlation counts as 0, and a trial that was repeated not at all."""
+    scores = (None, 30.0, 60.0)
+    write_start(results_dir, "rte", "pretrained", scores, replaced_trials=[3])
+    row, _ = results_table.collect(results_dir)["rows"]
+    assert row["starts"]["pretrained"]["scores"] == [0.0, 30.0]
+    assert row["starts"]["pretrained"]["mean"] == 15.0
+    assert row["difference"] == -40.0
 
 
 def test_a_column_for_each_model(results_dir):
@@ -305,13 +318,20 @@ def test_a_run_without_its_counterpart(results_dir):
         ("pretrained", {"from_scratch": True}, "from_scratch=False and no dec"),
         ("from_scratch", {"main_metric": "f1"}, "one main_metric for all"),
         ("from_scratch", {"num_rows": {"dev": 276}}, "one num_rows for all"),
-        ("pretrained_decay", {"dev": {}}, "the scores of rte.*accuracy_mean"),
+        ("pretrained_decay", {"trials": [{}]}, "the scores of rte.*'trial'"),
         ("pretrained", {"trials": []}, "the scores of rte.*another layout"),
     ],
 )
 def test_scores_that_do_not_compare(results_dir, start, changes, message):
-    write_start(results_dir, "rte", start, 55.0, 1.0, **changes)
+    write_start(results_dir, "rte", start, (55.0,), **changes)
     with pytest.raises(ValueError, match=message):
+        results_table.collect(results_dir)
+
+
+def test_a_task_that_is_there_twice(results_dir):
+    runs = results_dir / "runs"
+    shutil.copytree(runs / "wnli", runs / "wnli (copy)")
+    with pytest.raises(ValueError, match=r"of wnli \(copy\). Rec.*of wnli\."):
         results_table.collect(results_dir)
 
 
