@@ -262,5 +262,9 @@ def _last_line(log_file: str, returncode: int) -> str:
         lines = [line.strip() for line in file if line.strip()]
     last = lines[-1] if lines else ""
     if returncode < 0:
-        last = f"ended by {signal.Signals(-returncode).name}; {last}"
+        try:
+            name = signal.Signals(-returncode).name
+        except ValueError:  # Of those that have none.
+            name = f"signal {-returncode}"
+        last = f"ended by {name}; {last}"
     return f"{last} ({log_file})"

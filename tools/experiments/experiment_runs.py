@@ -538,8 +538,22 @@ def make_run(
       start: Field of the configuration -> the model directory to start from.
       kind: See `Run`.
       weight: See `Run`.
+
+    Raises:
+      ValueError: If a binding sets one of these to something else.
     """
     files, params, config = configuration
+    decided = {
+        "RunConfig.seed": (config.run.seed, seed),
+        "RunConfig.model_dir": (config.run.model_dir, model_dir),
+    } | {
+        f"{type(config).__name__}.{field}": (getattr(config, field), path)
+        for field, path in start.items()
+    }
+    refuse_decided(
+        params,
+        [name for name, (given, ours) in decided.items() if given != ours],
+    )
     config = dataclasses.replace(
         config,
         run=dataclasses.replace(config.run, seed=seed, model_dir=model_dir),
@@ -559,6 +573,24 @@ def make_run(
         kind,
         weight,
     )
+
+
+def refuse_decided(params: Iterable[str], names: Iterable[str]) -> None:
+    """Refuses bindings that would have no effect.
+
+    Args:
+      params: Of the user.
+      names: Such as "RunConfig.seed", of what the comparison decides itself.
+
+    Raises:
+      ValueError: If there is one.
+    """
+    for param in params:
+        if param.partition("=")[0].strip() in names:
+            raise ValueError(
+                "Expected bindings of what the comparison leaves open. "
+                f"Received: {param}"
+            )
 
 
 @functools.cache

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from electra_tf import files
 
 # What reading a field that is not there, or of another type, ends in.
-_OF_LAYOUT = (ArithmeticError, AttributeError, LookupError, TypeError)
+_OF_LAYOUT: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+)
 
 
 def read(path: str | os.PathLike) -> dict:
@@ -47,9 +52,10 @@ def expecting(
     Raises:
       ValueError: If it has another layout.
     """
+    of_layout = _OF_LAYOUT + more
     try:
         yield
-    except (*_OF_LAYOUT, *more) as error:
+    except of_layout as error:
         raise ValueError(
             f"Expected {what}. Received: {path}, which has another layout "
             f"({error!r})."

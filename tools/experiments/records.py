@@ -1,4 +1,4 @@
-"""The rows of the record table, their runs, and what is there -> its figures.
+"""The rows of the record table -> their runs; what is finished -> its figures.
 
 A row is pre-trained and fine-tuned by one gin file each below gin/records; it
 differs from the row before it in what `Record.change` says. `run_records` runs

@@ -42,6 +42,14 @@ WARMUP_PROPORTION = 0.25
 
 _GIN_FILE = "results/schedule.gin"
 METRICS = ("total_loss", "disc_auc", "masked_lm_accuracy")
+# What no binding of a user can change.
+_DECIDED = (
+    "RunConfig.num_train_steps",
+    "OptimizerConfig.schedule",
+    "OptimizerConfig.decay_proportion",
+    "OptimizerConfig.num_warmup_steps",
+    "OptimizerConfig.warmup_proportion",
+)
 # What is made of a length.
 STRAIGHT, TRUNK = "straight", "trunk"
 
@@ -81,8 +89,9 @@ def parts(
       gin_params: Bindings for all of them.
 
     Raises:
-      ConfigError: If a binding does not load.
+      ValueError: If a binding does not load, or is of what is compared.
     """
+    experiment_runs.refuse_decided(gin_params, _DECIDED)
     found = []
     for seed in seeds:
         folder = os.path.join(output_dir, f"seed_{seed}")

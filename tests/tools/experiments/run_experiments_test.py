@@ -278,6 +278,14 @@ def test_runs_in_order_and_names_what_failed(tmp_path, capfd):
     assert cost["cpu_seconds"] > 0 and 0 < cost["seconds"] < 60
 
 
+def test_a_run_that_was_ended_is_told_by_its_signal(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text("step 5\n")
+    last = experiment_queue._last_line
+    assert last(str(log), -9) == f"ended by SIGKILL; step 5 ({log})"
+    assert last(str(log), -40) == f"ended by signal 40; step 5 ({log})"
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
     run = make_run(tmp_path, "a", "raise SystemExit('again')")
     write_finished(run)
@@ -405,6 +413,15 @@ def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
             "Expected either --budget_flops, which decides the steps, or",
         ),
         (["--size_gin_file=tny.gin"], "Expected a gin file at tny.gin"),
+        (
+            ["--gin_param=RunConfig.seed = 7"],
+            "Expected bindings of what the comparison leaves open. Received: "
+            "RunConfig.seed = 7",
+        ),
+        (
+            ["--finetuning_gin_param=RunConfig.model_dir='a'"],
+            "Expected bindings of what the comparison leaves open.",
+        ),
         (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
     ],
 )

@@ -161,3 +161,12 @@ def test_without_a_run_there_is_no_table(tmp_path, capsys):
     )
     assert code == 0
     assert "no seed is complete" in capsys.readouterr().out
+
+
+def test_a_binding_of_what_is_compared_is_one_line(tmp_path, capsys):
+    flags = [f"--output_dir={tmp_path}", "--table_only"]
+    param = "OptimizerConfig.decay_proportion=0.5"
+    assert run_schedule.main([*flags, f"--gin_param={param}"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"the comparison leaves open. Received: {param}")
+    assert not list(tmp_path.iterdir())
