@@ -67,8 +67,16 @@ def read_task(folder: str):
             f"Expected {TASK_FILE} and {TASK_WEIGHTS_FILE} in {folder} as "
             f"save_to_preset writes them. Received: {errors.first_line(error)}"
         ) from None
+    checkpoint = reading.read_checkpoint(folder)
+    ours = getattr(model.preprocessor, "vocabulary", None)
+    theirs = checkpoint.vocabulary
+    if ours and theirs and ours.tokens != theirs.tokens:
+        raise errors.CheckpointError(
+            f"Expected one vocabulary in {folder}. Received: that of "
+            f"{TASK_FILE}, and another one in assets"
+        )
     reading.assign_all(
-        reading.read_checkpoint(folder),
+        checkpoint,
         model.network.electra.variables,
         folder,
         "the encoder",

@@ -216,7 +216,13 @@ class OnDeviceModel:
             self.metadata.get("task") or "",
             segment=self.metadata.get("segment"),
         )
-        for note in self._head.notes():
+        notes = self._head.notes()
+        if self.metadata.get("windows"):
+            notes.append(
+                "the model was trained on windows of long texts: pack makes "
+                "one window of a text, its first"
+            )
+        for note in notes:
             print(f"note: {note}")
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(

@@ -68,13 +68,28 @@ def restore_variables(
     restored.expect_partial()
 
 
+def checkpoint_state(folder: str):
+    """What the file "checkpoint" of a folder says; None without one.
+
+    Raises:
+      CheckpointError: If it is damaged.
+    """
+    try:
+        return tf.train.get_checkpoint_state(folder)
+    except ValueError as error:  # Also of what is empty, or no text.
+        raise errors.CheckpointError(
+            f"Cannot read {os.path.join(folder, 'checkpoint')}, which names "
+            f"the last checkpoint: {errors.first_line(error)}"
+        ) from None
+
+
 def checkpoints_of(model_dir: str) -> list[str]:
     """Prefixes of a run's checkpoints, whole or not, the newest first.
 
     Those that the file "checkpoint" names, and those with an index, which is
     written last: data alone are what a run was killed over.
     """
-    state = tf.train.get_checkpoint_state(model_dir)
+    state = checkpoint_state(model_dir)
     named = state.all_model_checkpoint_paths if state else []
     pattern = os.path.join(model_dir, f"{model_directory.CHECKPOINT_NAME}-*")
     indexed = tf.io.gfile.glob(f"{pattern}.index")

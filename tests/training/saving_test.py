@@ -88,6 +88,13 @@ def test_the_list_of_checkpoints_may_be_lost(tmp_path):
     assert engine_test.steps(engine.run, "train") == [2, 4, 6, 8]
 
 
+@pytest.mark.parametrize("content", [b"", b"\x94\xff"])
+def test_a_damaged_list_of_checkpoints_is_named(tmp_path, content):
+    (tmp_path / "checkpoint").write_bytes(content)
+    with pytest.raises(errors.CheckpointError, match="read .*/checkpoint, wh"):
+        saving.checkpoints_of(str(tmp_path))
+
+
 def test_none_that_is_whole_is_refused(tmp_path):
     train(tmp_path, keep_checkpoint_max=1)
     log = (tmp_path / "metrics.jsonl").read_text()

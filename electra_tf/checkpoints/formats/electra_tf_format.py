@@ -24,6 +24,7 @@ from electra_tf.model import heads
 from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.training import saving
 
 CONVERTED_CLASS = "ConvertedCheckpoint"
 _CLASSES = ("PretrainingConfig", "FinetuningConfig", CONVERTED_CLASS)
@@ -177,6 +178,7 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
             )
         folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
     folder = model_directory.weights_dir(folder)
+    saving.checkpoint_state(folder)  # Refuses what is damaged.
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
         raise CheckpointError(
