@@ -9,8 +9,8 @@ page has their tables between two comments,
   <!-- end -->
 
 and this command writes them again, so that no number of a table is typed by
-hand. Those in the prose around them are: `unknown_numbers` finds what no figure
-rounds to.
+hand. Those in the prose around them are: what no figure rounds to is an error,
+and the text to be mended.
 
 NAME=FILE takes new figures of a name first, and draws the page's picture of
 them:
@@ -129,7 +129,7 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="write nothing; a table that is not up to date is an error",
+        help="write nothing; what is not up to date is an error",
     )
     parser.add_argument(
         "taken",
@@ -182,6 +182,15 @@ def _document(args: argparse.Namespace) -> None:
         if before != after:
             files.write_atomically(str(path), after)
             print(f"written: the tables of {path}")
+    for source in SOURCES:
+        _, text = pages[page_path(source)]
+        prose = section(text, source.heading)
+        if wrong := unknown_numbers(prose, figures[source.figures]):
+            raise ValueError(
+                f"Expected numbers of {source.figures}.json in the text of "
+                f"{page_path(source)}. Received: {', '.join(wrong)}; no figure "
+                "rounds to them."
+            )
 
 
 def _take(source: Source, path: pathlib.Path) -> dict:

@@ -113,7 +113,8 @@ def docs(tmp_path, monkeypatch):
     folder = tmp_path / "docs"
     (folder / "figures").mkdir(parents=True)
     (folder / "scaling.md").write_text(
-        "".join(
+        "### Three lengths from one trunk\n"
+        + "".join(
             f"<!-- figures: {name} -->\n<!-- end -->\n"
             for name in ("schedule", "schedule-cost")
         )
@@ -145,6 +146,11 @@ def test_new_figures_are_taken_into_their_page(docs, tmp_path, capsys):
     assert (docs / "schedule.png").read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out.count("written: ") == 3
     assert documented.main([]) == documented.main(["--check"]) == 0
+    (docs / "scaling.md").write_text(f"{page}From 28.7 on it is half.\n")
+    for flags in ([], ["--check"]):
+        assert documented.main(flags) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "scaling.md. Received: 28.7; no figure rounds" in line
     (docs / "scaling.md").write_text(page.replace("2,000", "2,001"))
     assert documented.main(["--check"]) == 1
     assert "Expected the tables of docs/figures" in capsys.readouterr().err
