@@ -106,6 +106,20 @@ class Checkpoint:
             )
         return found + (self.head.notes() if self.head else [])
 
+    def notes_of_heads(self) -> list[str]:
+        """A line where `head` is one of several."""
+        names = {
+            name.split("/")[1]
+            for name in self.tensors
+            if name.startswith("task_specific/")
+        }
+        if self.head is None or len(names) < 2:
+            return []
+        return [
+            f"of the heads for {', '.join(sorted(names))} only that for "
+            f"{self.head.task_name}, the first by name, is taken"
+        ]
+
     def encoder_only(self) -> "Checkpoint":
         """The discriminator's encoder and the vocabulary, and nothing else.
 

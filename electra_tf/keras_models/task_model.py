@@ -14,6 +14,7 @@ import random
 import tempfile
 import types
 import typing
+import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -287,6 +288,8 @@ class TaskModel(TextPipeline):
         variables, what = model.network.electra.variables, "the encoder"
         if is_kept:
             variables, what = model.network.variables, "the model"
+            for note in checkpoint.notes_of_heads():
+                warnings.warn(f"{source}: {note}", stacklevel=2)
         reading.assign_all(checkpoint, variables, source, what)
         return model
 

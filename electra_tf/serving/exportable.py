@@ -165,6 +165,8 @@ def load(
         **about,
     )
     notes = checkpoint.remarks
+    if kind in kinds.TASK_KINDS:
+        notes += checkpoint.notes_of_heads()
     if has_pairs is None:
         notes += _doubts(checkpoint.head, found)
     metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}

@@ -1,6 +1,7 @@
 """Tests of the signatures of every kind but question answering."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from electra_tf.finetuning.tasks import tagging
 from electra_tf.model import heads, windows
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.heads import TaskHead
-from electra_tf.serving import exportable, inputs, saved_model
+from electra_tf.serving import exportable, inputs, kinds, saved_model
 from tests import helpers
 from tests.checkpoints import models
 
@@ -428,6 +429,26 @@ def test_says_what_no_file_says(tmp_path, capsys):
     assert "taken as one (--pairs)" in capsys.readouterr().out
     found = exportable.load(folders["text"], vocab_dir, has_pairs=False)
     assert found.metadata["notes"] == []
+
+
+def test_says_which_of_several_heads_it_has(tmp_path, capsys):
+    checkpoint = models.finetuned()
+    name = checkpoint.head.task_name
+    others = {
+        key.replace(f"/{name}/", "/zoo/"): tensor
+        for key, tensor in checkpoint.tensors.items()
+    }
+    both = dataclasses.replace(checkpoint, tensors=others | checkpoint.tensors)
+    electra_tf_format.write(both, str(tmp_path / "model"))
+    (tmp_path / "vocab").mkdir()
+    load = functools.partial(
+        exportable.load, str(tmp_path / "model"), str(tmp_path / "vocab")
+    )
+    load()
+    told = f"of the heads for {name}, zoo only that for {name}, the first"
+    assert told in capsys.readouterr().out
+    load(kinds.ENCODING)
+    assert told not in capsys.readouterr().out
 
 
 def test_refuses_what_a_model_cannot_do(tmp_path):
