@@ -13,6 +13,7 @@ from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.files import read_json
 from electra_tf.finetuning import (
+    copies,
     evaluation,
     fitting,
     preparation,
@@ -67,7 +68,9 @@ def score(config: FinetuningConfig) -> dict | None:
             for line in lines:
                 print(line)
     if is_chief:
-        for line in _learned(model_dir, results.counted_trials(found), data):
+        lines = _learned(model_dir, results.counted_trials(found), data)
+        lines = lines or _in_training_file(config, data)
+        for line in lines:
             print(line)
     records = []
     for number in results.counted_trials(found):
@@ -121,11 +124,7 @@ def _read_results(model_dir: str) -> dict:
 def _learned(
     model_dir: str, numbers: Sequence[int], data: Sequence[TaskData]
 ) -> list[str]:
-    """A line for each split whose rows a model was trained on.
-
-    Whole sets are compared: nothing is said of some of these rows, or of those
-    that several folds were trained on.
-    """
+    """A line for each split whose rows, all of them, a model was trained on."""
     lines = []
     for number in numbers:
         path = os.path.join(
@@ -144,6 +143,47 @@ def _learned(
     return lines
 
 
+def _in_training_file(
+    config: FinetuningConfig, data: Sequence[TaskData]
+) -> list[str]:
+    """A line for each split with rows of the training file, if that is there.
+
+    These are rows that the models of other folds were trained on, too.
+    """
+    about = _about_models(config.run.model_dir)
+    path = about.get("reading", {}).get("train_file", "")
+    if config.data.task_names or not os.path.isfile(path):
+        return []
+    (of_task,) = data
+    try:
+        task = own_data.task_of_model(
+            config.data.task_name,
+            {"test": path},
+            about,
+            config.data.skip_empty_texts,
+        )
+        trained = task.read_examples("test")
+    except ValueError:
+        return []  # Another file has its name now.
+    tokenizer = of_task.tokenizer
+    told = copies.about(
+        of_task.task,
+        {**of_task.examples, "train": trained},
+        tokenizer is not None and tokenizer.do_lower_case,
+    )
+    return [
+        f"{split}: {found['num_rows']} of {of_task.num_rows[split]} rows are "
+        f"in {path}, too, the training file; scores of these mean little"
+        for split, found in told.items()
+        if split != "train" and found["num_rows"]
+    ]
+
+
+def _about_models(model_dir: str) -> dict:
+    """What the run wrote of its tasks."""
+    return read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
+
+
 def _read_rows(
     config: FinetuningConfig, checkpoint: Checkpoint
 ) -> list[TaskData]:
@@ -160,7 +200,7 @@ def _read_rows(
     config = dataclasses.replace(
         config, data=dataclasses.replace(config.data, folds=0)
     )
-    about = read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
+    about = _about_models(model_dir)
     of_tasks = about.get("tasks", [about])
     described_of = {of["task_name"]: of for of in of_tasks}
     if config.data.task_names or "reading" not in about:

@@ -317,6 +317,20 @@ def test_rows_that_were_learned_are_told(finished, capsys):
     assert "by heart" not in capsys.readouterr().out
 
 
+def test_some_rows_that_were_learned_are_counted(finished, capsys):
+    header, first, *_ = (finished / "train.tsv").read_text().splitlines()
+    new = (finished / "test.tsv").read_text().splitlines()[1]
+    some = finished / "some.tsv"
+    some.write_text("\n".join([header, first, new]) + "\n")
+    run(evaluation(finished, test_file=str(some)))
+    told = f"test: 1 of 2 rows are in {finished}/train.tsv, too, the training "
+    assert told in capsys.readouterr().out
+    # Another file of its name tells nothing.
+    (finished / "train.tsv").write_text("nothing\n")
+    run(evaluation(finished, test_file=str(some)))
+    assert "training file" not in capsys.readouterr().out
+
+
 def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
     path = finished / "other_name.tsv"
     rows = (finished / "test.tsv").read_text()
