@@ -92,7 +92,8 @@ class Variant:
       row: Of a suite.
       budget: FLOPs; None for the steps of the gin files.
       folder: With a folder for each seed.
-      stages: One, or two that follow each other; the last is fine-tuned.
+      stages: One, or two that follow each other; the last is fine-tuned. None
+        of a row from scratch.
     """
 
     row: Row
@@ -103,6 +104,8 @@ class Variant:
     @property
     def num_train_steps(self) -> int:
         """Of the last stage, and with a budget of each."""
+        if not self.stages:
+            return 0
         return self.stages[-1].config.run.num_train_steps
 
     @property
@@ -435,7 +438,9 @@ def _stages(
     """The pre-training of a row, all stages of as many steps."""
     from electra_tf.model import ablations  # Imports TensorFlow.
 
-    stages = []
+    stages: list[Stage] = []
+    if row.from_scratch:
+        return ()
     for name, gin_file in (
         ("first_stage", row.first_stage),
         ("pretraining", row.gin_file),
@@ -504,14 +509,18 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
                 stage.flops,
             )
         )
+    pretrained, from_scratch = variant, variant.row.from_scratch
+    if from_scratch:  # Sizes and vocabulary are those of the trained network.
+        row = dataclasses.replace(variant.row, from_scratch=False)
+        pretrained = _variant(row, variant.budget, options)
     for task in options.tasks:
         runs.append(
             make_run(
                 f"{name} {task}",
-                _finetuning_config(task, options),
+                _finetuning_config(task, options, from_scratch),
                 seed,
                 os.path.join(variant.seed_dir(seed), task),
-                {"init_checkpoint": variant.stage_dir(seed)},
+                {"init_checkpoint": pretrained.stage_dir(seed)},
                 task,
                 1.0,
             )
@@ -594,7 +603,7 @@ def refuse_decided(params: Iterable[str], names: Iterable[str]) -> None:
 
 
 @functools.cache
-def _finetuning_config(task: str, options: Options):
+def _finetuning_config(task: str, options: Options, from_scratch: bool):
     """gin files, bindings and configuration of all fine-tuning on a task."""
     # The task's own file is first: others are found beside it.
     files = [gin_path(TASKS[task].gin_file)]
@@ -603,6 +612,8 @@ def _finetuning_config(task: str, options: Options):
         files += [of_task] if os.path.exists(of_task) else []
         files.append(options.finetuning_gin_file)
     params = options.finetuning_gin_params
+    if from_scratch:
+        params += ("FinetuningConfig.from_scratch=True",)
     config = gin_files_lib.load(
         finetuning_configs.FinetuningConfig, files, params
     )

@@ -19,6 +19,8 @@ class Row:
       first_stage: Of two stages, the gin file of the first: a masked language
         model that both networks start from. Each stage has as many steps, and
         both together cost what another row costs.
+      from_scratch: Nothing is pre-trained: the network of the gin file is
+        fine-tuned from random weights.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Row:
     title: str
     paper: float | None = None
     first_stage: str = ""
+    from_scratch: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,14 @@ SUITES: dict[str, Suite] = {
             ("electra_15", "ELECTRA 15 %", 82.4),
             ("bert", "BERT", 82.2),
             ("bert_released_masking", "BERT, released masking"),
+        )
+        + (
+            Row(
+                "random_weights",
+                "objectives/electra",
+                "random weights",
+                from_scratch=True,
+            ),
         ),
     ),
     "weight_sharing": Suite(

@@ -75,12 +75,19 @@ def _half_width(score: dict) -> float:
 
 
 def _draw_by_flops(axes, rows: Sequence[dict], styles: dict) -> None:
-    """One line for each row, over its budgets."""
+    """One line for each row, over its budgets; of random weights a level."""
+    for row in rows:
+        if not row["flops"] and row["score"]:
+            axes.axhline(
+                row["score"]["mean"],
+                linewidth=1,
+                color=styles[row["row"]]["color"],
+            )
     for name, style in styles.items():
         points = sorted(
             (row["flops"], row["score"]["mean"], _half_width(row["score"]))
             for row in rows
-            if row["row"] == name and row["score"]
+            if row["row"] == name and row["score"] and row["flops"]
         )
         if points:
             x, y, half = zip(*points, strict=True)

@@ -203,6 +203,8 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
       "step", "flops" (stages before it included) and the mean of each metric
       over the seeds that got there.
     """
+    if not variant.stages:
+        return []
     points: dict[int, list[dict]] = {}
     for seed in options.seeds:
         last_stage = experiment_runs.runs_of(variant, seed, options)[

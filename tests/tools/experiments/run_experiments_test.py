@@ -79,6 +79,7 @@ def test_scores_are_what_the_tasks_report():
 
 def test_every_row_costs_the_budget():
     found = variants("objectives") | variants("training_algorithms")
+    assert found.pop("random_weights").flops == 0
     for variant in found.values():
         assert variant.flops == pytest.approx(1e12, rel=2e-3)
     electra = found["electra"].stages[0]
@@ -88,6 +89,22 @@ def test_every_row_costs_the_budget():
     assert electra.config.run.num_train_steps == round(
         1e12 / electra.flops_per_step
     )
+
+
+def test_random_weights_are_fine_tuned_like_those_that_were_trained():
+    found = variants("objectives", rows=("electra", "random_weights"))
+    pretraining, *theirs = runs_of(found["electra"])
+    ours = runs_of(found["random_weights"])
+    for a, b in zip(theirs, ours, strict=True):
+        assert a.needs == b.needs == (pretraining.model_dir,)
+        assert (a.config.from_scratch, b.config.from_scratch) == (False, True)
+        assert a.config.data == b.config.data
+        assert a.config.optimizer == b.config.optimizer
+        assert a.model_dir != b.model_dir
+
+
+def runs_of(variant):
+    return experiment_runs.runs_of(variant, 2, options())
 
 
 def test_two_stages_have_as_many_steps():
