@@ -101,6 +101,7 @@ def eval_dataset(
     features: Features,
     batch_size: int,
     costs: Callable[[np.ndarray], np.ndarray] = np.ones_like,
+    keeps_order: bool = False,
 ) -> tf.data.Dataset:
     """All rows once, by length.
 
@@ -109,12 +110,15 @@ def eval_dataset(
       batch_size: Rows of a batch; the last one may hold fewer.
       costs: From tokens of rows <int>[N] to the rows that each counts for, such
         as its windows; a row that counts for more than a batch is one alone.
+      keeps_order: Whether rows stay as they are rather than by length.
 
     Returns:
       A dataset of row numbers <int64>[B] and their features.
     """
     lengths = features["input_mask"].sum(axis=-1)
-    order = np.argsort(lengths, kind="stable")
+    order = np.arange(len(lengths))
+    if not keeps_order:
+        order = np.argsort(lengths, kind="stable")
     max_length = features["input_mask"].shape[-1]
     names = sorted(features)
 

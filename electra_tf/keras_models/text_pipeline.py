@@ -185,7 +185,10 @@ class TextPipeline(EngineModel):
     ) -> tf.data.Dataset:
         """Endless batches of the gin runs; in order where not shuffled."""
         if not shuffle:
-            return self._eval_dataset(features, batch_size).repeat()
+            dataset = batches.eval_dataset(
+                features, batch_size, keeps_order=True
+            )
+            return self._prepared(dataset.map(_without_rows)).repeat()
 
         return self._prepared(
             start.dataset(
@@ -198,10 +201,10 @@ class TextPipeline(EngineModel):
     def _eval_dataset(
         self, features: Features, batch_size: int
     ) -> tf.data.Dataset:
-        """All rows once, in their order."""
+        """All rows once, by length."""
         costs = np.ones_like if self.windows is None else self.windows.counts
         dataset = batches.eval_dataset(features, batch_size, costs)
-        return self._prepared(dataset.map(lambda _, batch: batch))
+        return self._prepared(dataset.map(_without_rows))
 
     def _prepared(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.map(self._of_keras).with_options(replicas.UNTUNED)
@@ -571,6 +574,11 @@ def _size(
 ) -> int:
     """Rows of a step."""
     return default if batch_size is None else columns.positive(batch_size, name)
+
+
+def _without_rows(_, batch):
+    """A batch without the numbers of its rows."""
+    return batch
 
 
 def _has_pairs(dataset: tf.data.Dataset) -> bool:

@@ -189,8 +189,12 @@ class TokenClassifier(LabelledModel):
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
     def predict(self, x, batch_size=None, **kwargs):
+        if self._reads_texts and columns.is_dataset(x):
+            # What is said of tokens belongs to words, which are in the texts.
+            x, num_rows = self._texts_of(x, kwargs.pop("steps", None))
+            batch_size = num_rows if batch_size is None else batch_size
         found = super().predict(x, batch_size, **kwargs)
-        if not self._reads_texts or columns.is_dataset(x):
+        if not self._reads_texts:
             return found
         rows = self.read_inputs(x)
         task, tokenizer = self.task(), self.preprocessor.tokenizer
@@ -216,6 +220,27 @@ class TokenClassifier(LabelledModel):
             ][: num_seen[row]]
             answer[row, places] = found[row, : len(places)]
         return answer
+
+    def _texts_of(
+        self, dataset: tf.data.Dataset, steps: int | None
+    ) -> tuple[list[bytes], int]:
+        """The texts of a dataset, and the rows of its batches."""
+        self._mapped(dataset, with_labels=False)  # Refuses what has no texts.
+        is_endless = dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+        if steps is None and is_endless:
+            raise ValueError(
+                "Expected steps, as the dataset does not end. Received: "
+                "steps=None"
+            )
+        found = [
+            (of[0] if isinstance(of, tuple) else of).numpy()
+            for of in dataset.take(-1 if steps is None else steps)
+        ]
+        if not found:
+            raise ValueError(
+                "Expected x as a dataset with rows. Received: one without"
+            )
+        return np.concatenate(found).tolist(), len(found[0])
 
     def decode_predictions(self, predictions) -> list[list[str | None]]:
         """The names of the likeliest labels of all words.

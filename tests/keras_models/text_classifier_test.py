@@ -100,6 +100,22 @@ def test_texts_and_labels_in_every_form(model):
         tasks.assert_equal_bits(found, expected)
 
 
+def test_rows_that_are_not_shuffled_keep_their_order(model):
+    weights = np.arange(len(TEXTS), dtype=np.float32)  # Tells the rows.
+    features = model._arrays(TEXTS, TARGETS, weights)
+    lengths = features["input_mask"].sum(axis=-1)
+    assert (np.diff(lengths) < 0).any()
+    found = []
+    for x, _, numbers in model._train_dataset(features, 8, False, None).take(4):
+        found.append(numbers.numpy().tolist())
+        np.testing.assert_array_equal(
+            x["input_mask"].numpy().sum(axis=-1),
+            lengths[numbers.numpy().astype(int)],
+        )
+    rows = list(range(20))
+    assert found == [rows[:8], rows[8:16], rows[16:], rows[:8]]
+
+
 def test_numbers_as_labels(pretrained):
     stars = classifier(pretrained, labels=[1, 2, 5])
     assert stars.labels == ("1", "2", "5")

@@ -84,6 +84,11 @@ def test_predictions_are_of_the_words_given(trained):
         probabilities[0, [0, 2]],
         atol=1e-6,
     )
+    texts = tf.data.Dataset.from_tensor_slices([" ".join(row) for row in rows])
+    np.testing.assert_allclose(
+        found.predict(texts.batch(2), verbose=0), probabilities, atol=1e-6
+    )
+    assert found.predict(texts.batch(2), steps=1, verbose=0).shape[0] == 2
 
 
 def test_saved_exported_and_back(trained, tmp_path):
@@ -110,6 +115,18 @@ BAD = {
     "numbers as words": (
         lambda m: m.predict([["wa", 3]]),
         "Expected words as strings in x. Received: 3, of type int, in row 0",
+    ),
+    "a dataset without rows": (
+        lambda m: m.predict(
+            tf.data.Dataset.from_tensor_slices(["wa"]).batch(1).take(0)
+        ),
+        "Received: one without",
+    ),
+    "a dataset without an end": (
+        lambda m: m.predict(
+            tf.data.Dataset.from_tensor_slices(["wa"]).batch(1).repeat()
+        ),
+        "Expected steps, as the dataset does not end",
     ),
     "a ragged dataset": (
         lambda m: m.predict(
