@@ -113,6 +113,21 @@ SOURCES: tuple[Source, ...] = (
         drawn_by="schedule_plot",
     ),
     Source(
+        "objectives_first",
+        "experiments.md",
+        "experiments_table",
+        "A quarter of that",
+        by_hand=("name", "without_sts", "paper_lead"),
+    ),
+    Source(
+        "weight_sharing",
+        "experiments.md",
+        "experiments_table",
+        "Weight sharing (section 3.2)",
+        picture="experiments_weight_sharing.png",
+        drawn_by="experiments_plot",
+    ),
+    Source(
         "speed",
         "performance.md",
         "speed_page",
