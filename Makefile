@@ -135,6 +135,7 @@ $(EXPERIMENTS)/vocab.txt: $(EXPERIMENTS)/docstrings/manifest.json
 
 $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/corpus --output-dir=$(EXPERIMENTS)/train_tfrecords --num-out-files=8
+	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/corpus/texts --output-dir=$(EXPERIMENTS)/texts_tfrecords --num-out-files=8
 	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/docstrings/heldout --output-dir=$(EXPERIMENTS)/heldout_tfrecords --num-out-files=2
 
 .PHONY: experiments

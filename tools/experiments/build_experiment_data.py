@@ -12,8 +12,8 @@ Reads from the data folder
 
 and what build_docstring_corpus.py wrote; writes below the output folder:
 
-  corpus/docstrings/*.txt, corpus/wikitext_{valid,test}.txt,
-  corpus/reviews_<n>.txt                    to pre-train on; no text of a task
+  corpus/texts/docstrings/*.txt, corpus/texts/wikitext_{valid,test}.txt,
+  corpus/reviews/reviews_<n>.txt            to pre-train on; no text of a task
   finetuning_data/<task>/{train,dev}.tsv    as they are; .txt of ner
   finetuning_data/imdb/{train,dev}.tsv      of the labelled reviews some of the
                                             first, and the last
@@ -48,6 +48,7 @@ def build(
         format.
     """
     corpus = output_dir / "corpus"
+    texts = corpus / "texts"
     docstrings = sorted((docstrings_dir / "train").glob("*.txt"))
     if not docstrings:
         raise ValueError(
@@ -70,17 +71,17 @@ def build(
         shutil.copyfile(
             data_dir / "conll2003" / f"{theirs}.txt", ner / f"{ours}.txt"
         )
+    # What was built before may be of other packages.
+    shutil.rmtree(corpus, ignore_errors=True)
     _write_reviews(data_dir / "imdb", output_dir)
     for split in ("valid", "test"):
         path = data_dir / "wikitext-2" / f"{split}.txt"
         build_results_data.write_lines(
-            corpus / f"wikitext_{split}.txt", build_results_data.wikitext(path)
+            texts / f"wikitext_{split}.txt", build_results_data.wikitext(path)
         )
-    # Those of before may be of other packages.
-    shutil.rmtree(corpus / "docstrings", ignore_errors=True)
-    (corpus / "docstrings").mkdir()
+    (texts / "docstrings").mkdir()
     for path in docstrings:
-        shutil.copyfile(path, corpus / "docstrings" / path.name)
+        shutil.copyfile(path, texts / "docstrings" / path.name)
 
 
 def _write_reviews(reviews: pathlib.Path, output_dir: pathlib.Path) -> None:
@@ -93,7 +94,7 @@ def _write_reviews(reviews: pathlib.Path, output_dir: pathlib.Path) -> None:
         num_test=0,
     )
     build_imdb_data.write_corpus(
-        reviews / "unsup.txt.xz", output_dir / "corpus"
+        reviews / "unsup.txt.xz", output_dir / "corpus" / "reviews"
     )
     for split, name in (("train", f"train_{_NUM_REVIEWS}"), ("dev", "dev")):
         build_imdb_data.write_labelled(

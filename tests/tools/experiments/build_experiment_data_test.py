@@ -54,18 +54,18 @@ def test_the_corpus_and_the_tasks(folders):
         for path in output.rglob("*")
         if path.is_file()
     }
-    assert files.pop("corpus/docstrings/0.txt") == b"train.\n"
-    assert files.pop("corpus/wikitext_valid.txt") == (
+    assert files.pop("corpus/texts/docstrings/0.txt") == b"train.\n"
+    assert files.pop("corpus/texts/wikitext_valid.txt") == (
         b"It went .\nThen valid-it went .\n"
     )
-    assert files.pop("corpus/wikitext_test.txt") == (
+    assert files.pop("corpus/texts/wikitext_test.txt") == (
         b"It went .\nThen test-it went .\n"
     )
-    assert files.pop("corpus/reviews_0.txt") == b"It went.\nWell.\n"
-    assert files.pop("corpus/reviews_1.txt") == b"No.\n"
-    assert [files.pop(f"corpus/reviews_{n}.txt") for n in range(2, 8)] == (
-        [b"\n"] * 6
-    )
+    assert files.pop("corpus/reviews/reviews_0.txt") == b"It went.\nWell.\n"
+    assert files.pop("corpus/reviews/reviews_1.txt") == b"No.\n"
+    assert [
+        files.pop(f"corpus/reviews/reviews_{n}.txt") for n in range(2, 8)
+    ] == ([b"\n"] * 6)
     assert files.pop("finetuning_data/sst/dev.tsv") == b"SST-2 dev\r\n"
     assert files.pop("finetuning_data/ner/train.txt") == b"train O\n"
     assert files.pop("finetuning_data/ner/dev.txt") == b"valid O\n"
