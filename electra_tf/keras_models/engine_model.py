@@ -17,7 +17,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
-from electra_tf.keras_models import columns, optimizers
+from electra_tf.keras_models import columns, optimizers, resuming
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import optimization, replicas
@@ -313,7 +313,8 @@ class EngineModel(keras.Model):
 
     def _dropout_seed(self) -> tf.Tensor:
         """The engine's, of the step that is about to be taken."""
-        step = tf.cast(self.optimizer.iterations.value, tf.int32)
+        steps = resuming.steps_taken(self.optimizer)
+        step = tf.cast(steps.value, tf.int32)
         return replicas.seed_of_replica(
             tf.random.experimental.stateless_fold_in(
                 tf.constant([self.seed, 0], tf.int32), step

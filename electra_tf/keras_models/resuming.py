@@ -9,6 +9,14 @@ import tensorflow as tf
 from electra_tf.training import replicas
 
 
+def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Counts the batches of which an optimizer has had gradients.
+
+    `iterations` counts updates, of which each may be made of several batches.
+    """
+    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
 class Start(keras.callbacks.Callback):
     """Notes with which step a training begins.
 
@@ -16,7 +24,7 @@ class Start(keras.callbacks.Callback):
     when the training begins, long after the dataset was made.
 
     Args:
-      iterations: Of the optimizer, at step 0 of the data.
+      iterations: `steps_taken` at step 0 of the data.
     """
 
     def __init__(self, iterations: int = 0):
@@ -25,7 +33,7 @@ class Start(keras.callbacks.Callback):
         self.first_step = np.int64(0)
 
     def on_train_begin(self, logs=None):
-        now = int(self.model.optimizer.iterations.numpy())
+        now = int(steps_taken(self.model.optimizer).numpy())
         self.first_step = np.int64(now - self._before)
 
     def dataset(

@@ -100,6 +100,7 @@ class TaskModel(TextPipeline):
             self.network = FinetuningModel(encoder, [layers], self._windows())
         self.built = True
         self._quantized = ""
+        self._lora_rank = 0
 
     @property
     def head(self) -> heads.TaskHead:
@@ -334,6 +335,7 @@ class TaskModel(TextPipeline):
                 if self._quantized
                 else {}
             ),
+            **({"lora_rank": self._lora_rank} if self._lora_rank else {}),
         }
 
     @classmethod
@@ -341,6 +343,13 @@ class TaskModel(TextPipeline):
         arguments = objects_in(config, custom_objects)
         frozen = arguments.pop("frozen", None)
         mode = arguments.pop("quantization_mode", None)
+        if rank := arguments.pop("lora_rank", None):
+            warnings.warn(
+                "What LoRA has learned is in the kernels, and all variables "
+                "learn from now on: to go on with additions alone, load with "
+                f"compile=False, and call enable_lora({rank})",
+                stacklevel=2,
+            )
         model = cls(**arguments)
         if mode:
             model.quantize(mode)
@@ -434,6 +443,7 @@ class TaskModel(TextPipeline):
                 "model that is compiled"
             )
         enable_lora(self.network.electra, rank, target_layer_names)
+        self._lora_rank = rank
 
     def quantize(self, mode=None, config=None):
         """Quantises the encoder's dense layers; the head keeps its numbers.

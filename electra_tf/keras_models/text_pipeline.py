@@ -7,7 +7,9 @@ Columns of texts are tokenized once, and their batches are those of
 Shapes: N rows, B batch.
 """
 
+import contextlib
 import typing
+import warnings
 from collections.abc import Iterator, Mapping
 
 import keras
@@ -19,11 +21,13 @@ from electra_tf.finetuning.features import Features
 from electra_tf.keras_models import columns
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
-from electra_tf.keras_models.resuming import Start
+from electra_tf.keras_models.resuming import Start, steps_taken
 from electra_tf.model.windows import Windows
 from electra_tf.training import replicas
 
 BATCH_SIZE = 32
+# Of the steps of a float16 training that are not taken.
+_MANY_SKIPPED = 0.1
 
 
 class TextPipeline(EngineModel):
@@ -386,20 +390,44 @@ class TextPipeline(EngineModel):
             steps_per_epoch = num_steps
         self._begin(num_steps, epochs - initial_epoch)
         if features is not None:
-            start = Start(int(self.optimizer.iterations.numpy()))
+            start = Start(int(steps_taken(self.optimizer).numpy()))
             x = self._train_dataset(features, batch_size, shuffle, start)
             # Behind the user's: `BackupAndRestore` may go on from a later step.
             callbacks = [*keras.tree.flatten(callbacks or []), start]
-        return super().fit(
-            x,
-            epochs=epochs,
-            validation_data=validation_data,
-            initial_epoch=initial_epoch,
-            steps_per_epoch=steps_per_epoch,
-            callbacks=callbacks,
-            **arguments,
-            **kwargs,
-        )
+        with self._told_of_skipped_steps():
+            return super().fit(
+                x,
+                epochs=epochs,
+                validation_data=validation_data,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch,
+                callbacks=callbacks,
+                **arguments,
+                **kwargs,
+            )
+
+    @contextlib.contextmanager
+    def _told_of_skipped_steps(self):
+        """Warns where many float16 gradients were not finite."""
+        scale = self._loss_scale.of_float16
+        if scale is None:
+            yield
+            return
+
+        def counts():
+            taken = int(steps_taken(self.optimizer).numpy())
+            return taken, int(scale.skipped.numpy())
+
+        before = counts()
+        yield
+        taken, skipped = np.subtract(counts(), before)
+        if skipped > _MANY_SKIPPED * (taken + skipped):
+            warnings.warn(
+                f"{skipped} of {taken + skipped} steps were not taken, as "
+                "their float16 gradients were not finite: train for longer, or "
+                "with dtype='mixed_bfloat16'",
+                stacklevel=3,
+            )
 
     @property
     def _schedule_ends_with_fit(self) -> bool:

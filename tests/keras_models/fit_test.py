@@ -172,10 +172,34 @@ def test_low_rank_additions(pretrained, tmp_path):
     ]
     assert changed and all("query" in p or "value" in p for p in changed)
     model.save(tmp_path / "film.keras")
-    again = keras.models.load_model(tmp_path / "film.keras")
+    with pytest.warns(UserWarning, match="all variables learn from now on"):
+        again = keras.models.load_model(tmp_path / "film.keras", compile=False)
     np.testing.assert_allclose(
         again.predict(TEXTS, verbose=0), expected, atol=1e-5
     )
+    again.enable_lora(2)
+    assert len(again.trainable_variables) == len(model.trainable_variables)
+
+
+@pytest.mark.dear
+def test_gradients_of_several_batches_make_an_update(pretrained):
+    models = []
+    for steps, batch_size in ((None, 10), (2, 5)):
+        sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=steps)
+        models.append(classifier(pretrained, dropout=0.0))
+        models[-1].compile(sgd)
+        models[-1].fit(
+            TEXTS, TARGETS, batch_size=batch_size, shuffle=False, verbose=0
+        )
+    of_whole, of_parts = (m.predict(TEXTS, verbose=0) for m in models)
+    np.testing.assert_allclose(of_parts, of_whole, atol=1e-5)
+
+
+@pytest.mark.dear
+def test_float16_steps_that_were_not_taken_are_told(pretrained):
+    found = classifier(pretrained, dtype="mixed_float16")
+    with pytest.warns(UserWarning, match="of 1 steps were not taken, as their"):
+        found.fit(TEXTS, TARGETS, batch_size=20, verbose=0)
 
 
 def test_a_file_keeps_what_is_frozen(pretrained, tmp_path):
