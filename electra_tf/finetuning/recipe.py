@@ -172,8 +172,18 @@ def slow_warmup(
     Args:
       optimizer: Of a model.
       num_train_steps: Of that model.
+
+    Raises:
+      ConfigError: If the decay is longer than the training.
     """
     warmup = optimizer.warmup_steps(num_train_steps)
+    decay = optimizer.decay_steps(num_train_steps) or 0
+    if warmup < num_train_steps < warmup + decay:
+        return [
+            f"the decay of {decay:g} of {num_train_steps} steps begins before "
+            f"the warm-up of {warmup:g} steps ends, so that the learning rate "
+            "never reaches its peak"
+        ]
     if warmup < num_train_steps:
         return []
     return [

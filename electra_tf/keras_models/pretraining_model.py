@@ -486,7 +486,8 @@ class PretrainingModel(keras.Model):
 
     def predict(self, x, batch_size: int | None = None, **kwargs):
         """The outputs of `call`; texts are preprocessed first."""
-        if isinstance(x, str | list | tuple | np.ndarray):
+        is_column = hasattr(x, "to_numpy") or tf.is_tensor(x)
+        if is_column or isinstance(x, str | list | tuple | np.ndarray):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
         return super().predict(x, batch_size=batch_size, **kwargs)

@@ -442,6 +442,9 @@ class TextPipeline(EngineModel):
         """Sets the schedule of an optimizer that follows `fit`."""
         optimizer = self.optimizer
         if not self._schedule_ends_with_fit:
+            # Now: XLA makes no variables in a step.
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
             return
         if steps_per_epoch is None:
             raise ValueError(

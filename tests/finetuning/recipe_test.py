@@ -122,3 +122,15 @@ def test_a_warmup_that_never_ends_is_said():
         "steps or longer"
     )
     assert not recipe.slow_warmup(optimizer, 10_001)
+
+
+def test_a_warmup_that_meets_the_decay_is_said():
+    optimizer = configs.OptimizerConfig(
+        1e-3,
+        num_warmup_steps=3,
+        schedule=configs.WARMUP_STABLE_DECAY,
+        num_decay_steps=8,
+    )
+    (line,) = recipe.slow_warmup(optimizer, 10)
+    assert line.startswith("the decay of 8 of 10 steps begins before")
+    assert not recipe.slow_warmup(optimizer, 11)

@@ -3,6 +3,7 @@ import functools
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -207,6 +208,11 @@ def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
 
 def test_predict_takes_texts(model):
     found = model.predict(["wa wb wc", "wd"], verbose=0)
+    for column in (pd.Series, tf.constant):
+        again = model.predict(column(["wa wb wc", "wd"]), verbose=0)
+        np.testing.assert_array_equal(
+            again["disc_logits"], found["disc_logits"]
+        )
     expected = model(_preprocessor()(["wa wb wc", "wd"]))
     np.testing.assert_allclose(
         found["disc_logits"], expected["disc_logits"], atol=1e-5

@@ -346,6 +346,23 @@ def test_without_a_preprocessor(pretrained, model):
         found.fit(rows, ids, class_weight="balanced")
 
 
+@pytest.mark.dear
+def test_xla_compiles_the_steps_on_ids(pretrained, model):
+    rows = {
+        name: values.numpy()
+        for name, values in model.preprocessor(TEXTS).items()
+    }
+    ids = np.array([LABELS.index(label) for label in TARGETS])
+    losses = []
+    for jit_compile in (False, True):
+        found = classifier(pretrained, preprocessor=None, dropout=0.0)
+        found.compile(num_train_steps=4, jit_compile=jit_compile)
+        losses += found.fit(
+            rows, ids, batch_size=10, shuffle=False, verbose=0
+        ).history["loss"]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 def test_ids_with_labels_and_weights_of_another_shape(pretrained, model):
     rows = {
         name: values.numpy()
