@@ -5,20 +5,9 @@ import repeated_words
 
 
 def test_rarer_words_that_stand_in_their_window_again():
-    # "the" is the most frequent; "cat" is twice in the first window, "dog" once
-    # in each.
-    words = [
-        "the",
-        "cat",
-        "the",
-        "cat",
-        "dog",
-        "the",
-        "the",
-        "dog",
-        "the",
-        "sun",
-    ]
+    # "t" is the most frequent; "c" is twice in the first window of five, "d"
+    # once in each.
+    words = list("tctcdttdts")
     assert repeated_words.share(words, 5, 1) == 2 / 5
     assert repeated_words.share(words, 10, 1) == 4 / 5
 
