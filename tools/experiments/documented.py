@@ -19,6 +19,7 @@ them:
   documented.py schedule=build/schedule/runs/schedule.json
   documented.py records=build/records/records.json
   documented.py results=build/results/results.json
+  documented.py objectives=build/experiments/texts_runs/objectives/results.json
   documented.py speed=build/benchmarks
 """
 
@@ -39,7 +40,7 @@ from electra_tf.command_line import arguments
 _DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 _FOLDERS = ("benchmarks", "experiments", "quickstart")  # Of tools/.
 _BLOCK = re.compile(
-    r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n)"
+    r"(?P<begin><!-- figures: (?P<name>[\w.-]+) -->\n)"
     r"(?P<content>.*?)(?P<end><!-- end -->)",
     re.S,
 )
@@ -111,6 +112,22 @@ SOURCES: tuple[Source, ...] = (
         "Three lengths from one trunk",
         picture="schedule.png",
         drawn_by="schedule_plot",
+    ),
+    Source(
+        "objectives",
+        "experiments.md",
+        "experiments_table",
+        "Past the plateau (Table 5)",
+        picture="experiments_objectives.png",
+        drawn_by="experiments_plot",
+        by_hand=("repeated_words",),
+    ),
+    Source(
+        "objectives_reviews",
+        "experiments.md",
+        "experiments_table",
+        "With reviews",
+        by_hand=("name",),
     ),
     Source(
         "objectives_first",
