@@ -57,7 +57,7 @@ def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
 
 def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     try:
-        found = json.loads(line.content)
+        found = json.loads(line.content, object_pairs_hook=_each_once)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(
@@ -65,10 +65,18 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     ):
         raise ValueError(
             f"{line.place}: expected a JSON object with the text(s) "
-            f"{', '.join(names)}. Received: {_shorten(line)}"
+            f"{', '.join(names)}, each once. Received: {_shorten(line)}"
         )
     # A lone surrogate, which JSON can hold, is no character.
     return [found[name].encode("utf-8", errors="replace") for name in names]
+
+
+def _each_once(pairs: list[tuple]) -> dict:
+    """A JSON object; ValueError where a name is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("A name is there twice")
+    return found
 
 
 def _shorten(line: Line, most: int = 60) -> str:

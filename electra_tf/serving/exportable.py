@@ -167,6 +167,14 @@ def load(
     notes = checkpoint.remarks
     if kind in kinds.TASK_KINDS:
         notes += checkpoint.notes_of_heads()
+    divided = [
+        label for label in found.labels if kinds.LABEL_SEPARATOR in label
+    ]
+    if kind == "multi_label_classification" and divided:
+        notes.append(
+            f"the label {divided[0]!r} has the sign that stands between the "
+            "labels of a text in `label`: go by `scores`"
+        )
     if has_pairs is None:
         notes += _doubts(checkpoint.head, found)
     metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}

@@ -179,7 +179,10 @@ def test_texts_that_do_not_fit(exported, capsys, texts, message):
     assert message in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("content", ["[]", "{", '{"text": 1}', '{"a": "b"}'])
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{", '{"text": 1}', '{"a": "b"}', '{"text": "a", "text": "b"}'],
+)
 def test_objects_that_do_not_fit(content):
     line = Line("t.jsonl, line 3", content.encode())
     with pytest.raises(ValueError, match="t.jsonl, line 3: expected a JSON ob"):

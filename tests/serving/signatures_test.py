@@ -431,6 +431,17 @@ def test_says_what_no_file_says(tmp_path, capsys):
     assert found.metadata["notes"] == []
 
 
+def test_says_that_a_label_has_the_sign_between_labels(tmp_path, capsys):
+    head = TaskHead(
+        "multi_label_classification", "letters", ("x", "y|z", "z"), 3
+    )
+    checkpoint = dataclasses.replace(models.finetuned(), head=head)
+    electra_tf_format.write(checkpoint, str(tmp_path / "model"))
+    (tmp_path / "vocab").mkdir()
+    exportable.load(str(tmp_path / "model"), str(tmp_path / "vocab"))
+    assert "the label 'y|z' has the sign that" in capsys.readouterr().out
+
+
 def test_says_which_of_several_heads_it_has(tmp_path, capsys):
     checkpoint = models.finetuned()
     name = checkpoint.head.task_name
