@@ -17,7 +17,6 @@ _LONGEST = (
     "engine_test.py",
     "continuing_test.py",
     "resume_test.py",
-    "cluster_test.py",
     "kerashub_test.py",
     "electra_test.py",
     "finetune_test.py",

@@ -460,6 +460,7 @@ def with_shares(config, shares, **changes):
     return dataclasses.replace(config, model=model, **changes)
 
 
+@pytest.mark.dear
 def test_a_run_with_a_cut_generator_goes_on_with_the_share_of_it(earlier):
     model_dir = earlier.run.model_dir
     before = {p: os.stat(p).st_mtime_ns for p in glob.glob(model_dir + "/*")}
@@ -518,6 +519,7 @@ def test_going_on_with_a_cut_generator_changes_nothing(
     helpers.assert_same_checkpoint(earlier.run.model_dir, whole.run.model_dir)
 
 
+@pytest.mark.dear
 def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
     run = dataclasses.replace(earlier.run, model_dir=str(tmp_path / "new"))
     later = dataclasses.replace(
@@ -541,6 +543,7 @@ def test_another_run_starts_from_a_cut_generator(earlier, tmp_path, capsys):
     ) in out
 
 
+@pytest.mark.dear
 def test_a_cut_generator_is_read_by_all(earlier, folder, tmp_path):
     path = earlier.run.model_dir
     encoder = reading.read_checkpoint(path).discriminator

@@ -119,6 +119,7 @@ def weights(model_dir):
     }
 
 
+@pytest.mark.dear
 def test_two_processes_learn_what_one_does(folder, undisturbed):
     for code, _, stderr in undisturbed.values():
         assert code == 0, stderr
@@ -165,6 +166,7 @@ def test_a_signal_to_one_process_stops_both_at_one_step(disturbed):
     )
 
 
+@pytest.mark.dear
 def test_the_chief_alone_speaks_and_writes(folder, undisturbed):
     _, stdout, stderr = undisturbed["two"]
     lines = stdout.splitlines()

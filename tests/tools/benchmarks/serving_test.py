@@ -58,6 +58,7 @@ def test_texts(tmp_path):
         serving.read_rows(args)
 
 
+@pytest.mark.dear
 def test_padding_and_devices_are_measured_and_judged(tmp_path, capsys):
     output = tmp_path / "result.json"
     flags = (
