@@ -834,16 +834,8 @@ OBJECTIVES = {
 }
 
 
-# Each takes some ten seconds of a CPU, and one is among `cuts`: all of them by
-# `make test-experiments`.
-COMPILED = (
-    OBJECTIVES
-    if os.environ.get("ALL_EXPERIMENT_ROWS")
-    else (pytest.param("electra", marks=pytest.mark.dear),)
-)
-
-
-@pytest.mark.parametrize("objective", COMPILED)
+@pytest.mark.dear  # One is among `cuts`.
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_xla_compiles_every_objective(tmp_path, data_pattern, objective):
     """The whole step, as a TPU would; with micro-batches too."""
     run = helpers.run_config(

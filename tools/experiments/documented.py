@@ -134,7 +134,7 @@ SOURCES: tuple[Source, ...] = (
         "experiments.md",
         "experiments_table",
         "A quarter of that",
-        by_hand=("name", "without_sts", "paper_lead"),
+        by_hand=("name", "without_sts", "paper_lead", "plateau_disc_auc"),
     ),
     Source(
         "weight_sharing",
@@ -231,7 +231,7 @@ def _take(source: Source, path: pathlib.Path) -> dict:
     Raises:
       ValueError: If they are missing or damaged, or a table of them is empty.
     """
-    read = getattr(_module(source.module), "read", figure_files.read)
+    read = getattr(_module(source.module), "read", files.read_json)
     figures = read(path)
     if source.by_hand and figures_path(source.figures).is_file():
         before = read_figures(source)
@@ -306,7 +306,7 @@ def read_figures(source: Source) -> dict:
     Raises:
       ValueError: If it is not there, or no JSON.
     """
-    return figure_files.read(figures_path(source.figures))
+    return files.read_json(figures_path(source.figures))
 
 
 def blocks(source: Source, figures: dict, path: str = "") -> dict[str, str]:

@@ -20,7 +20,8 @@ class Row:
         model that both networks start from. Each stage has as many steps, and
         both together cost what another row costs.
       from_scratch: Nothing is pre-trained: the network of the gin file is
-        fine-tuned from random weights.
+        fine-tuned from random weights. Sizes and vocabulary are read from the
+        row that is trained, which must be there or run as well.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """Finished runs of a suite -> their figures, and a table in Markdown.
 
-Scores are those of GLUE's dev sets in per cent: Matthews' correlation for CoLA,
-Spearman's for STS-B, accuracy otherwise. The score of a seed is the mean over
-the tasks that were fine-tuned on. Intervals are Student's, over seeds: of three
-of them, 2.5 standard deviations to each side. Differences from the suite's
-reference are taken seed by seed.
+Scores are those of the dev sets in per cent: Matthews' correlation for CoLA,
+Spearman's for STS-B, F1 of spans for CoNLL-2003, accuracy otherwise. The score
+of a seed is the mean over the tasks that were fine-tuned on. Intervals are
+Student's, over seeds: of three of them, 2.5 standard deviations to each side.
+Differences from the suite's reference are taken seed by seed.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ import results_table
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
 
-from electra_tf import model_directory
+from electra_tf import files, model_directory
 
 # Of eval_results.json, after the last stage.
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -143,7 +143,7 @@ def _task_score(model_dir: str, task: str) -> float:
     path = os.path.join(model_dir, model_directory.RESULTS_FILE)
     metric = TASKS[task].metric
     with figure_files.expecting(f"the {metric} of one trial on dev", path):
-        trials = figure_files.read(path)["trials"]
+        trials = files.read_json(path)["trials"]
         if len(trials) != 1:
             raise ValueError(
                 "Expected one trial for each seed of pre-training "
@@ -156,7 +156,7 @@ def _task_score(model_dir: str, task: str) -> float:
 
 def _read_json(model_dir: str, name: str) -> dict:
     path = os.path.join(model_dir, name)
-    return figure_files.read(path) if os.path.exists(path) else {}
+    return files.read_json(path) if os.path.exists(path) else {}
 
 
 def _scores(seeds: Mapping[str, dict]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Figures in JSON: read or refused with the reason, and written whole."""
+"""Figures in JSON: refused with the reason, and written whole."""
 
 import contextlib
 import json
@@ -15,15 +15,6 @@ _OF_LAYOUT: tuple[type[Exception], ...] = (
     LookupError,
     TypeError,
 )
-
-
-def read(path: str | os.PathLike) -> dict:
-    """What a file of figures, or of results, holds.
-
-    Raises:
-      ValueError: If it is not there, damaged, or no JSON object.
-    """
-    return files.read_json(path)
 
 
 def write(path: str | os.PathLike, figures: dict) -> None:

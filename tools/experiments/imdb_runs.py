@@ -13,7 +13,7 @@ import experiment_runs
 import figure_files
 from experiment_runs import Run
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -166,7 +166,7 @@ def collect(
         for features in LINEAR:
             path = linear_path(build_dir, features, size)
             if path.is_file():
-                found_there = figure_files.read(path)
+                found_there = files.read_json(path)
                 with figure_files.expecting(f"scores of {features}", path):
                     row[features] = {name: found_there[name] for name in _KEPT}
         _compare(row)
@@ -194,7 +194,7 @@ def choices(build_dir: str) -> list[dict]:
     for path in sorted(pathlib.Path(build_dir, "choices").glob(pattern)):
         config = model_directory.read_config(str(path.parents[1]))
         with figure_files.expecting("a model of film reviews", path):
-            trial = figure_files.read(path)
+            trial = files.read_json(path)
             labelled = re.search(
                 r"train_(\d+)\.tsv$", config["data"]["train_file"]
             )

@@ -18,7 +18,7 @@ import results_table
 import tf_idf
 from experiment_runs import Run
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -227,7 +227,7 @@ def _seed(pretraining: Run, finetuning: Run) -> dict | None:
     minutes = _minutes(pretraining)
     fixed = folder / FIXED_FILE
     with figure_files.expecting("metrics of pre-training", evaluation):
-        last = figure_files.read(evaluation)
+        last = files.read_json(evaluation)
         found = {
             "date": start.get("time", "")[:10],
             "commit": (start.get("git_commit") or "")[:7],
@@ -242,9 +242,9 @@ def _seed(pretraining: Run, finetuning: Run) -> dict | None:
         }
     if fixed.is_file():
         with figure_files.expecting("an AUC", fixed):
-            found["fixed_auc"] = figure_files.read(fixed)["auc"]
+            found["fixed_auc"] = files.read_json(fixed)["auc"]
     with figure_files.expecting("accuracy on dev and test", results):
-        trial = figure_files.read(results)["trials"][0]
+        trial = files.read_json(results)["trials"][0]
         for split in ("dev", "test"):
             found[split] = trial[split]["accuracy"]
     return found
@@ -314,7 +314,7 @@ def _quickstart(folder: pathlib.Path) -> dict:
         path = folder / name / model_directory.RESULTS_FILE
         if path.is_file():
             with figure_files.expecting("accuracy of each trial", path):
-                trials = figure_files.read(path)["trials"]
+                trials = files.read_json(path)["trials"]
                 found[start] = {
                     split: [trial[split]["accuracy"] for trial in trials]
                     for split in ("dev", "test")

@@ -113,7 +113,7 @@ def _pretraining(model: str, folder: pathlib.Path) -> dict:
         looks = [line for line in log if line["split"] == "train"]
         last = [line for line in log if line["split"] == split][-1]
         if split == "heldout":
-            last = figure_files.read(folder / model_directory.EVAL_RESULTS_FILE)
+            last = files.read_json(folder / model_directory.EVAL_RESULTS_FILE)
         metrics = {name: last[name] for name in _METRICS}
         if last["step"] != config.run.num_train_steps:
             raise ValueError(
@@ -146,7 +146,7 @@ def _num_tokens(folder: pathlib.Path) -> int:
     """Of the text that examples were made of."""
     path = folder / manifest.FILE_NAME
     with figure_files.expecting("the manifest of a data set", path):
-        return figure_files.read(path)["totals"]["tokens"]
+        return files.read_json(path)["totals"]["tokens"]
 
 
 def read_runs(runs_dir: pathlib.Path) -> dict[str, dict[str, dict]]:
@@ -166,7 +166,7 @@ def read_runs(runs_dir: pathlib.Path) -> dict[str, dict[str, dict]]:
                     f"Expected the results of a finished run. Received: {path},"
                     " which does not exist."
                 )
-            results = figure_files.read(path)
+            results = files.read_json(path)
             config = model_directory.read_config(str(path.parent))
             with figure_files.expecting(f"the results of {start}", path):
                 results["layerwise_lr_decay"] = config["optimizer"][

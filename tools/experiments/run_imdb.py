@@ -103,7 +103,7 @@ def _refuse_changed_data(sizes: tuple[int, ...]) -> None:
       ValueError: If they were built again, of others.
     """
     path = pathlib.Path(_BUILD, "runs", "labelled.json")
-    known = figure_files.read(path) if path.is_file() else {}
+    known = files.read_json(path) if path.is_file() else {}
     for name in (
         *(f"train_{size}.tsv" for size in sizes),
         "dev.tsv",

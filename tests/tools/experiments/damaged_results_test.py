@@ -22,7 +22,7 @@ import run_ner
 import run_records
 import tf_idf
 
-from electra_tf import model_directory
+from electra_tf import files, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
 
 
@@ -206,7 +206,7 @@ def test_labelled_texts_that_are_damaged_are_named(content, message, tmp_path):
 def test_figures_of_another_layout_are_named(tmp_path):
     path = tmp_path / "new" / "a.json"
     figure_files.write(path, {"rows": [1]})
-    figures = figure_files.read(path)
+    figures = files.read_json(path)
     expected = f"Expected scores. Received: {path}, which .*KeyError\\('row'"
     with (
         pytest.raises(ValueError, match=expected),
