@@ -249,6 +249,11 @@ class TextClassifier(_TextModel, LabelledModel):
         with tf.control_dependencies([check]):
             return tf.ensure_shape(found, [None, num_labels])
 
+    def features_of(self, x, y=None):
+        if self.multi_label and y is not None:
+            y = tf.nest.map_structure(self._graph_decisions, y)
+        return super().features_of(x, y)
+
     def for_keras(self, x, y, y_pred, sample_weight):
         if self.multi_label:  # Some metrics ask for their number.
             y = tf.ensure_shape(y, [None, len(self.labels)])

@@ -335,13 +335,6 @@ class TextPipeline(EngineModel):
         arguments: dict[str, typing.Any] = {"shuffle": False}
         features = None
         num_steps: int | None
-        if validation_data is not None:
-            validation_data = self._validation_data(
-                validation_data,
-                _size(
-                    validation_batch_size, "validation_batch_size", batch_size
-                ),
-            )
         if not self._reads_texts:
             arguments |= {
                 "y": y,
@@ -388,6 +381,14 @@ class TextPipeline(EngineModel):
             num_rows = len(features["input_ids"])
             num_steps = steps_per_epoch or -(-num_rows // batch_size)
             steps_per_epoch = num_steps
+        if validation_data is not None:
+            # Now: the rows to learn from say whether the texts are pairs.
+            validation_data = self._validation_data(
+                validation_data,
+                _size(
+                    validation_batch_size, "validation_batch_size", batch_size
+                ),
+            )
         self._begin(num_steps, epochs - initial_epoch)
         if features is not None:
             start = Start(int(steps_taken(self.optimizer).numpy()))

@@ -319,6 +319,29 @@ def test_several_labels_a_row(pretrained):
     assert accuracy == pytest.approx(expected)
 
 
+def test_several_labels_a_row_are_0_or_1_without_a_preprocessor(
+    pretrained, model
+):
+    found = classifier(
+        pretrained, labels=["a", "b"], multi_label=True, preprocessor=None
+    )
+    rows = dict(model.preprocessor(TEXTS[:2]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a 0 or 1 for"):
+        found.test_on_batch(rows, tf.constant([[0, 1], [2, 0]]))
+    found.test_on_batch(rows, tf.constant([[0.0, 1.0], [1.0, 1.0]]))
+
+
+def test_validation_reads_what_training_reads(pretrained):
+    pairs = (TEXTS, TEXTS)
+    with pytest.raises(ValueError, match="Expected texts as validation_x, as"):
+        classifier(pretrained).fit(
+            TEXTS, TARGETS, validation_data=(pairs, TARGETS)
+        )
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(5)
+    with pytest.raises(ValueError, match="Expected pairs of texts as valida"):
+        classifier(pretrained).fit(pairs, TARGETS, validation_data=dataset)
+
+
 @pytest.mark.dear
 def test_without_a_preprocessor(pretrained, model):
     found = classifier(pretrained, preprocessor=None)
