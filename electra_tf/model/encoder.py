@@ -29,39 +29,57 @@ def initializer(initializer_range: float) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=initializer_range)
 
 
+def size_of_axis(x: tf.Tensor, axis: int) -> int | tf.Tensor:
+    """A number where it is known: each operation less is built faster."""
+    size = x.shape[axis]
+    return tf.shape(x)[axis] if size is None else size
+
+
 class Dropout:
-    """Dropout whose mask follows from a seed; no variables, hence no layer.
+    """Dropout whose mask follows from a key; no variables, hence no layer.
 
     Attributes:
       rate: Share of the activations that become 0.
-      stream: Keeps the draws of two dropouts with one seed apart.
     """
 
-    def __init__(self, rate: float, stream: int):
+    def __init__(self, rate: float):
         self.rate = rate
-        self.stream = stream
 
-    def __call__(
-        self, x: tf.Tensor, dropout_seed: tf.Tensor | None
-    ) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, key: tf.Tensor | None) -> tf.Tensor:
         """Applies dropout.
 
         Args:
           x: <float>[...].
-          dropout_seed: <int32>[2], or None for no dropout.
+          key: <int32>[2], or None for no dropout.
 
         Returns:
           <float>[...].
         """
-        draws = self.draws(dropout_seed)
+        draws = self.draws(key)
         return x if draws is None else kernels.dropout(x, draws)
 
-    def draws(self, dropout_seed: tf.Tensor | None) -> kernels.Draws | None:
+    def draws(self, key: tf.Tensor | None) -> kernels.Draws | None:
         """What decides which activations are dropped; None for no dropout."""
-        if dropout_seed is None or not self.rate:
+        if key is None or not self.rate:
             return None
-        seed = dropout_seed + tf.constant([self.stream, 0], tf.int32)
-        return kernels.draw(self.rate, seed)
+        return kernels.Draws(key, self.rate)
+
+
+def dropout_keys(
+    dropout_seed: tf.Tensor | None, number: int
+) -> list[tf.Tensor | None]:
+    """A key for each of some dropouts.
+
+    Args:
+      dropout_seed: <int32>[2], or None for no dropout.
+      number: How many.
+
+    Returns:
+      <int32>[2] each, or None each.
+    """
+    if dropout_seed is None:
+        return [None] * number
+    return list(kernels.draw_keys(dropout_seed, number))
 
 
 class Layer(keras.layers.Layer):
@@ -133,7 +151,7 @@ class Embeddings(Layer):
         self.config = config
         self.is_disentangled = is_disentangled
         self.layer_norm = LayerNorm(typing.cast(int, config.embedding_size))
-        self.dropout = Dropout(config.hidden_dropout_prob, stream=0)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def build(self, input_shape=None):
         config = self.config
@@ -159,19 +177,19 @@ class Embeddings(Layer):
         )
         self.layer_norm.build()
 
-    def call(self, input_ids, segment_ids, dropout_seed=None, is_shared=False):
+    def call(self, input_ids, segment_ids, dropout_key=None, is_shared=False):
         """Looks up and adds the three embeddings.
 
         Args:
           input_ids: <int32>[B, L].
           segment_ids: <int32>[B, L].
-          dropout_seed: <int32>[2], or None.
+          dropout_key: <int32>[2], or None.
           is_shared: Whether another encoder than the owner asks.
 
         Returns:
           <float>[B, L, E].
         """
-        length = tf.shape(input_ids)[1]
+        length = size_of_axis(input_ids, 1)
         words = self._look_up(self.word_embeddings, input_ids)
         if self.is_disentangled and not is_shared:
             words = tf.stop_gradient(words) + self._look_up(
@@ -182,7 +200,7 @@ class Embeddings(Layer):
             + self._look_up(self.token_type_embeddings, segment_ids)
             + self._cast(self.position_embeddings.value[:length])
         )
-        return self.dropout(self.layer_norm(embeddings), dropout_seed)
+        return self.dropout(self.layer_norm(embeddings), dropout_key)
 
     def _look_up(self, table, ids):
         return self._cast(tf.nn.embedding_lookup(table.value, ids))
@@ -194,26 +212,26 @@ class Embeddings(Layer):
 class SelfAttention(Layer):
     """Multi-head attention up to the concatenated heads."""
 
-    def __init__(self, config: configs.EncoderConfig, stream: int):
+    def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="self")
         self.config = config
         self.query, self.key, self.value = (
             dense(config.hidden_size, config.initializer_range, name)
             for name in ("query", "key", "value")
         )
-        self.dropout = Dropout(config.attention_probs_dropout_prob, stream)
+        self.dropout = Dropout(config.attention_probs_dropout_prob)
 
     def build(self, input_shape=None):
         for projection in (self.query, self.key, self.value):
             projection.build((None, self.config.hidden_size))
 
-    def call(self, x, attention_bias, dropout_seed=None):
+    def call(self, x, attention_bias, dropout_key=None):
         """Attends within each sequence.
 
         Args:
           x: <float>[B * L, D].
           attention_bias: <float32>[B, 1, 1 or L, L], added to the scores.
-          dropout_seed: <int32>[2], or None.
+          dropout_key: <int32>[2], or None.
 
         Returns:
           Context <float>[B * L, D] and probabilities <float32>[B, H, L, L]
@@ -221,7 +239,7 @@ class SelfAttention(Layer):
         """
         heads = self.config.num_attention_heads
         width = self.config.hidden_size // heads
-        length = tf.shape(attention_bias)[-1]
+        length = size_of_axis(attention_bias, -1)
 
         def split_heads(projected):
             if heads == 1:
@@ -232,7 +250,7 @@ class SelfAttention(Layer):
         query = split_heads(self.query(x))
         key = split_heads(self.key(x))
         value = split_heads(self.value(x))
-        draws = self.dropout.draws(dropout_seed)
+        draws = self.dropout.draws(dropout_key)
         scale = width**-0.5
         if draws is None:
             scores = tf.matmul(query, key, transpose_b=True)
@@ -250,24 +268,22 @@ class SelfAttention(Layer):
 class ResidualOutput(Layer):
     """Dense, dropout, residual connection, layer normalisation."""
 
-    def __init__(
-        self, config: configs.EncoderConfig, input_size: int, stream: int
-    ):
+    def __init__(self, config: configs.EncoderConfig, input_size: int):
         super().__init__(name="output")
         self.input_size = input_size
         self.dense = dense(
             config.hidden_size, config.initializer_range, "dense"
         )
-        self.dropout = Dropout(config.hidden_dropout_prob, stream)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         self.layer_norm = LayerNorm(config.hidden_size)
 
     def build(self, input_shape=None):
         self.dense.build((None, self.input_size))
         self.layer_norm.build()
 
-    def call(self, x, residual, dropout_seed=None):
+    def call(self, x, residual, dropout_key=None):
         x = self.dense(x)
-        draws = self.dropout.draws(dropout_seed)
+        draws = self.dropout.draws(dropout_key)
         if draws is None:
             return self.layer_norm(x + residual)
         return kernels.add_and_normalize(
@@ -278,20 +294,21 @@ class ResidualOutput(Layer):
 class Attention(Layer):
     """Self-attention with its output layer."""
 
-    def __init__(self, config: configs.EncoderConfig, stream: int):
+    NUM_DROPOUTS = 2
+
+    def __init__(self, config: configs.EncoderConfig):
         super().__init__(name="attention")
-        self.self_attention = SelfAttention(config, stream)
-        self.residual_output = ResidualOutput(
-            config, config.hidden_size, stream + 1
-        )
+        self.self_attention = SelfAttention(config)
+        self.residual_output = ResidualOutput(config, config.hidden_size)
 
     def build(self, input_shape=None):
         self.self_attention.build()
         self.residual_output.build()
 
-    def call(self, x, attention_bias, dropout_seed=None):
-        context, probs = self.self_attention(x, attention_bias, dropout_seed)
-        return self.residual_output(context, x, dropout_seed), probs
+    def call(self, x, attention_bias, dropout_keys=None):
+        of_probs, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
+        context, probs = self.self_attention(x, attention_bias, of_probs)
+        return self.residual_output(context, x, of_output), probs
 
 
 class Intermediate(Layer):
@@ -316,37 +333,36 @@ class Intermediate(Layer):
 class TransformerLayer(Layer):
     """Attention and feed-forward, each followed by its normalisation."""
 
-    STREAMS = 3  # Dropouts in one layer.
+    NUM_DROPOUTS = Attention.NUM_DROPOUTS + 1
 
     def __init__(self, config: configs.EncoderConfig, index: int):
         super().__init__(name=f"layer_{index}")
-        stream = 1 + self.STREAMS * index
-        self.attention = Attention(config, stream)
+        self.attention = Attention(config)
         self.intermediate = Intermediate(config)
-        self.residual_output = ResidualOutput(
-            config, config.intermediate_size, stream + 2
-        )
+        self.residual_output = ResidualOutput(config, config.intermediate_size)
 
     def build(self, input_shape=None):
         self.attention.build()
         self.intermediate.build()
         self.residual_output.build()
 
-    def call(self, x, attention_bias, dropout_seed=None):
+    def call(self, x, attention_bias, dropout_keys=None):
         """Transforms a batch of sequences.
 
         Args:
           x: <float>[B * L, D].
           attention_bias: <float32>[B, 1, 1 or L, L].
-          dropout_seed: <int32>[2], or None.
+          dropout_keys: <int32>[2] for each of its dropouts; None, and so in
+            inference, for no dropout.
 
         Returns:
           <float>[B * L, D] and attention probabilities <float32>[B, H, L, L].
         """
-        attended, probs = self.attention(x, attention_bias, dropout_seed)
-        is_training = dropout_seed is not None
+        is_training = dropout_keys is not None
+        *of_attention, of_output = dropout_keys or [None] * self.NUM_DROPOUTS
+        attended, probs = self.attention(x, attention_bias, of_attention)
         wide = self.intermediate(attended, is_training=is_training)
-        return self.residual_output(wide, attended, dropout_seed), probs
+        return self.residual_output(wide, attended, of_output), probs
 
 
 class TransformerStack(Layer):
@@ -363,10 +379,19 @@ class TransformerStack(Layer):
         for layer in self.transformer_layers:
             layer.build()
 
-    def call(self, x, attention_bias, dropout_seed=None):
+    @property
+    def num_dropouts(self) -> int:
+        """Dropouts of all layers."""
+        return TransformerLayer.NUM_DROPOUTS * len(self.transformer_layers)
+
+    def call(self, x, attention_bias, dropout_keys=None):
         outputs, attention_probs = [], []
-        for layer in self.transformer_layers:
-            x, probs = layer(x, attention_bias, dropout_seed)
+        for index, layer in enumerate(self.transformer_layers):
+            of_layer = None
+            if dropout_keys is not None:
+                first = index * layer.NUM_DROPOUTS
+                of_layer = dropout_keys[first : first + layer.NUM_DROPOUTS]
+            x, probs = layer(x, attention_bias, of_layer)
             outputs.append(x)
             attention_probs.append(probs)
         return outputs, attention_probs
@@ -476,20 +501,25 @@ class Encoder(Layer):
                 " follows from it; electra_tf.Encoder draws its own. Received: "
                 f"training={training}, dropout_seed=None"
             )
+        of_embeddings, *of_stack = dropout_keys(
+            dropout_seed, 1 + self.stack.num_dropouts
+        )
         x = self.embeddings(
             input_ids,
             segment_ids,
-            dropout_seed,
+            of_embeddings,
             is_shared=self.shares_embeddings,
         )
         x = tf.reshape(x, [-1, self.config.embedding_size])
         if self.embeddings_project is not None:
             x = self.embeddings_project(x)
         layers, attention_probs = self.stack(
-            x, attention_bias(input_mask, self.direction), dropout_seed
+            x,
+            attention_bias(input_mask, self.direction),
+            None if dropout_seed is None else of_stack,
         )
 
-        length = tf.shape(input_ids)[1]
+        length = size_of_axis(input_ids, 1)
 
         def as_sequence(flat):
             return tf.reshape(flat, [-1, length, self.config.hidden_size])

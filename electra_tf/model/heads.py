@@ -147,9 +147,9 @@ class PooledHead(Head):
         self.hidden: keras.layers.Dense | None = None
         if hidden_activation:
             self.hidden = encoder.dense(hidden_size, None, "hidden")
-            self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=1)
+            self.hidden_dropout = encoder.Dropout(HEAD_DROPOUT_PROB)
         self.dense = encoder.dense(num_labels, None, "dense")
-        self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB, stream=0)
+        self.dropout = encoder.Dropout(HEAD_DROPOUT_PROB)
 
     def set_dropout(self, rate):
         self.dropout.rate = rate
@@ -167,10 +167,11 @@ class PooledHead(Head):
         The mean over the windows of each text, where `encoder_outputs` has
         "windows".
         """
-        x = self.dropout(encoder_outputs["pooled_output"], dropout_seed)
+        key, of_hidden = encoder.dropout_keys(dropout_seed, 2)
+        x = self.dropout(encoder_outputs["pooled_output"], key)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))
-            x = self.hidden_dropout(x, dropout_seed)
+            x = self.hidden_dropout(x, of_hidden)
         outputs = tf.cast(self.dense(x), tf.float32)
         cut = encoder_outputs.get("windows")
         return outputs if cut is None else windows.average(outputs, cut)

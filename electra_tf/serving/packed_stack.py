@@ -89,13 +89,15 @@ class PackedStack(tf.Module):
             else:
                 self._packed.append(tf.Variable(stacked, trainable=False))
 
-    def __call__(self, x, attention_bias, dropout_seed=None):
+    num_dropouts = 0
+
+    def __call__(self, x, attention_bias, dropout_keys=None):
         """Transforms a batch of sequences.
 
         Args:
           x: <float32>[B * L, D].
           attention_bias: <float32>[B, 1, 1 or L, L].
-          dropout_seed: None.
+          dropout_keys: None.
 
         Returns:
           As `encoder.TransformerStack` a list of outputs <float32>[B * L, D],
@@ -103,12 +105,12 @@ class PackedStack(tf.Module):
           probabilities.
 
         Raises:
-          ValueError: If there is a seed.
+          ValueError: If there should be dropout.
         """
-        if dropout_seed is not None:
+        if dropout_keys is not None:
             raise ValueError(
-                "Expected no dropout_seed, as packed layers only answer. "
-                f"Received: {dropout_seed}"
+                "Expected no dropout, as packed layers only answer. "
+                f"Received: dropout_keys={dropout_keys}"
             )
         variables = iter(self._packed)
         columns = [

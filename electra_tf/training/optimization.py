@@ -1,7 +1,9 @@
 """The original's optimizer: Adam without bias correction, decoupled decay."""
 
+import collections
 import dataclasses
 import re
+import typing
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -16,8 +18,24 @@ from electra_tf.model import kernels
 NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 # Variables of this many numbers are updated in one pass over memory; compiling
-# that for each of the small shapes would take longer than it saves.
+# that for each of the small shapes would take longer than it saves. Those go
+# together: one by one they would be half of the operations in the graph of a
+# step.
 _LARGE = 50_000
+
+
+class _Kind(typing.NamedTuple):
+    """How a variable is updated.
+
+    Attributes:
+      scale: Share of the learning rate.
+      is_decayed: Whether there is weight decay.
+      is_large: Whether it is updated by itself, in one pass.
+    """
+
+    scale: float
+    is_decayed: bool
+    is_large: bool
 
 
 class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -329,6 +347,67 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Does nothing: `apply_summed` takes sums."""
         return grads_and_vars
 
+    def _distributed_tf_update_step(
+        self, distribution, grads_and_vars, learning_rate
+    ):
+        """Keras's, but for small variables of a kind: these go together."""
+        alone, together = [], collections.defaultdict(list)
+        for gradient, variable in grads_and_vars:
+            kind = self._kind(self._get_variable_index(variable))
+            # Its rates depend on the norms of each.
+            if kind.is_large or self.config.optimizer == "lamb":
+                alone.append((gradient, variable))
+            else:
+                together[kind].append((gradient, variable))
+        super()._distributed_tf_update_step(distribution, alone, learning_rate)
+        for pairs in together.values():
+            gradients, variables = zip(*pairs, strict=True)
+            indices = [self._get_variable_index(v) for v in variables]
+
+            def update(_, gradients, learning_rate, indices=indices):
+                self._update_together(gradients, indices, learning_rate)
+
+            distribution.extended.update(
+                variables[0],
+                update,
+                args=(gradients, learning_rate),
+                group=False,
+            )
+
+    def _kind(self, index: int) -> _Kind:
+        path = self._variable_paths[index]
+        size = self._trainable_variables[index].shape.num_elements()
+        return _Kind(
+            self.scales.get(path, 1.0),
+            not NOT_DECAYED.search(path),
+            size >= _LARGE,
+        )
+
+    def _update_together(
+        self,
+        gradients: Sequence[tf.Tensor],
+        indices: Sequence[int],
+        learning_rate: tf.Tensor,
+    ) -> None:
+        """`update_step` of variables of one kind, as if they were one."""
+        states = [
+            [of_all[index].value for index in indices]
+            for of_all in (self._trainable_variables, self.adam_m, self.adam_v)
+        ]
+        gradient, *state = (
+            tf.concat([_flat(x) for x in xs], axis=0)
+            for xs in (gradients, *states)
+        )
+        sizes = [variable.shape.num_elements() for variable in states[0]]
+        kind = self._kind(indices[0])
+        updated = self._updated(state, gradient, kind, learning_rate)
+        for targets, values in zip(states, updated, strict=True):
+            parts = tf.split(values, sizes)
+            for target, part in zip(targets, parts, strict=True):
+                if target.shape.rank != 1:
+                    part = tf.reshape(part, target.shape)
+                target.assign(part)
+
     def update_step(self, gradient, variable, learning_rate):
         """Updates one variable and its slots.
 
@@ -337,23 +416,33 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
           variable: <tf.Variable>, of one device.
           learning_rate: <float32>[].
         """
-        config = self.config
         index = self._get_variable_index(variable)
-        path = self._variable_paths[index]
-        rate = tf.cast(learning_rate, tf.float32) * self.scales.get(path, 1.0)
-        m, v = self.adam_m[index].value, self.adam_v[index].value
+        targets = variable, self.adam_m[index].value, self.adam_v[index].value
+        state = [tf.convert_to_tensor(x) for x in targets]
+        updated = self._updated(
+            state, gradient, self._kind(index), learning_rate
+        )
+        for target, value in zip(targets, updated, strict=True):
+            target.assign(value)
 
-        def unless_skipped(old, new):
-            if not self.skips_non_finite_updates:
-                return new
-            # Clipping by a norm that is not finite makes every entry NaN.
-            return tf.where(tf.math.is_nan(gradient), old, new)
-
-        is_decayed = not NOT_DECAYED.search(path)
-        state = [tf.convert_to_tensor(x) for x in (variable, m, v)]
+    def _updated(
+        self,
+        state: Sequence[tf.Tensor],
+        gradient: tf.Tensor,
+        kind: _Kind,
+        learning_rate: tf.Tensor,
+    ) -> list[tf.Tensor]:
+        """A variable's values, adam_m and adam_v after an update."""
+        config = self.config
+        rate = tf.cast(learning_rate, tf.float32) * kind.scale
         if config.optimizer == "lamb":
             updated = _lamb(
-                *state, gradient, rate, self.iterations + 1, is_decayed, config
+                *state,
+                gradient,
+                rate,
+                self.iterations + 1,
+                kind.is_decayed,
+                config,
             )
         else:
             updated = _adam(
@@ -363,11 +452,21 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
                 config.beta_1,
                 config.beta_2,
                 config.epsilon,
-                max(0.0, config.weight_decay_rate) if is_decayed else 0.0,
-                is_training=variable.shape.num_elements() >= _LARGE,
+                max(0.0, config.weight_decay_rate) if kind.is_decayed else 0.0,
+                is_training=kind.is_large,
             )
-        for target, value in zip((variable, m, v), updated, strict=True):
-            target.assign(unless_skipped(target, value))
+        if not self.skips_non_finite_updates:
+            return list(updated)
+        # Clipping by a norm that is not finite makes every entry NaN.
+        is_skipped = tf.math.is_nan(gradient)
+        return [
+            tf.where(is_skipped, old, new)
+            for old, new in zip(state, updated, strict=True)
+        ]
+
+
+def _flat(x: tf.Tensor | tf.Variable) -> tf.Tensor:
+    return tf.convert_to_tensor(x) if x.shape.rank == 1 else tf.reshape(x, [-1])
 
 
 @kernels.one_pass

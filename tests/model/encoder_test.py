@@ -308,38 +308,42 @@ def test_dropout_follows_from_its_seed(hidden, attention):
 
 
 def test_dropout_keeps_the_mean():
-    dropped = encoder.Dropout(0.25, stream=0)(tf.ones([10000]), SEED).numpy()
+    (key,) = encoder.dropout_keys(SEED, 1)
+    dropped = encoder.Dropout(0.25)(tf.ones([10000]), key).numpy()
     assert set(np.unique(dropped)) == {0.0, np.float32(1 / 0.75)}
     assert dropped.mean() == pytest.approx(1.0, abs=0.03)
 
 
 def test_dropouts_of_one_seed_draw_apart():
-    ones = tf.ones([200])
-    streams = [encoder.Dropout(0.5, i)(ones, SEED).numpy() for i in range(3)]
-    assert not (streams[0] == streams[1]).all()
-    assert not (streams[1] == streams[2]).all()
+    dropout, ones = encoder.Dropout(0.5), tf.ones([200])
+    found = [
+        dropout(ones, key).numpy() for key in encoder.dropout_keys(SEED, 3)
+    ]
+    assert not (found[0] == found[1]).all()
+    assert not (found[1] == found[2]).all()
 
 
 def test_dropout_draws_the_same_where_it_is_compiled():
-    dropout = encoder.Dropout(0.5, stream=0)
-    compiled = tf.function(dropout, jit_compile=True)
-    np.testing.assert_array_equal(
-        compiled(tf.ones([200]), SEED), dropout(tf.ones([200]), SEED)
-    )
+    def dropped():
+        keys = encoder.dropout_keys(SEED, 2)
+        return [encoder.Dropout(0.5)(tf.ones([200]), key) for key in keys]
+
+    compiled = tf.function(dropped, jit_compile=True)
+    np.testing.assert_array_equal(compiled(), dropped())
 
 
-def test_every_dropout_of_an_encoder_has_its_own_stream():
-    def streams(layer):
-        found = [d.stream for d in vars(layer).values() if is_dropout(d)]
-        for inner in layer._flatten_layers(include_self=False, recursive=False):
-            found += streams(inner)
-        return found
+def test_every_dropout_of_an_encoder_has_a_key_of_its_own(monkeypatch):
+    taken = []
+    draws = encoder.Dropout.draws
 
-    def is_dropout(value):
-        return isinstance(value, encoder.Dropout)
+    def draws_and_tells(dropout, key):
+        taken.append(tuple(key.numpy()))
+        return draws(dropout, key)
 
+    monkeypatch.setattr(encoder.Dropout, "draws", draws_and_tells)
+    sequence(build(), dropout_seed=SEED)
     # One of the embeddings, three of each layer.
-    assert sorted(streams(build())) == [0, 1, 2, 3, 4, 5, 6]
+    assert len(set(taken)) == len(taken) == 7
 
 
 def test_bfloat16_keeps_weights_and_probabilities_in_float32(mixed_bfloat16):

@@ -26,13 +26,18 @@ def outputs_and_gradients(function, *args):
     return [output, *tape.gradient(total, args)]
 
 
+def draw(rate):
+    (key,) = kernels.draw_keys(SEED, 1)
+    return kernels.Draws(key, rate)
+
+
 def drop_add_normalize(x, residual, gamma, beta):
-    draws = kernels.draw(0.25, SEED)
+    draws = draw(0.25)
     return kernels.add_and_normalize(x, residual, gamma, beta, draws)
 
 
 def plain_drop_add_normalize(x, residual, gamma, beta):
-    key, rate = kernels.draw(0.25, SEED)
+    key, rate = draw(0.25)
     x = kernels.drop(x, key, rate) + residual
     mean = tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_mean((x - mean) ** 2, -1, keepdims=True)
@@ -43,12 +48,12 @@ BIAS = tf.constant([[[[0.0, 0.0, 0.0, -10000.0]]]])
 
 
 def attend(query, key, value):
-    draws = kernels.draw(0.25, SEED)
+    draws = draw(0.25)
     return kernels.dropped_attention(query, key, value, BIAS, 0.5, draws)[0]
 
 
 def plain_attend(query, key, value):
-    draws = kernels.draw(0.25, SEED)
+    draws = draw(0.25)
     scores = tf.matmul(query, key, transpose_b=True)
     probs = tf.nn.softmax(scores * 0.5 + BIAS)
     return tf.matmul(kernels.drop(probs, *draws), value)
@@ -160,7 +165,7 @@ def test_only_graphs_that_train_are_compiled():
 
 def test_probabilities_that_are_looked_at_have_no_dropout():
     heads = [normal(1, 1, 4, 2) for _ in range(3)]
-    draws = kernels.draw(0.5, SEED)
+    draws = draw(0.5)
     _, probs = kernels.dropped_attention(*heads, BIAS, 1.0, draws)
     np.testing.assert_allclose(
         tf.reduce_sum(probs, -1), np.ones([1, 1, 4]), rtol=1e-6
@@ -205,7 +210,7 @@ def test_random_bits_of_neighbours_and_of_keys_are_independent(other):
 
 
 def test_the_share_that_is_dropped():
-    key, rate = kernels.draw(0.1, SEED)
+    key, rate = draw(0.1)
     dropped = kernels.drop(tf.ones([100_000]), key, rate).numpy()
     # Four deviations of a share: 4 * sqrt(0.09 / 1e5) = 0.004.
     assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.004)

@@ -51,8 +51,8 @@ def test_packed_layers_compute_the_same(changes):
 
 def test_packed_layers_have_no_dropout():
     packed = packed_stack.PackedStack(build().stack)
-    with pytest.raises(ValueError, match="Expected no dropout_seed"):
-        packed(tf.zeros([4, 8]), tf.zeros([1, 1, 1, 4]), tf.constant([1, 2]))
+    with pytest.raises(ValueError, match="Expected no dropout, as"):
+        packed(tf.zeros([4, 8]), tf.zeros([1, 1, 1, 4]), [tf.constant([1, 2])])
 
 
 def test_small_operations_are_none_that_onednn_takes():
