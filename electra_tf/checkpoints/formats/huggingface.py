@@ -258,6 +258,7 @@ def _read_model(folder: str) -> Checkpoint:
         "generator" if is_generator else "electra"
     )
     our_names = {n: names.our_name(n, scope) for n in sorted(theirs)}
+    _refuse_two_names(our_names, theirs, folder)
     tensors = {
         ours: names.transposed(ours, theirs.pop(name))
         for name, ours in our_names.items()
@@ -308,6 +309,24 @@ def _read_model(folder: str) -> Checkpoint:
         assumed=sizes.assumed_in(kept),
         notes=remarks,
     )
+
+
+def _refuse_two_names(
+    our_names: Mapping[str, str | None],
+    theirs: Mapping[str, np.ndarray],
+    folder: str,
+) -> None:
+    """Refuses a tensor that is there under two names, unless they agree."""
+    first: dict[str, str] = {}
+    for name, ours in our_names.items():
+        if ours is None:
+            continue
+        other = first.setdefault(ours, name)
+        if other != name and not np.array_equal(theirs[other], theirs[name]):
+            raise CheckpointError(
+                f"{folder}: expected one tensor for {other} and {name}, or "
+                "equal ones. Received: two that differ"
+            )
 
 
 def _read_config(folder: str) -> dict:
@@ -392,6 +411,13 @@ def _join(
         )
     if shared:
         theirs = {n: t for n, t in theirs.items() if not n.startswith(shared)}
+    tokenizers = (discriminator.vocabulary, generator.vocabulary)
+    remarks = generator.notes + discriminator.notes
+    if None not in tokenizers and tokenizers[0] != tokenizers[1]:
+        remarks += (
+            f"{folder}: the generator's tokenizer is another than the "
+            "discriminator's, which is what is read here",
+        )
     return dataclasses.replace(
         discriminator,
         tensors=ours | theirs,
@@ -399,7 +425,7 @@ def _join(
         vocabulary=discriminator.vocabulary or generator.vocabulary,
         unused=generator.unused + discriminator.unused,
         assumed=tuple(dict.fromkeys(generator.assumed + discriminator.assumed)),
-        notes=tuple(dict.fromkeys(generator.notes + discriminator.notes)),
+        notes=tuple(dict.fromkeys(remarks)),
     )
 
 

@@ -100,12 +100,16 @@ def _read_shards(
         path = os.path.join(folder, os.path.basename(name))
         if not os.path.isfile(path):
             raise CheckpointError(f"{index} names the shard {path}, not found")
-        tensors |= read_file(path)
-    missing = sorted(set(weight_map) - set(tensors))
-    if missing:
-        raise CheckpointError(
-            f"{index} names {missing[0]}, which no shard holds"
-        )
+        found = read_file(path)
+        named = {
+            tensor for tensor, shard in weight_map.items() if shard == name
+        }
+        if missing := sorted(named - set(found)):
+            raise CheckpointError(
+                f"{index} names {missing[0]}, which {path} does not hold"
+            )
+        # What another shard has under the same name is of an earlier saving.
+        tensors |= {tensor: found[tensor] for tensor in named}
     return tensors
 
 

@@ -73,6 +73,14 @@ SIZES = {
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
+# What is had here of the settings of its tokenizer.
+_TOKENIZER_SETTINGS = {
+    "split": True,
+    "split_on_cjk": True,
+    "suffix_indicator": vocabulary_lib.SUFFIX_INDICATOR,
+    "oov_token": vocabulary_lib.UNK_TOKEN,
+    "special_tokens_in_strings": False,
+}
 # The weights may be in several files; a task's head is in a file of its own.
 WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
@@ -144,13 +152,15 @@ def read(path: str | os.PathLike) -> Checkpoint:
     gc.collect()  # See `write`.
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
+    vocabulary, notes = _read_vocabulary(path)
     return Checkpoint(
         tensors,
         discriminator=config if scope == "electra" else None,
         generator=config if scope == "generator" else None,
-        vocabulary=_read_vocabulary(path),
+        vocabulary=vocabulary,
         unused=tuple(unused),
         assumed=("initializer_range",),
+        notes=notes,
     )
 
 
@@ -402,17 +412,25 @@ def _tokenizer(vocabulary: Vocabulary):
         ) from None
 
 
-def _read_vocabulary(path: str) -> Vocabulary | None:
+def _read_vocabulary(path: str) -> tuple[Vocabulary | None, tuple[str, ...]]:
+    """The vocabulary, if there is one, and in what text is read otherwise."""
     import keras_hub
 
     if not os.path.exists(os.path.join(path, TOKENIZER_FILE)):
-        return None
+        return None, ()
     try:
         tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
         tokens = tuple(tokenizer.get_vocabulary())
         vocabulary_lib.validate_vocab(tokens, path)
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
-    return Vocabulary(
+    notes = tuple(
+        f"{path}: text may get other ids here than with its tokenizer's {name}="
+        f"{theirs!r}"
+        for name, usual in _TOKENIZER_SETTINGS.items()
+        if (theirs := getattr(tokenizer, name)) != usual
+    )
+    found = Vocabulary(
         tokens, bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
     )
+    return found, notes

@@ -203,11 +203,21 @@ def read(path: str | os.PathLike) -> Checkpoint:
         tensors[name] = _without_heads(name, saved[key])
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
     known: dict = {"hidden_act": HIDDEN_ACTS["gelu"]}
-    known |= _read_params(os.path.join(folder, PARAMS_FILE))
+    file = os.path.join(folder, PARAMS_FILE)
+    said = _read_params(file)
+    known |= {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
     known |= {"num_attention_heads": (saved.shapes[query] or [0])[0]}
     unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
+    found = sizes.read_sizes(tensors, prefix, {"electra": known})
+    for name, value in said.items():
+        ours = getattr(found.encoders["electra"], name)
+        if value is not None and value != ours:
+            raise CheckpointError(
+                f"{file} says {SETTINGS[name]}={value!r}, but the tensors "
+                f"beside it have {SETTINGS[name]}={ours}"
+            )
     return dataclasses.replace(
-        sizes.read_sizes(tensors, prefix, {"electra": known}),
+        found,
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
         unused=tuple(
             sorted(n.removesuffix(tensor_files.OBJECT_SUFFIX) for n in unused)
@@ -374,7 +384,7 @@ def _open(path: str | os.PathLike) -> _Graph:
 
 
 def _read_params(file: str) -> dict:
-    """What params.yaml says of the encoder and no shape does.
+    """What params.yaml says of the encoder, by the names here.
 
     Raises:
       CheckpointError: If it is of another encoder, or cannot be read.
@@ -408,6 +418,6 @@ def _read_params(file: str) -> dict:
     known = {
         ours: settings[theirs]
         for ours, theirs in SETTINGS.items()
-        if ours in sizes.NOT_IN_TENSORS and theirs in settings
+        if theirs in settings
     }
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

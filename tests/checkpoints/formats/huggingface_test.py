@@ -370,6 +370,33 @@ def test_old_names_and_buffers(finetuned):
     )
 
 
+def test_refuses_a_tensor_under_two_names(finetuned):
+    name = "electra.encoder.layer.0.output.LayerNorm."
+    edit_tensors(
+        finetuned,
+        lambda tensors: tensors.update(
+            {f"{name}gamma": tensors[f"{name}weight"] + 1}
+        ),
+    )
+    with pytest.raises(
+        CheckpointError, match=r"one tensor for .*gamma and .*weight, or equal"
+    ):
+        reading.read_checkpoint(finetuned)
+
+
+def test_a_pair_with_two_tokenizers_is_noted(pair):
+    assert not any(
+        "generator" in n for n in reading.read_checkpoint(pair).notes
+    )
+    path = pair / "generator" / "vocab.txt"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], *lines[:4:-1]]) + "\n")
+    assert any(
+        "generator's tokenizer is another" in note
+        for note in reading.read_checkpoint(pair).notes
+    )
+
+
 def test_other_tensors_are_reported(finetuned):
     edit_tensors(
         finetuned,
@@ -425,8 +452,21 @@ def test_refuses_a_shard_without_its_tensor(finetuned):
     content = helpers.read_json(index)
     content["weight_map"]["more"] = "model-00001-of-00002.safetensors"
     index.write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match="names more, which no shard hol"):
+    with pytest.raises(
+        CheckpointError, match="names more, which .*00001-of-00002.* not hold"
+    ):
         reading.read_checkpoint(finetuned)
+
+
+def test_a_tensor_is_that_of_the_shard_that_the_index_names(finetuned):
+    split(finetuned)
+    first, second = sorted(finetuned.glob("model-*.safetensors"))
+    ours, theirs = load_file(first), load_file(second)
+    stale = {name: tensor + 1 for name, tensor in ours.items()}
+    save_file(stale | theirs, second)
+    models.assert_same_tensors(
+        models.finetuned(), reading.read_checkpoint(finetuned)
+    )
 
 
 @pytest.mark.parametrize("size", [0, 4, 100, -10])

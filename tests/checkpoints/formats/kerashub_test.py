@@ -333,6 +333,18 @@ def test_the_tokenizers_agree(tmp_path, tokens, do_lower_case, lines):
     )
 
 
+def test_a_tokenizer_that_splits_otherwise_is_noted(damaged):
+    assert not kerashub.read(damaged).notes
+    path = damaged / "tokenizer.json"
+    content = helpers.read_json(path)
+    content["config"]["split_on_cjk"] = False
+    path.write_text(json.dumps(content))
+    (note,) = kerashub.read(damaged).notes
+    assert note.endswith(
+        "other ids here than with its tokenizer's split_on_cjk=False"
+    )
+
+
 def test_recognises_presets_of_any_backbone(preset, tmp_path):
     assert kerashub.recognise(preset)
     assert not kerashub.recognise(tmp_path)

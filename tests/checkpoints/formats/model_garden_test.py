@@ -314,6 +314,15 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
             "of gelu, relu, tanh, linear and .*Received: swish and false",
         ),
         (
+            lambda p: replace(
+                p / "params.yaml",
+                (p / "params.yaml")
+                .read_text()
+                .replace("layers: 2", "layers: 3"),
+            ),
+            "says num_layers=3, but the tensors beside it have num_layers=2",
+        ),
+        (
             lambda p: replace(p / "vocab.txt", "\n".join(helpers.VOCAB[:-1])),
             "expected a vocabulary with 20 entries.*Received: 19 entries",
         ),
