@@ -110,7 +110,7 @@ def pretrain(
     if heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     if is_chief:
-        _describe(config, model, train_data)
+        _describe(config, model, train_data, heldout_data)
         before_training()
         # The directory may be moved, and the file may change.
         vocabulary.write(vocab, run.model_dir)
@@ -197,8 +197,8 @@ def _refuse_other_vocabulary(
         )
 
 
-def _describe(config, model, train_data) -> None:
-    """Says what is trained on what."""
+def _describe(config, model, train_data, heldout_data=None) -> None:
+    """Says what is trained on what, and scored on what."""
     num_parameters = sum(
         int(tf.size(v.value)) for v in model.trainable_variables
     )
@@ -217,6 +217,11 @@ def _describe(config, model, train_data) -> None:
     )
     for line in report.errors + report.warnings:
         print(f"warning: {line}")
+    if heldout_data:
+        for line in heldout_data.remarks_on_heldout(
+            train_data, config.data.eval_batch_size, config.data.num_eval_steps
+        ):
+            print(f"warning: {line}")
     if config.run.eval_steps and not config.data.heldout_files:
         print(
             f"RunConfig.eval_steps={config.run.eval_steps} evaluates nothing: "

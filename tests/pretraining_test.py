@@ -106,6 +106,13 @@ def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
     )
 
 
+def test_says_what_is_held_out_of_nothing(train_data, capsys):
+    pretraining._describe(CONFIG, MODEL, train_data, train_data)
+    out = capsys.readouterr().out
+    assert "warning: 3 of 3 held-out file(s) are trained on, too" in out
+    assert "warning: the last 10 of 10 held-out examples are not scored" in out
+
+
 def test_says_which_lengths_contradict_each_other(train_data, capsys):
     optimizer = configs.OptimizerConfig(
         1e-3,

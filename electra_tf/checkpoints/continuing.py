@@ -10,6 +10,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
+from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import optimization, replicas, saving
 
@@ -175,18 +176,7 @@ def _notes(config, tokens, checkpoint) -> list[str]:
     """Remarks of the checkpoint, and where a token or activation is another."""
     notes = checkpoint.remarks
     theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
-    other = [
-        i
-        for i, (a, b) in enumerate(zip(tokens, theirs, strict=False))
-        if a != b
-    ]
-    if other:
-        first = other[0]
-        notes.append(
-            f"{len(other)} tokens of {config.data.vocab_file} are others "
-            f"there, such as {tokens[first]!r} for {theirs[first]!r} with the "
-            f"id {first}"
-        )
+    notes += vocabulary.other_tokens(tokens, theirs, config.data.vocab_file)
     ours = config.model.encoder.hidden_act
     if checkpoint.activations and checkpoint.activations != (ours,):
         notes.append(

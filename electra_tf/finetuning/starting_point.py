@@ -71,9 +71,14 @@ def read(config: FinetuningConfig) -> StartingPoint:
         configs.EncoderConfig, checkpoint.discriminator
     )
     vocab, vocab_source = checkpoint.vocabulary, source
+    remarks = checkpoint.remarks
     if config.data.vocab_file:
         vocab_source = config.data.vocab_file
         vocab = vocabulary.load(vocab_source)
+        if checkpoint.vocabulary is not None:
+            remarks += vocabulary.other_tokens(
+                vocab.tokens, checkpoint.vocabulary.tokens, vocab_source
+            )
     if vocab is None:
         raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "
@@ -95,7 +100,7 @@ def read(config: FinetuningConfig) -> StartingPoint:
         source,
         config.keep_head,
         tokenization.FullTokenizer(vocab),
-        tuple(f"{source}: {remark}" for remark in checkpoint.remarks),
+        tuple(f"{source}: {remark}" for remark in remarks),
     )
 
 

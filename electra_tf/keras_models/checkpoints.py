@@ -182,7 +182,8 @@ def write(
 
     Raises:
       ValueError: If there is something at the path, or the format is unknown.
-      CheckpointError: If the format cannot hold it.
+      CheckpointError: If the format cannot hold it, or the vocabulary is not
+        that of the embedding table.
     """
     path = os.path.normpath(os.fspath(path))
     if format not in reading.FORMATS:
@@ -191,6 +192,7 @@ def write(
             f"Received: format={format!r}"
         )
     files.refuse_used(path, "path")
+    checkpoint.check_vocabulary("the model")  # Nothing would read it again.
     temporary = f"{path}.tmp{os.getpid()}"
     try:
         os.makedirs(temporary)

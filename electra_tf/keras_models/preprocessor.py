@@ -172,6 +172,16 @@ class Preprocessor(keras.layers.Layer):
             settings["max_seq_length"] = max_seq_length
         return cls(known.tokens, **(settings | kwargs))
 
+    def warn_of_other_tokens(self, checkpoint: Checkpoint, source: str) -> None:
+        """Warns where a model has learned other tokens than this one has."""
+        theirs = checkpoint.vocabulary
+        for line in vocabulary_lib.other_tokens(
+            self.vocabulary.tokens,
+            theirs.tokens if theirs else (),
+            "the preprocessor",
+        ):
+            warnings.warn(f"{source}: {line}", stacklevel=3)
+
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:
         """The tokens, and how text is treated."""

@@ -14,7 +14,7 @@ from electra_tf.training import replicas
 
 
 def checked(
-    x, steps: int | None, argument: str, max_seq_length: int
+    x, steps: int | None, argument: str, config: configs.ElectraConfig
 ) -> tf.data.Dataset:
     """A dataset of batches that a model can learn from.
 
@@ -22,7 +22,7 @@ def checked(
       x: What was given.
       steps: How many batches are asked for; None for all.
       argument: Named in the error.
-      max_seq_length: L.
+      config: Of the model.
 
     Raises:
       ValueError: If it is anything else.
@@ -35,12 +35,15 @@ def checked(
     if isinstance(x.element_spec, tuple) and len(x.element_spec) == 1:
         x = x.map(lambda features: features)
     spec = x.element_spec
-    length = max_seq_length
+    length = config.max_seq_length
     if not isinstance(spec, dict) or any(
-        name not in spec or spec[name].shape.rank != 2 for name in FEATURE_NAMES
+        name not in spec
+        or spec[name].shape.rank != 2
+        or not spec[name].dtype.is_integer
+        for name in FEATURE_NAMES
     ):
         raise ValueError(
-            f"Expected batches of {', '.join(FEATURE_NAMES)} in "
+            f"Expected batches of {', '.join(FEATURE_NAMES)}, integers, in "
             f"{argument}. Received: {spec}"
         )
     if spec["input_ids"].shape[1] != length:
@@ -54,7 +57,48 @@ def checked(
             f"Expected the number of steps, as {argument} does not end. "
             "Received: None"
         )
-    return x
+    if x.cardinality() == 0:
+        raise ValueError(
+            f"Expected {argument} as a dataset with batches. Received: one "
+            "without"
+        )
+    # Those of TFRecords, with their draws, have been looked at.
+    return x if "noise" in spec else x.map(_check_values(argument, config))
+
+
+def _check_values(argument: str, config: configs.ElectraConfig):
+    """A function that returns a batch, or raises for what no model has.
+
+    An embedding table is silent about ids behind its end on a GPU and where
+    XLA compiles, and a mask of 2 counts twice.
+    """
+    ends = {
+        "input_ids": config.encoder.vocab_size,
+        "input_mask": 2,
+        "segment_ids": config.encoder.type_vocab_size,
+    }
+
+    def check(features):
+        checks = [
+            tf.debugging.Assert(
+                tf.reduce_all((features[name] >= 0) & (features[name] < end)),
+                [
+                    tf.strings.format(
+                        f"Expected {name} from 0 to {end - 1} in {argument}. "
+                        "Received: from {} to {}",
+                        (
+                            tf.reduce_min(features[name]),
+                            tf.reduce_max(features[name]),
+                        ),
+                    )
+                ],
+            )
+            for name, end in ends.items()
+        ]
+        with tf.control_dependencies(checks):
+            return tf.nest.map_structure(tf.identity, features)
+
+    return check
 
 
 def with_noise(data, config: configs.ElectraConfig, number: int, step) -> dict:

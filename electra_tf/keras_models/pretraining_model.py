@@ -11,6 +11,7 @@ import functools
 import os
 import random
 import typing
+import warnings
 
 import keras
 import numpy as np
@@ -21,6 +22,7 @@ from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
+    columns,
     pretraining_batches,
     pretraining_settings,
     resuming,
@@ -139,6 +141,7 @@ class PretrainingModel(keras.Model):
         checkpoint = checkpoints.read(path)
         if preprocessor is None:
             preprocessor = Preprocessor.of_checkpoint(checkpoint, source)
+        preprocessor.warn_of_other_tokens(checkpoint, source)
         settings = (
             pretraining_settings.settings_of(run)
             if run
@@ -150,6 +153,9 @@ class PretrainingModel(keras.Model):
             prefix = tf.train.latest_checkpoint(run.run.model_dir)
             saving.restore_variables(model.network.variables, prefix, "model")
         else:
+            pretraining_settings.refuse_other_generator(
+                model.config, checkpoint, source
+            )
             reading.assign_all(
                 checkpoint, model.network.variables, source, "the model"
             )
@@ -422,7 +428,15 @@ class PretrainingModel(keras.Model):
         _refuse(kwargs)
         if not self.compiled:
             self.compile()
-        size = batch_size or 128
+        for name, value in (
+            ("batch_size", batch_size),
+            ("validation_batch_size", validation_batch_size),
+            ("steps_per_epoch", steps_per_epoch),
+            ("validation_steps", validation_steps),
+        ):
+            if value is not None:
+                columns.positive(value, name)
+        size, data = batch_size or 128, None
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
@@ -434,14 +448,13 @@ class PretrainingModel(keras.Model):
                 *keras.tree.flatten(kwargs.get("callbacks") or []),
                 start,
             ]
-        x = pretraining_batches.checked(
-            x, steps_per_epoch, "x", self.config.max_seq_length
-        )
+        x = pretraining_batches.checked(x, steps_per_epoch, "x", self.config)
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
                 validation_data,
                 validation_batch_size or size,
                 validation_steps,
+                data,
             )
             validation_steps = None
         elif validation_data is not None:
@@ -449,7 +462,7 @@ class PretrainingModel(keras.Model):
                 validation_data,
                 validation_steps,
                 "validation_data",
-                self.config.max_seq_length,
+                self.config,
             )
         steps = steps_per_epoch or int(x.cardinality())
         self._make_optimizer(
@@ -473,12 +486,13 @@ class PretrainingModel(keras.Model):
         """Losses and metrics without dropout; takes what `fit` takes."""
         if not self.compiled:
             self.compile()
+        for name, value in (("batch_size", batch_size), ("steps", steps)):
+            if value is not None:
+                columns.positive(value, name)
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
-            x = pretraining_batches.checked(
-                x, steps, "x", self.config.max_seq_length
-            )
+            x = pretraining_batches.checked(x, steps, "x", self.config)
             self._prepare_steps(x.element_spec)
         kwargs.pop("y", None)
         kwargs.pop("sample_weight", None)
@@ -637,7 +651,9 @@ class PretrainingModel(keras.Model):
             for name in ("loss", *shapes, "gradient_norm")
         }
 
-    def _heldout(self, pattern, batch_size, steps) -> tf.data.Dataset:
+    def _heldout(
+        self, pattern, batch_size, steps, train=None
+    ) -> tf.data.Dataset:
         data = self.data(pattern, heldout=True)
         most = len(data) // batch_size
         if not most:
@@ -645,6 +661,8 @@ class PretrainingModel(keras.Model):
                 "Expected a batch size of no more than the held-out examples. "
                 f"Received: {batch_size}, but {pattern} holds {len(data)}"
             )
+        for line in data.remarks_on_heldout(train, batch_size, steps):
+            warnings.warn(line, stacklevel=3)
         return data.dataset(batch_size).take(min(steps or most, most))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import optimizers
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -112,3 +113,42 @@ def settings_in(checkpoint: Checkpoint, source: str) -> dict:
     if checkpoint.max_seq_length is not None:
         settings["max_seq_length"] = checkpoint.max_seq_length
     return settings
+
+
+def refuse_other_generator(
+    config: configs.ElectraConfig, checkpoint: Checkpoint, source: str
+) -> None:
+    """Refuses weights of a generator that is built otherwise here.
+
+    Its heads are one for each 64 of its width, and it has the discriminator's
+    activation, as in the original; neither is in a tensor's shape.
+
+    Args:
+      config: Of the model.
+      checkpoint: Of both networks.
+      source: What messages call it.
+
+    Raises:
+      CheckpointError: If the model would compute other things.
+    """
+    theirs, whole = checkpoint.generator, checkpoint.discriminator
+    if not config.untied_generator or theirs is None or whole is None:
+        return
+    ignore = {"num_attention_heads"} & set(checkpoint.assumed)
+    found = [
+        f"{name}={there} (here {ours})"
+        for name, ours, there in sizes.differences(
+            config.generator, theirs, ignore
+        )
+    ]
+    if theirs.hidden_act != whole.hidden_act:
+        found.append(
+            f"hidden_act={theirs.hidden_act} (that of the discriminator "
+            f"{whole.hidden_act})"
+        )
+    if found:
+        raise errors.CheckpointError(
+            "Expected the generator that the original builds beside such a "
+            f"discriminator. Received: {source}, whose generator has "
+            f"{', '.join(found)}"
+        )

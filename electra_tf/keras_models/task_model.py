@@ -271,6 +271,8 @@ class TaskModel(TextPipeline):
             preprocessor = Preprocessor.of_checkpoint(
                 checkpoint, source, max_seq_length
             )
+        elif isinstance(preprocessor, Preprocessor):
+            preprocessor.warn_of_other_tokens(checkpoint, source)
         if dropout is not None:
             config = dataclasses.replace(
                 config,

@@ -13,6 +13,7 @@ Shapes: B batch, L length, N slots for predictions.
 """
 
 import hashlib
+import reprlib
 import socket
 import time
 
@@ -90,6 +91,38 @@ class PretrainingData:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def remarks_on_heldout(
+        self,
+        train: "PretrainingData | None",
+        batch_size: int,
+        num_steps: int | None,
+    ) -> list[str]:
+        """What metrics of these examples, held out of `train`, do not say.
+
+        Args:
+          train: What is trained on, if that is known.
+          batch_size: Of an evaluation.
+          num_steps: Of it at most; None for all.
+        """
+        lines = []
+        trained = map(
+            records_lib.place_of, train.records.files if train else ()
+        )
+        own = {records_lib.place_of(path): path for path in self.records.files}
+        if shared := sorted(own.keys() & set(trained)):
+            lines.append(
+                f"{len(shared)} of {len(own)} held-out file(s) are trained on, "
+                f"too, such as {own[shared[0]]}: their metrics say nothing of "
+                "other texts"
+            )
+        steps, rest = divmod(len(self), batch_size)
+        if rest and (num_steps is None or num_steps > steps):
+            lines.append(
+                f"the last {rest} of {len(self)} held-out examples are not "
+                f"scored, as batches of {batch_size} are whole"
+            )
+        return lines
 
     def dataset(
         self,
@@ -308,17 +341,26 @@ class PretrainingData:
         """
         length = self.config.max_seq_length
         vocab_size = self.config.encoder.vocab_size
+        num_segments = self.config.encoder.type_vocab_size
         parsed = tf.io.parse_example(serialized, records_lib.FEATURES)
         ids = parsed["input_ids"].flat_values
         splits = length * tf.range(tf.shape(serialized)[0] + 1)
+        mask = parsed["input_mask"].flat_values
+        segments = parsed["segment_ids"].flat_values
         fits = tf.reduce_all((ids >= 0) & (ids < vocab_size))
+        # A mask is ones, then zeros: begins with 1, and goes down once at most.
+        starts = tf.range(tf.size(mask)) % length == 0
+        before = tf.where(starts, tf.ones_like(mask), tf.roll(mask, 1, 0))
+        fits &= tf.reduce_all((mask == before) | (mask == 0) & ~starts)
+        fits &= tf.reduce_all((segments >= 0) & (segments < num_segments))
         for name in FEATURE_NAMES:
             fits &= tf.reduce_all(parsed[name].row_splits == splits)
         if in_graph:
             message = (
                 "DataError: Expected examples of "
-                f"{length} tokens with ids below {vocab_size}, received others:"
-                " electra-tf check-data shows them"
+                f"{length} tokens with ids below {vocab_size}, a mask of ones, "
+                f"then zeros, and segments below {num_segments}, received "
+                "others: electra-tf check-data shows them"
             )
             checked = tf.debugging.Assert(fits, [message])
         else:
@@ -342,16 +384,24 @@ class PretrainingData:
         lengths = [parsed[name].row_lengths() for name in FEATURE_NAMES]
         return tf.numpy_function(
             self._refuse,
-            [records, tf.stack(lengths, 1), parsed["input_ids"].to_tensor()],
+            [
+                records,
+                tf.stack(lengths, 1),
+                *(parsed[name].to_tensor() for name in FEATURE_NAMES),
+            ],
             tf.bool,
         )
 
-    def _refuse(self, records, lengths, ids):
+    def _refuse(self, records, lengths, ids, mask, segments):
         max_seq_length = self.config.max_seq_length
         vocab_size = self.config.encoder.vocab_size
+        num_segments = self.config.encoder.type_vocab_size
         largest, smallest = ids.max(1, initial=0), ids.min(1, initial=0)
-        bad = (lengths != max_seq_length).any(axis=1)
-        bad |= (largest >= vocab_size) | (smallest < 0)
+        bad_ids = (largest >= vocab_size) | (smallest < 0)
+        ones = np.arange(mask.shape[1]) < (mask == 1).sum(1)[:, np.newaxis]
+        bad_mask = (mask != ones).any(1) | ~(mask == 1).any(1)
+        bad = (lengths != max_seq_length).any(axis=1) | bad_ids | bad_mask
+        bad |= ((segments < 0) | (segments >= num_segments)).any(1)
         row = int(np.argmax(bad))
         path, number = self.records.locate(int(records[row]))
         for name, length in zip(FEATURE_NAMES, lengths[row], strict=True):
@@ -361,6 +411,19 @@ class PretrainingData:
                     "(ElectraConfig.max_seq_length), received "
                     f"{length} in record {number} of {path}"
                 )
+        if bad_mask[row] and not bad_ids[row]:
+            raise errors.DataError(
+                "Expected an input_mask of ones, then zeros, received "
+                f"{reprlib.repr(mask[row].tolist())} in record {number} of "
+                f"{path}"
+            )
+        if not bad_ids[row]:
+            raise errors.DataError(
+                f"Expected segment_ids from 0 to {num_segments - 1} "
+                "(EncoderConfig.type_vocab_size - 1), received "
+                f"{reprlib.repr(np.unique(segments[row]).tolist())} in record "
+                f"{number} of {path}"
+            )
         worst = smallest[row] if smallest[row] < 0 else largest[row]
         raise errors.DataError(
             f"Expected token ids from 0 to {vocab_size - 1} "

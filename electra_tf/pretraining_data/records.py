@@ -27,9 +27,10 @@ def match_files(pattern: str) -> list[str]:
     """Files that a glob, or globs separated by commas, match, in order.
 
     Raises:
-      DataError: If nothing matches one of them, or two match the same file.
+      DataError: If nothing matches one of them, or a file is matched twice.
     """
     files: list[str] = []
+    known: set[str] = set()
     for part in filter(None, map(str.strip, pattern.split(","))):
         found = tf.io.gfile.glob(part)
         if not found:
@@ -38,13 +39,23 @@ def match_files(pattern: str) -> list[str]:
                 "with: electra-tf build-data "
                 "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
             )
-        if twice := set(found).intersection(files):
-            raise errors.DataError(
-                f"Expected globs of different TFRecord files. Received: "
-                f"{pattern}, two of which match {min(twice)}"
-            )
-        files.extend(found)
+        for path in sorted(found):
+            place = place_of(path)
+            if place in known:
+                raise errors.DataError(
+                    f"Expected globs of different TFRecord files. Received: "
+                    f"{pattern}, which match {path} twice"
+                    + f", as {place}"
+                    * (path not in files)
+                )
+            known.add(place)
+            files.append(path)
     return sorted(files)
+
+
+def place_of(path: str) -> str:
+    """Where a file is, whatever links and dots lead there."""
+    return path if "://" in path else os.path.realpath(path)
 
 
 class Records:

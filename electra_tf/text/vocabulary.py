@@ -282,6 +282,27 @@ def read(
     return found
 
 
+def other_tokens(
+    ours: Sequence[str], theirs: Sequence[str], name: str | os.PathLike
+) -> list[str]:
+    """A line where tokens are others than those that a model has learned.
+
+    Args:
+      ours: In the order of their ids.
+      theirs: Likewise, of the model.
+      name: What the line calls `ours`.
+    """
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    other = [(i, a, b) for i, (a, b) in pairs if a != b]
+    if not other:
+        return []
+    i, a, b = other[0]
+    return [
+        f"{len(other)} tokens of {os.fspath(name)} are others there, such as "
+        f"{a!r} for {b!r} with the id {i}"
+    ]
+
+
 def refuse_odd_tokens(tokens: Sequence[str]) -> None:
     """Refuses tokens that a file of one a line cannot hold.
 

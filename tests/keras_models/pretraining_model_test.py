@@ -245,6 +245,53 @@ def test_from_a_pair_of_hugging_face(untied, tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_attention_heads": 2}, r"num_attention_heads=2 \(here 1\)"),
+        (
+            {"hidden_act": "relu"},
+            r"hidden_act=relu \(that of the disc.* gelu\)",
+        ),
+    ],
+)
+def test_a_generator_that_no_shape_tells_from_another(changes, message):
+    checkpoint = models.pretrained()
+    other = dataclasses.replace(checkpoint.generator, **changes)
+    with pytest.raises(errors.CheckpointError, match=message):
+        electra_tf.PretrainingModel.from_checkpoint(
+            dataclasses.replace(checkpoint, generator=other)
+        )
+
+
+def test_a_preprocessor_of_other_tokens_is_told():
+    tokens = [*helpers.VOCAB[:-2], helpers.VOCAB[-1], helpers.VOCAB[-2]]
+    other = electra_tf.Preprocessor(tokens, max_seq_length=12)
+    for model in (electra_tf.PretrainingModel, electra_tf.TextClassifier):
+        kwargs = {"labels": ["a", "b"]} if hasattr(model, "head_for") else {}
+        with pytest.warns(
+            UserWarning, match="2 tokens of the preprocessor are"
+        ):
+            model.from_checkpoint(
+                models.pretrained(max_seq_length=12),
+                preprocessor=other,
+                **kwargs,
+            )
+
+
+def test_a_checkpoint_that_nothing_would_read_is_not_written(tmp_path):
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(vocabulary=None),
+        labels=["a", "b"],
+        preprocessor=electra_tf.Preprocessor(
+            helpers.VOCAB[:9], max_seq_length=9
+        ),
+    )
+    with pytest.raises(errors.CheckpointError, match="20 entries.*9 entries"):
+        model.save_checkpoint(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_encoder_is_no_pair():
     checkpoint = models.pretrained().encoder_only()
     with pytest.raises(errors.CheckpointError, match="without a generator"):
@@ -331,6 +378,30 @@ def test_what_compile_refuses(model, arguments, message):
         model.compile(**arguments)
 
 
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        (
+            "input_ids",
+            20,
+            "input_ids from 0 to 19 in x. Received: from 0 to 20",
+        ),
+        ("input_mask", 2, "input_mask from 0 to 1 in x"),
+        ("segment_ids", -1, "segment_ids from 0 to 1 in x"),
+    ],
+)
+def test_values_that_no_embedding_has_are_refused(model, name, value, message):
+    batch = {n: np.copy(INPUTS[n]) for n in INPUTS}
+    batch[name][1, 2] = value
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0)
+
+
+def test_what_is_not_scored_is_told(model, files):
+    with pytest.warns(UserWarning, match="the last 2 of 20 held-out examples"):
+        model.evaluate(files[1], batch_size=9, verbose=0)
+
+
 def test_what_pre_trains_is_not_quantised(model):
     with pytest.raises(ValueError, match="Received: mode='int8' of a model"):
         model.quantize("int8")
@@ -368,6 +439,14 @@ def test_the_steps_of_the_schedule():
         (_ids(12).repeat(), {}, "number of steps, as x does not end"),
         (_ids(12), {"y": [1]}, "there are no labels. Received: y"),
         (_ids(12), {"validation_data": 3}, "Received: validation_data=3"),
+        (_ids(12).take(0), {}, "x as a dataset with batches"),
+        (
+            _ids(12).map(lambda x: {n: x[n] / 2 for n in x}),
+            {},
+            "integers, in x. Received: .*float64",
+        ),
+        ("*.tfrecord", {"batch_size": 0}, "Received: batch_size=0"),
+        ("*.tfrecord", {"steps_per_epoch": 0}, "Received: steps_per_epoch=0"),
     ],
 )
 def test_what_fit_refuses(model, x, arguments, message):

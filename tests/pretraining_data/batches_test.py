@@ -74,7 +74,8 @@ def test_match_files(tmp_path):
     ("globs", "message"),
     [
         ("{0}/a*,{0}/b*", "files at .*/b\\*, found none"),
-        ("{0}/a*,{0}/*", "two of which match .*/a.tfrecord"),
+        ("{0}/a*,{0}/*", "which match .*/a.tfrecord twice$"),
+        ("{0}/a*,{0}/./a*", "which match .*/./a.tfrecord twice, as .*/a.tfr"),
     ],
 )
 def test_each_glob_matches_files_of_its_own(tmp_path, globs, message):
@@ -344,6 +345,46 @@ def test_refuses_ids_outside_the_vocabulary(folder, token):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "input_mask",
+            lambda x: 2 * x,
+            "input_mask of ones, then zeros, received [2, 2, 2, 2, 2, 2, ...]",
+        ),
+        ("input_mask", lambda x: x + 2**32 * x, "received [4294967297, "),
+        ("input_mask", lambda x: 1 - x, "received [0, 0, 0, 0, 0, 0, ...]"),
+        ("input_mask", lambda x: 0 * x, "received [0, 0, 0, 0, 0, 0, ...]"),
+        ("input_mask", lambda x: x * (np.arange(12) != 4), "[1, 1, 1, 1, 0, 1"),
+        ("segment_ids", lambda x: x + 2, "segment_ids from 0 to 1 (Encoder"),
+        ("segment_ids", lambda x: x - 1, "type_vocab_size - 1), received [-1]"),
+    ],
+)
+def test_refuses_masks_and_segments_that_are_none(
+    folder, name, change, message
+):
+    rows = [helpers.row(n) for n in range(3)]
+    rows[1][name] = change(np.array(rows[1][name])).tolist()
+    path = helpers.write_tfrecords(folder / "b.tfrecord", rows)
+    found = refusal(folder)
+    assert message in found
+    assert found.endswith(f"in record 1 of {path}")
+
+
+def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
+    data, others = open_data(folder), f"{folder}/a.tfrecord"
+    heldout = batches_lib.PretrainingData(others, data.config, 3)
+    assert heldout.remarks_on_heldout(None, 4, None) == []
+    assert heldout.remarks_on_heldout(None, 3, 1) == []
+    shared, left_out = heldout.remarks_on_heldout(data, 3, None)
+    assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
+    assert left_out == (
+        "the last 1 of 4 held-out examples are not scored, as batches of 3 are "
+        "whole"
+    )
+
+
 def test_refuses_examples_of_another_length(folder):
     path = helpers.write_tfrecords(folder / "b.tfrecord", [helpers.row(1, 16)])
     assert refusal(folder) == (
@@ -511,8 +552,9 @@ def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
     with pytest.raises(tf.errors.OpError) as caught:
         take(data.dataset(2), 4)
     assert errors.data_error_message(caught.value) == (
-        "Expected examples of 12 tokens with ids below 20, received others: "
-        "electra-tf check-data shows them"
+        "Expected examples of 12 tokens with ids below 20, a mask of ones, "
+        "then zeros, and segments below 2, received others: electra-tf "
+        "check-data shows them"
     )
 
 
