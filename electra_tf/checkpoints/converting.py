@@ -133,9 +133,10 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
         found = vocabulary.read(asked.vocab_file)
         if found is None:
             raise ValueError(f"--vocab-file: {asked.vocab_file} does not exist")
-        if found.do_lower_case is None and vocab is not None:
-            found = dataclasses.replace(vocab, tokens=found.tokens)
-        vocab = found
+        vocab, remarks = vocabulary.in_place_of(vocab, found, asked.vocab_file)
+        checkpoint = dataclasses.replace(
+            checkpoint, notes=(*checkpoint.notes, *remarks)
+        )
     said = {
         name: getattr(asked, name)
         for name in ("do_lower_case", "strip_accents")

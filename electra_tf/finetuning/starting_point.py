@@ -74,11 +74,10 @@ def read(config: FinetuningConfig) -> StartingPoint:
     remarks = checkpoint.remarks
     if config.data.vocab_file:
         vocab_source = config.data.vocab_file
-        vocab = vocabulary.load(vocab_source)
-        if checkpoint.vocabulary is not None:
-            remarks += vocabulary.other_tokens(
-                vocab.tokens, checkpoint.vocabulary.tokens, vocab_source
-            )
+        vocab, more = vocabulary.in_place_of(
+            vocab, vocabulary.load(vocab_source), vocab_source
+        )
+        remarks += more
     if vocab is None:
         raise errors.ConfigError(
             "FinetuningDataConfig.vocab_file must be given, as there is no "

@@ -55,21 +55,22 @@ def read_checkpoint(
         is no vocabulary.
     """
     checkpoint = reading.read_checkpoint(path)
-    found = checkpoint.vocabulary
+    found, remarks = checkpoint.vocabulary, []
     if vocab_file is not None:
-        found = vocabulary.read(vocab_file)
-        if found is None:
+        given = vocabulary.read(vocab_file)
+        if given is None:
             raise CheckpointError(
                 f"Expected a vocabulary file. Received: {vocab_file}, which "
                 "does not exist"
             )
+        found, remarks = vocabulary.in_place_of(found, given, vocab_file)
         dataclasses.replace(checkpoint, vocabulary=found).check_vocabulary(path)
     if found is None:
         raise CheckpointError(
             f"Expected a vocabulary beside {path}, found none: name it with "
             "--vocab-file"
         )
-    notes = [*checkpoint.remarks, *found.case_notes()]
+    notes = [*checkpoint.remarks, *remarks, *found.case_notes()]
     return checkpoint, tokenization.FullTokenizer(found), notes
 
 

@@ -303,6 +303,27 @@ def other_tokens(
     ]
 
 
+def in_place_of(
+    of_model: Vocabulary | None, given: Vocabulary, name: str | os.PathLike
+) -> tuple[Vocabulary, list[str]]:
+    """A vocabulary of the user's in place of that of a model.
+
+    Args:
+      of_model: What the model has learned with, if that is known.
+      given: Text is treated as for the model where nothing beside it says how.
+      name: Of the file.
+
+    Returns:
+      What to go on with, and a line where its tokens are others.
+    """
+    if of_model is None:
+        return given, []
+    remarks = other_tokens(given.tokens, of_model.tokens, name)
+    if given.do_lower_case is None:
+        given = dataclasses.replace(of_model, tokens=given.tokens)
+    return given, remarks
+
+
 def refuse_odd_tokens(tokens: Sequence[str]) -> None:
     """Refuses tokens that a file of one a line cannot hold.
 

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 import zipfile
 
 import numpy as np
@@ -777,6 +778,38 @@ def test_text_settings_come_with_the_vocabulary(pretrained, tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         settings(strip_accents=True)
     assert "strip_accents must be False" in str(caught.value)
+
+
+def test_a_vocabulary_file_is_compared_with_that_of_the_model(
+    pretrained, tmp_path
+):
+    model = shutil.copytree(pretrained / "model", tmp_path / "model")
+    shutil.copy(helpers.write_vocab(tmp_path), model)
+    (model / "vocab.txt.json").write_text(
+        '{"do_lower_case": false, "strip_accents": false}'
+    )
+    path = tmp_path / "vocab.txt"
+
+    def read():
+        config = make_config(
+            pretrained, tmp_path / "run", data={"vocab_file": str(path)}
+        )
+        return starting_point.read(
+            dataclasses.replace(config, init_checkpoint=str(model))
+        )
+
+    found = read()
+    assert not any("others there" in note for note in found.notes)
+    # What nothing beside the file says, the model does.
+    assert not found.tokenizer.do_lower_case
+    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
+    assert any(
+        note.endswith(
+            f"14 tokens of {path} are others there, such as 'wo' for 'wa' with "
+            "the id 5"
+        )
+        for note in read().notes
+    )
 
 
 def test_refuses_a_missing_file_of_tagged_words(pretrained, tmp_path):

@@ -1,5 +1,7 @@
 """Tests of electra_tf/inference/detector.py."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -75,6 +77,19 @@ def test_checkpoints_without_the_head_are_refused(pretrained, tmp_path):
         match="with the discriminator's head.*with an encoder, but without",
     ):
         detector.Detector(str(no_head), str(tmp_path / "vocab.txt"))
+
+
+def test_a_vocabulary_of_the_user_is_compared_with_the_models(tmp_path):
+    helpers.write_pretrained(tmp_path / "model")
+    shutil.copy(helpers.write_vocab(tmp_path), tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt.json").write_text(
+        '{"do_lower_case": false, "strip_accents": false}'
+    )
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
+    found = detector.Detector(str(tmp_path / "model"), str(path))
+    assert any("14 tokens of" in note for note in found.notes)
+    assert not found._tokenizer.do_lower_case
 
 
 def test_a_missing_or_foreign_vocabulary_is_refused(tmp_path):

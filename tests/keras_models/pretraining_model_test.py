@@ -279,6 +279,16 @@ def test_a_preprocessor_of_other_tokens_is_told():
             )
 
 
+def test_a_preprocessor_of_the_other_case_is_told():
+    other = electra_tf.Preprocessor(
+        helpers.VOCAB, do_lower_case=False, max_seq_length=12
+    )
+    with pytest.warns(UserWarning, match="do_lower_case=False, the model has"):
+        electra_tf.TextClassifier.from_checkpoint(
+            models.pretrained(), labels=["a", "b"], preprocessor=other
+        )
+
+
 def test_a_checkpoint_that_nothing_would_read_is_not_written(tmp_path):
     model = electra_tf.TextClassifier.from_checkpoint(
         models.pretrained(vocabulary=None),

@@ -164,6 +164,19 @@ def test_the_flags_complete_a_vocabulary(tmp_path, capsys, no_peers):
     assert settings["strip_accents"] is False
 
 
+def test_says_that_tokens_are_others(tmp_path, pretrained, capsys):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*helpers.VOCAB[:5], *helpers.VOCAB[:4:-1]]))
+    code = convert(
+        f"--input={pretrained}",
+        f"--output={tmp_path / 'ours'}",
+        "--output-format=electra_tf",
+        f"--vocab-file={path}",
+    )
+    assert code == 0
+    assert f"14 tokens of {path} are others there" in capsys.readouterr().out
+
+
 def test_refuses_another_vocabulary(tmp_path, pretrained, capsys):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(helpers.VOCAB[:-1]))

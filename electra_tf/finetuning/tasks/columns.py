@@ -316,6 +316,15 @@ def choose_columns(
                 f"Received: {table.path!r} with the columns "
                 f"{', '.join(table.columns)}: say which in --{setting}."
             )
+    for name in {*texts, label_column} - set(given):
+        twins = [c for c in table.columns if c.lower() == name.lower()]
+        if len(twins) > 1 and not set(twins) & set(given):
+            setting = "label_column" if name == label_column else "text_columns"
+            raise ValueError(
+                "Expected columns whose names differ by more than case. "
+                f"Received: {table.path!r} with "
+                f"{' and '.join(map(repr, twins))}: say which in --{setting}."
+            )
     return texts, label_column
 
 

@@ -615,7 +615,13 @@ class OwnTagging(tagging.TaggingTask):
         sentences = []
         for row in self.source.rows(split):
             words = labels_lib.items(row.texts[0])
-            tags = labels_lib.items(row.label)
+            # Lists may have what no file of words and tags has.
+            tags = [tag.strip() for tag in labels_lib.items(row.label)]
+            if "" in tags:
+                raise ValueError(
+                    "Expected a tag for each word. Received: an empty one in "
+                    f"{path!r}, row {row.number}."
+                )
             if row.label is None:
                 tags = [self.labels[-1]] * len(words)
             if len(words) != len(tags):
@@ -641,6 +647,13 @@ class OwnTagging(tagging.TaggingTask):
     def _as_usual(self, tags: Sequence[str]) -> tuple[str, ...]:
         """The tags of spans in one way, see `tag_schemes`."""
         return tuple(tag_schemes.as_bioes(tag, self.form) for tag in tags)
+
+    def warnings(self, examples=None, features=None):
+        names = self.labels
+        if not self.is_token_level:
+            names = sorted({label[2:] for label in names} - {""})
+        found = labels_lib.remarks(names)
+        return found + super().warnings(examples, features)
 
     def labels_of_tags(self, sentence, path):
         labels = super().labels_of_tags(sentence, path)

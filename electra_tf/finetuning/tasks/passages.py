@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 import typing
 from collections.abc import Iterator, Sequence
 
@@ -106,6 +107,67 @@ def read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
             ) from None
         if "header" not in paragraph:
             yield f"row {row}", paragraph
+
+
+def check_paragraph(
+    paragraph: dict, where: str, id_name: str, v2: bool, is_training: bool
+) -> None:
+    """Refuses a paragraph whose values mean nothing, or something else.
+
+    What is missing is not looked at here, but for the ids by which answers are
+    written and scored.
+
+    Args:
+      paragraph: Of `read_squad` or `read_mrqa`.
+      where: File and place, for the error message.
+      id_name: Of the ids of questions.
+      v2: Whether questions may have no answer.
+      is_training: Whether the questions are trained on.
+
+    Raises:
+      ValueError: If there is such a value.
+    """
+
+    def refuse(
+        expected: str, received: object, number: int = 0
+    ) -> typing.NoReturn:
+        raise ValueError(
+            f"Expected {expected}. Received: {reprlib.repr(received)} in "
+            f"{where}{f', question {number}' * bool(number)}."
+        )
+
+    if not isinstance(paragraph["context"], str):
+        refuse("a text as context", paragraph["context"])
+    for number, qa in enumerate(paragraph["qas"], start=1):
+        if not isinstance(qa["question"], str):
+            refuse("a text as question", qa["question"], number)
+        if not is_training and type(qa.get(id_name)) not in (str, int):
+            refuse(f"an {id_name!r} for each question", qa.get(id_name), number)
+        answers = qa.get("answers", [])
+        if not isinstance(answers, list) or None in map(text_of, answers):
+            refuse("a list of answers, each with its text", answers, number)
+        is_impossible = qa.get("is_impossible", False)
+        if not isinstance(is_impossible, bool):
+            refuse("is_impossible as true or false", is_impossible, number)
+        if (
+            v2
+            and is_impossible
+            and any(t.strip() for t in map(text_of, answers))
+        ):
+            refuse("no answers where is_impossible is true", answers, number)
+        if is_training and not v2 and not answers:
+            refuse(
+                "an answer for each question (only the task squad has "
+                "questions without one)",
+                answers,
+                number,
+            )
+
+
+def text_of(answer: object) -> str | None:
+    """The text of an answer, which MRQA has by itself; None if it has none."""
+    text = answer.get("text") if isinstance(answer, dict) else answer
+    return text if isinstance(text, str) else None
 
 
 def tighten(

@@ -114,6 +114,13 @@ class QuestionAnsweringTask(Task):
         for source, paragraph in paragraphs:
             try:
                 num_questions += len(paragraph["qas"])
+                passages.check_paragraph(
+                    paragraph,
+                    f"{path!r}, {source}",
+                    "qid" if self.is_mrqa else "id",
+                    self.v2,
+                    split == "train",
+                )
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
                 raise ValueError(
@@ -141,13 +148,15 @@ class QuestionAnsweringTask(Task):
         for qa in paragraph["qas"]:
             example = passages.QuestionAnsweringExample(
                 eid=len(examples),
-                qas_id=qa.get("id"),
-                qid=qa.get("qid"),
+                qas_id=_id_of(qa, "id"),
+                qid=_id_of(qa, "qid"),
                 question_text=qa["question"],
                 doc_tokens=doc_tokens,
                 answers=tuple(
-                    answer if isinstance(answer, str) else answer["text"]
-                    for answer in qa.get("answers", ())
+                    text
+                    for text in map(passages.text_of, qa.get("answers", ()))
+                    # One of no characters stands for none in some files.
+                    if text or not qa.get("is_impossible")
                 ),
             )
             if is_training and self.v2 and qa["is_impossible"]:
@@ -570,6 +579,19 @@ class QuestionAnsweringTask(Task):
                     "it"
                 )
         for split, of_split in (examples or {}).items():
+            ids = {e.qid if self.is_mrqa else e.qas_id for e in of_split}
+            if split != "train" and (num := len(of_split) - len(ids)):
+                found.append(
+                    f"{split}: {num} of {len(of_split)} questions have the id "
+                    "of another one: of these, the last one's prediction is "
+                    "scored and written for all"
+                )
+            num = sum(not example.answers for example in of_split)
+            if not self.v2 and 0 < num < len(of_split):
+                found.append(
+                    f"{split}: {num} of {len(of_split)} questions have no "
+                    "answer, which this task never predicts: they score 0"
+                )
             num_cut = sum(not example.doc_tokens for example in of_split)
             if num_cut:
                 found.append(
@@ -584,6 +606,11 @@ class QuestionAnsweringTask(Task):
             "v2": self.v2,
             "options": dataclasses.asdict(self.config),
         }
+
+
+def _id_of(qa: dict, name: str) -> str | None:
+    found = qa.get(name)
+    return None if found is None else str(found)
 
 
 def _best_indices(scores: np.ndarray, num_best: int) -> np.ndarray:

@@ -41,6 +41,14 @@ def test_given_columns(write):
         columns.choose_columns(table, ["a", "b", "c"])
 
 
+def test_names_that_differ_in_case_alone(write):
+    path = write("a.tsv", "text\tLabel\tlabel\ngood\tx\ty\n")
+    table = table_files.read_table(path).with_header()
+    with pytest.raises(ValueError, match="'Label' and 'label': say which"):
+        columns.choose_columns(table)
+    assert columns.choose_columns(table, (), "label") == (["text"], "label")
+
+
 @pytest.mark.parametrize("missing", ["texts", "labels"])
 def test_no_usual_name(write, missing):
     other = "label" if missing == "texts" else "text"

@@ -135,6 +135,24 @@ def test_rows_without_a_text_may_be_left_out(write):
     assert task.warnings() == ["train: 1 rows without a text are left out"]
 
 
+def _tagged(write, *tags):
+    rows = ({"tokens": ["a", "b"], "tags": list(of_row)} for of_row in tags)
+    path = write("train.jsonl", "".join(f"{json.dumps(r)}\n" for r in rows))
+    return own_data.make_task("t", {"train": path})
+
+
+def test_tags_in_lists_may_have_spaces_around_them(write):
+    task = _tagged(write, ("B-PER", "O"), ("B-PER ", " I-PER"))
+    assert task.labels == ["B-PER", "I-PER", "E-PER", "S-PER", "O"]
+    with pytest.raises(ValueError, match="an empty one in .*jsonl', row 2"):
+        _tagged(write, ("B-PER", "O"), ("B-PER", " "))
+
+
+def test_kinds_of_spans_that_differ_in_case_are_told(write):
+    (line,) = _tagged(write, ("B-PER", "O"), ("B-per", "I-per")).warnings()
+    assert line.startswith("the labels 'PER' and 'per' differ in case")
+
+
 def test_tags_of_words(write):
     rows = [{"tokens": ["a", "b"], "tags": ["X", "Y"]}]
     files = {

@@ -180,6 +180,60 @@ def test_bad_squad_files(write, tmp_path, content, message):
         _task(tmp_path).read_examples("dev")
 
 
+@pytest.mark.parametrize(
+    ("split", "qa", "message"),
+    [
+        # As datasets of Hugging Face have them: each key was an answer.
+        (
+            "dev",
+            {"answers": {"text": ["b"], "answer_start": [3]}},
+            "a list of answers, each with its text. Received: {'answer_start'",
+        ),
+        ("dev", {"answers": "b"}, "list of answers.*Received: 'b'"),
+        ("dev", {"answers": [{"answer_start": 3}]}, "each with its text"),
+        ("dev", {"id": None}, "an 'id' for each question. Received: None"),
+        ("dev", {"question": None}, "a text as question. Received: None"),
+        ("train", {"is_impossible": "false"}, "true or false. Rec.*'false'"),
+        ("dev", {"is_impossible": True}, "no answers where is_impossible"),
+    ],
+)
+def test_questions_that_mean_something_else(
+    write, tmp_path, split, qa, message
+):
+    _squad(write, split, **qa)
+    with pytest.raises(
+        ValueError,
+        match=f"{message}.* in .*{split}.json', article 1, paragraph 1, quest"
+        "ion 1",
+    ):
+        _task(tmp_path).read_examples(split)
+
+
+def test_questions_without_an_answer_are_of_squad_2(write, tmp_path):
+    _squad(write, answers=[])
+    with pytest.raises(ValueError, match="only the task squad has questions"):
+        _task(tmp_path, v2=False).read_examples("train")
+
+
+def test_odd_questions_are_counted(write, tmp_path):
+    _squad(write, "dev", id=7)
+    task = _task(tmp_path, v2=False)
+    (example,) = task.read_examples("dev")
+    assert example.qas_id == "7"
+    rows = {"dev": [example, example, example._replace(answers=())]}
+    twice, none = task.warnings(rows)
+    assert twice.startswith("dev: 2 of 3 questions have the id of another one")
+    assert none.startswith("dev: 1 of 3 questions have no answer")
+    assert not task.warnings({"dev": [example], "train": []})
+
+
+def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
+    empty = [{"text": "", "answer_start": -1}]
+    _squad(write, "dev", answers=empty, is_impossible=True)
+    (example,) = _task(tmp_path).read_examples("dev")
+    assert example.answers == ()
+
+
 def test_mrqa_files(write, tmp_path):
     row = {
         "context": CONTEXT,
