@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints
+from electra_tf.keras_models import checkpoints, token_ids
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
 from electra_tf.serving.inputs import ENCODER_FEATURES
@@ -332,6 +332,12 @@ class Encoder(keras.Model):
         with quantizing(mode):
             super().quantize(mode, **kwargs)
         self._quantized = mode
+
+    def predict(self, x, *args, **kwargs):
+        """See `keras.Model.predict`."""
+        return super().predict(
+            token_ids.checked(x, self.config), *args, **kwargs
+        )
 
     def call(self, inputs, training=None, return_layers=False):
         features = check_features(inputs, self.config.max_position_embeddings)

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs, pretraining
+from electra_tf.keras_models import token_ids
 from electra_tf.model import losses
 from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
@@ -63,42 +64,9 @@ def checked(
             "without"
         )
     # Those of TFRecords, with their draws, have been looked at.
-    return x if "noise" in spec else x.map(_check_values(argument, config))
-
-
-def _check_values(argument: str, config: configs.ElectraConfig):
-    """A function that returns a batch, or raises for what no model has.
-
-    An embedding table is silent about ids behind its end on a GPU and where
-    XLA compiles, and a mask of 2 counts twice.
-    """
-    ends = {
-        "input_ids": config.encoder.vocab_size,
-        "input_mask": 2,
-        "segment_ids": config.encoder.type_vocab_size,
-    }
-
-    def check(features):
-        checks = [
-            tf.debugging.Assert(
-                tf.reduce_all((features[name] >= 0) & (features[name] < end)),
-                [
-                    tf.strings.format(
-                        f"Expected {name} from 0 to {end - 1} in {argument}. "
-                        "Received: from {} to {}",
-                        (
-                            tf.reduce_min(features[name]),
-                            tf.reduce_max(features[name]),
-                        ),
-                    )
-                ],
-            )
-            for name, end in ends.items()
-        ]
-        with tf.control_dependencies(checks):
-            return tf.nest.map_structure(tf.identity, features)
-
-    return check
+    if "noise" in spec:
+        return x
+    return token_ids.checked(x, config.encoder, argument)
 
 
 def with_noise(data, config: configs.ElectraConfig, number: int, step) -> dict:

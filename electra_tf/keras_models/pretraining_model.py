@@ -26,6 +26,7 @@ from electra_tf.keras_models import (
     pretraining_batches,
     pretraining_settings,
     resuming,
+    token_ids,
 )
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -504,6 +505,7 @@ class PretrainingModel(keras.Model):
         if is_column or isinstance(x, str | list | tuple | np.ndarray):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
+        x = token_ids.checked(x, self.config.encoder)
         return super().predict(x, batch_size=batch_size, **kwargs)
 
     def train_step(self, data):

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from electra_tf.finetuning import batches
 from electra_tf.finetuning.features import Features
-from electra_tf.keras_models import columns
+from electra_tf.keras_models import columns, token_ids
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.resuming import Start, steps_taken
@@ -336,6 +336,7 @@ class TextPipeline(EngineModel):
         features = None
         num_steps: int | None
         if not self._reads_texts:
+            x = token_ids.checked(x, self.encoder_config)
             arguments |= {
                 "y": y,
                 "shuffle": shuffle and not columns.is_dataset(x),
@@ -463,7 +464,11 @@ class TextPipeline(EngineModel):
 
     def _validation_data(self, data, batch_size: int):
         if not self._reads_texts:
-            return data
+            if isinstance(data, tuple) and data:
+                token_ids.checked(data[0], self.encoder_config, "validation_x")
+                return data
+            name = "validation_data"
+            return token_ids.checked(data, self.encoder_config, name)
         if columns.is_dataset(data):
             self.refuse_other_inputs(_has_pairs(data), "validation_data")
             return self._mapped(data, True, name="validation_data")
@@ -492,6 +497,8 @@ class TextPipeline(EngineModel):
             self.compile()
         is_prepared = kwargs.get("_use_cached_eval_dataset", False)
         if not self._reads_texts or is_prepared:
+            if not is_prepared:
+                x = token_ids.checked(x, self.encoder_config)
             return super().evaluate(
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
@@ -515,6 +522,7 @@ class TextPipeline(EngineModel):
           As the model's `call`, a row for each text.
         """
         if not self._reads_texts:
+            x = token_ids.checked(x, self.encoder_config)
             return super().predict(x, batch_size, **kwargs)
         if columns.is_dataset(x):
             self.refuse_other_inputs(_has_pairs(x), "x")

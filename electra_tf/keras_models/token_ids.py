@@ -1,0 +1,78 @@
+"""Token ids, masks and segments that a model has, or an error.
+
+A lookup in an embedding table refuses ids behind its end on a CPU alone: on a
+GPU, and where XLA compiles, it answers with something else.
+"""
+
+import typing
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs
+
+
+def checked(x, config: configs.EncoderConfig, name: str = "x") -> typing.Any:
+    """What a model is given, the ids of which exist.
+
+    Args:
+      x: A dictionary of arrays; a dataset of batches of such, or of tuples that
+        begin with one, which is checked as it is read; anything else is
+        returned as it is.
+      config: Of the model.
+      name: What the user calls it.
+
+    Raises:
+      ValueError: If an array has a value that the model has not.
+    """
+    if isinstance(x, Mapping):
+        for feature, end in _ends(config).items():
+            values = x.get(feature)
+            if not isinstance(values, np.ndarray | list):
+                continue
+            values = np.asarray(values)
+            is_whole = values.size and values.dtype.kind in "iu"
+            if is_whole and not 0 <= values.min() <= values.max() < end:
+                raise ValueError(
+                    f"Expected {feature} from 0 to {end - 1} in {name}. "
+                    f"Received: from {values.min()} to {values.max()}"
+                )
+        return x
+    if not isinstance(x, tf.data.Dataset):
+        return x
+    spec = x.element_spec
+    first = spec[0] if isinstance(spec, tuple) else spec
+    if not isinstance(first, Mapping):
+        return x
+
+    def check(*element):
+        features = _in_graph(element[0], config, name)
+        return (features, *element[1:]) if isinstance(spec, tuple) else features
+
+    return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _ends(config: configs.EncoderConfig) -> dict[str, int]:
+    return {
+        "input_ids": config.vocab_size,
+        "input_mask": 2,
+        "segment_ids": config.type_vocab_size,
+    }
+
+
+def _in_graph(features, config, name):
+    checks = []
+    for feature, end in _ends(config).items():
+        values = features.get(feature)
+        if values is None or not tf.as_dtype(values.dtype).is_integer:
+            continue
+        message = tf.strings.format(
+            f"Expected {feature} from 0 to {end - 1} in {name}. Received: from "
+            "{} to {}",
+            (tf.reduce_min(values), tf.reduce_max(values)),
+        )
+        is_good = tf.reduce_all((values >= 0) & (values < end))
+        checks.append(tf.debugging.Assert(is_good, [message]))
+    with tf.control_dependencies(checks):
+        return tf.nest.map_structure(tf.identity, features)

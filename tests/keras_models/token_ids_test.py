@@ -1,0 +1,73 @@
+"""Ids that no embedding table has are refused, whatever computes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import electra_tf
+from electra_tf.keras_models import token_ids
+from tests import helpers
+from tests.checkpoints import models
+
+
+def _batch(name="input_ids", value=5):
+    batch = {n: np.copy(x) for n, x in helpers.inputs(range(3)).items()}
+    batch[name][1, 2] = value
+    return batch
+
+
+CASES = pytest.mark.parametrize(
+    "name, value, message",
+    [
+        (
+            "input_ids",
+            20,
+            "input_ids from 0 to 19 in x. Received: from 0 to 20",
+        ),
+        ("input_mask", 2, "input_mask from 0 to 1 in x. Received: from 0 to 2"),
+        ("segment_ids", -1, "segment_ids from 0 to 1 in x. Received: from -1 "),
+    ],
+)
+
+
+@CASES
+def test_of_arrays_and_of_datasets(name, value, message):
+    good, bad = _batch(), _batch(name, value)
+    assert token_ids.checked(good, models.ENCODER) is good
+    with pytest.raises(ValueError, match=message):
+        token_ids.checked(bad, models.ENCODER)
+    labels = np.zeros(3, np.int32)
+    for element in (bad, (bad, labels)):
+        dataset = token_ids.checked(
+            tf.data.Dataset.from_tensors(element), models.ENCODER
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            next(iter(dataset))
+
+
+def test_nothing_else_is_looked_at():
+    texts = tf.data.Dataset.from_tensors((["wa"], [0]))
+    for x in (texts, ["wa"], iter(()), {"input_ids": [[0.5]]}, {}):
+        assert token_ids.checked(x, models.ENCODER) is x
+    dataset = tf.data.Dataset.from_tensors((_batch(), [1, 2, 3])).repeat(2)
+    found = token_ids.checked(dataset, models.ENCODER)
+    assert found.cardinality() == 2
+    assert found.element_spec == dataset.element_spec
+
+
+def test_where_xla_compiles():
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=[0, 1], preprocessor=None
+    )
+    encoder = electra_tf.Encoder.from_checkpoint(models.pretrained())
+    model.compile(jit_compile=True)
+    bad, y = _batch(value=20), np.zeros(3, np.int32)
+    for ask in (
+        lambda: model.fit(bad, y),
+        lambda: model.fit(_batch(), y, validation_data=(bad, y)),
+        lambda: model.evaluate(bad, y),
+        lambda: model.predict(bad),
+        lambda: encoder.predict(bad),
+    ):
+        with pytest.raises(ValueError, match="input_ids from 0 to 19 in "):
+            ask()
