@@ -55,7 +55,8 @@ def read_checkpoint(
         is no vocabulary.
     """
     checkpoint = reading.read_checkpoint(path)
-    found, remarks = checkpoint.vocabulary, []
+    found = checkpoint.vocabulary
+    remarks: list[str] = []
     if vocab_file is not None:
         given = vocabulary.read(vocab_file)
         if given is None:

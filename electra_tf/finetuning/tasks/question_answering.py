@@ -154,8 +154,7 @@ class QuestionAnsweringTask(Task):
                 doc_tokens=doc_tokens,
                 answers=tuple(
                     text
-                    for text in map(passages.text_of, qa.get("answers", ()))
-                    # One of no characters stands for none in some files.
+                    for text in passages.texts_of(qa)
                     if text or not qa.get("is_impossible")
                 ),
             )
