@@ -7,6 +7,7 @@ treated before it is looked up stands in `vocab.txt.json` beside it, where
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ MASK_TOKEN = "[MASK]"
 SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 
 SUFFIX_INDICATOR = "##"
+
+# In the settings beside a model's vocabulary, which nobody should change.
+_DIGEST = "sha256"
 
 
 def _id_of(token: str) -> property:
@@ -207,8 +211,8 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
 
     Returns:
       `do_lower_case` and `strip_accents` from the file beside the vocabulary,
-      and `text_cleaning` where that names one; nothing for a vocabulary that
-      came without such a file.
+      and `text_cleaning` and `sha256`, of the tokens, where that names one;
+      nothing for a vocabulary that came without such a file.
 
     Raises:
       ValueError: If the file is there but does not hold these settings.
@@ -228,6 +232,8 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
             f"Expected a JSON file with true or false for {' and '.join(names)}"
             f". Received: {path!r}."
         )
+    if _DIGEST in settings:
+        found[_DIGEST] = settings[_DIGEST]
     if "text_cleaning" in settings:
         found["text_cleaning"] = settings["text_cleaning"]
         try:
@@ -248,7 +254,21 @@ def load(vocab_file: str | os.PathLike) -> Vocabulary:
       ValueError: If a file cannot be read or used.
     """
     tokens = tuple(load_vocab(vocab_file))
-    return Vocabulary(tokens, **load_settings(vocab_file))
+    settings = load_settings(vocab_file)
+    if settings.pop(_DIGEST, None) not in (None, _digest(tokens)):
+        raise ValueError(
+            f"Expected the tokens that {settings_file(vocab_file)!r} was "
+            f"written with. Received: {os.fspath(vocab_file)!r}, which was "
+            "changed since: bring the old one back, or, if no id means "
+            f"something else now, delete {_DIGEST!r} there."
+        )
+    return Vocabulary(tokens, **settings)
+
+
+def _digest(tokens: Sequence[str]) -> str:
+    """SHA-256 of a file of these tokens, as `write_tokens` writes it."""
+    content = "".join(f"{token}\n" for token in tokens)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read(
@@ -357,6 +377,8 @@ def write_tokens(tokens: Sequence[str], folder: str) -> str:
 def write(vocabulary: Vocabulary, folder: str) -> None:
     """Writes vocab.txt, and the treatment of text where it is known.
 
+    The latter with a digest, so that a change of the former is seen.
+
     Args:
       vocabulary: What to write.
       folder: Where.
@@ -369,6 +391,7 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
         settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,
             "strip_accents": vocabulary.strips_accents(),
+            _DIGEST: _digest(vocabulary.tokens),
         }
         if vocabulary.text_cleaning != "none":
             settings["text_cleaning"] = vocabulary.text_cleaning

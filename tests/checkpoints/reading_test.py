@@ -95,6 +95,9 @@ def test_refuses_another_vocabulary(tmp_path):
     original.write(models.pretrained(), str(tmp_path))
     with open(tmp_path / "vocab.txt", "a") as f:
         f.write("more\n")
+    with pytest.raises(CheckpointError, match="was changed since: bring the"):
+        reading.read_checkpoint(tmp_path)
+    (tmp_path / "vocab.txt.json").unlink()
     with pytest.raises(CheckpointError, match="Received: 21 entries"):
         reading.read_checkpoint(tmp_path)
 

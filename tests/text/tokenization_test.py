@@ -1,6 +1,7 @@
 """Tests of electra_tf/text/tokenization.py."""
 
 import json
+import pathlib
 
 import pytest
 import tensorflow as tf
@@ -301,6 +302,25 @@ def test_load_text_cleaning(tmp_path):
         json.dump(settings | {"text_cleaning": "soap"}, f)
     with pytest.raises(ValueError, match="vocab.txt.json: Expected.*'soap'"):
         vocabulary.load(vocab_file)
+
+
+def test_a_vocabulary_that_was_changed_behind_a_model_is_refused(tmp_path):
+    written = vocabulary.Vocabulary(
+        (*vocabulary.SPECIAL_TOKENS, "a", "b"), True
+    )
+    vocabulary.write(written, tmp_path)
+    path = tmp_path / "vocab.txt"
+    assert vocabulary.load(path).tokens == written.tokens
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert vocabulary.load(path).tokens == written.tokens
+    path.write_text("\n".join([*vocabulary.SPECIAL_TOKENS, "b", "a"]))
+    with pytest.raises(
+        ValueError, match="tokens that .*json' was written with"
+    ):
+        vocabulary.load(path)
+    settings = pathlib.Path(vocabulary.settings_file(path))
+    settings.write_text('{"do_lower_case": true, "strip_accents": true}')
+    assert vocabulary.load(path).tokens[-1] == "a"
 
 
 def test_uncased_whatever_the_vocabulary(tmp_path):
