@@ -4,6 +4,7 @@ import os
 import pathlib
 import typing
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +35,7 @@ def read_glue(
     dummy_label: str,
     swap: bool = False,
     eid_offset: int = 0,
+    labels: Sequence[str] = (),
 ) -> list[text_tasks.TextExample]:
     """Reads a GLUE file as the original does.
 
@@ -46,9 +48,11 @@ def read_glue(
       dummy_label: The label where the split has none.
       swap: Exchange the two texts.
       eid_offset: Number of the first example.
+      labels: What no header has.
 
     Raises:
-      ValueError: If the file cannot be read or no row has the columns.
+      ValueError: If the file cannot be read, has no header where GLUE's file
+        has one, or no row has the columns.
     """
     wanted = [column for column in columns[:3] if column is not None]
     least = max(column + 1 if column >= 0 else -column for column in wanted)
@@ -56,6 +60,7 @@ def read_glue(
     short_rows: list[tuple[int, int]] = []
     for row, values in read_tsv(path):
         if row == 1 and columns.has_header:
+            _refuse_example(values, columns, labels, path)
             continue
         if len(values) < least:
             short_rows.append((row, len(values)))
@@ -93,6 +98,26 @@ def read_glue(
     return examples
 
 
+def _refuse_example(
+    values: Sequence[str], columns: Columns, labels: Sequence[str], path: str
+) -> None:
+    """Refuses an example in place of a header: it would be lost.
+
+    Raises:
+      ValueError: If the column of labels, or of numbers of rows, has one.
+    """
+    column = 0 if columns.label is None else columns.label
+    if not -len(values) <= column < len(values):
+        return
+    value = values[column]
+    if value in labels or np.isfinite(text_tasks.number(value)):
+        raise ValueError(
+            "Expected a header, as in GLUE's file, which is no example. "
+            f"Received: {value!r} in its column {column % len(values) + 1} in "
+            f"{path!r}, row 1."
+        )
+
+
 class GlueFiles:
     """Mixed into GLUE tasks: one file for each split in one folder.
 
@@ -127,7 +152,8 @@ class GlueFiles:
         columns = self.SPLIT_COLUMNS.get(split, self.SPLIT_COLUMNS["train"])
         if not self.has_labels(split):
             columns = columns._replace(label=None)
-        examples = read_glue(path, columns, self.DUMMY_LABEL)
+        labels = getattr(self, "labels", ())
+        examples = read_glue(path, columns, self.DUMMY_LABEL, labels=labels)
         if self.UNORDERED and self.double_unordered and split == "train":
             examples += read_glue(
                 path, columns, self.DUMMY_LABEL, True, len(examples)

@@ -81,6 +81,28 @@ def test_short_rows_of_glue_are_left_out_and_counted(write, tmp_path):
     assert example.eid == 1
 
 
+@pytest.mark.parametrize(
+    ("task", "split", "row", "message"),
+    [
+        (glue.Sst, "train", "a film\t1", "'1' in its column 2 in .*train.tsv"),
+        (
+            glue.Rte,
+            "dev",
+            "0\ta\tb\tentailment",
+            "'entailment' in its column 4",
+        ),
+        (glue.Sts, "dev", "0\ta\tb\t2.5", "'2.5' in its column 4"),
+        (glue.Sst, "test", "0\ta film", "'0' in its column 1 in .*test.tsv"),
+    ],
+)
+def test_a_glue_file_without_its_header(
+    write, tmp_path, task, split, row, message
+):
+    write(f"{split}.tsv", f"{row}\n{row}\n")
+    with pytest.raises(ValueError, match=f"Expected a header.*{message}"):
+        task(tmp_path).read_examples(split)
+
+
 def test_glue_file_without_usable_rows(write, tmp_path):
     write("train.tsv", "index\tq1\tq2\tlabel\n0\ta\n")
     with (
