@@ -179,21 +179,21 @@ class ElectraConfig:
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require(
-            self, 0 < self.mask_prob < 1, "mask_prob", "between 0 and 1"
-        )
-        validation.require(
-            self,
-            0 <= self.masked_token_prob <= 1,
-            "masked_token_prob",
-            "between 0 and 1",
-        )
+        share, rate = "between 0 and 1", self.masked_token_prob
+        validation.require(self, 0 < self.mask_prob < 1, "mask_prob", share)
+        validation.require(self, 0 <= rate <= 1, "masked_token_prob", share)
         validation.require_together(
             self,
             self.max_seq_length <= self.encoder.max_position_embeddings,
             "ElectraConfig.max_seq_length must not exceed "
             "EncoderConfig.max_position_embeddings",
             "max_seq_length encoder.max_position_embeddings",
+        )
+        validation.require_together(
+            self,
+            self.max_predictions_per_seq > 0,
+            "ElectraConfig.mask_prob must leave a token to predict",
+            "mask_prob max_seq_length",
         )
         validation.require_together(
             self,

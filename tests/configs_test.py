@@ -280,6 +280,14 @@ def test_refuses_a_share_of_masked_tokens(value):
     )
 
 
+def test_refuses_a_share_that_masks_nothing():
+    assert refusal(model, max_seq_length=6) == (
+        "ElectraConfig.mask_prob must leave a token to predict. Received: "
+        "mask_prob=0.15, max_seq_length=6"
+    )
+    assert model(max_seq_length=7).max_predictions_per_seq == 1
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1])
 def test_refuses_a_share_of_mask_tokens(value):
     assert refusal(model, masked_token_prob=value) == (
