@@ -70,7 +70,7 @@ class Records:
 
     def __init__(self, files: Sequence[str]):
         self.files = list(files)
-        offsets = [_record_offsets(path) for path in self.files]
+        offsets = list(map(_record_offsets, self.files))
         # Record r is in the last file whose first record is at most r.
         counts = [len(of_file) for of_file in offsets]
         self.first_records = np.cumsum([0] + counts)[:-1]
@@ -178,6 +178,16 @@ def _fits(data: bytes, checksum: bytes) -> bool:
 
 def _record_offsets(path: str) -> np.ndarray:
     """Offsets of a TFRecord file's records, <int64>[num_records]."""
+    try:
+        return _offsets_in(path)
+    except tf.errors.OpError as error:
+        raise errors.DataError(
+            f"Expected a TFRecord file at {path}, which cannot be read: "
+            f"{error.message.rpartition('; ')[2]}"
+        ) from None
+
+
+def _offsets_in(path: str) -> np.ndarray:
     with tf.io.gfile.GFile(path, "rb") as f:
         size = f.size()
         offsets: list[int] = []

@@ -301,6 +301,15 @@ def test_refuses_a_glob_that_matches_nothing(tmp_path):
     )
 
 
+def test_refuses_a_folder_in_place_of_its_files(folder):
+    with pytest.raises(errors.DataError) as caught:
+        records_lib.Records([str(folder)])
+    assert str(caught.value) == (
+        f"Expected a TFRecord file at {folder}, which cannot be read: Is a "
+        "directory"
+    )
+
+
 def test_refuses_empty_files(tmp_path):
     for name in ("a", "b"):
         helpers.write_tfrecords(tmp_path / f"{name}.tfrecord", [])
