@@ -617,10 +617,11 @@ class OwnTagging(tagging.TaggingTask):
             words = labels_lib.items(row.texts[0])
             # Lists may have what no file of words and tags has.
             tags = [tag.strip() for tag in labels_lib.items(row.label)]
-            if "" in tags:
+            if "" in tags or not all(map(str.strip, words)):
                 raise ValueError(
-                    "Expected a tag for each word. Received: an empty one in "
-                    f"{path!r}, row {row.number}."
+                    "Expected words, and a tag for each. Received: an empty "
+                    f"{'tag' if '' in tags else 'word'} in {path!r}, row "
+                    f"{row.number}."
                 )
             if row.label is None:
                 tags = [self.labels[-1]] * len(words)

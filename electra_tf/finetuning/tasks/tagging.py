@@ -550,9 +550,10 @@ class TaggingTask(Task):
     ):
         """See `Task.prediction_table`.
 
-        Tags and words of a sentence are separated by spaces; words behind a cut
-        have the prediction "-", which seqeval reads as O there. The score is
-        that of the sentence's least sure word.
+        Tags and words of a sentence are separated by spaces, and those that
+        have some themselves get no-break ones; words behind a cut have the
+        prediction "-", which seqeval reads as O there. The score is that of the
+        sentence's least sure word.
         """
         header = ["label", "prediction", "least_score", "text"]
         predicted = self.predicted_tags(outputs, examples, tokenizer)
@@ -568,10 +569,10 @@ class TaggingTask(Task):
                 best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
                 least = float(tf.reduce_min(best)) if num else 0.0
                 yield [
-                    " ".join(example.labels if example.has_labels else ()),
-                    " ".join(tag or "-" for tag in tags),
+                    _cell(example.labels if example.has_labels else ()),
+                    _cell(tag or "-" for tag in tags),
                     f"{least:.6f}",
-                    " ".join(example.words),
+                    _cell(example.words),
                 ]
 
         return header, rows()
@@ -602,6 +603,10 @@ class TaggingTask(Task):
             "as_original": self.as_original,
             "segment": self.segment,
         }
+
+
+def _cell(parts: Iterable[str]) -> str:
+    return " ".join("\u00a0".join(part.split()) for part in parts)
 
 
 def _num_words(outputs: dict[str, np.ndarray]) -> np.ndarray:

@@ -144,8 +144,12 @@ def _tagged(write, *tags):
 def test_tags_in_lists_may_have_spaces_around_them(write):
     task = _tagged(write, ("B-PER", "O"), ("B-PER ", " I-PER"))
     assert task.labels == ["B-PER", "I-PER", "E-PER", "S-PER", "O"]
-    with pytest.raises(ValueError, match="an empty one in .*jsonl', row 2"):
+    with pytest.raises(ValueError, match="an empty tag in .*jsonl', row 2"):
         _tagged(write, ("B-PER", "O"), ("B-PER", " "))
+    row = {"tokens": ["a", " "], "tags": ["B-PER", "O"]}
+    path = write("b.jsonl", json.dumps(row))
+    with pytest.raises(ValueError, match="an empty word in .*jsonl', row 1"):
+        own_data.make_task("t", {"train": path})
 
 
 def test_kinds_of_spans_that_differ_in_case_are_told(write):

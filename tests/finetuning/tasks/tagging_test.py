@@ -223,6 +223,10 @@ def test_what_a_run_asks_of_a_tagging_task(write):
     header, rows = words.prediction_table(train, outputs)
     assert header == ["label", "prediction", "least_score", "text"]
     assert list(rows) == [["B-NP I-NP O", "B-NP I-NP -", "0.500000", "a bx ."]]
+    odd = train[0]._replace(words=("New York", "b", "c"))
+    assert list(words.prediction_table([odd], outputs)[1])[0][-1] == (
+        "New\u00a0York b c"
+    )
     mask = np.array([[1.0, 1.0, 0.0]])
     assert words.warnings(
         {"train": train}, {"train": {"pos_labels_mask": mask}}
