@@ -5,6 +5,7 @@ Nothing that the run has written is touched: scores and predictions go to
 """
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -58,8 +59,12 @@ def score(config: FinetuningConfig) -> dict | None:
     data = _read_rows(config, checkpoint)
     encoder = checkpoint.discriminator
     assert encoder is not None
-    name = _name_of_rows(config.data, data)
-    directory = os.path.join(model_dir, EVALUATION_DIR, name)
+    directory = _directory(
+        os.path.join(
+            model_dir, EVALUATION_DIR, _name_of_rows(config.data, data)
+        ),
+        _files(config.data),
+    )
     about_data = {}
     for of_task in data:
         about, lines = preparation.look_at(of_task)
@@ -306,6 +311,30 @@ def _files(data: FinetuningDataConfig) -> dict[str, str]:
         return {"data_dir": data.data_dir}
     files = {"dev": data.dev_file, "test": data.test_file}
     return {split: path for split, path in files.items() if path}
+
+
+def _directory(path: str, files: dict[str, str]) -> str:
+    """Where scores go: beside those of other files of the same name.
+
+    Args:
+      path: Where they go if there are none.
+      files: See `_files`.
+    """
+
+    def places(of_files: dict) -> dict:
+        return {
+            split: os.path.abspath(file) for split, file in of_files.items()
+        }
+
+    for number in itertools.count(1):
+        found = path if number == 1 else f"{path}_{number}"
+        known = os.path.join(found, model_directory.RESULTS_FILE)
+        if not os.path.exists(known):
+            return found
+        before = read_json(known, files=dict[str, str]).get("files")
+        if before is None or places(before) == places(files):
+            return found
+    raise AssertionError("there are no more numbers")
 
 
 def _name_of_rows(data: FinetuningDataConfig, rows: list[TaskData]) -> str:

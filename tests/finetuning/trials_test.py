@@ -331,6 +331,19 @@ def test_some_rows_that_were_learned_are_counted(finished, capsys):
     assert "training file" not in capsys.readouterr().out
 
 
+def test_another_file_of_the_same_name_has_a_folder_of_its_own(finished):
+    first, other = finished / "new.tsv", finished / "others" / "new.tsv"
+    other.parent.mkdir()
+    for path, source in ((first, "test.tsv"), (other, "dev.tsv")):
+        shutil.copy(finished / source, path)
+    folders = [
+        run(evaluation(finished, test_file=str(path)))["directory"]
+        for path in (first, other, first)
+    ]
+    folder = str(finished / "model" / "evaluation" / "new")
+    assert folders == [folder, f"{folder}_2", folder]
+
+
 def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
     path = finished / "other_name.tsv"
     rows = (finished / "test.tsv").read_text()
