@@ -181,6 +181,16 @@ class QuestionAnswerer(TaskModel):
             raise ValueError(
                 "Expected contexts with words. Received: none with any"
             )
+        if y is not None and not self.options.answerable_classifier:
+            impossible = features[f"{self.task_name}_is_impossible"] > 0
+            rows = self.rows_of_features(features, inputs)
+            if num := len(np.unique(rows[impossible])):
+                warnings.warn(
+                    f"{num} of {len(inputs[1])} rows have no answer in {name}, "
+                    "which decode_predictions never says but with "
+                    "may_have_no_answer=True",
+                    stacklevel=2,
+                )
         return features
 
     def _of_windows(self, inputs, y, name):
@@ -208,7 +218,7 @@ class QuestionAnswerer(TaskModel):
         if class_weight is not None:
             self.weights_of_classes(class_weight, None)
         num_rows = _rows_of_a_batch(dataset, name)
-        like = self.features((["a"], ["a"]), [""])
+        like = self._of_windows((["a"], ["a"]), [""], "y")
         if len(dataset.element_spec) > 2:
             like[self._sample_weight] = np.ones(1, np.float32)
 

@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -60,6 +62,19 @@ def test_answers_in_every_form(trained):
     squad = [{"text": [a, "w"], "answer_start": [s, 0]} for a, s in pairs]
     for answers in (pairs, squad, np.array(ANSWERS)):
         tasks.assert_equal_bits(found.features(inputs, answers), expected)
+
+
+def test_no_answer_that_is_never_said_is_told(trained, pretrained):
+    model = answerer(pretrained)
+    inputs = model.read_inputs(X)
+    with pytest.warns(
+        UserWarning, match="2 of 18 rows have no answer in y, wh"
+    ):
+        model.features(inputs, ["", *ANSWERS[1:-1], None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.features(inputs, ANSWERS)
+        trained[0].features(inputs, ["", *ANSWERS[1:]])
 
 
 def test_answers_what_the_export_answers(trained, tmp_path):
