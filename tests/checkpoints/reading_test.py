@@ -1,6 +1,7 @@
 """Tests of checkpoints/{reading,verify}.py."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.checkpoints.formats import original
 from electra_tf.errors import CheckpointError
 from electra_tf.model import encoder
+from tests import helpers
 from tests.checkpoints import models
 
 
@@ -100,6 +102,18 @@ def test_refuses_another_vocabulary(tmp_path):
     (tmp_path / "vocab.txt.json").unlink()
     with pytest.raises(CheckpointError, match="Received: 21 entries"):
         reading.read_checkpoint(tmp_path)
+
+
+def test_hparams_that_contradict_the_vocabulary_are_told(tmp_path):
+    original.write(models.pretrained(), str(tmp_path))
+    assert not reading.read_checkpoint(tmp_path).notes
+    path = tmp_path / "hparams.json"
+    hparams = helpers.read_json(path) | {"do_lower_case": False}
+    path.write_text(json.dumps(hparams))
+    found = reading.read_checkpoint(tmp_path)
+    assert not found.vocabulary.do_lower_case
+    (note,) = found.notes
+    assert "json says do_lower_case=True, the hparams False, which" in note
 
 
 def test_random_inputs_have_padding_and_segments():

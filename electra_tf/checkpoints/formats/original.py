@@ -129,17 +129,25 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
                 f"The settings of {prefix} say {name}={said}, but its tensors "
                 f"have {name}={ours}"
             )
+    vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
+    vocab, lower = vocabulary.read(vocab_file), hparams.get("do_lower_case")
+    notes: tuple[str, ...] = ()
+    if vocab is not None and lower is not None:
+        if vocab.do_lower_case not in (None, lower):
+            notes = (
+                f"{vocabulary.settings_file(vocab_file)} says do_lower_case="
+                f"{vocab.do_lower_case}, the hparams {lower}, which counts",
+            )
+        vocab = dataclasses.replace(vocab, do_lower_case=lower)
     return dataclasses.replace(
         found,
         head=_read_head(tensors, folder, prefix),
         optimizer=saved.select(slots),
         global_step=None if step is None else int(step),
-        vocabulary=vocabulary.read(
-            os.path.join(folder, vocabulary.VOCAB_FILE),
-            hparams.get("do_lower_case"),
-        ),
+        vocabulary=vocab,
         unused=tuple(unused),
         max_seq_length=hparams.get("max_seq_length"),
+        notes=notes,
     )
 
 
