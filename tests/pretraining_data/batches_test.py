@@ -360,12 +360,9 @@ def test_refuses_ids_outside_the_vocabulary(folder, token):
         (
             "input_mask",
             lambda x: 2 * x,
-            "input_mask of ones, then zeros, received [2, 2, 2, 2, 2, 2, ...]",
+            "input_mask of zeros and ones, received [2, 2, 2, 2, 2, 2, ...]",
         ),
         ("input_mask", lambda x: x + 2**32 * x, "received [4294967297, "),
-        ("input_mask", lambda x: 1 - x, "received [0, 0, 0, 0, 0, 0, ...]"),
-        ("input_mask", lambda x: 0 * x, "received [0, 0, 0, 0, 0, 0, ...]"),
-        ("input_mask", lambda x: x * (np.arange(12) != 4), "[1, 1, 1, 1, 0, 1"),
         ("segment_ids", lambda x: x + 2, "segment_ids from 0 to 1 (Encoder"),
         ("segment_ids", lambda x: x - 1, "type_vocab_size - 1), received [-1]"),
     ],
@@ -379,6 +376,15 @@ def test_refuses_masks_and_segments_that_are_none(
     found = refusal(folder)
     assert message in found
     assert found.endswith(f"in record 1 of {path}")
+
+
+def test_takes_masks_with_holes_as_the_original_does(folder):
+    (folder / "holes").mkdir()
+    row = helpers.row(0)
+    row["input_mask"][4] = 0
+    helpers.write_tfrecords(folder / "holes/a.tfrecord", [row])
+    (batch,) = open_data(folder / "holes").dataset(1).take(1)
+    assert batch["input_mask"][0].numpy().tolist() == row["input_mask"]
 
 
 def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
@@ -561,8 +567,8 @@ def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
     with pytest.raises(tf.errors.OpError) as caught:
         take(data.dataset(2), 4)
     assert errors.data_error_message(caught.value) == (
-        "Expected examples of 12 tokens with ids below 20, a mask of ones, "
-        "then zeros, and segments below 2, received others: electra-tf "
+        "Expected examples of 12 tokens with ids below 20, a mask of zeros "
+        "and ones, and segments below 2, received others: electra-tf "
         "check-data shows them"
     )
 
