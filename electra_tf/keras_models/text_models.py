@@ -249,6 +249,10 @@ class TextClassifier(_TextModel, LabelledModel):
         with tf.control_dependencies([check]):
             return tf.ensure_shape(found, [None, num_labels])
 
+    @property
+    def num_classes(self):
+        return None if self.multi_label else len(self.labels)
+
     def features_of(self, x, y=None):
         if self.multi_label and y is not None:
             y = tf.nest.map_structure(self._graph_decisions, y)

@@ -120,6 +120,15 @@ class TextPipeline(EngineModel):
         return int(cardinality) if cardinality >= 0 else None
 
     @property
+    def num_classes(self) -> int | None:
+        """Of labels that are one class for each row; None for others."""
+        return None
+
+    def _checked(self, x, name: str = "x"):
+        """Token ids as given, or an error; see `token_ids.checked`."""
+        return token_ids.checked(x, self.encoder_config, name, self.num_classes)
+
+    @property
     def _reads_texts(self) -> bool:
         return self.preprocessor is not None
 
@@ -336,7 +345,8 @@ class TextPipeline(EngineModel):
         features = None
         num_steps: int | None
         if not self._reads_texts:
-            x = token_ids.checked(x, self.encoder_config)
+            x = self._checked(x)
+            token_ids.check_labels(y, "y", self.num_classes)
             arguments |= {
                 "y": y,
                 "shuffle": shuffle and not columns.is_dataset(x),
@@ -464,11 +474,13 @@ class TextPipeline(EngineModel):
 
     def _validation_data(self, data, batch_size: int):
         if not self._reads_texts:
-            if isinstance(data, tuple) and data:
-                token_ids.checked(data[0], self.encoder_config, "validation_x")
+            if isinstance(data, tuple) and len(data) > 1:
+                self._checked(data[0], "validation_x")
+                token_ids.check_labels(
+                    data[1], "validation_y", self.num_classes
+                )
                 return data
-            name = "validation_data"
-            return token_ids.checked(data, self.encoder_config, name)
+            return self._checked(data, "validation_data")
         if columns.is_dataset(data):
             self.refuse_other_inputs(_has_pairs(data), "validation_data")
             return self._mapped(data, True, name="validation_data")
@@ -498,7 +510,8 @@ class TextPipeline(EngineModel):
         is_prepared = kwargs.get("_use_cached_eval_dataset", False)
         if not self._reads_texts or is_prepared:
             if not is_prepared:
-                x = token_ids.checked(x, self.encoder_config)
+                x = self._checked(x)
+                token_ids.check_labels(y, "y", self.num_classes)
             return super().evaluate(
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
@@ -522,7 +535,7 @@ class TextPipeline(EngineModel):
           As the model's `call`, a row for each text.
         """
         if not self._reads_texts:
-            x = token_ids.checked(x, self.encoder_config)
+            x = self._checked(x)
             return super().predict(x, batch_size, **kwargs)
         if columns.is_dataset(x):
             self.refuse_other_inputs(_has_pairs(x), "x")

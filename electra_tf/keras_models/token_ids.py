@@ -13,7 +13,12 @@ import tensorflow as tf
 from electra_tf import configs
 
 
-def checked(x, config: configs.EncoderConfig, name: str = "x") -> typing.Any:
+def checked(
+    x,
+    config: configs.EncoderConfig,
+    name: str = "x",
+    num_classes: int | None = None,
+) -> typing.Any:
     """What a model is given, the ids of which exist.
 
     Args:
@@ -22,6 +27,8 @@ def checked(x, config: configs.EncoderConfig, name: str = "x") -> typing.Any:
         returned as it is.
       config: Of the model.
       name: What the user calls it.
+      num_classes: Of the numbers behind it in a dataset, where those are
+        classes.
 
     Raises:
       ValueError: If an array has a value that the model has not.
@@ -46,11 +53,53 @@ def checked(x, config: configs.EncoderConfig, name: str = "x") -> typing.Any:
     if not isinstance(first, Mapping):
         return x
 
+    ends = _ends(config)
+
     def check(*element):
-        features = _in_graph(element[0], config, name)
-        return (features, *element[1:]) if isinstance(spec, tuple) else features
+        features = _in_graph(element[0], ends, name)
+        if not isinstance(spec, tuple):
+            return features
+        labels = element[1:2]
+        if num_classes and labels and tf.is_tensor(labels[0]):
+            ends_of_labels = {"labels": num_classes}
+            found = _in_graph({"labels": labels[0]}, ends_of_labels, name)
+            labels = (found["labels"],)
+        return (features, *labels, *element[2:])
 
     return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def check_labels(y, name: str = "y", num_classes: int | None = None) -> None:
+    """Refuses numbers that are no labels; of arrays alone.
+
+    Args:
+      y: What the user gave.
+      name: What the user calls it.
+      num_classes: Where they are classes.
+
+    Raises:
+      ValueError: If there is such a number.
+    """
+    if not isinstance(y, np.ndarray | list):
+        return
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = int(
+            np.argmin(np.isfinite(values).reshape(len(values), -1).all(1))
+        )
+        raise ValueError(
+            f"Expected numbers as {name}. Received: {values[row]} in row {row}"
+        )
+    is_whole = values.size and values.dtype.kind in "iu"
+    if (
+        num_classes
+        and is_whole
+        and not 0 <= values.min() <= values.max() < num_classes
+    ):
+        raise ValueError(
+            f"Expected labels from 0 to {num_classes - 1} as {name}. Received: "
+            f"from {values.min()} to {values.max()}"
+        )
 
 
 def _ends(config: configs.EncoderConfig) -> dict[str, int]:
@@ -61,9 +110,9 @@ def _ends(config: configs.EncoderConfig) -> dict[str, int]:
     }
 
 
-def _in_graph(features, config, name):
+def _in_graph(features, ends: Mapping[str, int], name: str):
     checks = []
-    for feature, end in _ends(config).items():
+    for feature, end in ends.items():
         values = features.get(feature)
         if values is None or not tf.as_dtype(values.dtype).is_integer:
             continue

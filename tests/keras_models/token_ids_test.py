@@ -71,3 +71,32 @@ def test_where_xla_compiles():
     ):
         with pytest.raises(ValueError, match="input_ids from 0 to 19 in "):
             ask()
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_labels_that_there_are_not(compiles):
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=["a", "b"], preprocessor=None
+    )
+    model.compile(jit_compile=compiles)
+    x, good, bad = _batch(), np.array([0, 1, 1]), np.array([0, 1, 2])
+    for ask in (
+        lambda: model.fit(x, bad),
+        lambda: model.fit(x, good, validation_data=(x, bad)),
+        lambda: model.evaluate(x, bad),
+    ):
+        with pytest.raises(ValueError, match="labels from 0 to 1 as .*0 to 2"):
+            ask()
+    dataset = tf.data.Dataset.from_tensors((x, bad))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels from 0"):
+        model.evaluate(dataset, verbose=0)
+
+
+def test_a_quantity_that_is_no_number():
+    model = electra_tf.TextRegressor.from_checkpoint(
+        models.pretrained(), preprocessor=None
+    )
+    with pytest.raises(
+        ValueError, match="numbers as y. Received: nan in row 1"
+    ):
+        model.fit(_batch(), np.array([0.0, np.nan, 1.0]))
