@@ -339,8 +339,14 @@ def in_place_of(
     if of_model is None:
         return given, []
     remarks = other_tokens(given.tokens, of_model.tokens, name)
+    theirs = of_model.do_lower_case
     if given.do_lower_case is None:
         given = dataclasses.replace(of_model, tokens=given.tokens)
+    elif theirs not in (None, given.do_lower_case):
+        remarks.append(
+            f"{os.fspath(name)} is for do_lower_case={given.do_lower_case}, the "
+            f"model has learned with {theirs}"
+        )
     return given, remarks
 
 

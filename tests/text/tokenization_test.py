@@ -323,6 +323,23 @@ def test_a_vocabulary_that_was_changed_behind_a_model_is_refused(tmp_path):
     assert vocabulary.load(path).tokens[-1] == "a"
 
 
+def test_a_vocabulary_in_place_of_a_models():
+    cased = vocabulary.Vocabulary(("a", "b"), False, False, "kcelectra")
+    given = vocabulary.Vocabulary(("a", "c"))
+    found, (line,) = vocabulary.in_place_of(cased, given, "v.txt")
+    assert found == vocabulary.Vocabulary(("a", "c"), False, False, "kcelectra")
+    assert line == (
+        "1 tokens of v.txt are others there, such as 'c' for 'b' with the id 1"
+    )
+    uncased = vocabulary.Vocabulary(("a", "b"), True)
+    found, (line,) = vocabulary.in_place_of(cased, uncased, "v.txt")
+    assert found == uncased
+    assert line == (
+        "v.txt is for do_lower_case=True, the model has learned with False"
+    )
+    assert vocabulary.in_place_of(None, given, "v.txt") == (given, [])
+
+
 def test_uncased_whatever_the_vocabulary(tmp_path):
     tokenizer = helpers.make_tokenizer(
         write_vocab(tmp_path), do_lower_case=False
