@@ -344,8 +344,8 @@ def in_place_of(
         given = dataclasses.replace(of_model, tokens=given.tokens)
     elif theirs not in (None, given.do_lower_case):
         remarks.append(
-            f"{os.fspath(name)} is for do_lower_case={given.do_lower_case}, the "
-            f"model has learned with {theirs}"
+            f"{os.fspath(name)} is for do_lower_case={given.do_lower_case}, "
+            f"the model has learned with {theirs}"
         )
     return given, remarks
 
