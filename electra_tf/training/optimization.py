@@ -434,10 +434,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     ) -> list[tf.Tensor]:
         """A variable's values, adam_m and adam_v after an update."""
         config = self.config
+        variable, m, v = state
         rate = tf.cast(learning_rate, tf.float32) * kind.scale
         if config.optimizer == "lamb":
             updated = _lamb(
-                *state,
+                variable,
+                m,
+                v,
                 gradient,
                 rate,
                 self.iterations + 1,
@@ -446,7 +449,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             )
         else:
             updated = _adam(
-                *state,
+                variable,
+                m,
+                v,
                 gradient,
                 rate,
                 config.beta_1,
@@ -461,7 +466,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         is_skipped = tf.math.is_nan(gradient)
         return [
             tf.where(is_skipped, old, new)
-            for old, new in zip(state, updated, strict=True)
+            for old, new in zip((variable, m, v), updated, strict=True)
         ]
 
 

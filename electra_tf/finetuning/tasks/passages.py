@@ -150,8 +150,6 @@ def check_paragraph(
         is_impossible = qa.get("is_impossible", False)
         if not isinstance(is_impossible, bool):
             refuse("is_impossible as true or false", is_impossible, number)
-        if v2 and is_impossible and "".join(texts).strip():
-            refuse("no answers where is_impossible is true", answers, number)
         if is_training and not v2 and not answers:
             refuse(
                 "an answer for each question (only the task squad has "
@@ -159,6 +157,14 @@ def check_paragraph(
                 answers,
                 number,
             )
+
+
+def num_contradicting(paragraph: dict) -> int:
+    """Questions that have answers and are called impossible."""
+    return sum(
+        bool(qa.get("is_impossible") and "".join(texts_of(qa)).strip())
+        for qa in paragraph["qas"]
+    )
 
 
 def texts_of(qa: dict) -> list[str]:

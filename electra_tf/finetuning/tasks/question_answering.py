@@ -74,6 +74,7 @@ class QuestionAnsweringTask(Task):
         self.is_mrqa = is_mrqa
         self.is_korean = is_korean
         self._num_unusable: dict[str, tuple[int, int]] = {}
+        self._num_contradicting: dict[str, int] = {}
         # What was predicted last of each list of examples, and from what.
         self._last: dict[int, tuple[tuple, Predictions]] = {}
 
@@ -110,7 +111,7 @@ class QuestionAnsweringTask(Task):
             else passages.read_squad(path)
         )
         examples: list[passages.QuestionAnsweringExample] = []
-        num_questions = 0
+        num_questions = num_contradicting = 0
         for source, paragraph in paragraphs:
             try:
                 num_questions += len(paragraph["qas"])
@@ -121,6 +122,7 @@ class QuestionAnsweringTask(Task):
                     self.v2,
                     split == "train",
                 )
+                num_contradicting += passages.num_contradicting(paragraph)
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
                 raise ValueError(
@@ -134,6 +136,7 @@ class QuestionAnsweringTask(Task):
             )
         num_unusable = num_questions - len(examples)
         self._num_unusable[split] = (num_unusable, num_questions)
+        self._num_contradicting[split] = num_contradicting
         return examples
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
@@ -561,6 +564,13 @@ class QuestionAnsweringTask(Task):
                 found.append(
                     f"{split}: {num_lost} of {num} questions are left out: "
                     "their answer is not where the file says"
+                )
+        for split, num in self._num_contradicting.items():
+            if self.v2 and num:
+                found.append(
+                    f"{split}: {num} questions have answers, and is_impossible "
+                    "is true: that counts in training, the answers in scores, "
+                    "as in the original"
                 )
         for split, of_split in (features or {}).items():
             starts = of_split.get(f"{self.name}_start_positions")

@@ -194,7 +194,6 @@ def test_bad_squad_files(write, tmp_path, content, message):
         ("dev", {"id": None}, "an 'id' for each question. Received: None"),
         ("dev", {"question": None}, "a text as question. Received: None"),
         ("train", {"is_impossible": "false"}, "true or false. Rec.*'false'"),
-        ("dev", {"is_impossible": True}, "no answers where is_impossible"),
     ],
 )
 def test_questions_that_mean_something_else(
@@ -225,6 +224,19 @@ def test_odd_questions_are_counted(write, tmp_path):
     assert twice.startswith("dev: 2 of 3 questions have the id of another one")
     assert none.startswith("dev: 1 of 3 questions have no answer")
     assert not task.warnings({"dev": [example], "train": []})
+
+
+def test_answers_of_impossible_questions_are_told(write, tmp_path):
+    task = _task(tmp_path)
+    for split in ("train", "dev"):
+        _squad(write, split, is_impossible=True)
+    (train,), (dev,) = map(task.read_examples, ("train", "dev"))
+    assert train.is_impossible and dev.answers
+    told = task.warnings()
+    assert [line.split(",")[0] for line in told] == [
+        "train: 1 questions have answers",
+        "dev: 1 questions have answers",
+    ]
 
 
 def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
