@@ -90,7 +90,7 @@ SOURCES: tuple[Source, ...] = (
         drawn_by="imdb_plot",
         by_hand=("choices",),
     ),
-    Source("records", "records.md", "records"),
+    Source("records", "records.md", "records", by_hand=("recipes_of_longer",)),
     Source(
         "ner",
         "ner.md",
