@@ -145,6 +145,14 @@ SOURCES: tuple[Source, ...] = (
         drawn_by="experiments_plot",
     ),
     Source(
+        "generator_size",
+        "experiments.md",
+        "experiments_table",
+        "Size of the generator (Figure 3, left)",
+        picture="experiments_generator_size.png",
+        drawn_by="experiments_plot",
+    ),
+    Source(
         "speed",
         "performance.md",
         "speed_page",
