@@ -171,6 +171,34 @@ def test_scales_are_shares_of_the_rate():
     assert float(b) == pytest.approx(1 - 0.1 * 0.75)
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_small_variables_together_are_updated_as_by_themselves(
+    monkeypatch, skips
+):
+    rng = np.random.default_rng(1)
+    names = ("kernel", "bias", "table", "gamma", "other")
+    shapes = ([3, 2], [2], [2, 2, 2], [1], [5])
+    first = [rng.normal(size=shape) for shape in shapes]
+    gradients = [[rng.normal(size=s) for s in shapes] for _ in range(3)]
+    if skips:
+        gradients[1][0][0, 0] = np.inf
+    found = {}
+    # All at once but for the one with a rate of its own, then none.
+    for least in (1000, 0):
+        monkeypatch.setattr(optimization, "_LARGE", least)
+        variables = [
+            variable(x, name=n) for x, n in zip(first, names, strict=True)
+        ]
+        optimizer = make(variables, scales={"other": 0.5})
+        optimizer.skips_non_finite_updates = skips
+        for of_step in gradients:
+            optimizer.apply_summed(constants(*of_step), variables)
+        assert int(optimizer.iterations) == 3 - skips
+        found[least] = [v.numpy() for v in (*variables, *optimizer.variables)]
+    for together, alone in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(together, alone)
+
+
 def test_a_variable_without_gradient_stays():
     a, b = variable(1.0, "a"), variable(1.0, "b")
     optimizer = make([a, b])
