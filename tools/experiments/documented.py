@@ -153,6 +153,14 @@ SOURCES: tuple[Source, ...] = (
         drawn_by="experiments_plot",
     ),
     Source(
+        "training_algorithms",
+        "experiments.md",
+        "experiments_table",
+        "Training algorithms (Figure 3, right)",
+        picture="experiments_training_algorithms.png",
+        drawn_by="experiments_plot",
+    ),
+    Source(
         "speed",
         "performance.md",
         "speed_page",
