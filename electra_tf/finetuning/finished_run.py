@@ -5,7 +5,6 @@ Nothing that the run has written is touched: scores and predictions go to
 """
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Sequence
 
@@ -326,15 +325,18 @@ def _directory(path: str, files: dict[str, str]) -> str:
             split: os.path.abspath(file) for split, file in of_files.items()
         }
 
-    for number in itertools.count(1):
-        found = path if number == 1 else f"{path}_{number}"
-        known = os.path.join(found, model_directory.RESULTS_FILE)
+    def is_taken(directory: str) -> bool:
+        known = os.path.join(directory, model_directory.RESULTS_FILE)
         if not os.path.exists(known):
-            return found
+            return False
         before = read_json(known, files=dict[str, str]).get("files")
-        if before is None or places(before) == places(files):
-            return found
-    raise AssertionError("there are no more numbers")
+        return before is not None and places(before) != places(files)
+
+    found, number = path, 1
+    while is_taken(found):
+        number += 1
+        found = f"{path}_{number}"
+    return found
 
 
 def _name_of_rows(data: FinetuningDataConfig, rows: list[TaskData]) -> str:

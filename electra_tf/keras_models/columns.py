@@ -131,6 +131,20 @@ def positive(value: typing.Any, name: str) -> int:
     return int(value)
 
 
+def check_positive(**numbers: typing.Any) -> None:
+    """Refuses what is given and is no whole number of at least 1.
+
+    Args:
+      **numbers: By the names that the user gave them; None where not given.
+
+    Raises:
+      ValueError: If there is such a one.
+    """
+    for name, value in numbers.items():
+        if value is not None:
+            positive(value, name)
+
+
 def check_rows(values: Sequence, name: str, num_rows: int) -> None:
     """Refuses a column that has not as many rows as there are texts."""
     if len(values) != num_rows:

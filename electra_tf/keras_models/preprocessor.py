@@ -174,17 +174,9 @@ class Preprocessor(keras.layers.Layer):
 
     def warn_of_other_tokens(self, checkpoint: Checkpoint, source: str) -> None:
         """Warns where a model has learned other tokens than this one has."""
-        ours, theirs = self.vocabulary, checkpoint.vocabulary
-        if theirs is None:
-            return
-        lines = vocabulary_lib.other_tokens(
-            ours.tokens, theirs.tokens, "the preprocessor"
+        _, lines = vocabulary_lib.in_place_of(
+            checkpoint.vocabulary, self.vocabulary, "the preprocessor"
         )
-        if theirs.do_lower_case not in (None, ours.do_lower_case):
-            lines.append(
-                f"the preprocessor has do_lower_case={ours.do_lower_case}, the "
-                f"model has learned with {theirs.do_lower_case}"
-            )
         for line in lines:
             warnings.warn(f"{source}: {line}", stacklevel=3)
 

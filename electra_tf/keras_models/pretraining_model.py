@@ -429,14 +429,12 @@ class PretrainingModel(keras.Model):
         _refuse(kwargs)
         if not self.compiled:
             self.compile()
-        for name, value in (
-            ("batch_size", batch_size),
-            ("validation_batch_size", validation_batch_size),
-            ("steps_per_epoch", steps_per_epoch),
-            ("validation_steps", validation_steps),
-        ):
-            if value is not None:
-                columns.positive(value, name)
+        columns.check_positive(
+            batch_size=batch_size,
+            validation_batch_size=validation_batch_size,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+        )
         size, data = batch_size or 128, None
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
@@ -487,9 +485,7 @@ class PretrainingModel(keras.Model):
         """Losses and metrics without dropout; takes what `fit` takes."""
         if not self.compiled:
             self.compile()
-        for name, value in (("batch_size", batch_size), ("steps", steps)):
-            if value is not None:
-                columns.positive(value, name)
+        columns.check_positive(batch_size=batch_size, steps=steps)
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):

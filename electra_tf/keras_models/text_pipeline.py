@@ -328,8 +328,7 @@ class TextPipeline(EngineModel):
         if not self.compiled:
             self.compile()
         batch_size = _size(batch_size)
-        if steps_per_epoch is not None:
-            columns.positive(steps_per_epoch, "steps_per_epoch")
+        columns.check_positive(steps_per_epoch=steps_per_epoch)
         if validation_split and validation_data is None:
             if columns.is_dataset(x):
                 raise ValueError(

@@ -38,12 +38,10 @@ def checked(
             values = x.get(feature)
             if not isinstance(values, np.ndarray | list):
                 continue
-            values = np.asarray(values)
-            is_whole = values.size and values.dtype.kind in "iu"
-            if is_whole and not 0 <= values.min() <= values.max() < end:
+            if outside := _outside(np.asarray(values), end):
                 raise ValueError(
                     f"Expected {feature} from 0 to {end - 1} in {name}. "
-                    f"Received: from {values.min()} to {values.max()}"
+                    f"Received: {outside}"
                 )
         return x
     if not isinstance(x, tf.data.Dataset):
@@ -90,16 +88,21 @@ def check_labels(y, name: str = "y", num_classes: int | None = None) -> None:
         raise ValueError(
             f"Expected numbers as {name}. Received: {values[row]} in row {row}"
         )
-    is_whole = values.size and values.dtype.kind in "iu"
-    if (
-        num_classes
-        and is_whole
-        and not 0 <= values.min() <= values.max() < num_classes
-    ):
+    if num_classes and (outside := _outside(values, num_classes)):
         raise ValueError(
             f"Expected labels from 0 to {num_classes - 1} as {name}. Received: "
-            f"from {values.min()} to {values.max()}"
+            f"{outside}"
         )
+
+
+def _outside(values: np.ndarray, end: int) -> str:
+    """What to say of whole numbers that are not all from 0 to below the end."""
+    if not values.size or values.dtype.kind not in "iu":
+        return ""
+    least, greatest = values.min(), values.max()
+    if 0 <= least <= greatest < end:
+        return ""
+    return f"from {least} to {greatest}"
 
 
 def _ends(config: configs.EncoderConfig) -> dict[str, int]:

@@ -44,7 +44,7 @@ class Draws(typing.NamedTuple):
 def draw_keys(seed: tf.Tensor, number: int) -> list[tf.Tensor]:
     """Draws the keys of some dropouts, all at once.
 
-    A draw of its own for each would be a quarter of all operations in the
+    A draw of its own for each would be nearly a third of all operations in the
     graph of a step.
 
     Args:

@@ -69,6 +69,8 @@ class PackedStack(tf.Module):
         softmax, normalisation and sums are float32 in both.
     """
 
+    num_dropouts = 0
+
     def __init__(
         self, stack: encoder.TransformerStack, dtype: str = kinds.FLOAT32
     ):
@@ -88,8 +90,6 @@ class PackedStack(tf.Module):
                 self._constants[name] = tf.cast(stacked, tf.bfloat16).numpy()
             else:
                 self._packed.append(tf.Variable(stacked, trainable=False))
-
-    num_dropouts = 0
 
     def __call__(self, x, attention_bias, dropout_keys=None):
         """Transforms a batch of sequences.

@@ -334,7 +334,7 @@ def in_place_of(
       name: Of the file.
 
     Returns:
-      What to go on with, and a line where its tokens are others.
+      What to go on with, and lines where its tokens or its case are others.
     """
     if of_model is None:
         return given, []

@@ -19,8 +19,8 @@ NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 # Variables of this many numbers are updated in one pass over memory; compiling
 # that for each of the small shapes would take longer than it saves. Those go
-# together: one by one they would be half of the operations in the graph of a
-# step.
+# together: one by one they would be more than a fifth of the operations in the
+# graph of a step.
 _LARGE = 50_000
 
 

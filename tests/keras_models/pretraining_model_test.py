@@ -388,18 +388,7 @@ def test_what_compile_refuses(model, arguments, message):
         model.compile(**arguments)
 
 
-@pytest.mark.parametrize(
-    "name, value, message",
-    [
-        (
-            "input_ids",
-            20,
-            "input_ids from 0 to 19 in x. Received: from 0 to 20",
-        ),
-        ("input_mask", 2, "input_mask from 0 to 1 in x"),
-        ("segment_ids", -1, "segment_ids from 0 to 1 in x"),
-    ],
-)
+@pytest.mark.parametrize("name, value, message", tasks.IDS_THAT_NO_MODEL_HAS)
 def test_values_that_no_embedding_has_are_refused(model, name, value, message):
     batch = {n: np.copy(INPUTS[n]) for n in INPUTS}
     batch[name][1, 2] = value

@@ -8,6 +8,7 @@ import electra_tf
 from electra_tf.keras_models import token_ids
 from tests import helpers
 from tests.checkpoints import models
+from tests.keras_models import tasks
 
 
 def _batch(name="input_ids", value=5):
@@ -16,21 +17,7 @@ def _batch(name="input_ids", value=5):
     return batch
 
 
-CASES = pytest.mark.parametrize(
-    "name, value, message",
-    [
-        (
-            "input_ids",
-            20,
-            "input_ids from 0 to 19 in x. Received: from 0 to 20",
-        ),
-        ("input_mask", 2, "input_mask from 0 to 1 in x. Received: from 0 to 2"),
-        ("segment_ids", -1, "segment_ids from 0 to 1 in x. Received: from -1 "),
-    ],
-)
-
-
-@CASES
+@pytest.mark.parametrize("name, value, message", tasks.IDS_THAT_NO_MODEL_HAS)
 def test_of_arrays_and_of_datasets(name, value, message):
     good, bad = _batch(), _batch(name, value)
     assert token_ids.checked(good, models.ENCODER) is good
