@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import time
 import urllib.error
 import urllib.request
 
@@ -609,6 +610,21 @@ def test_refuses_a_taken_port(servable, server):
         __main__.LocalServer(servable, rest_port=server.rest_port)
     with pytest.raises(ValueError, match="free port for gRPC"):
         __main__.LocalServer(servable, grpc_port=server.grpc_port)
+
+
+def test_stops_while_another_thread_wakes_it(servable, monkeypatch):
+    """As a worker does that has just answered."""
+    with __main__.LocalServer(servable) as running:
+        trigger = running._rest.trigger
+        pull = trigger._physical_pull
+
+        def pull_behind_another():
+            pull()
+            time.sleep(0.2)
+            pull()
+
+        monkeypatch.setattr(trigger, "_physical_pull", pull_behind_another)
+    assert not running._rest_thread.is_alive()
 
 
 def test_passes_over_a_version_without_a_model(exported, tmp_path):

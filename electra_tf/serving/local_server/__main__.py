@@ -9,7 +9,6 @@ version and no batching, and is not for production: it listens on this machine
 only. Flags and ports are those of tensorflow_model_server.
 """
 
-import argparse
 import concurrent.futures
 import logging
 import os
@@ -27,6 +26,12 @@ if typing.TYPE_CHECKING:
     from electra_tf.serving.local_server.servable import Servable
 
 HOST = "127.0.0.1"
+
+_port = arguments.number(
+    arguments.digits,
+    lambda n: n <= 65535,
+    "a port from 0 (any free one) to 65535",
+)
 
 
 class LocalServer:
@@ -90,10 +95,17 @@ class LocalServer:
     def stop(self) -> None:
         """Ends both interfaces."""
         self._rest.task_dispatcher.shutdown()
+        pulled = threading.Event()
+
+        def close_all():
+            # The trigger is one of them: not while it is being pulled, as
+            # another pull may have woken this thread first.
+            pulled.wait()
+            wasyncore.close_all(self._sockets)
+
         # Closed by the thread that waits for them, which ends without any.
-        self._rest.trigger.pull_trigger(
-            lambda: wasyncore.close_all(self._sockets)
-        )
+        self._rest.trigger.pull_trigger(close_all)
+        pulled.set()
         self._rest_thread.join()
         self._grpc.stop(grace=None).wait()
 
@@ -110,14 +122,6 @@ def _taken(interface: str, port: int) -> ValueError:
         f"Expected a free port for {interface}. Received: {port}, which is "
         "taken"
     )
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
-        raise argparse.ArgumentTypeError(
-            f"expected a port from 0 (any free one) to 65535, received {text!r}"
-        )
-    return int(text)
 
 
 def main(argv=None) -> int:
