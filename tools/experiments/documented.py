@@ -88,7 +88,7 @@ SOURCES: tuple[Source, ...] = (
         "imdb_table",
         picture="imdb.png",
         drawn_by="imdb_plot",
-        by_hand=("choices",),
+        by_hand=("choices", "shorter"),
     ),
     Source("records", "records.md", "records", by_hand=("recipes_of_longer",)),
     Source(

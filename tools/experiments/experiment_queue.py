@@ -51,6 +51,13 @@ def print_commands(runs: Sequence[Run]) -> None:
         print(f"# {run.title}: {state}\npython {shlex.join(run.command)}\n")
 
 
+def execute(runs: Sequence[Run], parallel: int) -> int:
+    """Runs what is left of some runs; returns what the command ends with."""
+    queue = Queue(runs, parallel)
+    queue.execute()
+    return queue.exit_code()
+
+
 @dataclasses.dataclass(frozen=True)
 class Failure:
     """A run that did not come to its end.
@@ -233,14 +240,16 @@ class Queue:
             share = (
                 run.step() / run.num_train_steps if run.num_train_steps else 0
             )
+            # With what it took before it was interrupted.
+            spent = now - started_at + run.cost().get("seconds", 0.0)
             if run.kind in rates:
                 whole = rates[run.kind] * run.weight
             elif share > 0:
-                whole = (now - started_at) / share
+                whole = spent / share
                 rates[run.kind] = whole / run.weight
             else:
                 return "?"
-            seconds += max(0.0, whole - (now - started_at))
+            seconds += max(0.0, whole - spent)
         for run in self.waiting:
             if run.kind not in rates:
                 return "?"

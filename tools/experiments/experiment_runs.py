@@ -19,6 +19,7 @@ import json
 import math
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Iterable
 
@@ -201,7 +202,7 @@ class Run:
         total = self.cost()
         for name, amount in amounts.items():
             total[name] = total.get(name, 0.0) + amount
-        files_lib.write_atomically(self.cost_file, json.dumps(total) + "\n")
+        files_lib.write_json(self.cost_file, total, indent=None)
 
     def trials(self) -> list[dict]:
         """What is finished of fine-tuning, seed by seed, in order.
@@ -229,6 +230,14 @@ class Run:
     def git_commit(self) -> str | None:
         """Of the code that worked on it last, if that is known."""
         return last_start(self.model_dir).get("git_commit")
+
+    def origin(self) -> dict:
+        """How its figures came about: seconds, commit and command."""
+        return {
+            "cpu_seconds": self.cost().get("cpu_seconds"),
+            "git_commit": self.git_commit(),
+            "command": f"python {shlex.join(self.command)}",
+        }
 
     def step(self) -> int:
         """Steps of pre-training so far, as its last look says."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pictures
 from experiment_suites import TASKS
 
 _PANEL_INCHES = (4.6, 4.2)
@@ -29,9 +30,6 @@ def draw(results: dict, path: str) -> None:
       results: Of `experiments_table.collect`.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as figures
-
     rows = results["rows"]
     metrics = [
         name
@@ -39,10 +37,10 @@ def draw(results: dict, path: str) -> None:
         if any(name in point for row in rows for point in row["curve"])
     ]
     width, height = _PANEL_INCHES
-    figure = figures.Figure(
-        (width * (1 + len(metrics)), height), layout="constrained"
+    num_panels = 1 + len(metrics)
+    figure, (scores, *panels) = pictures.new(
+        width * num_panels, height, num_panels
     )
-    scores, *panels = figure.subplots(1, 1 + len(metrics), squeeze=False)[0]
     styles = {
         name: {"color": f"C{i % 10}", "marker": _MARKERS[i % len(_MARKERS)]}
         for i, name in enumerate(dict.fromkeys(row["row"] for row in rows))
@@ -59,11 +57,6 @@ def draw(results: dict, path: str) -> None:
         _draw_curves(panel, rows, metric, styles)
         panel.set_title(_METRIC_TITLES[metric], fontsize=10)
         panel.set_xlabel("pre-training FLOPs")
-    for axes in (scores, *panels):
-        axes.grid(color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
     _add_legend(figure, rows, styles)
     figure.suptitle(f"{results['title']}: {results['source']}", fontsize=11)
     figure.savefig(path, dpi=110)

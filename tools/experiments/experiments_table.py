@@ -12,12 +12,12 @@ import itertools
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import experiment_runs
 import figure_files
 import results_table
-from experiment_runs import Options, Variant
+from experiment_runs import Options, Run, Variant
 from experiment_suites import SUITES, TASKS
 
 from electra_tf import files, model_directory
@@ -79,10 +79,14 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
 
 def _row(variant: Variant, options: Options) -> dict:
     """One variant, all seeds."""
+    runs_of = {
+        seed: experiment_runs.runs_of(variant, seed, options)
+        for seed in options.seeds
+    }
     seeds = {
         str(seed): found
-        for seed in options.seeds
-        if (found := _seed(variant, seed, options))
+        for seed, runs in runs_of.items()
+        if (found := _seed(runs, options.tasks))
     }
     return {
         "row": variant.row.name,
@@ -105,7 +109,7 @@ def _row(variant: Variant, options: Options) -> dict:
             for name in HELDOUT
             if (values := _of_seeds(seeds, "heldout", name))
         },
-        "curve": _mean_curve(variant, options),
+        "curve": _mean_curve(variant, runs_of.values()),
     }
 
 
@@ -114,10 +118,9 @@ def _of_seeds(seeds: Mapping[str, dict], kind: str, name: str) -> list[float]:
     return [s[kind][name] for s in seeds.values() if name in s[kind]]
 
 
-def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
+def _seed(runs: Sequence[Run], tasks: Sequence[str]) -> dict | None:
     """What is finished of one seed; None where nothing is."""
     found: dict = {"tasks": {}, "score": None, "heldout": {}}
-    runs = experiment_runs.runs_of(variant, seed, options)
     finished = [
         run
         for run in runs
@@ -130,7 +133,7 @@ def _seed(variant: Variant, seed: int, options: Options) -> dict | None:
             found["heldout"] = _read_json(
                 run.model_dir, model_directory.EVAL_RESULTS_FILE
             )
-    if options.tasks and len(found["tasks"]) == len(options.tasks):
+    if tasks and len(found["tasks"]) == len(tasks):
         found["score"] = statistics.fmean(found["tasks"].values())
     costs = [run.cost() for run in finished]
     known = [cost["cpu_seconds"] for cost in costs if "cpu_seconds" in cost]
@@ -196,8 +199,14 @@ def _difference(row: dict, other: dict) -> dict | None:
     return statistics_of([ours[s] - theirs[s] for s in ours if s in theirs])
 
 
-def _mean_curve(variant: Variant, options: Options) -> list[dict]:
+def _mean_curve(
+    variant: Variant, runs_of_seeds: Iterable[Sequence[Run]]
+) -> list[dict]:
     """Held-out metrics of the last stage in the course of its training.
+
+    Args:
+      variant: The row.
+      runs_of_seeds: Of each seed what `experiment_runs.runs_of` returns.
 
     Returns:
       "step", "flops" (stages before it included) and the mean of each metric
@@ -206,10 +215,8 @@ def _mean_curve(variant: Variant, options: Options) -> list[dict]:
     if not variant.stages:
         return []
     points: dict[int, list[dict]] = {}
-    for seed in options.seeds:
-        last_stage = experiment_runs.runs_of(variant, seed, options)[
-            len(variant.stages) - 1
-        ]
+    for runs in runs_of_seeds:
+        last_stage = runs[len(variant.stages) - 1]
         if not experiment_runs.is_of_table(last_stage):
             continue
         for step, metrics in read_heldout(last_stage.model_dir).items():

@@ -1,7 +1,6 @@
 """Figures in JSON: refused with the reason, and written whole."""
 
 import contextlib
-import json
 import os
 import pathlib
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ def write(path: str | os.PathLike, figures: dict) -> None:
     folder = pathlib.Path(path).parent
     with files.writing(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(str(path), json.dumps(figures, indent=1) + "\n")
+    files.write_json(str(path), figures)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ Shapes: B batch, L length.
 
 import argparse
 import itertools
-import json
 import os
 import pathlib
 import sys
@@ -160,8 +159,8 @@ def _judge(args: argparse.Namespace) -> None:
     text = corrupt(str(reference))
     for model_dir in waiting:
         found = {"auc": auc(str(model_dir), text)}
-        files.write_atomically(
-            str(model_dir / records.FIXED_FILE), json.dumps(found) + "\n"
+        files.write_json(
+            str(model_dir / records.FIXED_FILE), found, indent=None
         )
         print(f"{model_dir}: {found['auc']}")
 

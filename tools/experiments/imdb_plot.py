@@ -3,6 +3,7 @@
 import typing
 from collections.abc import Sequence
 
+import pictures
 from imdb_table import CONTESTANTS
 
 _INCHES = (7.2, 5.0)
@@ -30,11 +31,7 @@ def draw(figures: dict, path: str) -> None:
       figures: Of `imdb_runs.collect`.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as figures_lib
-
-    figure = figures_lib.Figure(_INCHES, layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = pictures.new(*_INCHES)
     for name, title in _TITLES.items():
         points = list(_points(figures["rows"], name))
         if not points:
@@ -58,10 +55,6 @@ def draw(figures: dict, path: str) -> None:
     axes.set_ylabel("accuracy on test reviews, per cent")
     axes.axhline(50.0, color="0.6", linewidth=0.8, linestyle=":")
     axes.text(labels[-1], 50.4, "chance", color="0.4", ha="right", fontsize=8)
-    axes.grid(color="0.9", linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     figure.legend(
         loc="outside lower center", ncols=2, frameon=False, fontsize=9
     )

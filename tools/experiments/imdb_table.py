@@ -12,6 +12,8 @@ CONTESTANTS = {
     "frozen": "frozen",
     "tfidf": "TF-IDF",
 }
+# What depends on the weights that pre-training left.
+_PRETRAINED = ("pretrained", "embeddings", "frozen")
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
 
@@ -24,6 +26,7 @@ def blocks(figures: dict) -> dict[str, str]:
         "settings": _settings(rows),
         "pretraining": _pretraining(figures["pretraining"]),
         "choices": _choices(figures.get("choices", ())),
+        "lengths": _lengths([*figures.get("shorter", ()), figures]),
     }
 
 
@@ -56,6 +59,31 @@ def _score(found: dict | None) -> str:
     if "test_accuracy" in found:
         return f"{found['test_accuracy']:.1f}"
     return experiments_table.spread(found["test"])
+
+
+def _lengths(runs: Sequence[dict]) -> str:
+    """Accuracy on test after pre-training of several lengths.
+
+    Args:
+      runs: What `imdb_runs.collect` returns of each, or those parts of it that
+        pre-training decides; the shortest first.
+    """
+    table = [
+        ["labels"]
+        + [
+            f"{CONTESTANTS[name]}, {run['pretraining']['num_train_steps']:,}"
+            for name in _PRETRAINED
+            for run in runs
+        ]
+    ]
+    by_labels = [{row["labels"]: row for row in run["rows"]} for run in runs]
+    for labels in by_labels[-1]:
+        found = [rows.get(labels, {}) for rows in by_labels]
+        table.append(
+            [f"{labels:,}"]
+            + [_score(row.get(name)) for name in _PRETRAINED for row in found]
+        )
+    return results_table.markdown(table)
 
 
 def _settings(rows: Sequence[dict]) -> str:

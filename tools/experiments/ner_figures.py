@@ -53,7 +53,7 @@ def collect(options: Options) -> dict:
                 {"model": model}
                 | _heldout(run)
                 | {"deviations": ner_parts.deviations(run.model_dir)}
-                | _origin(run)
+                | run.origin()
             )
     for start in ner_runs.CHOICES:
         if settings := ner_runs.settings(start, options):
@@ -63,7 +63,7 @@ def collect(options: Options) -> dict:
                     "start": start,
                     "settings": [s._asdict() for s in settings],
                 }
-                | _origin(ner_runs.choice_run(start, options))
+                | ner_runs.choice_run(start, options).origin()
             )
     compared: list[Run] = []
     for name, runs in (
@@ -114,14 +114,6 @@ def _refuse_unlike(runs: Sequence[Run]) -> None:
         experiment_runs.refuse_unlike(model_dirs, what)
 
 
-def _origin(run: Run) -> dict:
-    return {
-        "cpu_seconds": run.cost().get("cpu_seconds"),
-        "git_commit": run.git_commit(),
-        "command": "python " + " ".join(run.command),
-    }
-
-
 def _scored(run: Run) -> dict:
     model, number, start = pathlib.Path(run.model_dir).parts[-3:]
     with figure_files.expecting("F1 of each seed", run.model_dir):
@@ -146,7 +138,7 @@ def _scored(run: Run) -> dict:
             )
             for split in _SPLITS
         },
-        **_origin(run),
+        **run.origin(),
     }
 
 

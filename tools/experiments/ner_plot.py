@@ -1,5 +1,6 @@
 """The figures of run_ner.py as a plot: F1 over labels, and over rates."""
 
+import pictures
 from ner_runs import PRETRAINED, RESCALED, SCRATCH
 
 _TITLES = {
@@ -22,11 +23,7 @@ def draw(figures: dict, path: str) -> None:
       figures: As `ner_figures.collect` makes them.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as pictures
-
-    picture = pictures.Figure((9.2, 4.4), layout="constrained")
-    labels, rates = picture.subplots(1, 2)
+    picture, (labels, rates) = pictures.new(9.2, 4.4, 2)
     sizes = sorted({run["num_sentences"] for run in figures["scores"]})
     for number, (start, title) in enumerate(_TITLES.items()):
         style = {
@@ -74,11 +71,6 @@ def draw(figures: dict, path: str) -> None:
         "one seed",
         fontsize=10,
     )
-    for axes in (labels, rates):
-        axes.grid(color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
     picture.legend(
         *rates.get_legend_handles_labels(),
         loc="outside lower center",

@@ -8,11 +8,11 @@ them, docs/records.md has the rules.
 import collections
 import os
 import pathlib
-import statistics
 import typing
 from collections.abc import Iterable, Sequence
 
 import experiment_runs
+import experiments_table
 import figure_files
 import results_table
 import tf_idf
@@ -404,12 +404,8 @@ def _table(rows: Sequence[dict], figures: dict) -> str:
 def spread(values: Iterable[float | None], decimals: int) -> str:
     """'61.2 +- 0.8', '61.2' of one seed, '' where one is not known."""
     known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    mean = f"{statistics.fmean(known):.{decimals}f}"
-    if len(known) == 1:
-        return mean
-    return f"{mean} +- {statistics.stdev(known):.{decimals}f}"
+    summary = experiments_table.statistics_of(known)
+    return experiments_table.spread(summary, decimals)
 
 
 def _times(seeds: Sequence[dict]) -> str:

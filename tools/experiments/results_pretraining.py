@@ -41,9 +41,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.dry_run:
         experiment_queue.print_commands(runs)
         return 0
-    queue = experiment_queue.Queue(runs, 1)
-    queue.execute()
-    return queue.exit_code()
+    return experiment_queue.execute(runs, 1)
 
 
 def main(argv=None) -> int:

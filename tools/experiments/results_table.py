@@ -13,11 +13,11 @@ import argparse
 import pathlib
 import statistics
 import sys
-import typing
 from collections.abc import Sequence
 
 import experiment_runs
 import figure_files
+import pictures
 import results_pretraining
 
 from electra_tf import files, model_directory
@@ -410,11 +410,7 @@ def draw(figures: dict, path: str) -> None:
       figures: Of `collect`.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as pictures
-
-    picture = pictures.Figure((7.2, 2.6), layout="constrained")
-    panels: typing.Any = picture.subplots(1, 2)
+    picture, panels = pictures.new(7.2, 2.6, 2)
     for axes, name in zip(panels, _CURVES, strict=True):
         for of in figures["pretraining"]:
             axes.plot(
@@ -424,10 +420,6 @@ def draw(figures: dict, path: str) -> None:
                 linewidth=1.3,
             )
         axes.set_xlabel("million tokens")
-        axes.grid(color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
     panels[0].set_ylabel("disc_auc")
     panels[1].set_ylabel("masked_lm_loss, nats")
     panels[0].legend(frameon=False)

@@ -36,22 +36,15 @@ from electra_tf.command_line import arguments
 _ALL = "all"
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """Each once."""
-    parts = (part.strip() for part in text.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
+_budget = arguments.number(
+    float,
+    lambda flops: 0 < flops < float("inf"),
+    "positive numbers such as 1e13,3e13",
+)
 
 
 def _budgets(text: str) -> tuple[float, ...]:
-    try:
-        values = tuple(float(part) for part in _names(text))
-    except ValueError:
-        values = (0.0,)
-    if not all(0 < value < float("inf") for value in values):
-        raise argparse.ArgumentTypeError(
-            f"expected positive numbers such as 1e13,3e13, received {text!r}"
-        )
-    return values
+    return tuple(map(_budget, arguments.names(text)))
 
 
 def _options(args: argparse.Namespace) -> Options:
@@ -193,7 +186,7 @@ def main(argv=None) -> int:
     add("--suite", required=True, choices=[*SUITES, _ALL], help="The rows.")
     add(
         "--rows",
-        type=_names,
+        type=arguments.names,
         default=(),
         help="Some rows of the suite, separated by commas (default: all).",
     )
@@ -213,7 +206,7 @@ def main(argv=None) -> int:
     )
     add(
         "--tasks",
-        type=_names,
+        type=arguments.names,
         default=tuple(TASKS),
         help=f"Tasks to fine-tune on (default: {','.join(TASKS)}).",
     )

@@ -12,7 +12,6 @@ finished is not run again, and what was interrupted goes on.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import sys
@@ -20,7 +19,6 @@ import time
 from collections.abc import Sequence
 
 import experiment_queue
-import experiment_runs
 import figure_files
 import frozen_features
 import imdb_plot
@@ -63,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         _refuse_changed_data(sizes)
         for size in sizes:
             _score_tfidf(size)
-        code = _execute([pretraining], 1)
+        code = experiment_queue.execute([pretraining], 1)
     if not args.table_only and code == 0:
         ner_parts.write(
             pretraining.model_dir,
@@ -71,16 +69,9 @@ def run(args: argparse.Namespace) -> int:
             imdb_runs.init_checkpoint("embeddings", _BUILD),
         )
         _score_frozen(sizes)
-        code = _execute(finetuning, args.parallel)
+        code = experiment_queue.execute(finetuning, args.parallel)
     _write_results(tuple(args.gin_param), params)
     return code
-
-
-def _execute(runs: Sequence[experiment_runs.Run], parallel: int) -> int:
-    """Runs what is left of some runs; returns the exit code."""
-    queue = experiment_queue.Queue(runs, parallel)
-    queue.execute()
-    return queue.exit_code()
 
 
 def _refuse_missing_data(sizes: tuple[int, ...]) -> None:
@@ -161,7 +152,7 @@ def _write_linear(
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     record = found._asdict() | {"cpu_seconds": seconds}
-    files.write_atomically(str(path), json.dumps(record) + "\n")
+    files.write_json(str(path), record, indent=None)
 
 
 def _read_rows(name: str) -> tf_idf.Rows:

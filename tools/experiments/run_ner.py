@@ -62,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
             ner_runs.choice_runs,
             ner_runs.chosen_runs,
         ):
-            queue = experiment_queue.Queue(stage(options), args.parallel)
-            queue.execute()
-            code = queue.exit_code()
+            code = experiment_queue.execute(stage(options), args.parallel)
             if code:
                 break
     folder = pathlib.Path(args.output_dir)
@@ -81,8 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _models(text: str) -> tuple[str, ...]:
-    parts = (part.strip() for part in text.split(","))
-    names = tuple(dict.fromkeys(part for part in parts if part))
+    names = arguments.names(text)
     unknown = sorted(set(names) - set(ner_runs.MODELS))
     if unknown or not names:
         raise argparse.ArgumentTypeError(

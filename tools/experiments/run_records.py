@@ -59,10 +59,8 @@ def run(args: argparse.Namespace) -> int:
     code = 0
     if not args.table_only:
         _require_data(runs)
-        queue = experiment_queue.Queue(runs, args.parallel)
-        queue.execute()
-        code = queue.exit_code()
-        if queue.was_stopped:
+        code = experiment_queue.execute(runs, args.parallel)
+        if code == arguments.EXIT_STOPPED:
             return code
         # In a process of its own: TensorFlow would stay in this one.
         judged = subprocess.run(
@@ -102,7 +100,7 @@ def main(argv=None) -> int:
     add = parser.add_argument
     add(
         "--rows",
-        type=lambda text: tuple(filter(None, text.split(","))),
+        type=arguments.names,
         default=(),
         help="Some rows, separated by commas (default: all).",
     )

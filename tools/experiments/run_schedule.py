@@ -36,9 +36,9 @@ from electra_tf.command_line import gin_files as gin_files_lib
 LENGTHS = (2000, 4000, 6000)
 # Of each length, at its end.
 DECAY_PROPORTION = 0.15
-# Of a run by itself, as in gin/quickstart.gin. The trunk has that of the
-# shortest, since it is all of them.
-WARMUP_PROPORTION = 0.25
+# Of every run, however long: the trunk is all of them, and nothing but the
+# decay is to differ.
+NUM_WARMUP_STEPS = 500
 
 _GIN_FILE = "results/schedule.gin"
 METRICS = ("total_loss", "disc_auc", "masked_lm_accuracy")
@@ -107,11 +107,7 @@ def parts(
 
 
 def _straight(folder, length, seed, gin_params) -> Part:
-    params = [
-        *gin_params,
-        f"OptimizerConfig.warmup_proportion={WARMUP_PROPORTION}",
-    ]
-    return _part(STRAIGHT, folder, length, seed, params)
+    return _part(STRAIGHT, folder, length, seed, gin_params)
 
 
 def _of_trunk(folder, length, seed, gin_params, trunk: str = "") -> Part:
@@ -120,8 +116,6 @@ def _of_trunk(folder, length, seed, gin_params, trunk: str = "") -> Part:
         *gin_params,
         f"OptimizerConfig.schedule='{configs.WARMUP_STABLE_DECAY}'",
         f"OptimizerConfig.decay_proportion={DECAY_PROPORTION}",
-        "OptimizerConfig.num_warmup_steps="
-        f"{round(WARMUP_PROPORTION * min(LENGTHS))}",
     ]
     if trunk:
         checkpoint = os.path.join(
@@ -137,7 +131,11 @@ def _of_trunk(folder, length, seed, gin_params, trunk: str = "") -> Part:
 
 
 def _part(way, folder, length, seed, params, trunk: str = "") -> Part:
-    params = [*params, f"RunConfig.num_train_steps={length}"]
+    params = [
+        *params,
+        f"OptimizerConfig.num_warmup_steps={NUM_WARMUP_STEPS}",
+        f"RunConfig.num_train_steps={length}",
+    ]
     paths = (experiment_runs.gin_path(_GIN_FILE),)
     config = gin_files_lib.load(configs.PretrainingConfig, paths, params)
     num_steps = length - (first_step(length) if trunk else 0)
@@ -159,7 +157,7 @@ def collect(found: Sequence[Part]) -> dict:
 
     Returns:
       What schedule.json holds: "lengths", "decay_proportion",
-      "warmup_proportion"; "runs", each with its command, commit, CPU seconds,
+      "num_warmup_steps"; "runs", each with its command, commit, CPU seconds,
       held-out metrics at the end and in the course of it; "summary", see
       `summarize`.
     """
@@ -171,7 +169,7 @@ def collect(found: Sequence[Part]) -> dict:
     return {
         "lengths": list(LENGTHS),
         "decay_proportion": DECAY_PROPORTION,
-        "warmup_proportion": WARMUP_PROPORTION,
+        "num_warmup_steps": NUM_WARMUP_STEPS,
         "learning_rate": found[0].run.config.optimizer.learning_rate,
         "summary": summarize(runs),
         "runs": runs,
@@ -192,9 +190,7 @@ def _record(part: Part) -> dict:
         "length": part.length,
         "seed": part.seed,
         "num_steps": part.num_steps,
-        "cpu_seconds": part.run.cost().get("cpu_seconds"),
-        "git_commit": part.run.git_commit(),
-        "command": "python " + " ".join(part.run.command),
+        **part.run.origin(),
         "heldout": metrics,
         "curve": curve,
     }

@@ -3,6 +3,8 @@
 import collections
 import statistics
 
+import pictures
+
 _TITLES = {"straight": "straight runs", "trunk": "trunk and its decays"}
 _STYLES = {
     "straight": {"color": "C0", "marker": "o"},
@@ -20,11 +22,7 @@ def draw(figures: dict, path: str) -> None:
       figures: As `run_schedule.collect` makes them.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as pictures
-
-    picture = pictures.Figure((9.2, 4.0), layout="constrained")
-    course, end = picture.subplots(1, 2)
+    picture, (course, end) = pictures.new(9.2, 4.0, 2)
     seeds = set(figures["summary"]["seeds"])
     for (way, length), points in _curves(figures["runs"], seeds).items():
         course.plot(
@@ -56,11 +54,7 @@ def draw(figures: dict, path: str) -> None:
     for axes in (course, end):
         axes.set_xlabel("steps")
         axes.set_ylabel("held-out total_loss, nats")
-        axes.grid(color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
         axes.legend(frameon=False, fontsize=9)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
     picture.savefig(path, dpi=110)
 
 

@@ -116,9 +116,8 @@ def split_squad(args: argparse.Namespace) -> None:
             for number, article in enumerate(articles)
             if (number in dev) == (part == "dev")
         ]
-        files.write_atomically(
-            path,
-            json.dumps(content | {"data": chosen}, ensure_ascii=False) + "\n",
+        files.write_json(
+            path, content | {"data": chosen}, ensure_ascii=False, indent=None
         )
         num_questions = sum(
             len(paragraph["qas"])

@@ -7,6 +7,8 @@ reviews without labels are worth (docs/imdb.md).
 
 from collections.abc import Mapping
 
+import pictures
+
 # Those that it shows, by their names in docs/figures.
 FIGURES = ("imdb", "schedule", "speed")
 _INCHES = (11.0, 3.9)
@@ -27,20 +29,12 @@ def draw(figures: Mapping[str, dict], path: str) -> None:
       figures: Each of `FIGURES` -> what its file holds.
       path: A .png, or what else matplotlib writes.
     """
-    # Takes a while, and may build a font cache.
-    from matplotlib import figure as pictures
-
-    picture = pictures.Figure(_INCHES, layout="constrained")
-    speed, lengths, reviews = picture.subplots(1, 3)
+    picture, (speed, lengths, reviews) = pictures.new(*_INCHES, 3)
+    speed.grid(False)
     _draw_speed(speed, figures["speed"]["training"]["contestants"])
     _draw_lengths(lengths, figures["schedule"]["runs"])
     _draw_reviews(reviews, figures["imdb"]["rows"])
-    for axes in (speed, lengths, reviews):
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
     for axes, place in ((lengths, "upper right"), (reviews, "lower right")):
-        axes.grid(color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
         axes.legend(frameon=False, fontsize=8, loc=place)
     picture.savefig(path, dpi=100)
 

@@ -16,13 +16,13 @@ import ner_runs
 import numpy as np
 import pytest
 import records
-import run_experiments
 import run_imdb
 import run_ner
 import run_records
 import tf_idf
 
 from electra_tf import files, model_directory
+from electra_tf.command_line import arguments
 from electra_tf.finetuning import configs as finetuning_configs
 
 
@@ -380,7 +380,7 @@ def test_what_is_named_twice_counts_once():
     assert run_ner._models("cased,cased") == ("cased",)
     assert run_ner._numbers("3000,1000,3000") == (3000, 1000)
     assert run_imdb._sizes("400,100,400") == (400, 100)
-    assert run_experiments._names("sst, rte,sst") == ("sst", "rte")
+    assert arguments.names("sst, rte,sst") == ("sst", "rte")
 
 
 def test_reviews_that_were_built_again_are_one_line(

@@ -216,6 +216,23 @@ def test_tables_of_what_is_there(figures):
     assert "disc_auc" in found["pretraining"]
 
 
+def test_lengths_of_pretraining_stand_side_by_side(figures):
+    (few, *_) = figures["rows"]
+    shorter = {
+        "pretraining": figures["pretraining"] | {"num_train_steps": 5},
+        "rows": [{"labels": 100, "frozen": few["frozen"]}],
+    }
+    table = imdb_table.blocks(figures | {"shorter": [shorter]})["lengths"]
+    head, _, first, second, *_ = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+    ]
+    steps = f"{figures['pretraining']['num_train_steps']:,}"
+    assert head[:3] == ["labels", "pre-trained, 5", f"pre-trained, {steps}"]
+    assert first == ["100", "", "81.0 +- 1.4", "", "", "70.0", "70.0"]
+    assert second == ["400", "", "85.0", "", "", "", ""]
+
+
 def test_the_plot_is_written(figures, tmp_path):
     path = tmp_path / "plot.png"
     imdb_plot.draw(figures, str(path))

@@ -360,6 +360,17 @@ def test_the_remaining_time_follows_from_what_is_done(tmp_path):
     assert queue._progress() == "runs 1/3 | ETA 1:00"
 
 
+def test_what_was_done_before_counts_with_the_time_that_it_took(tmp_path):
+    run = make_run(tmp_path, "a", "")
+    queue = experiment_queue.Queue([run], parallel=1)
+    write_finished(run)
+    (tmp_path / "a" / "metrics.jsonl").write_text('{"step": 2}\n')
+    run.add_cost(seconds=100.0, cpu_seconds=90.0)
+    queue.waiting.remove(run)
+    queue.running[run] = (None, time.monotonic())
+    assert queue._progress() == "runs 0/1 | a 2/8 | ETA 5:00"
+
+
 WAITS = """
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))

@@ -66,9 +66,13 @@ def test_before_its_decay_a_length_has_the_rates_of_the_trunk(parts, length):
         assert rate(branch, step) == rate(trunk, step)
     assert rate(branch, first) == pytest.approx(2e-3)
     assert rate(branch, length) == 0.0
-    # By itself, a quarter of its length is its warm-up.
+    # By itself it warms up for as long, and its rate is falling by then.
     straight = parts[STRAIGHT, length, 1].run
-    assert rate(straight, length // 4) == pytest.approx(1.5e-3)
+    warmed_up = straight.config.optimizer.warmup_steps(length)
+    assert warmed_up == trunk.config.optimizer.warmup_steps(6000) == 500
+    assert rate(straight, warmed_up) == pytest.approx(
+        2e-3 * (1 - warmed_up / length)
+    )
 
 
 def record(way, length, seed, loss, cpu_seconds):
