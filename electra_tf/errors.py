@@ -1,6 +1,8 @@
 """Errors that end a command in one line."""
 
+import difflib
 import re
+from collections.abc import Iterable
 
 
 class CheckpointError(ValueError):
@@ -30,6 +32,12 @@ def data_error_message(error: Exception) -> str:
         # What a graph asserts is in brackets.
         return text.split("DataError: ")[1].split("\n")[0].split("]")[0]
     return first_line(error)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean ...?" where a known name is like the one received."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def first_line(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Files: whole or absent, read or refused with the reason; what made them."""
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -47,6 +48,31 @@ def read_json(path: str | os.PathLike, **kinds: typing.Any) -> dict:
         )
     check_fields(content, path, **kinds)
     return content
+
+
+def read_bytes(path: str | os.PathLike, what: str) -> bytes:
+    """The bytes of a file; any that `tf.io.gfile` reads.
+
+    Args:
+      path: Of the file.
+      what: It is, for the error message.
+
+    Raises:
+      ValueError: If it cannot be read.
+    """
+    import tensorflow as tf  # Others here must do without.
+
+    path = os.fspath(path)
+    try:
+        with tf.io.gfile.GFile(path, "rb") as reader:
+            return reader.read()
+    except tf.errors.NotFoundError:
+        raise ValueError(
+            f"Expected a {what}. Received: {path!r}, which does not exist."
+        ) from None
+    except (tf.errors.OpError, OSError) as error:
+        reason = getattr(error, "message", str(error))
+        raise ValueError(f"Cannot read the {what} {path!r}: {reason}") from None
 
 
 def check_fields(
@@ -154,6 +180,43 @@ def write_atomically(path: str, content: str) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_json(path: str, content: typing.Any, **how: typing.Any) -> None:
+    """Writes JSON as `write_atomically` writes a text.
+
+    Args:
+      path: Of the file.
+      content: Of the file.
+      **how: See `json.dumps`; one space for each level by default.
+
+    Raises:
+      ValueError: If the file cannot be written.
+    """
+    write_atomically(path, json.dumps(content, **{"indent": 1} | how) + "\n")
+
+
+def lock(folder: str) -> int | None:
+    """Makes a folder this process's own until it ends, however that happens.
+
+    Nothing is written there. Where the file system knows no such locks, nobody
+    is refused.
+
+    Args:
+      folder: That is there.
+
+    Returns:
+      An open file, which holds the lock; None where another process has it.
+    """
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(opened)
+        return None
+    except OSError:
+        pass
+    return opened
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import glob
 import json
+import math
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 
 from electra_tf import configs, errors, files
-from electra_tf.files import write_atomically
+from electra_tf.files import write_atomically, write_json
 
 # Of every run.
 CONFIG_FILE = "config.json"
@@ -93,12 +94,14 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
+# When it ends, which a run may decide anew before its rate knows of it.
+_DECAY = ("num_decay_steps", "decay_proportion")
+_OF_ITS_END = ("run.num_train_steps", *(f"optimizer.{n}" for n in _DECAY))
 # What a branch chooses for itself: how long it is, and where it begins. Its
 # vocabulary is compared token by token, and its first biases are the trunk's.
 _OF_A_BRANCH = (
     *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
-    *("keep_global_step", "run.num_train_steps", "optimizer.schedule"),
-    *("optimizer.num_decay_steps", "optimizer.decay_proportion"),
+    *("keep_global_step", "optimizer.schedule", *_OF_ITS_END),
     *("data.vocab_file", "data.biases_from_data"),
 )
 # What a run that has none may get later: another set to score.
@@ -156,10 +159,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         raise errors.ConfigError(
             f"Cannot make the model directory {model_dir}: {error.strerror}"
         ) from None
-    write_atomically(
-        os.path.join(model_dir, CONFIG_FILE),
-        json.dumps(as_dict(config), indent=1) + "\n",
-    )
+    write_json(os.path.join(model_dir, CONFIG_FILE), as_dict(config))
     write_atomically(
         os.path.join(model_dir, OPERATIVE_CONFIG_FILE), operative_config
     )
@@ -279,6 +279,8 @@ def refuse_other_run(config) -> None:
         may_differ = tuple(n for n in _MAY_DIFFER if n != "run.eval_steps")
     if getattr(getattr(config, "data", None), "eval_only", False):
         may_differ = _MAY_DIFFER + _MAY_DIFFER_IN_EVALUATION
+    if _is_before_decay(config, theirs):
+        may_differ += _OF_ITS_END
     found = []
     for name, a, b in differences(ours, theirs):
         reason = f"was {b!r}"
@@ -304,6 +306,34 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def _is_before_decay(config, theirs: dict) -> bool:
+    """Whether nothing was learned yet that depends on when a run ends.
+
+    So it is with 'warmup_stable_decay' until the first decay begins, ours or
+    that of the record of the run that ours goes on with.
+    """
+    was = theirs.get("optimizer") or {}
+    if (
+        not isinstance(config, configs.PretrainingConfig)
+        or was.get("schedule") != config.optimizer.schedule
+        or config.optimizer.warmup_proportion
+        or config.model.final_temperature is not None
+    ):
+        return False
+    decay = {name: was[name] for name in _DECAY}
+    before = dataclasses.replace(config.optimizer, **decay)
+    names = " ".join(os.listdir(config.run.model_dir))
+    saved = re.findall(rf"{CHECKPOINT_NAME}-(\d+)\.index", names)
+    last_step = max(map(int, saved), default=math.inf)
+    return all(
+        last_step <= steps - (optimizer.decay_steps(steps) or steps)
+        for optimizer, steps in (
+            (config.optimizer, config.run.num_train_steps),
+            (before, theirs["run"]["num_train_steps"]),
+        )
+    )
 
 
 def run_before(run: configs.RunConfig) -> dict:
@@ -407,11 +437,14 @@ def refuse_other_records(config, digest: str) -> None:
         )
 
 
-def write_records_digest(model_dir: str, digest: str) -> None:
-    """Writes what `refuse_other_records` compares."""
-    write_atomically(
+def write_records_digest(
+    model_dir: str, digest: str, heldout: str | None = None
+) -> None:
+    """Writes what `refuse_other_records` compares, and what is held out."""
+    write_json(
         os.path.join(model_dir, TRAIN_DATA_FILE),
-        json.dumps({"sha256": digest}) + "\n",
+        {"sha256": digest, "heldout": heldout},
+        indent=None,
     )
 
 

@@ -14,15 +14,17 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
-from electra_tf.files import write_atomically
+from electra_tf.files import read_json, write_atomically, write_json
 from electra_tf.model import ablations, flops, masking
 from electra_tf.pretraining_data import batches, records_report, reports
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import loop, optimization, replicas, saving
+from electra_tf.training import loop, optimization, replicas, saving, workers
 
 # Held-out masks and samples must not repeat those of training.
 EVAL_SEED_OFFSET = 1_000_003
+# In the log, of examples that a run is no longer scored on.
+_OTHER_HELDOUT = "heldout_before"
 # Before this share of the steps a discriminator that finds nothing is young.
 _GRACE = 0.1
 _MIN_GRACE_STEPS = 500
@@ -73,6 +75,15 @@ def pretrain(
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
+    workers.refuse_differences(
+        strategy,
+        config,
+        {
+            "the training records": train_data.digest,
+            "the held-out records": heldout_data and heldout_data.digest,
+            "the vocabulary": vocab,
+        },
+    )
     special_ids = masking.SpecialIds.of(vocab)
     continues_a_word = masking.continues_a_word(vocab.tokens)
     with strategy.scope():
@@ -114,7 +125,10 @@ def pretrain(
         before_training()
         # The directory may be moved, and the file may change.
         vocabulary.write(vocab, run.model_dir)
-        model_directory.write_records_digest(run.model_dir, train_data.digest)
+        heldout = _heldout_digest(config, heldout_data, num_eval_steps)
+        model_directory.write_records_digest(
+            run.model_dir, train_data.digest, heldout=heldout
+        )
 
     def evaluate():
         return engine.evaluate_on(
@@ -151,9 +165,9 @@ def pretrain(
     if not metrics:
         return {}
     loop.write_summaries(run.model_dir, "eval", last_step, metrics)
-    write_atomically(
+    write_json(
         os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
-        json.dumps({"step": last_step} | metrics, indent=1) + "\n",
+        {"step": last_step} | metrics,
     )
     return metrics
 
@@ -179,6 +193,35 @@ def _heldout_data(config):
             f"{config.data.heldout_files} holds {len(data)} examples"
         )
     return data, steps
+
+
+def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
+    """What a run is scored on, beside the digest of its records.
+
+    Where that is another set than before, the scores up to now stay in the log
+    under another name: no later one can be compared with them.
+    """
+    path = os.path.join(config.run.model_dir, model_directory.TRAIN_DATA_FILE)
+    known = read_json(path) if os.path.isfile(path) else {}
+    before = known.get("heldout")
+    if heldout_data is None:
+        return before
+    num_examples = num_eval_steps * config.data.eval_batch_size
+    found = f"{num_examples} of {heldout_data.digest}"
+    if before in (None, found):
+        return found
+    path = os.path.join(config.run.model_dir, model_directory.METRICS_FILE)
+    records = model_directory.read_metrics(path)
+    for record in records:
+        if record["split"] == "heldout":
+            record["split"] = _OTHER_HELDOUT
+    write_atomically(path, "".join(f"{json.dumps(r)}\n" for r in records))
+    print(
+        "the held-out examples are others than before: evaluations so far "
+        f"become {_OTHER_HELDOUT!r} in {model_directory.METRICS_FILE}, and "
+        f"{model_directory.BEST_DIR}/ begins anew"
+    )
+    return found
 
 
 def _refuse_other_vocabulary(
@@ -228,17 +271,8 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
             "there are no PretrainingDataConfig.heldout_files"
         )
     steps = config.run.num_train_steps
-    warmup_steps = config.optimizer.warmup_steps(steps)
-    if warmup_steps >= steps:
-        print(
-            f"warm-up of {warmup_steps:g} steps is as long as the training of "
-            f"{steps}, or longer: the full rate is never reached"
-        )
-    elif warmup_steps + (config.optimizer.decay_steps(steps) or 0) > steps:
-        print(
-            f"the decay begins before the warm-up of {warmup_steps:g} steps "
-            "ends: the full rate is never reached"
-        )
+    for line in optimization.slow_warmup(config.optimizer, steps):
+        print(line)
     if config.run.stop_at_step > steps:
         print(
             f"RunConfig.stop_at_step={config.run.stop_at_step} is behind the "

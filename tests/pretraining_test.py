@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from electra_tf import configs, errors, pretraining
+from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from tests import helpers
@@ -157,6 +157,40 @@ def test_says_what_the_manifest_of_the_data_knows_better(
     assert "expected 7 examples" in found[0]
     assert "d.tfrecord, as manifest.json says: it is missing" in found[1]
     assert "vocab.txt is not the vocabulary" in found[2]
+
+
+def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
+    """Of two sets one may be harder: 2.5 there may be better than 1 here."""
+    config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
+
+    def begin(digest, num_steps=2):
+        heldout = digest and types.SimpleNamespace(digest=digest)
+        model_directory.write_records_digest(
+            tmp_path,
+            "a",
+            heldout=pretraining._heldout_digest(config, heldout, num_steps),
+        )
+        return capsys.readouterr().out
+
+    assert begin("b") == ""
+    log = model_directory.MetricsLog(tmp_path, 0)
+    log.write(3, "train", {"total_loss": 3.0})
+    log.write(3, "heldout", {"total_loss": 1.0})
+    # The same, with a break without any.
+    assert [begin("b"), begin(None), begin("b")] == ["", "", ""]
+    assert not log.is_best(6, "total_loss", 2.5)
+    assert begin("c") == (
+        "the held-out examples are others than before: evaluations so far "
+        "become 'heldout_before' in metrics.jsonl, and best/ begins anew\n"
+    )
+    log = model_directory.MetricsLog(tmp_path, 3)
+    assert log.is_best(6, "total_loss", 2.5)
+    assert [r["split"] for r in model_directory.read_metrics(log.path)] == [
+        *("train", "heldout_before")
+    ]
+    assert begin("c") == ""
+    # Fewer of the same are others, too.
+    assert begin("c", num_steps=1) != ""
 
 
 def test_refuses_to_go_on_with_other_tokens(tmp_path):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.model import losses
-from electra_tf.training import optimization, outer_loop, replicas
+from electra_tf.training import optimization, outer_loop, replicas, workers
 
 # Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
 # of the loss <float32>[] and the sums that become metrics. What the loss is
@@ -76,6 +76,7 @@ class Engine:
             self.loss_scale = optimization.LossScale()
             optimizer.skips_non_finite_updates = True
         self._iterator = None
+        self._sum_over_workers = workers.make_sum(strategy)
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
         num_replicas = strategy.num_replicas_in_sync
         # `replica_step`, by XLA where the run asks for it.
@@ -83,6 +84,12 @@ class Engine:
         # one. A TPU compiles all of it by itself.
         self.compiled_step: Callable = self.replica_step
         self._compiled_gradients: Callable = self._gradients
+        # Not put in its calls' places, where each would be a graph by itself.
+        self._one_part = tf.function(
+            self._gradients_of_part,
+            autograph=False,
+            experimental_attributes={"_noinline": True},
+        )
         if run.jit_compile and run.distribution_strategy != "tpu":
             if num_replicas == 1:
                 self.compiled_step = tf.function(
@@ -353,14 +360,14 @@ class Engine:
         """Gradients of one micro-batch, see `_gradients`.
 
         Nothing of one part waits for another, so TensorFlow runs them side by
-        side.
+        side: calls of one function, which is traced and compiled once.
         """
         num_parts = self.num_parallel_parts
         if num_parts == 1:
             return self._gradients_of_part(features, seed, totals, scale)
         gradients, part_losses, sums = zip(
             *[
-                self._gradients_of_part(
+                self._one_part(
                     part,
                     tf.random.experimental.stateless_fold_in(seed, start),
                     totals,
@@ -426,14 +433,6 @@ class Engine:
         if self.strategy.extended._in_multi_worker_mode():
             return float(self._sum_over_workers(tf.constant(value)))
         return value * self.strategy.num_replicas_in_sync
-
-    @tf.function
-    def _sum_over_workers(self, value):
-        return self.strategy.reduce(
-            tf.distribute.ReduceOp.SUM,
-            self.strategy.run(tf.identity, args=(value,)),
-            axis=None,
-        )
 
     def evaluate_on(
         self, make_dataset: MakeDataset, batch_size: int, num_steps: int

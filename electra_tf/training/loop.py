@@ -51,8 +51,8 @@ def train(
       ConfigError: If the workers do not share `run.model_dir`, or it has no
         whole checkpoint, or one of a later step than the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
-      TrainingError: If the loss is not finite, a worker has gone, or the last
-        state could not be saved.
+      TrainingError: If the loss is not finite, or the last state could not be
+        saved.
     """
     run = engine.run
     if run.distribution_strategy != "tpu":
@@ -71,34 +71,33 @@ def train(
         patience,
     )
     summary_dir = os.path.join(run.model_dir, "train")
-    with _lost_workers(run.model_dir):
-        checkpoints.restore()
-        engine.check_same_step()
-        _refuse_later_step(engine, num_train_steps)
-        with (
-            loop.stop_requests,
-            # Orbit's lines would break the live line.
-            open(os.devnull, "w", encoding="utf-8") as nowhere,
-            contextlib.redirect_stdout(nowhere),
-        ):
-            stretches = outer_loop.OuterLoop(
-                strategy=engine.strategy,
-                global_step=engine.global_step,
-                train=engine.train,
-                look=loop.look,
-                steps_to_next_look=loop.steps_to_next_look,
-                summary_dir=summary_dir if is_chief else None,
-            )
-            loop.start()
-            try:
-                if not loop.is_long_enough():
-                    with contextlib.suppress(_LongEnough):
-                        stretches.run(num_train_steps)
-                checkpoints.save()
-            finally:
-                checkpoints.finish()
-                line.close()
-        checkpoints.check_saved()
+    checkpoints.restore()
+    engine.check_same_step()
+    _refuse_later_step(engine, num_train_steps)
+    with (
+        loop.stop_requests,
+        # Orbit's lines would break the live line.
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
+        stretches = outer_loop.OuterLoop(
+            strategy=engine.strategy,
+            global_step=engine.global_step,
+            train=engine.train,
+            look=loop.look,
+            steps_to_next_look=loop.steps_to_next_look,
+            summary_dir=summary_dir if is_chief else None,
+        )
+        loop.start()
+        try:
+            if not loop.is_long_enough():
+                with contextlib.suppress(_LongEnough):
+                    stretches.run(num_train_steps)
+            checkpoints.save()
+        finally:
+            checkpoints.finish()
+            line.close()
+    checkpoints.check_saved()
 
 
 def _refuse_later_step(engine: engine_lib.Engine, last_step: int) -> None:
@@ -270,21 +269,6 @@ def write_summaries(
         for metric, value in metrics.items():
             tf.summary.scalar(metric, value)
     writer.close()
-
-
-@contextlib.contextmanager
-def _lost_workers(model_dir: str):
-    """Says in one line that another worker of the cluster has gone."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if "Collective ops is aborted" not in str(error):
-            raise
-        raise errors.TrainingError(
-            "Another worker has gone, and a cluster cannot train without it. "
-            "Start all workers again to go on from the last checkpoint in "
-            f"{model_dir}"
-        ) from None
 
 
 class StopRequests:

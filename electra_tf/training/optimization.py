@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -126,6 +126,54 @@ def layerwise_scale(
         raise ValueError(f"No layer-wise learning rate for variable {path}")
     exponent = num_hidden_layers + 2 - depth
     return decay ** (exponent if top_layer_scaled else exponent - 2)
+
+
+def layerwise_scales(
+    variables: Iterable[keras.Variable],
+    num_hidden_layers: int,
+    config: configs.OptimizerConfig,
+) -> dict[str, float]:
+    """Path of each variable -> its `layerwise_scale`."""
+    assert config.layerwise_lr_decay is not None
+    return {
+        v.path: layerwise_scale(
+            v.path,
+            num_hidden_layers,
+            config.layerwise_lr_decay,
+            config.layerwise_top_layer_scaled,
+        )
+        for v in variables
+    }
+
+
+def slow_warmup(
+    optimizer: configs.OptimizerConfig, num_train_steps: int
+) -> list[str]:
+    """A line where the training ends before the rate has reached its peak.
+
+    Args:
+      optimizer: Of a model.
+      num_train_steps: Of that model.
+
+    Raises:
+      ConfigError: If the decay is longer than the training.
+    """
+    warmup = optimizer.warmup_steps(num_train_steps)
+    decay = optimizer.decay_steps(num_train_steps) or 0
+    if warmup < num_train_steps < warmup + decay:
+        return [
+            f"the decay of {decay:g} of {num_train_steps} steps begins before "
+            f"the warm-up of {warmup:g} steps ends, so that the learning rate "
+            "never reaches its peak"
+        ]
+    if warmup < num_train_steps:
+        return []
+    return [
+        f"the warm-up of {warmup:g} steps is as long as the whole training of "
+        f"{num_train_steps} steps or longer, so that the learning rate never "
+        "reaches its peak: see OptimizerConfig.num_warmup_steps and "
+        "warmup_proportion"
+    ]
 
 
 class LossScale:

@@ -75,7 +75,7 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
         raise errors.ConfigError(
             "Cannot set up RunConfig.distribution_strategy="
             f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
-            f"{str(error).splitlines()[0]}"
+            f"{errors.first_line(error)}"
         ) from None
 
 

@@ -1,7 +1,6 @@
 """A run's state <-> checkpoints on disk, the best one beside the last ones."""
 
 import itertools
-import json
 import os
 import re
 import typing
@@ -11,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.files import write_atomically
+from electra_tf.files import write_json
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, replicas
 
@@ -63,7 +62,7 @@ def restore_variables(
     except (AssertionError, ValueError) as error:
         raise errors.ConfigError(
             f"Expected all weights of {what} in {checkpoint}: "
-            f"{str(error).splitlines()[0]}"
+            f"{errors.first_line(error)}"
         ) from None
     restored.expect_partial()
 
@@ -208,12 +207,12 @@ class Checkpoints:
             self._write(self._best_manager, step)
             self._best_manager.sync()
             self._read_back(self._best_manager, step)
-            write_atomically(
+            write_json(
                 os.path.join(
                     self._best_manager.directory,
                     model_directory.EVAL_RESULTS_FILE,
                 ),
-                json.dumps({"step": step} | metrics, indent=1) + "\n",
+                {"step": step} | metrics,
             )
 
     def finish(self) -> None:

@@ -1,6 +1,7 @@
 """Tests of runs that go on from the step of another one, their trunk."""
 
 import dataclasses
+import pathlib
 
 import pytest
 
@@ -120,3 +121,52 @@ def test_the_folder_of_a_path(trunk, tmp_path):
 def test_a_decay_longer_than_the_training_ends_in_one_line():
     with pytest.raises(errors.ConfigError, match="training steps, 9. Received"):
         optimization.AdamWeightDecay(DECAY, 9)
+
+
+@pytest.mark.parametrize(
+    ("length", "num_decay_steps", "is_taken"),
+    [
+        (60, 10, True),
+        (200, 20, True),
+        (59, 10, False),
+        (60, 11, False),
+        (100, 51, False),
+    ],
+)
+def test_a_run_decides_its_end_until_its_decay_begins(
+    trunk, length, num_decay_steps, is_taken
+):
+    """Its last checkpoint is of step 50."""
+    optimizer = dataclasses.replace(DECAY, num_decay_steps=num_decay_steps)
+    run = dataclasses.replace(trunk.run, num_train_steps=length)
+    changed = dataclasses.replace(trunk, run=run, optimizer=optimizer)
+    if is_taken:
+        model_directory.refuse_other_run(changed)
+        return
+    with pytest.raises(errors.ConfigError, match=r"holds another run's model"):
+        model_directory.refuse_other_run(changed)
+
+
+def test_a_run_in_its_decay_has_its_end(trunk):
+    path = pathlib.Path(trunk.run.model_dir, "model.ckpt-91.index")
+    path.touch()
+    model_directory.refuse_other_run(trunk)
+    run = dataclasses.replace(trunk.run, num_train_steps=200)
+    with pytest.raises(errors.ConfigError, match=r"num_train_steps=200 \(was"):
+        model_directory.refuse_other_run(dataclasses.replace(trunk, run=run))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": configs.OptimizerConfig(1e-3)},
+        {"optimizer": dataclasses.replace(DECAY, warmup_proportion=0.1)},
+        {"model": helpers.electra_config(final_temperature=0.5)},
+    ],
+)
+def test_where_all_depends_on_the_length_it_stays(trunk, changes):
+    trunk = dataclasses.replace(trunk, **changes)
+    model_directory.write(trunk, "", [])
+    run = dataclasses.replace(trunk.run, num_train_steps=200)
+    with pytest.raises(errors.ConfigError, match=r"num_train_steps=200 \(was"):
+        model_directory.refuse_other_run(dataclasses.replace(trunk, run=run))

@@ -44,14 +44,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-def start_workers(folder, model_dir):
-    """Two processes, as the launcher starts them."""
+def start_workers(folder, model_dir, *flags_of_other, flags=FLAGS):
+    """Two processes, as the launcher starts them; one may have flags more."""
     ports = local_cluster.free_ports(2)
     return [
         warm.start(
-            *FLAGS,
+            *flags,
             f"--model_dir={model_dir}",
             ON_TWO,
+            *flags_of_other[: index * len(flags_of_other)],
             cwd=folder,
             env=helpers.environment(
                 TF_CONFIG=local_cluster.tf_config(ports, index)
@@ -175,6 +176,73 @@ def test_the_chief_alone_speaks_and_writes(folder, undisturbed):
     assert "[0] pre-training step " in stderr
     assert "[1] pre-training step " not in stderr
     assert len(list((folder / "undisturbed" / "train").iterdir())) == 1
+
+
+@pytest.mark.dear
+def test_a_worker_with_another_seed_or_data_is_refused(folder):
+    ends = finish(
+        start_workers(
+            folder,
+            "refused",
+            "--gin_param=RunConfig.seed=77",
+            "--gin_param=PretrainingDataConfig.train_files='heldout.tfrecord'",
+        )
+    )
+    for (code, _, stderr), seed in zip(ends, (42, 77), strict=True):
+        assert code == 1
+        assert stderr.splitlines()[-1] == (
+            "run_pretraining: error: Expected the same of all workers, but "
+            f"they differ in: run.seed (here {seed}), the training records. "
+            "Start all of them with the same flags, gin files and data"
+        )
+    assert not (folder / "refused").exists()
+
+
+@pytest.mark.dear
+def test_a_worker_that_fails_before_the_first_step_is_told_of(folder):
+    ends = finish(
+        start_workers(
+            folder,
+            "failed",
+            "--gin_param=PretrainingDataConfig.train_files='none*'",
+        )
+    )
+    assert [code for code, _, _ in ends] == [1, 1]
+    lines = [stderr.splitlines()[-1] for _, _, stderr in ends]
+    assert lines[0].startswith("run_pretraining: error: Another worker has go")
+    assert "Expected TFRecord files at none*, found none" in lines[1]
+
+
+@pytest.mark.dear
+def test_two_processes_fine_tune_as_one_does(folder, undisturbed):
+    rows = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 5
+    for name, some in (("train", rows), ("dev", rows[:7])):
+        helpers.write_tsv(folder / f"{name}.tsv", some)
+    flags = (
+        *("-m", "electra_tf.run_finetuning", "--init_checkpoint=one"),
+        *("--train_file=train.tsv", "--dev_file=dev.tsv"),
+        *("--max_seq_length=12", "--num_train_epochs=2", "--num_trials=2"),
+        "--gin_param=FinetuningDataConfig.train_batch_size=4",
+        "--gin_param=FinetuningConfig.dropout=0.0",
+    )
+    one = warm.start(*flags, "--model_dir=finetuned_one", cwd=folder)
+    ends = [
+        *finish([one]),
+        *finish(start_workers(folder, "finetuned_two", flags=flags)),
+    ]
+    for code, _, stderr in ends:
+        assert code == 0, stderr
+    expected, found = (
+        [
+            helpers.read_json(folder / name / f"trial_{number}/results.json")
+            for number in (1, 2)
+        ]
+        for name in ("finetuned_one", "finetuned_two")
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours["tasks"]["own_data"]["dev"] == pytest.approx(
+            theirs["tasks"]["own_data"]["dev"], rel=1e-5
+        )
 
 
 def test_needs_to_know_the_cluster(folder):

@@ -894,29 +894,6 @@ def cluster_run(tmp_path, **changes):
     )
 
 
-def test_a_lost_worker_is_said_in_one_line(tmp_path):
-    run = helpers.run_config(tmp_path)
-
-    class Aborting(engine_lib.Engine):
-        def train(self, num_steps):
-            # What TensorFlow raises on the workers that are left.
-            raise tf.errors.UnavailableError(
-                None,
-                None,
-                "Collective ops is aborted by: /job:worker/task:1 has "
-                "disconnected",
-            )
-
-    engine = one_weight_engine(run, square_loss)
-    engine.__class__ = Aborting
-    with pytest.raises(
-        errors.TrainingError,
-        match="Another worker has gone, and a cluster cannot train without it. "
-        f"Start all workers again to go on .* checkpoint in {run.model_dir}",
-    ):
-        loop.train(engine, 4, "training", ("total_loss",))
-
-
 def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path):
     engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
     engine.check_same_step()

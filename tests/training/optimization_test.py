@@ -308,3 +308,25 @@ def test_lamb_leaves_a_weight_of_zeros_its_step():
     np.testing.assert_allclose(
         kernel.numpy(), [-0.1 * 0.6 / 0.7, 0.0], rtol=1e-6
     )
+
+
+def test_a_warmup_that_never_ends_is_said():
+    optimizer = configs.OptimizerConfig(1e-3, num_warmup_steps=10_000)
+    (line,) = optimization.slow_warmup(optimizer, 24)
+    assert line.startswith(
+        "the warm-up of 10000 steps is as long as the whole training of 24 "
+        "steps or longer"
+    )
+    assert not optimization.slow_warmup(optimizer, 10_001)
+
+
+def test_a_warmup_that_meets_the_decay_is_said():
+    optimizer = configs.OptimizerConfig(
+        1e-3,
+        num_warmup_steps=3,
+        schedule=configs.WARMUP_STABLE_DECAY,
+        num_decay_steps=8,
+    )
+    (line,) = optimization.slow_warmup(optimizer, 10)
+    assert line.startswith("the decay of 8 of 10 steps begins before")
+    assert not optimization.slow_warmup(optimizer, 11)

@@ -1,5 +1,6 @@
 """Tests of training/saving.py: what is damaged, missing, or was not written."""
 
+import contextlib
 import os
 import resource
 
@@ -109,24 +110,29 @@ def test_none_that_is_whole_is_refused(tmp_path):
     assert (tmp_path / "model.ckpt-8.index").exists()
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk():
-    """From the call on, no file can be larger than 20 bytes."""
+    """No file can be larger than 20 bytes, which may be pytest's output."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_state_that_was_not_saved_is_told(tmp_path, full_disk, is_async):
+def test_a_state_that_was_not_saved_is_told(tmp_path, is_async):
     engine = engine_test.one_weight_engine(
         helpers.run_config(tmp_path, async_checkpoints=is_async)
     )
     checkpoints = saving.Checkpoints(engine)
-    full_disk()
-    with pytest.raises(
-        errors.TrainingError,
-        match=f"^Cannot save step 0 in {tmp_path}: .*; File too large$",
+    with (
+        full_disk(),
+        pytest.raises(
+            errors.TrainingError,
+            match=f"^Cannot save step 0 in {tmp_path}: .*; File too large$",
+        ),
     ):
         checkpoints.save()
         checkpoints.finish()

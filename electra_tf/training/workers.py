@@ -1,0 +1,133 @@
+"""The workers of a cluster: whether they do the same, and are all there."""
+
+import contextlib
+import dataclasses
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import errors
+
+# What each worker may have for itself: where files are, whose contents are
+# compared; its devices; and what decides how fast a step is, not what it does.
+_MAY_DIFFER = (
+    "init_checkpoint",
+    "init_generator_checkpoint",
+    "data.train_files",
+    "data.heldout_files",
+    "data.vocab_file",
+    "data.data_service_address",
+    "data.data_dir",
+    "data.train_file",
+    "data.dev_file",
+    "data.test_file",
+    "run.model_dir",
+    "run.cluster_resolver",
+    "run.kubernetes_selector",
+    "run.micro_batch_size",
+    "run.num_parallel_parts",
+    "run.num_intra_op_threads",
+    "run.jit_compile",
+    "run.keep_checkpoint_max",
+    "run.async_checkpoints",
+)
+
+
+def refuse_differences(
+    strategy: tf.distribute.Strategy, config, contents: Mapping[str, object]
+) -> None:
+    """Refuses to train where the workers would not do the same.
+
+    Each of them computes its part of every batch by what it was told and what
+    it has read, so that with another seed they would take other rows than those
+    that are left to them, and with another rate have other weights.
+
+    Args:
+      strategy: Of the run.
+      config: Of the run, a dataclass.
+      contents: Name -> digest of what this worker has read, None for nothing;
+        the same names on all workers.
+
+    Raises:
+      ConfigError: If another worker was told, or has read, something else.
+    """
+    if not strategy.extended._in_multi_worker_mode():
+        return
+    facts = {
+        name: value
+        for name, value in _flat(dataclasses.asdict(config)).items()
+        if name not in _MAY_DIFFER
+    } | dict(contents)
+    # Of 32 bits, whose sums over the workers are exact in float64.
+    ours = np.array(
+        [float(zlib.crc32(repr(value).encode())) for value in facts.values()]
+    )
+    mean = _sum(strategy, ours) / strategy.num_replicas_in_sync
+    # A worker that has the mean by chance must not go on by itself.
+    differ = _sum(strategy, (ours != mean).astype(float)) > 0
+    found = [
+        name if name in contents else f"{name} (here {value!r})"
+        for (name, value), differs in zip(facts.items(), differ, strict=True)
+        if differs
+    ]
+    if found:
+        raise errors.ConfigError(
+            "Expected the same of all workers, but they differ in: "
+            f"{', '.join(found)}. Start all of them with the same flags, gin "
+            "files and data"
+        )
+
+
+def _flat(values: Mapping, prefix: str = "") -> dict[str, object]:
+    """Nested names and values as those of one mapping."""
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def make_sum(
+    strategy: tf.distribute.Strategy,
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """What sums a tensor of each worker over the replicas of all workers."""
+
+    @tf.function
+    def sum_of_all(x):
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM,
+            strategy.run(tf.identity, args=(x,)),
+            axis=None,
+        )
+
+    return sum_of_all
+
+
+def _sum(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
+    return make_sum(strategy)(tf.constant(values, tf.float64)).numpy()
+
+
+@contextlib.contextmanager
+def lost(model_dir: str) -> Iterator[None]:
+    """Says in one line that another worker of the cluster has gone.
+
+    Args:
+      model_dir: Of the run.
+
+    Raises:
+      TrainingError: If it has.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if "Collective ops is aborted" not in str(error):
+            raise
+        raise errors.TrainingError(
+            "Another worker has gone, and a cluster cannot train without it. "
+            "Start all workers again to go on from the last checkpoint in "
+            f"{model_dir}"
+        ) from None

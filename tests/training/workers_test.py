@@ -1,0 +1,114 @@
+"""Tests of training/workers.py; whole clusters are in end_to_end/."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.training import workers
+from tests import helpers
+
+ONE = types.SimpleNamespace(
+    extended=types.SimpleNamespace(_in_multi_worker_mode=lambda: False)
+)
+TWO = types.SimpleNamespace(
+    extended=types.SimpleNamespace(_in_multi_worker_mode=lambda: True),
+    num_replicas_in_sync=2,
+)
+
+
+def config(folder="model", seed=3, learning_rate=1e-3, data="a"):
+    return configs.PretrainingConfig(
+        model=helpers.electra_config(),
+        data=configs.PretrainingDataConfig(f"{data}/*", f"{data}/vocab.txt"),
+        optimizer=configs.OptimizerConfig(learning_rate),
+        run=helpers.run_config(folder, seed=seed),
+    )
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """A function: what is refused of two workers, as both of them say it."""
+
+    def refused(*workers_):
+        def sums_of(own, others=None):
+            """What a worker sends; received where `others` are given."""
+            sent = []
+
+            def exchange(strategy, values):
+                sent.append(values)
+                other = 0 if others is None else others[len(sent) - 1]
+                return values + other
+
+            monkeypatch.setattr(workers, "_sum", exchange)
+            try:
+                workers.refuse_differences(TWO, *own)
+            except errors.ConfigError as error:
+                return sent, str(error)
+            return sent, None
+
+        said = []
+        for own, other in (workers_, workers_[::-1]):
+            sent, _ = sums_of(other)
+            differ = np.array([sums_of(own)[0][0] != sent[0]], float)[0]
+            said.append(sums_of(own, [sent[0], differ])[1])
+        return said
+
+    return refused
+
+
+def test_workers_that_do_the_same_are_not_refused(beside):
+    read = {"the training records": "12ab", "the held-out records": None}
+    assert beside((config(), read), (config(), read)) == [None, None]
+
+
+def test_folders_are_each_workers_own(beside):
+    read = {"the training records": "12ab"}
+    ours, theirs = config("model", data="a"), config("/mnt/model", data="b")
+    assert beside((ours, read), (theirs, read)) == [None, None]
+
+
+def test_another_seed_rate_or_data_are_refused(beside):
+    ours = config(), {"the training records": "12ab", "the vocabulary": "5"}
+    theirs = (
+        config(seed=77, learning_rate=3e-3),
+        {"the training records": "34cd", "the vocabulary": "5"},
+    )
+    assert beside(ours, theirs) == [
+        "Expected the same of all workers, but they differ in: "
+        f"optimizer.learning_rate (here {rate}), run.seed (here {seed}), the "
+        "training records. Start all of them with the same flags, gin files "
+        "and data"
+        for rate, seed in ((0.001, 3), (0.003, 77))
+    ]
+
+
+def test_one_process_has_nobody_to_ask():
+    workers.refuse_differences(ONE, config(), {})
+
+
+def test_a_lost_worker_is_said_in_one_line():
+    with (
+        pytest.raises(
+            errors.TrainingError,
+            match="Another worker has gone, and a cluster cannot train without "
+            "it. Start all workers again to go on .* checkpoint in model$",
+        ),
+        workers.lost("model"),
+    ):
+        # What TensorFlow raises on the workers that are left.
+        raise tf.errors.UnavailableError(
+            None,
+            None,
+            "Collective ops is aborted by: /job:worker/task:1 has disconnected",
+        )
+
+
+def test_other_errors_stay_what_they_are():
+    with (
+        pytest.raises(tf.errors.InternalError, match="something else"),
+        workers.lost("model"),
+    ):
+        raise tf.errors.InternalError(None, None, "something else")
