@@ -158,8 +158,9 @@ $(IMDB)/tfrecords/manifest.json: $(IMDB)/vocab.txt
 	$(PYTHON) tools/build_pretraining_dataset.py --corpus-dir=$(IMDB)/corpus --vocab-file=$(IMDB)/vocab.txt --output-dir=$(IMDB)/tfrecords --max-seq-length=128 --num-out-files=8 --num-processes=2 --heldout-fraction=0.01
 
 .PHONY: imdb
+imdb: SEEDS := 5
 imdb: $(IMDB)/tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_imdb.py --parallel=2
+	$(PYTHON) tools/experiments/run_imdb.py --seeds=$(SEEDS) --parallel=2
 
 # --- What a few CPU minutes of docstrings teach: docs/records.md ---------------
 

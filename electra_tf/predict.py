@@ -40,7 +40,8 @@ def make_parser() -> arguments.ArgumentParser:
     )
     parser.add_argument(
         "--outputs",
-        default="",
+        type=arguments.names,
+        default=(),
         help="which outputs to print, separated by commas (default: all)",
     )
     parser.add_argument(
@@ -57,9 +58,7 @@ def _predict(args: argparse.Namespace) -> None:
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import predictor
 
-    model = predictor.ExportedModel(
-        args.saved_model, [name for name in args.outputs.split(",") if name]
-    )
+    model = predictor.ExportedModel(args.saved_model, args.outputs)
     for note in model.notes:
         arguments.say("predict", note)
     is_json = (args.file or "").endswith(".jsonl")

@@ -140,10 +140,12 @@ def _run(config, before_training) -> None:
     import tensorflow as tf
 
     from electra_tf.finetuning import finetune
+    from electra_tf.training import workers
 
     # It warns of a new graph after some trials: each has one of its own.
     tf.get_logger().setLevel("ERROR")
-    found = finetune.finetune(config, before_training)
+    with workers.lost(config.run.model_dir):
+        found = finetune.finetune(config, before_training)
     _tell(found, "fine-tuned model", config.run.model_dir)
 
 

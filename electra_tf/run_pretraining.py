@@ -17,8 +17,10 @@ from electra_tf.command_line import launch, original_hparams
 def _run(config, before_training) -> None:
     # Imports TensorFlow: late, so that mistakes in a gin file show at once.
     from electra_tf import pretraining
+    from electra_tf.training import workers
 
-    metrics = pretraining.pretrain(config, before_training)
+    with workers.lost(config.run.model_dir):
+        metrics = pretraining.pretrain(config, before_training)
     if metrics is None:  # Another worker speaks for the run.
         return
     if metrics:

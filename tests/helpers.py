@@ -208,3 +208,13 @@ def write_tsv(path, rows) -> str:
     lines = ["text\tlabel", *(f"{text}\t{label}" for text, label in rows)]
     pathlib.Path(path).write_text("\n".join(lines) + "\n")
     return str(path)
+
+
+def load_original(prefix: str, variables):
+    """Variables of the same names get a checkpoint's tensors; the report."""
+    from electra_tf.checkpoints import reading
+    from electra_tf.checkpoints.checkpoint import Checkpoint
+    from electra_tf.checkpoints.formats import original
+
+    tensors = original.read_original_checkpoint(prefix)
+    return reading.assign(Checkpoint(tensors), variables, prefix)

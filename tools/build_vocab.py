@@ -23,25 +23,12 @@ import sys
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import building_flags
 
-
-def _coverage(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a number above 0 and up to 1, received {text!r}"
-        )
-    return value
-
-
-def _num_unused(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(
-            f"expected a whole number of at least 0, received {text!r}"
-        )
-    return int(text)
+_coverage = arguments.number(
+    float, lambda share: 0 < share <= 1, "a number above 0 and up to 1"
+)
+_num_unused = arguments.number(
+    arguments.digits, lambda n: n >= 0, "a whole number of at least 0"
+)
 
 
 def build_vocab(args: argparse.Namespace) -> None:

@@ -1,10 +1,13 @@
 """What the command-line tools share; imports no TensorFlow."""
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+N = TypeVar("N", int, float)
 
 # Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
 EXIT_STOPPED = 75
@@ -65,17 +68,40 @@ def respelled(arg: str, old: str, new: str) -> str:
     return "--" + name[2:].replace(old, new) + equals + value
 
 
-def positive_int(text: str) -> int:
-    """An argument type: 1, 2, 3 and so on."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
+def digits(text: str) -> int:
+    """A whole number that has digits alone: no sign, blank or underscore.
+
+    Raises:
+      ValueError: If it is no such.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"Expected digits. Received: {text!r}")
+    return int(text)
+
+
+def number(
+    kind: Callable[[str], N], fits: Callable[[N], bool], expected: str
+) -> Callable[[str], N]:
+    """An argument type: the `int` or `float` that fit, described for people."""
+
+    def parse(text: str) -> N:
+        with contextlib.suppress(ValueError):
+            if fits(value := kind(text)):
+                return value
         raise argparse.ArgumentTypeError(
-            f"expected a whole number of at least 1, received {text!r}"
+            f"expected {expected}, received {text!r}"
         )
-    return value
+
+    return parse
+
+
+positive_int = number(int, lambda n: n >= 1, "a whole number of at least 1")
+
+
+def names(text: str) -> tuple[str, ...]:
+    """An argument type: what is between commas, each once."""
+    parts = (part.strip() for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def say(prog: str, message: str) -> None:

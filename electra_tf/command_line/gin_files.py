@@ -6,7 +6,6 @@ refused too, with a suggestion.
 """
 
 import contextlib
-import difflib
 import importlib.util  # noqa: F401  (gin uses it without importing it)
 import inspect
 import os
@@ -61,7 +60,7 @@ def load(
                 gin.parse_config(param)
         config = configurable()
     except errors.ConfigError as error:
-        raise errors.ConfigError(_first_line(error)) from None
+        raise errors.ConfigError(errors.first_line(error)) from None
     except (
         ValueError,
         TypeError,
@@ -90,7 +89,7 @@ def _find(path: str) -> str:
         found = packaged.root() / path
         if found.suffix == ".gin" and found.is_file():
             return str(found)
-        hint = _did_you_mean(path, packaged.gin_files())
+        hint = errors.did_you_mean(path, packaged.gin_files())
     raise errors.ConfigError(
         f"Expected a gin file at {path}, found none" + (hint and f".{hint}")
     )
@@ -142,10 +141,6 @@ def _quiet_logging():
         logging.set_verbosity(verbosity)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
 def _location(error: Exception, param: str) -> str:
     """(file, line) or (--gin_param=...), where gin's message says so."""
     found = re.search(
@@ -155,11 +150,6 @@ def _location(error: Exception, param: str) -> str:
         path = found.group(1).removeprefix(os.getcwd() + os.sep)
         return f" ({path}, line {found.group(2)})"
     return f" (--gin_param={param})" if param else ""
-
-
-def _did_you_mean(name: str, candidates: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
-    return f" Did you mean {close[0]}?" if close else ""
 
 
 def _parameters_by_class(configurable: Callable) -> dict[str, list[str]]:
@@ -176,7 +166,7 @@ def _parameters_by_class(configurable: Callable) -> dict[str, list[str]]:
 def _explain(error: Exception, param: str, configurable: Callable) -> str:
     """One line with a suggestion for what gin raises."""
     text = str(error)
-    first = _first_line(error)
+    first = errors.first_line(error)
     where = _location(error, param)
     known = _parameters_by_class(configurable)
     unknown = re.search(
@@ -186,7 +176,7 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
         name = unknown.group(1).lstrip("@").removesuffix("()").split("/")[-1]
         return (
             f"Unknown object {name} in the gin configuration{where}."
-            + _did_you_mean(name, list(known))
+            + errors.did_you_mean(name, list(known))
         )
     parameter = re.search(
         r"Configurable '(.*?)' doesn't have a parameter named '(.*?)'", text
@@ -194,7 +184,7 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
     if parameter:
         owner, name = parameter.groups()
         owner = owner.split(".")[-1]
-        return f"{owner} has no parameter {name}{where}." + _did_you_mean(
+        return f"{owner} has no parameter {name}{where}." + errors.did_you_mean(
             name, known.get(owner, [])
         )
     macro = re.search(r"in scope '(.*?)'", text)
@@ -202,7 +192,7 @@ def _explain(error: Exception, param: str, configurable: Callable) -> str:
         macros = [key for key in _keys(gin.config_str()) if "." not in key]
         return (
             f"The gin configuration uses %{macro.group(1)}, which it does not "
-            "define." + _did_you_mean(macro.group(1), macros)
+            "define." + errors.did_you_mean(macro.group(1), macros)
         )
     missing = re.search(
         r"No values supplied by Gin or caller for arguments: (\[.*?\])", text
@@ -236,5 +226,5 @@ def _refuse_unused_bindings() -> None:
     if unused:
         raise errors.ConfigError(
             f"The gin configuration sets {', '.join(unused)}, which nothing "
-            "reads." + _did_you_mean(unused[0], sorted(used))
+            "reads." + errors.did_you_mean(unused[0], sorted(used))
         )

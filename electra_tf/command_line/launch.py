@@ -15,6 +15,7 @@ from electra_tf.command_line import (
     gin_files,
     original_hparams,
 )
+from electra_tf.files import lock
 
 _GIN_FILE = flags.DEFINE_multi_string(
     "gin_file",
@@ -237,9 +238,25 @@ def _configure(
     ]
 
     def before_training():
+        _lock(config.run.model_dir)
+        model_directory.refuse_other_run(config)  # It may be new by now.
         model_directory.write(config, gin_files.operative_config(), given)
 
     return config, before_training, chosen
+
+
+def _lock(model_dir: str) -> None:
+    """Refuses a model directory that another run writes to at this moment."""
+    try:
+        os.makedirs(model_dir, exist_ok=True)
+    except OSError:
+        return  # Who writes there says so.
+    if lock(model_dir) is None:
+        raise errors.ConfigError(
+            "Expected a model directory that no other run is using. Received: "
+            f"{model_dir}, to which another process writes: wait for its end, "
+            "or choose another --model_dir"
+        )
 
 
 def _settle(config):

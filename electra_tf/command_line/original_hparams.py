@@ -301,9 +301,9 @@ def _check(hparams: Mapping[str, object], known: Mapping[str, Hparam]) -> None:
                 "max_seq_length, in the original as well"
             )
         if name not in known:
+            hint = errors.did_you_mean(name, known)
             raise errors.ConfigError(
-                f"Unknown hparam {name}"
-                + original_settings.suggestion(name, known)
+                f"Unknown hparam {name}" + (hint and f".{hint}")
             )
         kind = type(known[name].default)
         if name in ("model_size", "init_checkpoint") or kind not in _KINDS:

@@ -6,9 +6,8 @@ default and where it goes. docs/differences.md has the same as tables.
 """
 
 import dataclasses
-import difflib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, errors
 
@@ -380,7 +379,8 @@ def encoder_config(settings: Mapping) -> configs.EncoderConfig:
     if unknown:
         raise errors.ConfigError(
             f"model_hparam_overrides may set {', '.join(sorted(known))}. "
-            f"Received: {', '.join(unknown)}" + suggestion(unknown[0], known)
+            f"Received: {', '.join(unknown)}."
+            + errors.did_you_mean(unknown[0], known)
         )
     sizes["hidden_act"] = _hidden_act(sizes.get("hidden_act", "gelu"))
     sizes["embedding_size"] = settings.get(
@@ -390,7 +390,7 @@ def encoder_config(settings: Mapping) -> configs.EncoderConfig:
     try:
         return configs.EncoderConfig(**sizes)
     except errors.ConfigError as error:  # gin adds where it was called.
-        raise errors.ConfigError(str(error).splitlines()[0]) from None
+        raise errors.ConfigError(errors.first_line(error)) from None
 
 
 def expected_encoder(hparams: Mapping) -> dict[str, object]:
@@ -426,12 +426,6 @@ def with_one_objective(settings: Mapping) -> dict:
 def is_number(value: object) -> bool:
     """Whether a value of JSON is a number; true and false are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """ ". Did you mean ...?" where a known name is like the one received."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f". Did you mean {close[0]}?" if close else ""
 
 
 def _sizes_of(model_size: object) -> dict[str, int]:

@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 def render(title: str, sections: Sequence[str], style: str = "") -> str:
@@ -82,6 +82,16 @@ def _confusion_row(index: int, label: str, counts: Sequence[int]) -> str:
     return (
         f'<tr><th scope="row">{html.escape(label)}</th>{cells}'
         f'<td class="found">{found}</td></tr>'
+    )
+
+
+def versions_of(record: Mapping) -> str:
+    """Python and packages of a line of runs.jsonl, for a <dl>."""
+    versions = {"python": record["python"]} | record["versions"]
+    return "".join(
+        f"<div><dt>{html.escape(name)}</dt>"
+        f"<dd>{html.escape(version or 'not installed')}</dd></div>"
+        for name, version in versions.items()
     )
 
 

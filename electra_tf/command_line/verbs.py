@@ -5,13 +5,13 @@ and `electra-tf pretrain` is python -m electra_tf.run_pretraining. Nothing of
 them is imported before the verb is known.
 """
 
-import difflib
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 
 import electra_tf
+from electra_tf import errors
 from electra_tf.command_line import arguments, completion, packaged
 
 PROG = "electra-tf"
@@ -111,8 +111,7 @@ def _complete(rest: Sequence[str]) -> int:
 
 
 def _refuse(message: str, received: str, known: Sequence[str]) -> int:
-    close = difflib.get_close_matches(received, known, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]}?" if close else ""
+    hint = errors.did_you_mean(received, known)
     arguments.say(PROG, f"error: {message}{hint} (see {PROG} --help)")
     return arguments.EXIT_USAGE
 

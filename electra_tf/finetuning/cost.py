@@ -5,7 +5,6 @@ some of dev's rows in an order drawn at random, from text to answer; kept in the
 model directory, so that a run that is started again says the same.
 """
 
-import json
 import os
 import platform
 import statistics
@@ -17,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_json, write_json
 from electra_tf.finetuning import batches, fitting
 from electra_tf.finetuning.plan import RunPlan
 from electra_tf.finetuning.task_data import TaskData
@@ -62,7 +61,7 @@ def of_run(plan: RunPlan, best: dict) -> dict:
         "processor": processor(),
         "threads": plan.run.num_intra_op_threads or matmul_rate.num_cores(),
     }
-    write_atomically(path, json.dumps(found, indent=1) + "\n")
+    write_json(path, found)
     return found
 
 

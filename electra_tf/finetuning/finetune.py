@@ -1,12 +1,11 @@
 """Fine-tuning: a pre-trained encoder and labelled sets -> scored models."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable
 
 from electra_tf import model_directory
-from electra_tf.files import write_atomically
+from electra_tf.files import write_json
 from electra_tf.finetuning import (
     cost,
     predictions,
@@ -17,7 +16,7 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.text import vocabulary
-from electra_tf.training import replicas
+from electra_tf.training import replicas, workers
 
 
 def finetune(
@@ -52,6 +51,9 @@ def finetune(
     replicas.set_policy(config.run)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
+    workers.refuse_differences(
+        strategy, config, plan.of_trial(plan.trials[0]).digests
+    )
     unchecked = trials.refuse_changes(plan)
     if is_chief:
         for note in [*plan.notes, *unchecked]:
@@ -63,10 +65,7 @@ def finetune(
         model = {"encoder": dataclasses.asdict(plan.start.encoder_config)} | (
             tasks[0] if len(tasks) == 1 else {"tasks": tasks}
         )
-        write_atomically(
-            os.path.join(model_dir, model_directory.MODEL_FILE),
-            json.dumps(model, indent=1) + "\n",
-        )
+        write_json(os.path.join(model_dir, model_directory.MODEL_FILE), model)
     records = trials.run_all(plan, strategy)
     if not is_chief:
         return None

@@ -53,7 +53,7 @@ def score(config: FinetuningConfig) -> dict | None:
     is_chief = replicas.is_chief(replicas.make_strategy(config.run))
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
-    found = _read_results(model_dir)
+    found = results.read(model_dir, ": without eval_only the command trains")
     checkpoint = reading.read_checkpoint(model_dir)
     data = _read_rows(config, checkpoint)
     encoder = checkpoint.discriminator
@@ -108,23 +108,6 @@ def score(config: FinetuningConfig) -> dict | None:
     return summary
 
 
-def _read_results(model_dir: str) -> dict:
-    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
-    if not os.path.isfile(path):
-        raise errors.ConfigError(
-            f"Expected a finished fine-tuning run in {model_dir}, found no "
-            f"{model_directory.RESULTS_FILE} there: without eval_only the "
-            "command trains"
-        )
-    found = read_json(path)
-    if "best_on_dev" not in found:
-        raise errors.ConfigError(
-            f"Expected the results of a fine-tuning run in {path}. Received: "
-            "others"
-        )
-    return found
-
-
 def _learned(
     model_dir: str, numbers: Sequence[int], data: Sequence[TaskData]
 ) -> list[str]:
@@ -169,11 +152,10 @@ def _in_training_file(
         trained = task.read_examples("test")
     except ValueError:
         return []  # Another file has its name now.
-    tokenizer = of_task.tokenizer
     told = copies.about(
         of_task.task,
         {**of_task.examples, "train": trained},
-        tokenizer is not None and tokenizer.do_lower_case,
+        of_task.do_lower_case,
     )
     return [
         f"{split}: {found['num_rows']} of {of_task.num_rows[split]} rows are "

@@ -23,8 +23,6 @@ def make_engine(
     run = plan.run
     rows = [data.features["train"] for data in plan.tasks]
     train_features = features.combine(rows)
-    decay = plan.optimizer.layerwise_lr_decay
-    assert decay is not None
     replicas.set_policy(run)  # Seeds the new head.
     with strategy.scope():
         heads = [
@@ -45,15 +43,11 @@ def make_engine(
         optimizer = optimization.AdamWeightDecay(
             plan.optimizer,
             run.num_train_steps,
-            {
-                v.path: optimization.layerwise_scale(
-                    v.path,
-                    start.encoder_config.num_hidden_layers,
-                    decay,
-                    plan.optimizer.layerwise_top_layer_scaled,
-                )
-                for v in model.trainable_variables
-            },
+            optimization.layerwise_scales(
+                model.trainable_variables,
+                start.encoder_config.num_hidden_layers,
+                plan.optimizer,
+            ),
         )
         return engine_lib.Engine(
             strategy,

@@ -1,6 +1,5 @@
 """What a fine-tuned model said of each row, as files."""
 
-import json
 import os
 import re
 import zipfile
@@ -9,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from electra_tf import errors, model_directory
-from electra_tf.files import write_atomically
+from electra_tf.files import whole_file, write_json
+from electra_tf.finetuning import results
 from electra_tf.finetuning.task_data import TaskData
 
 ARCHIVE = "glue_submission.zip"
@@ -57,9 +57,10 @@ def write(
         os.makedirs(folder, exist_ok=True)
         write_tsv(os.path.join(folder, name), header, rows)
     for name, content in task.submission_json(*about).items():
-        write_atomically(
+        write_json(
             os.path.join(directory, f"{prefix}{split}_{name}.json"),
-            json.dumps(content, ensure_ascii=False, indent=1) + "\n",
+            content,
+            ensure_ascii=False,
         )
 
 
@@ -84,19 +85,9 @@ def find_files(model_dir: str) -> dict[str, str]:
       Name in the archive -> path; nothing for a run without GLUE's test sets.
 
     Raises:
-      ConfigError: If there is no finished run.
+      ValueError: If there is no finished run.
     """
-    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
-    try:
-        with open(path, encoding="utf-8") as f:
-            best = json.load(f)["best_on_dev"]
-    except FileNotFoundError:
-        raise errors.ConfigError(
-            f"Expected a finished fine-tuning run at {model_dir}, found no "
-            f"{model_directory.RESULTS_FILE} there"
-        ) from None
-    except (OSError, ValueError, KeyError) as error:
-        raise errors.ConfigError(f"Cannot read {path}: {error}") from None
+    best = results.read(model_dir)["best_on_dev"]
     folder = os.path.join(
         model_directory.trial_dir(model_dir, best), SUBMISSION_DIR
     )
@@ -110,7 +101,7 @@ def write_submission(model_dir: str) -> None:
         return
     try:
         write_archive(os.path.join(model_dir, ARCHIVE), [model_dir])
-    except errors.ConfigError as error:
+    except ValueError as error:
         print(f"no {ARCHIVE}: {error}")
 
 
@@ -127,7 +118,7 @@ def write_archive(
       Names of the files in the archive, and of those that it lacks.
 
     Raises:
-      ConfigError: If a run is not finished, two runs have the same test set, a
+      ValueError: If a run is not finished, two runs have the same test set, a
         file is not one of the benchmark's, or there is none at all.
     """
     found: dict[str, str] = {}
@@ -144,27 +135,19 @@ def write_archive(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
         )
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name in FILES:
-                if name in found:
-                    # Without the time, so that nothing but content counts.
-                    archive.writestr(
-                        zipfile.ZipInfo(name),
-                        _checked(found[name]),
-                        zipfile.ZIP_DEFLATED,
-                    )
-        os.replace(temporary, path)
-    except OSError as error:
-        raise errors.ConfigError(
-            f"Cannot write {path}: {error.strerror}"
-        ) from None
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-    missing = [name for name in FILES if name not in found]
-    return [name for name in FILES if name in found], missing
+    included = [name for name in FILES if name in found]
+    with (
+        whole_file(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name in included:
+            # Without the time, so that nothing but content counts.
+            archive.writestr(
+                zipfile.ZipInfo(name),
+                _checked(found[name]),
+                zipfile.ZIP_DEFLATED,
+            )
+    return included, [name for name in FILES if name not in found]
 
 
 def _checked(path: str) -> str:

@@ -19,6 +19,7 @@ from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.text import tokenization
+from electra_tf.training import optimization
 
 # Kinds whose heads drop nothing.
 _WITHOUT_DROPOUT = ("tagging", "question_answering")
@@ -95,7 +96,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     warmup = dict.fromkeys(
         line
         for of_trial in map(found.of_trial, found.trials)
-        for line in recipe.slow_warmup(
+        for line in optimization.slow_warmup(
             of_trial.optimizer, of_trial.run.num_train_steps
         )
     )
@@ -132,16 +133,14 @@ def look_at(
       data: The task with its rows.
       has_folds: Whether "train" is cut into folds.
     """
-    name, tokenizer = data.task.name, data.tokenizer
-    lower = tokenizer is not None and tokenizer.do_lower_case
     of_lengths = long_texts.about(data)
-    of_copies = copies.about(data.task, data.examples, lower)
+    of_copies = copies.about(data.task, data.examples, data.do_lower_case)
     lines = long_texts.remarks(of_lengths, data)
     lines += copies.remarks(of_copies, data.num_rows, has_folds)
     about = {"long_texts": of_lengths, "copies": of_copies}
     return (
         {what: told for what, told in about.items() if told},
-        [f"{name}: {line}" for line in lines],
+        [f"{data.task.name}: {line}" for line in lines],
     )
 
 

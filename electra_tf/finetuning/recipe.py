@@ -42,12 +42,15 @@ class Choice(typing.NamedTuple):
     source: str
 
     def __str__(self) -> str:
-        values = self.value if isinstance(self.value, list) else [self.value]
-        shown = " or ".join(
-            f"{value:g}" if isinstance(value, int | float) else str(value)
-            for value in values
-        )
-        return f"{shown} ({self.source})"
+        return f"{listed(self.value)} ({self.source})"
+
+
+def listed(value: object) -> str:
+    """A value, or those that are tried: '0.0001 or 0.0003'."""
+    values = value if isinstance(value, list) else [value]
+    return " or ".join(
+        f"{v:g}" if isinstance(v, int | float) else str(v) for v in values
+    )
 
 
 def size_of(hidden_size: int) -> str:
@@ -162,33 +165,3 @@ def choices(
             source = "default" if value == defaults[name] else "given"
         found[name] = Choice(value, source)
     return found
-
-
-def slow_warmup(
-    optimizer: configs.OptimizerConfig, num_train_steps: int
-) -> list[str]:
-    """A line where the training ends before the rate has reached its peak.
-
-    Args:
-      optimizer: Of a model.
-      num_train_steps: Of that model.
-
-    Raises:
-      ConfigError: If the decay is longer than the training.
-    """
-    warmup = optimizer.warmup_steps(num_train_steps)
-    decay = optimizer.decay_steps(num_train_steps) or 0
-    if warmup < num_train_steps < warmup + decay:
-        return [
-            f"the decay of {decay:g} of {num_train_steps} steps begins before "
-            f"the warm-up of {warmup:g} steps ends, so that the learning rate "
-            "never reaches its peak"
-        ]
-    if warmup < num_train_steps:
-        return []
-    return [
-        f"the warm-up of {warmup:g} steps is as long as the whole training of "
-        f"{num_train_steps} steps or longer, so that the learning rate never "
-        "reaches its peak: see OptimizerConfig.num_warmup_steps and "
-        "warmup_proportion"
-    ]

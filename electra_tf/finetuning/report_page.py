@@ -16,8 +16,14 @@ import numpy as np
 from electra_tf import model_directory
 from electra_tf.command_line import page
 from electra_tf.files import write_atomically
-from electra_tf.finetuning import report_charts, report_rows, shown_rows
+from electra_tf.finetuning import (
+    report_charts,
+    report_rows,
+    report_text,
+    shown_rows,
+)
 from electra_tf.finetuning import results as results_lib
+from electra_tf.finetuning.recipe import listed
 from electra_tf.finetuning.report_rows import Row
 
 # More classes are drawn as a picture; a table would not fit.
@@ -176,19 +182,13 @@ def _run_section(model_dir: str, results: dict) -> str:
         return ""
     with open(path, encoding="utf-8") as f:
         record = json.loads(f.read().splitlines()[-1])
-    versions = {"python": record["python"]} | record["versions"]
-    listed = "".join(
-        f"<div><dt>{html.escape(name)}</dt>"
-        f"<dd>{html.escape(version or 'not installed')}</dd></div>"
-        for name, version in versions.items()
-    )
     return f"""<section>
 <h2>How to get the same again</h2>
 {_recipe(results)}
 <p class="when">{html.escape(record["time"])}, commit
 <code>{html.escape(record["git_commit"] or "unknown")}</code></p>
 <pre>{html.escape(page.command_of(record["argv"]))}</pre>
-<dl>{listed}</dl>
+<dl>{page.versions_of(record)}</dl>
 </section>"""
 
 
@@ -199,7 +199,7 @@ def _recipe(results: dict) -> str:
         return ""
     rows = "\n".join(
         f'<tr><th scope="row"><code>{html.escape(name)}</code></th>'
-        f'<td class="number">{html.escape(_value(choice["value"]))}</td>'
+        f'<td class="number">{html.escape(listed(choice["value"]))}</td>'
         f"<td>{html.escape(choice['source'])}</td></tr>"
         for name, choice in recipe.items()
     )
@@ -208,13 +208,6 @@ def _recipe(results: dict) -> str:
 </tr></thead><tbody>
 {rows}
 </tbody></table>"""
-
-
-def _value(value: object) -> str:
-    values = value if isinstance(value, list) else [value]
-    return " or ".join(
-        f"{v:g}" if isinstance(v, int | float) else str(v) for v in values
-    )
 
 
 # --- A task ------------------------------------------------------------------
@@ -435,28 +428,23 @@ counts the rows that have the label.</p>
 <p class="note">{means}</p>"""
     if matrix is None:
         return part
-    labels, counts = matrix["labels"], np.array(matrix["counts"])
+    labels, counts = matrix["labels"], matrix["counts"]
     if is_numbered:
         picture = report_charts.confusion_picture(
-            next(names), "True classes from top to bottom", counts
+            next(names), "True classes from top to bottom", np.array(counts)
         )
         picture = f'<div class="picture large">{picture}</div>'
     else:
-        picture = page.confusion_matrix(labels, counts.tolist())
+        picture = page.confusion_matrix(labels, counts)
     return f"""{part}
 <h3>What is taken for what</h3>
 {picture}
 {_confusions(labels, counts)}"""
 
 
-def _confusions(labels: Sequence[str], counts: np.ndarray) -> str:
+def _confusions(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """The commonest mistakes in words."""
-    wrong = [
-        (int(counts[true, predicted]), labels[true], labels[predicted])
-        for true, predicted in np.argwhere(counts)
-        if true != predicted
-    ]
-    commonest = sorted(wrong, key=lambda found: -found[0])[:_NUM_CONFUSIONS]
+    commonest = report_text.confusions(labels, counts, _NUM_CONFUSIONS)
     if not commonest:
         return '<p class="note">Nothing is mistaken.</p>'
     said = "; ".join(

@@ -1,7 +1,8 @@
 """Figures as text: aligned columns, and the report of a classifier."""
 
-import unicodedata
 from collections.abc import Sequence
+
+from electra_tf.command_line.text_lines import display_width
 
 # Of more labels those with the lowest F1 are shown.
 _MOST_LABELS = 30
@@ -17,11 +18,13 @@ def number(value: float | None) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines: the first column to the left, the others to the right."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    widths = [
+        max(map(display_width, column)) for column in zip(*rows, strict=True)
+    ]
     lines = []
     for row in rows:
         blanks = [
-            " " * (width - _width(text))
+            " " * (width - display_width(text))
             for width, text in zip(widths, row, strict=True)
         ]
         line = row[0] + blanks[0]
@@ -29,13 +32,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
             line += f"  {blank}{text}"
         lines.append(line.rstrip())
     return lines
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal: two for a Hangul syllable or an ideograph."""
-    return len(text) + sum(
-        unicodedata.east_asian_width(character) in "WF" for character in text
-    )
 
 
 def format_report(title: str, report: dict) -> list[str]:
@@ -88,18 +84,29 @@ def _format_confusions(
         return ["how often each label (row) was taken for which (column):"] + [
             "  " + line for line in aligned(rows)
         ]
-    confused = sorted(
-        (
-            (count, true, predicted)
-            for true, of_true in zip(labels, counts, strict=True)
-            for predicted, count in zip(labels, of_true, strict=True)
-            if count and true != predicted
-        ),
-        key=lambda entry: -entry[0],
-    )[:_MOST_CONFUSIONS]
+    confused = confusions(labels, counts, _MOST_CONFUSIONS)
     if not confused:
         return []
     return ["taken for another label most often:"] + [
         f"  {count} x {true} for {predicted}"
         for count, true, predicted in confused
     ]
+
+
+def confusions(
+    labels: Sequence[str], counts: Sequence[Sequence[int]], most: int
+) -> list[tuple[int, str, str]]:
+    """What is mistaken most often: how often, the true label, the predicted.
+
+    Args:
+      labels: C names.
+      counts: For each true label how often each one was predicted.
+      most: Of mistakes.
+    """
+    wrong = (
+        (count, true, predicted)
+        for true, of_true in zip(labels, counts, strict=True)
+        for predicted, count in zip(labels, of_true, strict=True)
+        if count and true != predicted
+    )
+    return sorted(wrong, key=lambda found: -found[0])[:most]

@@ -7,8 +7,8 @@ import statistics
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 
-from electra_tf import model_directory
-from electra_tf.files import write_atomically
+from electra_tf import errors, model_directory
+from electra_tf.files import read_json, write_atomically
 from electra_tf.finetuning import copies, cost, report_text
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
@@ -229,6 +229,31 @@ def write(directory: str, results: dict) -> None:
         (model_directory.TABLE_FILE, format_results(results)),
     ):
         write_atomically(os.path.join(directory, name), content + "\n")
+
+
+def read(model_dir: str, advice: str = "") -> dict:
+    """results.json of a finished run.
+
+    Args:
+      model_dir: Of the run.
+      advice: Behind the error's line where there is none.
+
+    Raises:
+      ValueError: If there is none, or it is damaged or of no fine-tuning.
+    """
+    path = os.path.join(model_dir, model_directory.RESULTS_FILE)
+    if not os.path.isfile(path):
+        raise errors.ConfigError(
+            f"Expected a finished fine-tuning run in {model_dir}, found no "
+            f"{model_directory.RESULTS_FILE} there{advice}"
+        )
+    found = read_json(path)
+    if "best_on_dev" not in found:
+        raise errors.ConfigError(
+            f"Expected the results of a fine-tuning run in {path}. Received: "
+            "others"
+        )
+    return found
 
 
 def format_results(results: dict) -> str:

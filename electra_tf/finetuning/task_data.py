@@ -71,6 +71,11 @@ class TaskData:
             return self.task.windows
         return None
 
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether rows that differ in case alone are the same to a model."""
+        return self.tokenizer is not None and self.tokenizer.do_lower_case
+
     def about(self) -> dict:
         """What exporting needs to know of the task; fit for JSON."""
         about: dict = {
@@ -216,8 +221,7 @@ def _groups_of_copies(data: TaskData) -> np.ndarray:
     They count the rows that are not copies of rows before them.
     """
     examples = data.examples["train"]
-    do_lower_case = data.tokenizer is not None and data.tokenizer.do_lower_case
-    found = copies.keys(data.task, examples, do_lower_case)
+    found = copies.keys(data.task, examples, data.do_lower_case)
     if found is None:
         return np.arange(len(examples))
     numbers: dict = {}

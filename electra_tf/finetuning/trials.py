@@ -3,14 +3,13 @@
 import collections
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_json, write_json
 from electra_tf.finetuning import digests, evaluation, fitting, predictions
 from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
@@ -124,11 +123,13 @@ def run_trial(
     )
     reports = evaluation.reports(plan.tasks, found)
     if is_chief:
-        step = about.get(model_directory.BEST_STEP) or int(engine.global_step)
+        step = about.get(model_directory.BEST_STEP) or int(
+            engine.global_step.numpy()
+        )
         loop.write_summaries(directory, "eval", step, found.dev_scores)
         write_predictions(directory, plan.tasks, found)
         _write_reports(directory, reports)
-        write_atomically(results_path, json.dumps(result, indent=1) + "\n")
+        write_json(results_path, result)
     # A worker that left now would take the collectives of the others down.
     engine.any_worker(False)
     return result | {"reports": reports}
@@ -293,15 +294,16 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     if is_chief:
         write_predictions(directory, plan.tasks, found)
         _write_reports(directory, reports)
-        write_atomically(path, json.dumps(result, indent=1) + "\n")
+        write_json(path, result)
         _claim(plan)
     return result | {"reports": reports}
 
 
 def _write_reports(directory: str, reports: dict[str, dict]) -> None:
-    write_atomically(
+    write_json(
         os.path.join(directory, model_directory.REPORTS_FILE),
-        json.dumps(reports) + "\n",
+        reports,
+        indent=None,
     )
 
 
@@ -350,10 +352,9 @@ def _claim(plan: TrialPlan) -> None:
     before = _read_claim(directory)
     if before and _has_learned(directory) and not _knows_its_data(before):
         return
-    write_atomically(
+    write_json(
         os.path.join(directory, model_directory.TRIAL_FILE),
-        json.dumps(plan.trial.as_dict() | {DIGESTS: plan.digests}, indent=1)
-        + "\n",
+        plan.trial.as_dict() | {DIGESTS: plan.digests},
     )
 
 

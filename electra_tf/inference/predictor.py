@@ -188,8 +188,33 @@ class ExportedModel(SavedModel):
                     f"Expected {len(scores)} labels in {METADATA_FILE} of "
                     f"{self.path}, one for each score. Received: {len(labels)}"
                 )
+            self._check_labels(labels, outputs)
             answer["scores"] = dict(zip(labels, scores, strict=True))
         return answer
+
+    def _check_labels(self, labels: list[str], outputs: dict) -> None:
+        """Refuses names of scores that contradict the label in the graph.
+
+        Raises:
+          ValueError: If the likeliest one has another name there.
+        """
+        said, scores = outputs.get("label"), outputs["scores"]
+        if not isinstance(said, bytes) or np.isnan(scores).any():
+            return
+        found = said.decode("utf-8", errors="replace")
+        if self.metadata.get("kind") == "multi_label_classification":
+            best = [labels[i] for i in np.flatnonzero(scores > 0.5)]
+            is_same = all(label in found for label in best)
+        else:
+            best = [labels[i] for i in np.flatnonzero(scores == scores.max())]
+            is_same = found in best
+        if not is_same or len(set(labels)) < len(labels):
+            raise ValueError(
+                f"Expected in {METADATA_FILE} of {self.path} the labels of the "
+                f"model in their order, and {found!r} for the likeliest. "
+                f"Received: {', '.join(map(repr, labels))}, and "
+                f"{' and '.join(map(repr, best))}"
+            )
 
 
 def _in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:

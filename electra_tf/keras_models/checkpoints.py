@@ -11,7 +11,7 @@ import numpy as np
 
 from electra_tf import configs, errors, files
 from electra_tf.checkpoints import reading
-from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.keras_models import presets
 
 HANDLE = "hf://"
@@ -199,6 +199,24 @@ def write(
         reading.format_module(format).write(checkpoint, temporary)
         if beside is not None:
             beside(temporary)
+        elif format != "electra_tf":
+            for line in _left_behind(checkpoint, temporary):
+                warnings.warn(f"{path}: {line}", stacklevel=3)
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _left_behind(checkpoint: Checkpoint, folder: str) -> list[str]:
+    """What of a model is not in what was written, a line each."""
+    found = reading.read_checkpoint(folder)
+    lines = []
+    if absent := set(checkpoint.tensors) - set(found.tensors):
+        lines.append(f"the format has no place for {summarize(absent)}")
+    if set(found.activations) - set(checkpoint.activations):
+        lines.append(
+            f"the format computes {'/'.join(found.activations)}, the model "
+            f"{'/'.join(checkpoint.activations)}: outputs differ from about "
+            "the fourth digit on"
+        )
+    return lines

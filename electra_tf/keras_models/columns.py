@@ -158,7 +158,10 @@ def select(x: typing.Any, rows: slice):
     """Some rows of columns."""
     if x is None:
         return None
-    if isinstance(x, tuple):
+    # A tuple of columns, or of the values of one.
+    if isinstance(x, tuple) and not any(
+        isinstance(part, str | bytes) or np.isscalar(part) for part in x
+    ):
         return tuple(select(part, rows) for part in x)
     if isinstance(x, Mapping):
         return {name: select(part, rows) for name, part in x.items()}

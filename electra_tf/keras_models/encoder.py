@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints, token_ids
+from electra_tf.keras_models import checkpoints, columns, token_ids
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
 from electra_tf.serving.inputs import ENCODER_FEATURES
@@ -141,11 +141,7 @@ def enable_lora(
     Raises:
       ValueError: If no layer is called so.
     """
-    if not isinstance(rank, int) or rank < 1:
-        raise ValueError(
-            "Expected rank as a whole number of at least 1. Received: "
-            f"rank={rank!r}"
-        )
+    columns.positive(rank, "rank")
     # All, before any of them is frozen.
     layers = [
         layer

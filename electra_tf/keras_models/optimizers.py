@@ -55,16 +55,9 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         """Creates the slots, and looks up the rates of the layers."""
         if self.built:
             return
-        decay = self.config.layerwise_lr_decay
-        self.scales = {
-            variable.path: optimization.layerwise_scale(
-                variable.path,
-                self.num_hidden_layers,
-                decay,
-                self.config.layerwise_top_layer_scaled,
-            )
-            for variable in variables
-        }
+        self.scales = optimization.layerwise_scales(
+            variables, self.num_hidden_layers, self.config
+        )
         super().build(variables)
 
     def begin(self, num_train_steps: int) -> None:

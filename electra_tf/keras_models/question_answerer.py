@@ -106,14 +106,7 @@ class QuestionAnswerer(TaskModel):
     @property
     def options(self) -> configs.QuestionAnsweringConfig:
         """How contexts are cut, and spans are chosen."""
-        known = {
-            field.name
-            for field in dataclasses.fields(configs.QuestionAnsweringConfig)
-        }
-        options = self.head.options
-        return configs.QuestionAnsweringConfig(
-            **{name: options[name] for name in known & set(options)}
-        )
+        return configs.QuestionAnsweringConfig(**self.head.options)
 
     @classmethod
     def head_for(cls, checkpoint, source, may_have_no_answer=None, **options):

@@ -250,8 +250,8 @@ class TextClassifier(_TextModel, LabelledModel):
             return tf.ensure_shape(found, [None, num_labels])
 
     @property
-    def num_classes(self):
-        return None if self.multi_label else len(self.labels)
+    def num_label_values(self):
+        return 2 if self.multi_label else len(self.labels)
 
     def features_of(self, x, y=None):
         if self.multi_label and y is not None:

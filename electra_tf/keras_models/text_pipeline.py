@@ -120,13 +120,20 @@ class TextPipeline(EngineModel):
         return int(cardinality) if cardinality >= 0 else None
 
     @property
-    def num_classes(self) -> int | None:
-        """Of labels that are one class for each row; None for others."""
+    def num_label_values(self) -> int | None:
+        """See `token_ids.check_labels`; None where labels are quantities, or
+        some of their numbers stand for no label."""
         return None
 
     def _checked(self, x, name: str = "x"):
         """Token ids as given, or an error; see `token_ids.checked`."""
-        return token_ids.checked(x, self.encoder_config, name, self.num_classes)
+        return token_ids.checked(
+            x, self.encoder_config, name, self.num_label_values
+        )
+
+    def _check_labels(self, y, name: str = "y") -> None:
+        """Refuses numbers that are no labels; see `token_ids`."""
+        token_ids.check_labels(y, name, self.num_label_values, self.target_rank)
 
     @property
     def _reads_texts(self) -> bool:
@@ -345,7 +352,7 @@ class TextPipeline(EngineModel):
         num_steps: int | None
         if not self._reads_texts:
             x = self._checked(x)
-            token_ids.check_labels(y, "y", self.num_classes)
+            self._check_labels(y)
             arguments |= {
                 "y": y,
                 "shuffle": shuffle and not columns.is_dataset(x),
@@ -391,6 +398,9 @@ class TextPipeline(EngineModel):
             num_rows = len(features["input_ids"])
             num_steps = steps_per_epoch or -(-num_rows // batch_size)
             steps_per_epoch = num_steps
+        if steps_per_epoch and _may_end(x):
+            # In every epoch, as without `steps_per_epoch` in Keras.
+            x = x.repeat()
         if validation_data is not None:
             # Now: the rows to learn from say whether the texts are pairs.
             validation_data = self._validation_data(
@@ -475,9 +485,7 @@ class TextPipeline(EngineModel):
         if not self._reads_texts:
             if isinstance(data, tuple) and len(data) > 1:
                 self._checked(data[0], "validation_x")
-                token_ids.check_labels(
-                    data[1], "validation_y", self.num_classes
-                )
+                self._check_labels(data[1], "validation_y")
                 return data
             return self._checked(data, "validation_data")
         if columns.is_dataset(data):
@@ -510,7 +518,7 @@ class TextPipeline(EngineModel):
         if not self._reads_texts or is_prepared:
             if not is_prepared:
                 x = self._checked(x)
-                token_ids.check_labels(y, "y", self.num_classes)
+                self._check_labels(y)
             return super().evaluate(
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
@@ -631,6 +639,14 @@ def _size(
 def _without_rows(_, batch):
     """A batch without the numbers of its rows."""
     return batch
+
+
+def _may_end(x: typing.Any) -> bool:
+    """Whether it is a dataset that does not tell whether it ends."""
+    return (
+        isinstance(x, tf.data.Dataset)
+        and x.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    )
 
 
 def _has_pairs(dataset: tf.data.Dataset) -> bool:

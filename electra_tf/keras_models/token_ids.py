@@ -12,12 +12,14 @@ import tensorflow as tf
 
 from electra_tf import configs
 
+_LABELS = "labels"
+
 
 def checked(
     x,
     config: configs.EncoderConfig,
     name: str = "x",
-    num_classes: int | None = None,
+    num_values: int | None = None,
 ) -> typing.Any:
     """What a model is given, the ids of which exist.
 
@@ -27,8 +29,7 @@ def checked(
         returned as it is.
       config: Of the model.
       name: What the user calls it.
-      num_classes: Of the numbers behind it in a dataset, where those are
-        classes.
+      num_values: See `check_labels`; of the labels behind it in a dataset.
 
     Raises:
       ValueError: If an array has a value that the model has not.
@@ -36,7 +37,7 @@ def checked(
     if isinstance(x, Mapping):
         for feature, end in _ends(config).items():
             values = x.get(feature)
-            if not isinstance(values, np.ndarray | list):
+            if not _is_array(values):
                 continue
             if outside := _outside(np.asarray(values), end):
                 raise ValueError(
@@ -58,46 +59,66 @@ def checked(
         if not isinstance(spec, tuple):
             return features
         labels = element[1:2]
-        if num_classes and labels and tf.is_tensor(labels[0]):
-            ends_of_labels = {"labels": num_classes}
-            found = _in_graph({"labels": labels[0]}, ends_of_labels, name)
-            labels = (found["labels"],)
+        if num_values and labels and tf.is_tensor(labels[0]):
+            found = _in_graph({_LABELS: labels[0]}, {_LABELS: num_values}, name)
+            labels = (found[_LABELS],)
         return (features, *labels, *element[2:])
 
     return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def check_labels(y, name: str = "y", num_classes: int | None = None) -> None:
+def check_labels(
+    y, name: str = "y", num_values: int | None = None, rank: int = 1
+) -> None:
     """Refuses numbers that are no labels; of arrays alone.
 
     Args:
       y: What the user gave.
       name: What the user calls it.
-      num_classes: Where they are classes.
+      num_values: Where labels are whole numbers from 0 on, how many of these:
+        the classes, or 2 where each is a decision.
+      rank: Axes of such labels.
 
     Raises:
       ValueError: If there is such a number.
     """
-    if not isinstance(y, np.ndarray | list):
+    if not _is_array(y):
         return
     values = np.asarray(y)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    is_fraction = values.dtype.kind == "f"
+    if is_fraction and not np.isfinite(values).all():
         row = int(
             np.argmin(np.isfinite(values).reshape(len(values), -1).all(1))
         )
         raise ValueError(
             f"Expected numbers as {name}. Received: {values[row]} in row {row}"
         )
-    if num_classes and (outside := _outside(values, num_classes)):
+    if num_values is None:
+        return
+    if values.ndim != rank:
         raise ValueError(
-            f"Expected labels from 0 to {num_classes - 1} as {name}. Received: "
+            f"Expected labels of {rank} {'axis' if rank == 1 else 'axes'} as "
+            f"{name}. Received: the shape {values.shape}"
+        )
+    outside = _outside(values, num_values)
+    if is_fraction and (rank == 1 or (values != np.round(values)).any()):
+        outside = f"{values.dtype.name}, such as {values.flat[0]}"
+    if outside:
+        raise ValueError(
+            f"Expected labels from 0 to {num_values - 1} as {name}. Received: "
             f"{outside}"
         )
 
 
+def _is_array(values) -> bool:
+    return isinstance(values, np.ndarray | list) or (
+        tf.is_tensor(values) and hasattr(values, "numpy")
+    )
+
+
 def _outside(values: np.ndarray, end: int) -> str:
-    """What to say of whole numbers that are not all from 0 to below the end."""
-    if not values.size or values.dtype.kind not in "iu":
+    """What to say of numbers that are not all from 0 to below the end."""
+    if not values.size or values.dtype.kind not in "iuf":
         return ""
     least, greatest = values.min(), values.max()
     if 0 <= least <= greatest < end:
@@ -117,7 +138,10 @@ def _in_graph(features, ends: Mapping[str, int], name: str):
     checks = []
     for feature, end in ends.items():
         values = features.get(feature)
-        if values is None or not tf.as_dtype(values.dtype).is_integer:
+        if values is None:
+            continue
+        is_fraction = feature == _LABELS and values.dtype.is_floating
+        if not (is_fraction or tf.as_dtype(values.dtype).is_integer):
             continue
         message = tf.strings.format(
             f"Expected {feature} from 0 to {end - 1} in {name}. Received: from "
@@ -125,6 +149,8 @@ def _in_graph(features, ends: Mapping[str, int], name: str):
             (tf.reduce_min(values), tf.reduce_max(values)),
         )
         is_good = tf.reduce_all((values >= 0) & (values < end))
+        if is_fraction:
+            is_good &= tf.reduce_all(tf.equal(values, tf.round(values)))
         checks.append(tf.debugging.Assert(is_good, [message]))
     with tf.control_dependencies(checks):
         return tf.nest.map_structure(tf.identity, features)

@@ -19,6 +19,10 @@ SMALL_SHARD_BYTES = 64 << 10
 MIN_SHARDS = 8
 MAX_SHARDS = 1000
 
+_share = arguments.number(
+    float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
+)
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that every builder has."""
@@ -70,7 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     parser.add_argument(
         "--heldout-fraction",
-        type=share,
+        type=_share,
         default=0.0,
         help="Share of documents that goes to a data set of its own, "
         f"<output-dir>{manifest.HELDOUT_SUFFIX}. Chosen by a hash of their "
@@ -131,7 +135,7 @@ def add_local_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dedup-threshold",
-        type=share,
+        type=_share,
         default=0.8,
         help="Share of runs of five words in common from which documents are "
         "near duplicates (default 0.8).",
@@ -156,19 +160,6 @@ def add_local_flags(parser: argparse.ArgumentParser) -> None:
         help="Configuration of the run that the data are for: the report then "
         "compares sizes with it and counts its epochs.",
     )
-
-
-def share(text: str) -> float:
-    """An argument type: 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(
-            f"expected a number from 0 to 1, received {text!r}"
-        )
-    return value
 
 
 def check(args: argparse.Namespace) -> None:

@@ -6,7 +6,6 @@ every entry can occur; the same text gives the same bytes.
 
 import collections
 import functools
-import json
 import os
 from collections.abc import Iterator, Sequence
 
@@ -268,10 +267,7 @@ def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
                     "Expected a new --vocab-file. Received: "
                     f"{vocab_file!r}, which holds another vocabulary."
                 )
-    files.write_atomically(
-        vocabulary.settings_file(vocab_file),
-        json.dumps(settings, indent=1) + "\n",
-    )
+    files.write_json(vocabulary.settings_file(vocab_file), settings)
     files.write_atomically(vocab_file, content)
     say(f"wrote {len(vocab)} entries to {vocab_file}")
 

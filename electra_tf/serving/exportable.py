@@ -198,10 +198,7 @@ def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
     options = head.options
     about: dict[str, typing.Any] = {"task_name": head.task_name}
     if head.kind == "question_answering":
-        fields = {f.name for f in dataclasses.fields(QuestionAnsweringConfig)}
-        about["question_answering"] = QuestionAnsweringConfig(
-            **{k: v for k, v in options.items() if k in fields}
-        )
+        about["question_answering"] = QuestionAnsweringConfig(**options)
         return about
     if head.kind == "regression":
         least, scale = _UNITS.get(head.task_name, (0.0, 1.0))

@@ -8,7 +8,6 @@ Shapes: B batch, L length, C labels, D hidden.
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -88,9 +87,10 @@ def export(
         "git_commit": files.git_commit(),
         "versions": files.versions(["tensorflow"]),
     }
-    files.write_atomically(
+    files.write_json(
         os.path.join(output_dir, predictor.METADATA_FILE),
-        json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
+        metadata,
+        ensure_ascii=False,
     )
     return [os.path.join(output_dir, name) for name in models]
 

@@ -5,7 +5,6 @@ whoever serves it needs TensorFlow and the ops of tensorflow_text, but none of
 this package.
 """
 
-import json
 import os
 import pathlib
 import shutil
@@ -161,9 +160,10 @@ def _save(
                 model.example_inputs(),
             ),
         }
-        files.write_atomically(
+        files.write_json(
             os.path.join(extra, predictor.METADATA_FILE),
-            json.dumps(metadata, indent=1, ensure_ascii=False) + "\n",
+            metadata,
+            ensure_ascii=False,
         )
         return _rename_to_next_version(temporary, output_dir)
     finally:

@@ -137,10 +137,7 @@ class Regressor(_TextModel):
     method_names = {signatures_lib.BYTES: tf.saved_model.REGRESS_METHOD_NAME}
 
     def answer(self, outputs):
-        source = self._source
-        return {
-            "value": outputs["predictions"] * source.scale + source.min_value
-        }
+        return signatures_lib.numbers(self._source, outputs)
 
     def example_answer(self, answer):
         return {"outputs": answer["value"]}

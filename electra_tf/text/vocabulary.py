@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.errors import CheckpointError, ConfigError
-from electra_tf.files import write_atomically
+from electra_tf.files import read_bytes, write_atomically, write_json
 from electra_tf.text import cleaning
 
 VOCAB_FILE = "vocab.txt"
@@ -113,19 +113,7 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
         `validate_vocab` refuses it.
     """
     vocab_file = os.fspath(vocab_file)
-    try:
-        with tf.io.gfile.GFile(vocab_file, "rb") as reader:
-            content = reader.read()
-    except tf.errors.NotFoundError:
-        raise ValueError(
-            f"Expected a vocabulary file. Received: {vocab_file!r}, which does "
-            "not exist."
-        ) from None
-    except (tf.errors.OpError, OSError) as error:
-        reason = getattr(error, "message", str(error))
-        raise ValueError(
-            f"Cannot read the vocabulary file {vocab_file!r}: {reason}"
-        ) from None
+    content = read_bytes(vocab_file, "vocabulary file")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -401,6 +389,4 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
         }
         if vocabulary.text_cleaning != "none":
             settings["text_cleaning"] = vocabulary.text_cleaning
-        write_atomically(
-            settings_file(path), json.dumps(settings, indent=1) + "\n"
-        )
+        write_json(settings_file(path), settings)

@@ -138,6 +138,7 @@ def test_a_trunk_decays_to_what_a_run_of_that_length_is(folder, tmp_path):
             init_checkpoint=first and str(tmp_path / first) or "",
             keep_global_step=first is not None,
         )
+        model_directory.refuse_other_run(config)
         pretraining.pretrain(
             config, lambda: model_directory.write(config, "", [])
         )
@@ -150,6 +151,10 @@ def test_a_trunk_decays_to_what_a_run_of_that_length_is(folder, tmp_path):
         helpers.assert_same_checkpoint(
             tmp_path / f"branch_{length}", tmp_path / f"straight_{length}"
         )
+    # Its own end the trunk decides anew, as its decay has not begun.
+    pretrain("trunk", 10)
+    pretrain("straight", 10)
+    helpers.assert_same_checkpoint(tmp_path / "trunk", tmp_path / "straight")
 
 
 def test_other_networks_keep_their_weights(folder, tmp_path, capsys):

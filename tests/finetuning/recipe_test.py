@@ -112,25 +112,3 @@ def test_what_the_released_code_has_is_called_so():
     assert found["num_train_epochs"] == (10.0, "released code")
     assert found["max_seq_length"] == (64, "given")
     assert found["num_warmup_steps"] == (0, "default")
-
-
-def test_a_warmup_that_never_ends_is_said():
-    optimizer = configs.OptimizerConfig(1e-3, num_warmup_steps=10_000)
-    (line,) = recipe.slow_warmup(optimizer, 24)
-    assert line.startswith(
-        "the warm-up of 10000 steps is as long as the whole training of 24 "
-        "steps or longer"
-    )
-    assert not recipe.slow_warmup(optimizer, 10_001)
-
-
-def test_a_warmup_that_meets_the_decay_is_said():
-    optimizer = configs.OptimizerConfig(
-        1e-3,
-        num_warmup_steps=3,
-        schedule=configs.WARMUP_STABLE_DECAY,
-        num_decay_steps=8,
-    )
-    (line,) = recipe.slow_warmup(optimizer, 10)
-    assert line.startswith("the decay of 8 of 10 steps begins before")
-    assert not recipe.slow_warmup(optimizer, 11)

@@ -74,7 +74,7 @@ def test_refuses_a_run_that_is_not_finished(tmp_path, capsys):
     )
     assert code == 1
     assert capsys.readouterr().err == (
-        "make_glue_submission: error: Expected a finished fine-tuning run at "
+        "make_glue_submission: error: Expected a finished fine-tuning run in "
         f"{tmp_path}/nothing, found no results.json there\n"
     )
 

@@ -7,10 +7,12 @@ import pathlib
 import shutil
 
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, finished_run, fitting
+from electra_tf.training import replicas
 from tests import helpers
 
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 2
@@ -78,6 +80,25 @@ def finished(whole, no_training):
     yield whole
     shutil.rmtree(whole)
     kept.rename(whole)
+
+
+def test_replicas_score_what_they_have_trained(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        replicas,
+        "make_strategy",
+        lambda run: tf.distribute.MirroredStrategy(["cpu:0"]),
+    )
+    run(
+        dataclasses.replace(
+            with_test(whole), run=helpers.run_config(tmp_path / "model")
+        )
+    )
+    ours, theirs = (
+        helpers.read_json(folder / "model" / "trial_1" / "results.json")
+        for folder in (tmp_path, whole)
+    )
+    for split, scores in theirs["tasks"]["letters"].items():
+        assert ours["tasks"]["letters"][split] == pytest.approx(scores)
 
 
 def with_test(folder):

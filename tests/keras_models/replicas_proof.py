@@ -33,10 +33,10 @@ for strategy in (tf.distribute.OneDeviceStrategy("CPU:0"), mirrored):
         start = start or [np.copy(w) for w in model.network.get_weights()]
         model.network.set_weights(start)
         model.compile(
-            learning_rate=1e-2,
+            learning_rate=1e-3,
             micro_batch_size=2 if strategy is mirrored else 0)
     history = model.fit(
-        sys.argv[1], batch_size=8, steps_per_epoch=5, epochs=2,
+        sys.argv[1], batch_size=8, steps_per_epoch=3, epochs=2,
         validation_data=sys.argv[1], verbose=0)
     histories.append(history.history)
     weights.append([np.copy(w) for w in model.network.get_weights()])
@@ -95,8 +95,9 @@ def test_two_replicas_with_micro_batches_are_one(tmp_path):
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
     print(found)
-    # Sums in another order, ten steps in a row.
-    assert found["weights"] < 1e-4
+    # Sums in another order, a few steps in a row: after more, or larger ones, a
+    # sample may fall on another word by the last digit of a logit.
+    assert found["weights"] < 2e-5
     assert found["metrics"] < 1e-3
     seeds = {tuple(seed) for of_call in found["seeds"] for seed in of_call}
     assert len(seeds) == 4

@@ -630,3 +630,24 @@ def test_a_dataset_of_unknown_length_has_no_step_beyond_it(pretrained):
     with pytest.warns(UserWarning, match="ran out of data"):
         found.fit(rows.filter(lambda *_: True), epochs=2, verbose=0)
     assert int(found.optimizer.iterations.numpy()) == 6
+
+
+def test_a_dataset_of_unknown_length_has_all_its_epochs(pretrained):
+    model = tasks.classifier(pretrained)
+    rows = list(zip(tasks.TEXTS[:6], tasks.TARGETS[:6], strict=True))
+    dataset = tf.data.Dataset.from_generator(
+        lambda: rows, output_signature=(tf.TensorSpec([], tf.string),) * 2
+    ).batch(3)
+    history = model.fit(dataset, epochs=3, steps_per_epoch=2, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 6
+    assert min(history.history["loss"]) > 0
+
+
+def test_labels_may_be_a_tuple(pretrained):
+    model = tasks.classifier(pretrained)
+    numbers = tuple(tasks.LABELS.index(label) for label in tasks.TARGETS[:6])
+    for labels in (tuple(tasks.TARGETS[:6]), numbers):
+        history = model.fit(
+            tasks.TEXTS[:6], labels, validation_split=0.5, verbose=0
+        )
+        assert "val_loss" in history.history

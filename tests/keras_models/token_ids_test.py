@@ -79,6 +79,39 @@ def test_labels_that_there_are_not(compiles):
         model.evaluate(dataset, verbose=0)
 
 
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("value", [2, 0.5, -1.0])
+def test_decisions_that_are_neither_0_nor_1(value, compiles):
+    """XLA leaves out what a step asserts."""
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(),
+        labels=["a", "b"],
+        multi_label=True,
+        preprocessor=None,
+    )
+    model.compile(jit_compile=compiles)
+    x, good = _batch(), np.array([[0, 1], [1, 1], [0, 0]], type(value))
+    bad = good.copy()
+    bad[1, 1] = value
+    with pytest.raises(ValueError, match="labels from 0 to 1 as y. Received: "):
+        model.fit(x, bad)
+    with pytest.raises(ValueError, match="labels from 0 to 1 as validation_y"):
+        model.fit(x, good, validation_data=(x, tf.constant(bad)))
+    dataset = tf.data.Dataset.from_tensors((x, bad))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels from 0"):
+        model.evaluate(dataset, verbose=0)
+
+
+def test_classes_are_whole_numbers_one_a_row():
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=["a", "b"], preprocessor=None
+    )
+    with pytest.raises(ValueError, match="0 to 1 as y. Received: float64, suc"):
+        model.fit(_batch(), np.array([0.0, 1.0, 1.0]))
+    with pytest.raises(ValueError, match=r"1 axis as y. .* the shape \(3, 1\)"):
+        model.fit(_batch(), np.array([[0], [1], [1]]))
+
+
 def test_a_quantity_that_is_no_number():
     model = electra_tf.TextRegressor.from_checkpoint(
         models.pretrained(), preprocessor=None

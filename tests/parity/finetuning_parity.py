@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, model_directory
+from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.configs import QuestionAnsweringConfig
@@ -33,7 +34,7 @@ from electra_tf.finetuning.tasks import by_name, tagging, text_tasks
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import encoder, finetuning_model
 from electra_tf.training import optimization
-from tests import original_configs
+from tests import helpers, original_configs
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -384,8 +385,8 @@ class _Folder:
             "config.json:trainable_variables",
         )
 
-    def _load(self, step: int) -> original.LoadReport:
-        return original.load_original_checkpoint(
+    def _load(self, step: int) -> LoadReport:
+        return helpers.load_original(
             str(self.folder / f"model.ckpt-{step}"),
             self.model.trainable_variables,
         )

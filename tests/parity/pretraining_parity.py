@@ -27,11 +27,12 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, model_directory
+from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.model import ablations, electra, losses, masking
 from electra_tf.training import optimization
-from tests import original_configs
+from tests import helpers, original_configs
 from tests.parity import comparison
 from tests.parity.cases import Case
 from tests.parity.check import Check
@@ -485,8 +486,8 @@ class _Folder:
             "config.json:generator_embedding_table",
         )
 
-    def _load(self, step: int) -> original.LoadReport:
-        return original.load_original_checkpoint(
+    def _load(self, step: int) -> LoadReport:
+        return helpers.load_original(
             str(self.folder / f"model.ckpt-{step}"),
             self.model.trainable_variables,
         )

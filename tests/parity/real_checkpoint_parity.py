@@ -92,7 +92,7 @@ class _RealCheckpoint:
         # The folder's file "checkpoint" names the pre-training checkpoint.
         prefix = tf.train.latest_checkpoint(str(self.folder))
         name = pathlib.Path(prefix).name
-        report = original.load_original_checkpoint(str(self.folder), variables)
+        report = helpers.load_original(str(self.folder), variables)
         yield self._check(
             f"pre-training: {name} loads by path",
             len(report.missing),
@@ -235,9 +235,7 @@ class _RealCheckpoint:
             "info.json:finetuning_hparams",
         )
         name = f"finetuned.ckpt-{steps}"
-        report = original.load_original_checkpoint(
-            str(self.folder / name), variables
-        )
+        report = helpers.load_original(str(self.folder / name), variables)
         yield self._check(
             f"fine-tuning: {name} loads by path",
             len(report.missing) + len(set(report.unused) - {"global_step"}),

@@ -25,9 +25,9 @@ _NOISE_LIMITS = {
 }
 
 _EPILOG = """
-JSON goes to --output, with a page of Markdown beside it, or to stdout; a table
-and progress to stderr. What is compared takes turns (A B B A ...), so that a
-machine whose speed drifts changes both alike, and ratios are taken within a
+JSON goes to --output, with a page of Markdown beside it, or to stdout; that
+page and progress to stderr. What is compared takes turns (A B B A ...), so that
+a machine whose speed drifts changes both alike, and ratios are taken within a
 round.
 """
 
@@ -356,24 +356,6 @@ def judge(result: dict, targets: Targets) -> dict[str, bool]:
     }
 
 
-def table(result: dict, sections: Iterable[str], targets: Targets) -> str:
-    """The figures for people."""
-    lines = []
-    for section in sections:
-        for name, value in result.get(section, {}).items():
-            if isinstance(value, dict):
-                continue
-            values = value if isinstance(value, list) else [value]
-            text = ", ".join(_shown(v) for v in values)
-            mark = ""
-            if (section, name) in targets:
-                relation, bound = targets[section, name]
-                met = result["targets"][f"{section}.{name}"]
-                mark = f"  {relation} {bound:g} {'met' if met else 'MISSED'}"
-            lines.append(f"{section:14}{name:36}{text:>20}{mark}")
-    return "\n".join(lines)
-
-
 def make_parser(
     prog: str,
     description: str | None,
@@ -440,25 +422,37 @@ def chosen_contestants(
     Raises:
       ValueError: If there is no such contestant.
     """
-    names = _chosen(text, known, "contestants")
+    names = chosen(text, known, "contestants")
     theirs = [name for name in names if name.startswith("transformers")]
+    return startable(names, theirs, interop_python)
+
+
+def startable(
+    names: Sequence[str],
+    theirs: Sequence[str],
+    python: str,
+    packages: Sequence[str] = transformers_worker.PACKAGES,
+) -> list[str]:
+    """The contestants without those that lack a package, which is said.
+
+    Args:
+      names: Of all.
+      theirs: Names of those that another interpreter runs, if any.
+      python: That interpreter.
+      packages: That they need.
+    """
     if theirs and (
-        missing := transformers_worker.missing_packages(interop_python)
+        missing := transformers_worker.missing_packages(python, packages)
     ):
         say(
-            f"left out: {', '.join(theirs)}: {interop_python} does not have "
+            f"left out: {', '.join(theirs)}: {python} does not have "
             f"{', '.join(missing)} (make interop)"
         )
         return [name for name in names if name not in theirs]
-    return names
+    return list(names)
 
 
-def chosen_sections(text: str, known: Iterable[str]) -> list[str]:
-    """The sections that a flag names: see `_chosen`."""
-    return _chosen(text, known, "sections")
-
-
-def _chosen(text: str, known: Iterable[str], what: str) -> list[str]:
+def chosen(text: str, known: Iterable[str], what: str) -> list[str]:
     """What a flag names, separated by commas.
 
     Args:
@@ -498,8 +492,8 @@ def measure(
         say(name)
         result[name] = section(args, *more)
         # What is there is kept, should a later section fail.
-        write(args, result, _noise(result), sections, targets)
-    report(args, result, _noise(result), sections, targets)
+        whole = write(args, result, _noise(result), sections, targets)
+    report(args, whole, sections, targets)
 
 
 def _noise(result: Mapping[str, Figures]) -> dict[str, float]:
@@ -534,7 +528,7 @@ def write(
     whole["warnings"] = warnings(noise)
     whole["targets"] = judge(whole, targets)
     if args.output:
-        files.write_atomically(args.output, json.dumps(whole, indent=1) + "\n")
+        files.write_json(args.output, whole)
         files.write_atomically(
             os.path.splitext(args.output)[0] + ".md",
             report_page(whole, sections, targets),
@@ -544,26 +538,11 @@ def write(
 
 def report(
     args: argparse.Namespace,
-    result: dict[str, Any],
-    noise: dict[str, float],
+    whole: dict[str, Any],
     sections: Iterable[str],
     targets: Targets,
 ) -> None:
-    """Judges figures, writes them as `write` does, and prints a table.
-
-    Args:
-      args: See `write`; without an output the JSON goes to stdout.
-      result: See `write`.
-      noise: See `write`.
-      sections: See `write`.
-      targets: See `write`.
-    """
-    result = write(args, result, noise, sections, targets)
+    """Prints what `write` returned: its page, without an output the JSON."""
     if not args.output:
-        print(json.dumps(result, indent=1))
-    for section in sections:
-        if "contestants" in result.get(section, {}):
-            print(comparison_table(result[section]), file=sys.stderr)
-    print(table(result, sections, targets), file=sys.stderr)
-    for warning in result["warnings"]:
-        print(f"warning: noisy machine: {warning}", file=sys.stderr)
+        print(json.dumps(whole, indent=1))
+    print(report_page(whole, sections, targets), file=sys.stderr)

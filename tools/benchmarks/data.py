@@ -382,7 +382,7 @@ SECTIONS: dict[str, Callable[[Any], benchmarking.Figures]] = {
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    args.sections = benchmarking.chosen(args.sections, SECTIONS, "sections")
     sections = {name: SECTIONS[name] for name in args.sections}
     benchmarking.measure(args, sections, TARGETS)
 

@@ -11,7 +11,6 @@ import typing
 
 import benchmarking
 import numpy as np
-import transformers_worker
 
 if typing.TYPE_CHECKING:
     import serving
@@ -84,7 +83,10 @@ def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
     """The latency section."""
     from electra_tf.serving import kinds, on_device, saved_model
 
-    names = _installed(args)
+    theirs = [name for name in args.contestants if name == "onnxruntime"]
+    names = benchmarking.startable(
+        args.contestants, theirs, args.interop_python, _ONNX_PACKAGES
+    )
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         lite = on_device.export(exported.checkpoint, f"{folder}/lite")
@@ -112,8 +114,7 @@ def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
         }
         contestants = {}
         for name in names:
-            theirs = name == "onnxruntime"
-            python = args.interop_python if theirs else sys.executable
+            python = args.interop_python if name in theirs else sys.executable
             contestants[name] = Answering(python, *paths[name], rows)
             stack.callback(contestants[name].close)
             contestants[name](args.num_warm_up_requests)
@@ -126,18 +127,3 @@ def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
             errors = np.subtract(contestant.scores, exact)
             figures[f"{name}_error"] = float(np.abs(errors).max())
     return figures
-
-
-def _installed(args) -> list[str]:
-    names = args.contestants
-    if "onnxruntime" in names and (
-        missing := transformers_worker.missing_packages(
-            args.interop_python, _ONNX_PACKAGES
-        )
-    ):
-        benchmarking.say(
-            f"left out: onnxruntime: {args.interop_python} does not have "
-            f"{', '.join(missing)} (make interop)"
-        )
-        return [name for name in names if name != "onnxruntime"]
-    return names

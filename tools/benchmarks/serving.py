@@ -351,7 +351,7 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
 
 def _benchmark(args: argparse.Namespace) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    args.sections = benchmarking.chosen(args.sections, SECTIONS, "sections")
     args.contestants = benchmarking.chosen_contestants(
         args.contestants, latency.CONTESTANTS, args.interop_python
     )

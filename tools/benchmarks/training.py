@@ -432,11 +432,12 @@ def _noise(machine: benchmarking.Machine, result: dict) -> dict[str, float]:
 
 
 def _benchmark(args: argparse.Namespace) -> None:
-    args.sections = benchmarking.chosen_sections(args.sections, SECTIONS)
+    args.sections = benchmarking.chosen(args.sections, SECTIONS, "sections")
     args.contestants = benchmarking.chosen_contestants(
         args.contestants, CONTESTANTS, args.interop_python
     )
-    benchmarking.report(args, *measure(args), SECTIONS, TARGETS)
+    whole = benchmarking.write(args, *measure(args), SECTIONS, TARGETS)
+    benchmarking.report(args, whole, SECTIONS, TARGETS)
 
 
 def main(argv=None) -> int:

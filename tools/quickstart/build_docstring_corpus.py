@@ -297,7 +297,8 @@ def _hash_of_sources() -> str:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    # As it comes back from the manifest.
+    return list(arguments.names(text))
 
 
 def _check_flags(args: argparse.Namespace) -> None:

@@ -255,12 +255,6 @@ def _seconds_section(seconds: dict[str, float]) -> str:
 
 def _runs_section(runs: dict[str, dict]) -> str:
     record = runs["pretrain"]
-    versions = {"python": record["python"]} | record["versions"]
-    listed = "".join(
-        f"<div><dt>{html.escape(name)}</dt>"
-        f"<dd>{html.escape(version or 'not installed')}</dd></div>"
-        for name, version in versions.items()
-    )
     commands = "\n".join(
         f"<h3>{html.escape(name)}</h3>\n"
         f'<p class="when">{html.escape(run["time"])}</p>\n'
@@ -270,6 +264,6 @@ def _runs_section(runs: dict[str, dict]) -> str:
     return f"""<section>
 <h2>How to get the same again</h2>
 <p>Commit <code>{html.escape(record["git_commit"] or "unknown")}</code></p>
-<dl>{listed}</dl>
+<dl>{page.versions_of(record)}</dl>
 {commands}
 </section>"""

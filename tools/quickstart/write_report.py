@@ -11,7 +11,6 @@ writes there
   summary.json   the figures: heldout, classifier, seconds
 """
 
-import json
 import os
 import sys
 import time
@@ -56,10 +55,7 @@ def _write_report(args) -> None:
     build.seconds["report"] = round(time.monotonic() - started_at, 2)
     page = report_page.render(build, examples, num_parameters, charts)
     summary_path = os.path.join(args.build_dir, SUMMARY_FILE)
-    files.write_atomically(
-        summary_path,
-        json.dumps(quickstart_figures.summarize(build), indent=1) + "\n",
-    )
+    files.write_json(summary_path, quickstart_figures.summarize(build))
     report_path = os.path.join(args.build_dir, REPORT_FILE)
     files.write_atomically(report_path, page)
     print(quickstart_figures.in_short(build))

@@ -8,7 +8,6 @@ per trial. A conversion has one directory, whose config.json (class
 """
 
 import dataclasses
-import json
 import os
 import re
 import typing
@@ -19,7 +18,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields, read_json, write_atomically
+from electra_tf.files import check_fields, read_json, write_json
 from electra_tf.model import heads
 from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
@@ -127,10 +126,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         "global_step": checkpoint.global_step,
         "assumed": list(checkpoint.assumed),
     }
-    write_atomically(
-        os.path.join(path, model_directory.CONFIG_FILE),
-        json.dumps(record, indent=1) + "\n",
-    )
+    write_json(os.path.join(path, model_directory.CONFIG_FILE), record)
 
 
 def _model_dir(path: str | os.PathLike) -> str | None:

@@ -406,7 +406,7 @@ def _tokenizer(vocabulary: Vocabulary):
             strip_accents=vocabulary.settled().strip_accents,
         )
     except _LOAD_ERRORS as error:
-        reason = str(error).splitlines()[0]
+        reason = errors.first_line(error)
         raise CheckpointError(
             f"KerasHub's tokenizer refuses the vocabulary: {reason}"
         ) from None

@@ -7,21 +7,19 @@ arguments (the `--hparams` of its commands) on top of a model size.
 """
 
 import dataclasses
-import json
 import os
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, files
-from electra_tf.checkpoints import reading, sizes, task_heads, tensor_files
-from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
+from electra_tf.checkpoints import sizes, task_heads, tensor_files
+from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import read_json, write_json
 from electra_tf.model.heads import TaskHead
 from electra_tf.text import vocabulary
 
@@ -42,31 +40,6 @@ def read_original_checkpoint(prefix: str) -> dict[str, np.ndarray]:
         not saved by name.
     """
     return dict(_open(prefix))
-
-
-def load_original_checkpoint(
-    prefix: str, variables: Iterable[keras.Variable]
-) -> LoadReport:
-    """Loads a checkpoint of the original into variables of the same names.
-
-    Nothing is loaded unless everything that has a name in common fits. Names
-    that are only in the checkpoint or only among the variables are no error:
-    an encoder is loaded for fine-tuning from a whole pre-training checkpoint.
-    The caller decides from the report.
-
-    Args:
-      prefix: See `read_original_checkpoint`.
-      variables: To be assigned.
-
-    Returns:
-      The names that were used, unused and missing, sorted.
-
-    Raises:
-      ValueError: If the checkpoint cannot be read, or the shape of a tensor is
-        not that of its variable.
-    """
-    tensors = read_original_checkpoint(prefix)
-    return reading.assign(Checkpoint(tensors), variables, prefix)
 
 
 # Beside the weights: what the original's --hparams takes, ...
@@ -175,14 +148,10 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     if checkpoint.vocabulary is not None:
         vocabulary.write(checkpoint.vocabulary, path)
     if checkpoint.discriminator is not None:
-        write_atomically(
-            os.path.join(path, HPARAMS_FILE),
-            json.dumps(_hparams(checkpoint), indent=1) + "\n",
-        )
+        write_json(os.path.join(path, HPARAMS_FILE), _hparams(checkpoint))
     if checkpoint.head is not None:
-        write_atomically(
-            os.path.join(path, HEAD_FILE),
-            json.dumps(dataclasses.asdict(checkpoint.head), indent=1) + "\n",
+        write_json(
+            os.path.join(path, HEAD_FILE), dataclasses.asdict(checkpoint.head)
         )
 
 

@@ -9,13 +9,13 @@ head and scores its head's outputs:
     head = task.make_head(encoder_config)
 """
 
-import difflib
 import os
 import pathlib
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning.configs import FinetuningDataConfig
 from electra_tf.finetuning.tasks import (
@@ -145,11 +145,10 @@ def get_task(
         return _registered[name](os.fspath(find_folder(name, data_dir)))
     if name not in TASK_NAMES:
         known = [*TASK_NAMES, *_registered]
-        close = difflib.get_close_matches(name, known, 1)
         raise ValueError(
             f"Expected one of the tasks {', '.join(known)}. "
             f"Received: {name!r}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
+            + errors.did_you_mean(repr(name), map(repr, known))
         )
     data_dir = find_folder(name, data_dir)
     if name in _TEXT_TASKS:

@@ -150,10 +150,22 @@ def check_paragraph(
         is_impossible = qa.get("is_impossible", False)
         if not isinstance(is_impossible, bool):
             refuse("is_impossible as true or false", is_impossible, number)
-        if is_training and not v2 and not answers:
+        if not is_training:
+            continue
+        # Where they are, the answer that is learned is one of these.
+        has_places = "detected_answers" in qa
+        answers = qa.get("detected_answers", answers)
+        if not v2 and not answers:
             refuse(
                 "an answer for each question (only the task squad has "
                 "questions without one)",
+                answers,
+                number,
+            )
+        if answers and not has_places and isinstance(answers[0], str):
+            refuse(
+                "detected_answers, which say where an answer is, beside "
+                "answers that are texts",
                 answers,
                 number,
             )

@@ -11,7 +11,6 @@ which line of the file a row begins; its one strict engine is the csv module.
 
 import contextlib
 import csv
-import difflib
 import io
 import json
 import os
@@ -19,6 +18,7 @@ import re
 import typing
 from collections.abc import Sequence
 
+from electra_tf import errors
 from electra_tf.finetuning.tasks.task import read_lines
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
@@ -122,11 +122,10 @@ class Table(typing.NamedTuple):
         """
         if name in self.columns:
             return self.columns.index(name)
-        close = difflib.get_close_matches(name, self.columns, 1)
         raise ValueError(
             f"Expected the column {name!r} for the {what}. Received: "
             f"{self.path!r} with the columns {', '.join(self.columns)}."
-            + (f" Did you mean {close[0]!r}?" if close else "")
+            + errors.did_you_mean(repr(name), map(repr, self.columns))
         )
 
 

@@ -9,12 +9,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, files
 from electra_tf.finetuning.features import Features
 from electra_tf.model import heads
 from electra_tf.text import tokenization
+
+# How files of gzip begin.
+_GZIP = b"\x1f\x8b"
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:
@@ -29,17 +31,12 @@ def read_lines(path: str | os.PathLike) -> list[str]:
       ValueError: If the file is missing, empty or not such text.
     """
     path = os.fspath(path)
-    try:
-        with tf.io.gfile.GFile(path, "rb") as reader:
-            content = reader.read()
-    except tf.errors.NotFoundError:
+    content = files.read_bytes(path, "file of examples")
+    if content.startswith(_GZIP):
         raise ValueError(
-            f"Expected a file of examples. Received: {path!r}, which does not "
-            "exist."
-        ) from None
-    except (tf.errors.OpError, OSError) as error:
-        reason = getattr(error, "message", str(error))
-        raise ValueError(f"Cannot read {path!r}: {reason}") from None
+            f"Expected text in UTF-8. Received: {path!r}, which is packed: "
+            "unpack it with gunzip."
+        )
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")

@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf import errors
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
-from tests import original_configs
+from tests import helpers, original_configs
 
 
 class Tiny(keras.layers.Layer):
@@ -53,7 +53,7 @@ def test_loads_by_name_and_reports_the_rest(tmp_path, variables):
     )
     for path in (prefix, prefix + ".index", str(tmp_path)):
         variables[0].assign(tf.zeros([2, 3]))
-        report = original.load_original_checkpoint(path, variables)
+        report = helpers.load_original(path, variables)
         assert report.used == ("electra/kernel",)
         assert report.unused == ("electra/kernel/adam_m", "global_step")
         assert report.missing == ("electra/bias",)
@@ -74,7 +74,7 @@ def test_wrong_shape_is_named_and_nothing_is_loaded(tmp_path, variables):
         match=r"electra/kernel must have the shape \[2, 3\]\. "
         r"Received: \[2, 4\]",
     ):
-        original.load_original_checkpoint(prefix, variables)
+        helpers.load_original(prefix, variables)
     for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
 
@@ -82,12 +82,12 @@ def test_wrong_shape_is_named_and_nothing_is_loaded(tmp_path, variables):
 def test_missing_file(tmp_path, variables):
     prefix = str(tmp_path / "model.ckpt-7")
     with pytest.raises(ValueError, match="model.ckpt-7.index is missing"):
-        original.load_original_checkpoint(prefix, variables)
+        helpers.load_original(prefix, variables)
 
 
 def test_folder_without_checkpoint(tmp_path, variables):
     with pytest.raises(ValueError, match="Received: a folder without one"):
-        original.load_original_checkpoint(str(tmp_path), variables)
+        helpers.load_original(str(tmp_path), variables)
 
 
 @pytest.mark.parametrize("size", [0, 10])
@@ -97,14 +97,14 @@ def test_damaged_file(tmp_path, variables, suffix, size):
     damaged = tmp_path / f"model.ckpt-7{suffix}"
     damaged.write_bytes(damaged.read_bytes()[:size])
     with pytest.raises(ValueError, match="^Cannot read checkpoint .*-7: "):
-        original.load_original_checkpoint(prefix, variables)
+        helpers.load_original(prefix, variables)
 
 
 def test_checkpoint_of_tensorflow_2(tmp_path, variables):
     checkpoint = tf.train.Checkpoint(kernel=tf.Variable(KERNEL))
     prefix = checkpoint.write(str(tmp_path / "object"))
     with pytest.raises(ValueError, match="object-based checkpoint"):
-        original.load_original_checkpoint(prefix, variables)
+        helpers.load_original(prefix, variables)
 
 
 def test_reads_all_tensors(tmp_path):

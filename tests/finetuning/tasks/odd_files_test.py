@@ -6,6 +6,7 @@ what the line says.
 
 import codecs
 import dataclasses
+import gzip
 import json
 
 import pytest
@@ -80,6 +81,11 @@ ENCODINGS = [
         "CP949",
         {COMMON: table(KOREAN, header=NAMES).encode("cp949")},
         refuses=("UTF-8", "row 2", "iconv -f CP949"),
+    ),
+    Case(
+        "packed",
+        {COMMON: gzip.compress(USUAL.encode())},
+        refuses=("UTF-8", "is packed", "gunzip"),
     ),
     Case(
         "a NUL",

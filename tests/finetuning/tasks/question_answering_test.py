@@ -214,6 +214,30 @@ def test_questions_without_an_answer_are_of_squad_2(write, tmp_path):
         _task(tmp_path, v2=False).read_examples("train")
 
 
+@pytest.mark.parametrize(
+    ("qa", "message"),
+    [
+        # The original learns these alone, whatever else there is.
+        ({"detected_answers": [{"text": "a", "char_spans": [[2, 2]]}]}, None),
+        ({"answers": ["a"]}, r"detected_answers, which .* Received: \['a'\]"),
+        ({"answers": ["a"], "detected_answers": []}, r"an answer .*: \[\] in"),
+    ],
+)
+def test_what_a_question_of_mrqa_is_trained_on(write, tmp_path, qa, message):
+    row = {"context": "b a", "qas": [{"question": "c", "qid": "1"} | qa]}
+    write("train.jsonl", json.dumps(row) + "\n")
+    task = question_answering.QuestionAnsweringTask(
+        "newsqa", tmp_path, is_mrqa=True
+    )
+    if message is None:
+        (example,) = task.read_examples("train")
+        assert (example.start_position, example.end_position) == (1, 1)
+        assert not task.warnings({"train": [example]})
+    else:
+        with pytest.raises(ValueError, match=message):
+            task.read_examples("train")
+
+
 def test_odd_questions_are_counted(write, tmp_path):
     _squad(write, "dev", id=7)
     task = _task(tmp_path, v2=False)
@@ -224,6 +248,11 @@ def test_odd_questions_are_counted(write, tmp_path):
     assert twice.startswith("dev: 2 of 3 questions have the id of another one")
     assert none.startswith("dev: 1 of 3 questions have no answer")
     assert not task.warnings({"dev": [example], "train": []})
+    # All of a test set: nobody knows them. All of dev: a score of 0.
+    unknown = [example._replace(answers=())]
+    assert not task.warnings({"test": unknown})
+    (none,) = task.warnings({"dev": unknown})
+    assert none.startswith("dev: 1 of 1 questions have no answer")
 
 
 def test_answers_of_impossible_questions_are_told(write, tmp_path):

@@ -70,8 +70,8 @@ def test_sections_are_judged_and_shown(tmp_path, monkeypatch, capsys):
         "building.memory_growth": True,
     }
     shown = capsys.readouterr().err
-    assert "1.5  >= 1.8 MISSED" in shown
-    assert "noisy machine" in shown
+    assert "1.5 | >= 1.8, missed |" in shown
+    assert "Noisy machine" in shown
 
 
 class InsteadOfTraining:

@@ -77,7 +77,7 @@ def test_padding_and_devices_are_measured_and_judged(tmp_path, capsys):
     assert on_device["float32_equal_labels"] == 1.0
     assert on_device["int8_mb"] < on_device["float32_mb"]
     assert found["targets"]["on_device.float32_error"] is True
-    assert "<= 1e-05 met" in capsys.readouterr().err
+    assert "<= 1e-05, met" in capsys.readouterr().err
 
 
 @pytest.mark.dear
