@@ -101,9 +101,9 @@ SOURCES: tuple[Source, ...] = (
     Source(
         "results",
         "results.md",
-        "results_table",
+        "results_figures",
         picture="results_pretraining.png",
-        drawn_by="results_table",
+        drawn_by="results_figures",
     ),
     Source(
         "schedule",

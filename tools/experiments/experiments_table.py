@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import experiment_runs
 import figure_files
-import results_table
+import tables
 from experiment_runs import Options, Run, Variant
 from experiment_suites import SUITES, TASKS
 
@@ -381,9 +381,7 @@ def _table(rows: Sequence[dict], results: dict) -> str:
         )
     # A column that nothing is known of is none.
     columns = [column for column in zip(*table, strict=True) if any(column[1:])]
-    return results_table.markdown(
-        [list(row) for row in zip(*columns, strict=True)]
-    )
+    return tables.markdown([list(row) for row in zip(*columns, strict=True)])
 
 
 def _number(summary: dict | None) -> str:

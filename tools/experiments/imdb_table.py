@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import experiments_table
-import results_table
+import tables
 
 CONTESTANTS = {
     "pretrained": "pre-trained",
@@ -49,7 +49,7 @@ def _accuracy(rows: Sequence[dict]) -> str:
             + ["" if difference is None else f"{difference:+.1f}"]
             + [", ".join(seeds)]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def _score(found: dict | None) -> str:
@@ -83,7 +83,7 @@ def _lengths(runs: Sequence[dict]) -> str:
             [f"{labels:,}"]
             + [_score(row.get(name)) for name in _PRETRAINED for row in found]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def _settings(rows: Sequence[dict]) -> str:
@@ -105,7 +105,7 @@ def _settings(rows: Sequence[dict]) -> str:
             [f"{row['labels']:,}", ", ".join(epochs), *strengths]
             + [_cpu_minutes(row.get(name)) for name in _TIMED]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def _cpu_minutes(found: dict | None) -> str:
@@ -129,7 +129,7 @@ def _pretraining(found: dict) -> str:
                 f"{point['masked_lm_accuracy']:.3f}",
             ]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def _choices(tried: Sequence[dict]) -> str:
@@ -149,4 +149,4 @@ def _choices(tried: Sequence[dict]) -> str:
                 f"{one['dev']:.1f}",
             ]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)

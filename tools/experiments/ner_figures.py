@@ -9,7 +9,7 @@ import experiments_table
 import figure_files
 import ner_parts
 import ner_runs
-import results_table
+import tables
 from experiment_runs import Run
 from ner_runs import HALF, PRETRAINED, RESCALED, SCRATCH, Options
 
@@ -170,10 +170,10 @@ def _differences(scores: Sequence[dict]) -> list[dict]:
 def blocks(figures: dict) -> dict[str, str]:
     """The tables of docs/ner.md: name -> Markdown."""
     return {
-        "ner-pretraining": results_table.markdown(_pretraining_table(figures)),
-        "ner-choices": results_table.markdown(_choices_table(figures)),
-        "ner-scores": results_table.markdown(_scores_table(figures)),
-        "ner-case": results_table.markdown(_case_table(figures)),
+        "ner-pretraining": tables.markdown(_pretraining_table(figures)),
+        "ner-choices": tables.markdown(_choices_table(figures)),
+        "ner-scores": tables.markdown(_scores_table(figures)),
+        "ner-case": tables.markdown(_case_table(figures)),
     }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import experiment_runs
 import experiments_table
 import figure_files
-import results_table
+import tables
 import tf_idf
 from experiment_runs import Run
 
@@ -353,7 +353,7 @@ def _quickstart_table(figures: dict) -> str:
             f"{best['test_accuracy']:.1f}",
         ]
     )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def _table(rows: Sequence[dict], figures: dict) -> str:
@@ -398,7 +398,7 @@ def _table(rows: Sequence[dict], figures: dict) -> str:
                 of("test", 1),
             ]
         )
-    return results_table.markdown(table)
+    return tables.markdown(table)
 
 
 def spread(values: Iterable[float | None], decimals: int) -> str:

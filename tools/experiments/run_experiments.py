@@ -26,7 +26,7 @@ import experiment_runs
 import experiments_plot
 import experiments_table
 import figure_files
-import results_table
+import tables
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
 
@@ -172,7 +172,7 @@ def _print_plan(
                     variant.folder,
                 ]
             )
-    print(results_table.markdown(rows))
+    print(tables.markdown(rows))
     print()
     experiment_queue.print_commands(runs)
 

@@ -102,7 +102,7 @@ run_step() {
     korsts)
       korean korsts 3 \
         --gin_param="FinetuningDataConfig.test_file='$out/finetuning_data/korsts/test.tsv'" ;;
-    table) $python tools/experiments/results_table.py --results-dir=$out ;;
+    table) $python tools/experiments/results_figures.py --results-dir=$out ;;
   esac
 }
 

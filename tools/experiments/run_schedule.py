@@ -26,8 +26,8 @@ import experiment_queue
 import experiment_runs
 import experiments_table
 import figure_files
-import results_table
 import schedule_plot
+import tables
 
 from electra_tf import configs, files, model_directory
 from electra_tf.command_line import arguments
@@ -322,8 +322,8 @@ def blocks(figures: dict) -> dict[str, str]:
             ]
         )
     return {
-        "schedule": results_table.markdown(table),
-        "schedule-cost": results_table.markdown(cost),
+        "schedule": tables.markdown(table),
+        "schedule-cost": tables.markdown(cost),
     }
 
 

@@ -9,8 +9,8 @@ import subprocess
 
 import build_results_data
 import pytest
+import results_figures
 import results_pretraining
-import results_table
 
 from electra_tf import configs, model_directory
 from electra_tf.command_line import gin_files
@@ -254,11 +254,11 @@ def cells(table):
 
 
 def test_a_table_of_all_starts(results_dir):
-    figures = results_table.collect(results_dir)
+    figures = results_figures.collect(results_dir)
     of_scratch = figures["rows"][0]["starts"]["from_scratch"]
     assert of_scratch["num_trials"] == 3
     assert of_scratch["learning_rate"] == 5e-4
-    tables = results_table.blocks(figures)
+    tables = results_figures.blocks(figures)
     start = ["dev", "277", "accuracy", "52.7", "55.0 +- 0.8"]
     assert cells(tables["results"])[2:] == [
         ["rte", *start, "61.0 +- 1.0", "**+6.0**", "58.0 +- 2.0"],
@@ -279,14 +279,14 @@ def test_trials_that_say_the_same_of_every_row(results_dir):
     """No correlation counts as 0, and a trial that was repeated not at all."""
     scores = (None, 30.0, 60.0)
     write_start(results_dir, "rte", "pretrained", scores, replaced_trials=[3])
-    row, _ = results_table.collect(results_dir)["rows"]
+    row, _ = results_figures.collect(results_dir)["rows"]
     assert row["starts"]["pretrained"]["scores"] == [0.0, 30.0]
     assert row["starts"]["pretrained"]["mean"] == 15.0
     assert row["difference"] == -40.0
 
 
 def test_a_column_for_each_model(results_dir):
-    tables = results_table.blocks(results_table.collect(results_dir))
+    tables = results_figures.blocks(results_figures.collect(results_dir))
     rows = {row[0]: row[1:] for row in cells(tables["results-pretraining"])}
     assert rows["tokens of text"] == ["4.0 M", "4.0 M"]
     assert rows["read"] == ["4.1 times", "1.3 times"]
@@ -298,7 +298,7 @@ def test_a_column_for_each_model(results_dir):
 
 def run_table(folder):
     return helpers.execute(
-        "tools/experiments/results_table.py", f"--results-dir={folder}"
+        "tools/experiments/results_figures.py", f"--results-dir={folder}"
     )
 
 
@@ -318,7 +318,7 @@ def test_a_run_without_its_counterpart(results_dir):
     result = run_table(results_dir)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert line.startswith("results_table: error: Expected the results of a")
+    assert line.startswith("results_figures: error: Expected the results of a")
     assert "rte/from_scratch/results.json" in line
 
 
@@ -336,14 +336,14 @@ def test_a_run_without_its_counterpart(results_dir):
 def test_scores_that_do_not_compare(results_dir, start, changes, message):
     write_start(results_dir, "rte", start, (55.0,), **changes)
     with pytest.raises(ValueError, match=message):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
 
 
 def test_a_task_that_is_there_twice(results_dir):
     runs = results_dir / "runs"
     shutil.copytree(runs / "wnli", runs / "wnli (copy)")
     with pytest.raises(ValueError, match=r"of wnli \(copy\). Rec.*of wnli\."):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
 
 
 def test_starts_of_other_rows_or_weights(results_dir):
@@ -355,20 +355,20 @@ def test_starts_of_other_rows_or_weights(results_dir):
         path = results_dir / "runs" / "rte" / start / "trial_1" / "trial.json"
         write(path, {"digests": digests})
     with pytest.raises(ValueError, match="same initial weights .*pretrained_d"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
     write(path, {"digests": {"rows": 2}})
     with pytest.raises(ValueError, match="Expected the same rows"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
 
 
 def test_results_that_are_damaged(results_dir):
     path = results_dir / "runs" / "rte" / "pretrained" / "results.json"
     path.write_text('{"main_metric": "acc')
     with pytest.raises(ValueError, match=f"Cannot read {path}"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
     path.write_text("{}")
     with pytest.raises(ValueError, match="Expected the results of pretrained"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
 
 
 def test_pretraining_that_is_not_done(results_dir):
@@ -376,14 +376,14 @@ def test_pretraining_that_is_not_done(results_dir):
     last = helpers.read_json(path)
     path.write_text(json.dumps(last | {"step": 7000}))
     with pytest.raises(ValueError, match="Expected 8,000 steps .* 7,000"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
     (results_dir / "korean" / "pretrain" / "metrics.jsonl").write_text("")
     path.write_text(json.dumps(last))
     with pytest.raises(ValueError, match="Expected metrics of pre-training"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
     shutil.rmtree(results_dir / "korean")
     with pytest.raises(ValueError, match="Expected a model directory"):
-        results_table.collect(results_dir)
+        results_figures.collect(results_dir)
 
 
 # --- The commands -------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_pretraining_is_a_run_like_others(capsys):
     result = run_script(str(helpers.ROOT), "korean", "table")
     assert result.stdout.splitlines() == [
         "tools/experiments/results_pretraining.py korean",
-        "tools/experiments/results_table.py --results-dir=build/results",
+        "tools/experiments/results_figures.py --results-dir=build/results",
     ]
 
 

@@ -1,6 +1,6 @@
 """The figures of docs/results.md, from its runs, and its tables.
 
-  python3 tools/experiments/results_table.py --results-dir=build/results
+  python3 tools/experiments/results_figures.py --results-dir=build/results
 
 Reads <results-dir>/{english,korean}/pretrain and
 <results-dir>/runs/<task>/{from_scratch,pretrained,pretrained_decay}, as
@@ -19,6 +19,7 @@ import experiment_runs
 import figure_files
 import pictures
 import results_pretraining
+import tables
 
 from electra_tf import files, model_directory
 from electra_tf.command_line import arguments
@@ -291,7 +292,7 @@ def blocks(figures: dict) -> dict[str, str]:
     """The tables of docs/results.md, and its commits: name -> Markdown."""
     return {
         "results-pretraining": _pretraining_table(figures["pretraining"]),
-        "results": markdown(_table(figures["rows"])),
+        "results": tables.markdown(_table(figures["rows"])),
         "results-commits": _commits_line(figures["commits"]),
     }
 
@@ -326,7 +327,7 @@ def _pretraining_table(models: Sequence[dict]) -> str:
     }
     for name in _METRICS:
         rows[name] = [f"{of[name]:.3f}" for of in models]
-    return markdown([[name, *cells] for name, cells in rows.items()])
+    return tables.markdown([[name, *cells] for name, cells in rows.items()])
 
 
 def _num_passes(of: dict) -> float:
@@ -389,17 +390,6 @@ def _at(commits: Sequence[str]) -> str:
     return f"at commits {commits[0]} to {commits[-1]}"
 
 
-def markdown(table: list[list[str]]) -> str:
-    """The rows as a Markdown table, columns aligned."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    header, *rows = [
-        [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        for row in table
-    ]
-    rule = ["-" * width for width in widths]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
-
-
 # --- Figures -> picture -------------------------------------------------------
 
 
@@ -443,7 +433,9 @@ def _write(args: argparse.Namespace) -> None:
 
 def main(argv=None) -> int:
     """Writes figures, tables and picture; returns the exit code."""
-    parser = arguments.ArgumentParser(prog="results_table", description=__doc__)
+    parser = arguments.ArgumentParser(
+        prog="results_figures", description=__doc__
+    )
     parser.add_argument(
         "--results-dir",
         type=pathlib.Path,
