@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import os
 import sys
+import typing
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
@@ -126,21 +127,46 @@ def run(
       The exit code: that of the command, or 0; 1 after an error, or 130 after
       Ctrl-C.
     """
-    args = parser.parse_args(argv)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as leaving:  # After --help, or a mistake.
+        sys.exit(written(parser.prog, typing.cast(int, leaving.code)))
     # TensorFlow's notes on the machine would bury the one line that matters;
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
-        return command(args) or 0
+        code = command(args) or 0
     except BrokenPipeError:
-        # Who reads the output, such as `head`, has seen enough. Python would
-        # complain once more when it closes the output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        code = 1  # As `written` has it.
     except (ValueError, OSError) as error:
         line = " ".join(str(error).split())
         say(parser.prog, f"error: {line}")
-        return 1
+        code = 1
     except KeyboardInterrupt:
         say(parser.prog, "interrupted")
-        return 130
+        code = 130
+    return written(parser.prog, code)
+
+
+def written(prog: str, code: int = 0, text: str = "") -> int:
+    """Writes the last of what a command says, with what was kept back before.
+
+    Args:
+      prog: The command.
+      code: Its exit code if that can be written.
+      text: The last.
+
+    Returns:
+      The exit code. What cannot be written is given up: Python would complain
+      of it once more at its end.
+    """
+    try:
+        print(end=text, flush=True)
+    except OSError as error:
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who reads the output, such as `head`, has seen enough.
+        if not (code or isinstance(error, BrokenPipeError)):
+            say(prog, f"error: Cannot write the output: {error.strerror}")
+        return code or 1
+    return code

@@ -106,16 +106,17 @@ def launch(
             if chosen:
                 print(chosen)
             run(config, before_training)
+            code = 0
         except errors.Stopped as stopped:
             print(stopped, file=sys.stderr)
-            return arguments.EXIT_STOPPED
+            code = arguments.EXIT_STOPPED
         except (ValueError, OSError, errors.TrainingError) as error:
             arguments.say(command, "error: " + " ".join(str(error).split()))
-            return 1
+            code = 1
         except KeyboardInterrupt:
             print(f"\n{command}: interrupted", file=sys.stderr)
-            return 130
-        return 0
+            code = 130
+        return arguments.written(command, code)
 
     app.run(main, flags_parser=functools.partial(_parse_flags, command))
 
@@ -134,7 +135,9 @@ def _parse_flags(command: str, argv: list[str]) -> list[str]:
         arguments.say(command, f"error: {line} (see --help)")
         sys.exit(arguments.EXIT_USAGE)
     except SystemExit:  # After --help, which absl takes for a failure.
-        sys.exit(0)
+        sys.exit(arguments.written(command))
+    except OSError:  # Of --help, whose reader has gone.
+        sys.exit(arguments.written(command, 1))
 
 
 def _set_environment(run: configs.RunConfig) -> None:

@@ -47,11 +47,11 @@ def main(argv: Sequence[str]) -> int:
     """
     verb, *rest = argv or ["--help"]
     if verb in ("-h", "--help", "help"):
-        print(_help())
-        return 0 if argv else arguments.EXIT_USAGE
+        code = 0 if argv else arguments.EXIT_USAGE
+        return arguments.written(PROG, code, f"{_help()}\n")
     if verb == "--version":
-        print(f"electra_tf {electra_tf.__version__}")
-        return 0
+        version = f"electra_tf {electra_tf.__version__}\n"
+        return arguments.written(PROG, text=version)
     if verb == _COMPLETION:
         return _complete(rest)
     verb = verb.replace("_", "-")
@@ -96,8 +96,7 @@ def _help() -> str:
 def _complete(rest: Sequence[str]) -> int:
     shell = rest[0] if len(rest) == 1 else ""
     if shell in ("-h", "--help"):
-        print(completion.__doc__)
-        return 0
+        return arguments.written(PROG, text=f"{completion.__doc__}\n")
     if shell not in completion.SHELLS:
         return _refuse(
             f"Expected {PROG} {_COMPLETION} and one of "
@@ -106,8 +105,8 @@ def _complete(rest: Sequence[str]) -> int:
             shell,
             completion.SHELLS,
         )
-    print(completion.script(shell, {v: first_line(v) for v in VERBS}), end="")
-    return 0
+    script = completion.script(shell, {v: first_line(v) for v in VERBS})
+    return arguments.written(PROG, text=script)
 
 
 def _refuse(message: str, received: str, known: Sequence[str]) -> int:

@@ -44,6 +44,33 @@ def test_the_version(capsys):
 
 
 @pytest.mark.parametrize(
+    ("argv", "prog"),
+    [
+        (["-m", "electra_tf", "--help"], "electra-tf"),
+        (["-m", "electra_tf", "convert", "--help"], "electra-tf convert"),
+        (["-m", "electra_tf.run_pretraining", "--help"], "run_pretraining"),
+        (["tools/flops_computation.py"], "flops_computation"),
+    ],
+)
+def test_an_output_that_cannot_be_written(argv, prog):
+    # Python keeps it back, as for a file, and writes it at the end.
+    env = helpers.environment(PYTHONUNBUFFERED="")
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            helpers.command(*argv),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=helpers.ROOT,
+            env=env,
+        )
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"{prog}: error: Cannot write the output: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize(
     ("argv", "expected"),
     [
         (["pretran"], "Unknown verb 'pretran'. Did you mean pretrain?"),
