@@ -1,6 +1,8 @@
 """What a run asks for -> tf.distribute's strategy; sums over its replicas."""
 
+import json
 import os
+import reprlib
 import typing
 
 import keras
@@ -143,7 +145,26 @@ def make_cluster_resolver(
         "see docs/scaling.md, or try it on this machine with "
         "tools/launch_local_cluster.py",
     )
+    _require_cluster(os.environ["TF_CONFIG"])
     return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+
+
+def _require_cluster(tf_config: str) -> None:
+    """Refuses a TF_CONFIG of which TensorFlow makes a cluster of one.
+
+    Every machine would train by itself, and be the chief of all.
+    """
+    try:
+        found = json.loads(tf_config)
+    except ValueError:
+        found = None
+    cluster = found.get("cluster") if isinstance(found, dict) else None
+    if not (isinstance(cluster, dict) and cluster):
+        raise errors.ConfigError(
+            'Expected TF_CONFIG as a JSON object with "cluster", the addresses '
+            'of all workers, and "task", which of them this is. Received: '
+            f"{reprlib.repr(tf_config)}"
+        )
 
 
 def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:

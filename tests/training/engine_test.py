@@ -1005,6 +1005,18 @@ def test_refuses_a_cluster_that_nobody_describes(
         )
 
 
+@pytest.mark.parametrize("tf_config", ["{", "[]", "{}", '{"clutser": {}}'])
+def test_refuses_a_cluster_of_nobody(tmp_path, monkeypatch, tf_config):
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    with pytest.raises(errors.ConfigError) as caught:
+        replicas.make_cluster_resolver(cluster_run(tmp_path))
+    assert str(caught.value) == (
+        'Expected TF_CONFIG as a JSON object with "cluster", the addresses of '
+        'all workers, and "task", which of them this is. Received: '
+        f"{tf_config!r}"
+    )
+
+
 def test_says_once_what_the_watch_finds(tmp_path, capsys):
     run = helpers.run_config(tmp_path, steps_per_loop=2)
     seen = []
