@@ -50,6 +50,7 @@ class Cluster:
         self._command = command
         self._threads: list[threading.Thread] = []
         self._told: int | None = None
+        self._unwritten: OSError | None = None
 
     def start(self) -> None:
         """Starts all, those after a signal, too: they are told at once.
@@ -83,7 +84,9 @@ class Cluster:
                 (process.stderr, sys.stderr),
             ):
                 thread = threading.Thread(
-                    target=_pass_on, args=(index, source, target), daemon=True
+                    target=self._pass_on,
+                    args=(index, source, target),
+                    daemon=True,
                 )
                 thread.start()
                 self._threads.append(thread)
@@ -100,6 +103,10 @@ class Cluster:
 
         Returns:
           The first exit code that is not 0, as a shell gives it, or 0.
+
+        Raises:
+          OSError: If what they wrote could not be passed on, once they have
+            saved and left.
         """
         code, deadline, stopped_with = 0, float("inf"), None
         while any(process.poll() is None for process in self.processes):
@@ -107,6 +114,8 @@ class Cluster:
                 code = self._first_error()
                 if code:
                     deadline = time.monotonic() + _GRACE_SECONDS
+            if self._unwritten and not stopped_with:
+                deadline = 0.0
             if time.monotonic() > deadline:
                 stopped_with = (
                     signal.SIGKILL if stopped_with else signal.SIGTERM
@@ -116,6 +125,8 @@ class Cluster:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         for thread in self._threads:
             thread.join()
+        if self._unwritten:
+            raise self._unwritten
         return code or self._first_error()
 
     def _first_error(self) -> int:
@@ -125,11 +136,15 @@ class Cluster:
                 return 128 - code if code < 0 else code
         return 0
 
-
-def _pass_on(index: int, source, target) -> None:
-    for line in source:
-        target.write(f"[{index}] {line}")
-        target.flush()
+    def _pass_on(self, index: int, source, target) -> None:
+        for line in source:
+            if self._unwritten:  # Read on: a full pipe would hold a worker up.
+                continue
+            try:
+                target.write(f"[{index}] {line}")
+                target.flush()
+            except OSError as error:
+                self._unwritten = error
 
 
 def run(num_workers: int, command: Sequence[str]) -> int:
@@ -144,6 +159,7 @@ def run(num_workers: int, command: Sequence[str]) -> int:
 
     Raises:
       ValueError: If the command cannot be run.
+      OSError: If what the workers wrote could not be passed on.
     """
     cluster = Cluster(num_workers, command)
     # Before there is a process that would be left alone.

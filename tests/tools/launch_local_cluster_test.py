@@ -96,6 +96,18 @@ def test_a_signal_while_they_are_started_reaches_all(number, monkeypatch):
     assert signal.getsignal(number) is before
 
 
+def test_an_output_that_nobody_takes_stops_all():
+    code = WAITS.format(then="print('x' * 100_000, flush=True)")
+    process = helpers.start(
+        TOOL, "--num_workers=2", "--", sys.executable, "-c", code
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
