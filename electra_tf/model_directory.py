@@ -74,8 +74,7 @@ _MAY_DIFFER = (
     "run.distribution_strategy",
     "run.num_gpus",
     "run.tpu",
-    "run.cluster_resolver",
-    "run.kubernetes_selector",
+    *("run.cluster_resolver", "run.kubernetes_selector"),
     "run.micro_batch_size",
     "run.num_parallel_parts",
     "run.jit_compile",
@@ -84,13 +83,12 @@ _MAY_DIFFER = (
     "data.features_cache_dir",  # Of earlier versions.
     "data.data_service_address",
     "data.train_files",  # Moved; see `refuse_other_records`.
+    "data.vocab_file",  # Its tokens are compared.
     "data.num_eval_steps",
     "data.heldout_files",
     # Every trial of fine-tuning says itself what it is.
-    "num_trials",
-    "reseed_degenerate",
-    "learning_rates",
-    "num_train_epochs_options",
+    *("num_trials", "reseed_degenerate"),
+    *("learning_rates", "num_train_epochs_options"),
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
@@ -102,17 +100,19 @@ _OF_ITS_END = ("run.num_train_steps", *(f"optimizer.{n}" for n in _DECAY))
 _OF_A_BRANCH = (
     *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
     *("keep_global_step", "optimizer.schedule", *_OF_ITS_END),
-    *("data.vocab_file", "data.biases_from_data"),
+    "data.biases_from_data",
 )
-# What a run that has none may get later: another set to score.
-_MAY_BE_ADDED = ("data.test_file",)
+# Of fine-tuning: where files are. Each trial knows what is in them.
+_MAY_MOVE = (
+    *("init_checkpoint", "data.data_dir"),
+    *("data.train_file", "data.dev_file", "data.test_file"),
+)
 # With `data.eval_only` nothing is learned: all that decides no answer may.
 _MAY_DIFFER_IN_EVALUATION = (
-    *("init_checkpoint", "optimizer", "recipe", "from_scratch", "keep_head"),
-    *("dropout", "data.eval_only", "data.train_file", "data.dev_file"),
-    *("data.test_file", "data.data_dir", "data.folds", "data.vocab_file"),
-    *("data.train_batch_size", "data.num_train_epochs", "data.bucketed"),
-    *("data.double_unordered", "run.seed", "early_stopping_patience"),
+    *("optimizer", "recipe", "from_scratch", "keep_head", "dropout"),
+    *("data.eval_only", "data.folds", "data.train_batch_size"),
+    *("data.num_train_epochs", "data.bucketed", "data.double_unordered"),
+    *("run.seed", "run.eval_steps", "early_stopping_patience"),
 )
 # Share -> the size of the discriminator that it is one of.
 _SHARES = {
@@ -277,8 +277,10 @@ def refuse_other_run(config) -> None:
     may_differ: tuple[str, ...] = _MAY_DIFFER
     if ours.get("early_stopping_patience"):  # They decide when it ends.
         may_differ = tuple(n for n in _MAY_DIFFER if n != "run.eval_steps")
+    if ours_class == "FinetuningConfig":
+        may_differ += _MAY_MOVE
     if getattr(getattr(config, "data", None), "eval_only", False):
-        may_differ = _MAY_DIFFER + _MAY_DIFFER_IN_EVALUATION
+        may_differ += _MAY_DIFFER_IN_EVALUATION
     if _is_before_decay(config, theirs):
         may_differ += _OF_ITS_END
     found = []
@@ -292,8 +294,6 @@ def refuse_other_run(config) -> None:
                 f"{size}: to go on there, --gin_param=ElectraConfig."
                 f"{size.name}={size.fitting_share}"
             )
-        if name in _MAY_BE_ADDED and not b:
-            continue
         if name == "run.dtype_policy" and a == configs.AUTO:  # Takes theirs.
             continue
         if name == "recipe" and _rates_are_given(ours, theirs):

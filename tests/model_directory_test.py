@@ -154,6 +154,7 @@ def test_takes_the_same_run_again(trained):
         {"data": {"num_eval_steps": 7}},
         {"data": {"heldout_files": "heldout"}},
         {"data": {"train_files": "moved/*.tfrecord"}},
+        {"data": {"vocab_file": "moved/vocab.txt"}},
         {"data": {"data_service_address": "grpc://host:5000"}},
     ],
 )
@@ -331,6 +332,21 @@ def test_a_recipe_counts_where_it_leaves_something_to_choose(
         assert "recipe='released' (was 'paper')" in refusal(released)
     else:
         assert model_directory.refuse_other_run(released) is None
+
+
+def test_files_of_fine_tuning_may_move(tmp_path):
+    config = finetuning_config(tmp_path)
+    model_directory.write(config, "", [])
+    (tmp_path / "checkpoint").write_text("")
+    files = ("train_file", "dev_file", "test_file", "vocab_file")
+    moved = dataclasses.replace(
+        config,
+        init_checkpoint="moved/pretrained",
+        data=dataclasses.replace(
+            config.data, **{name: f"moved/{name}" for name in files}
+        ),
+    )
+    assert model_directory.refuse_other_run(moved) is None
 
 
 def test_what_the_encoder_was_expected_to_be_may_differ(tmp_path):

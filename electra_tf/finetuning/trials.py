@@ -266,7 +266,13 @@ def _changed_since_earlier_version(plan: RunPlan) -> list[str]:
     ours = plan.start.tokenizer.vocabulary.tokens
     if os.path.isfile(path) and vocabulary.load_vocab(path) != list(ours):
         found.append("vocabulary")
-    return found
+    # Of rows they kept where they were; a test set may come later.
+    were = model_directory.read_config(plan.run.model_dir).get("data", {})
+    return found + [
+        name
+        for name in ("train_file", "dev_file", "test_file", "data_dir")
+        if were.get(name) and were[name] != getattr(plan.data, name)
+    ]
 
 
 def _finished(plan: TrialPlan, is_chief: bool) -> dict:

@@ -256,10 +256,31 @@ def test_a_test_set_is_scored_without_training_again(
 
 def test_another_test_set_is_refused(finished):
     before = contents(finished / "model")
-    shutil.copy(finished / "test.tsv", finished / "other.tsv")
-    with pytest.raises(errors.ConfigError, match="data.test_file="):
+    shutil.copy(finished / "dev.tsv", finished / "other.tsv")
+    with pytest.raises(errors.ConfigError, match="have changed: test rows. "):
         run(make_config(finished, {"test_file": f"{finished}/other.tsv"}))
     assert contents(finished / "model") == before
+
+
+def test_a_run_goes_on_where_all_its_files_have_moved(finished):
+    before = contents(finished / "model" / "trial_1")
+    names = ("pretrained", "vocab.txt", "train.tsv", "dev.tsv", "test.tsv")
+    (finished / "moved").mkdir()
+    for name in names:
+        (finished / name).rename(finished / "moved" / name)
+    (finished / "model").rename(finished / "moved" / "model")
+    results = run(with_test(finished / "moved"))
+    assert results["num_rows"] == {"train": 6, "dev": 3, "test": 2}
+    assert contents(finished / "moved" / "model" / "trial_1") == before
+
+
+def test_files_of_an_earlier_version_may_not_move(finished):
+    # Nobody knows what was in them.
+    forget_digests(finished)
+    shutil.copy(finished / "train.tsv", finished / "moved.tsv")
+    moved = {"train_file": f"{finished}/moved.tsv"}
+    with pytest.raises(errors.ConfigError, match="have changed: train_file. "):
+        run(make_config(finished, moved))
 
 
 # --- Evaluation alone --------------------------------------------------------
