@@ -88,7 +88,7 @@ SOURCES: tuple[Source, ...] = (
         "imdb_table",
         picture="imdb.png",
         drawn_by="imdb_plot",
-        by_hand=("choices", "shorter"),
+        by_hand=("choices", "others"),
     ),
     Source("records", "records.md", "records", by_hand=("recipes_of_longer",)),
     Source(

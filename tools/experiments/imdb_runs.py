@@ -245,6 +245,7 @@ def _pretraining(run: Run) -> dict:
         "train_batch_size": config.data.train_batch_size,
         "hidden_size": encoder.hidden_size,
         "num_hidden_layers": encoder.num_hidden_layers,
+        "generator": _generator(config),
         "cpu_minutes": _cpu_minutes(run),
         "git_commit": run.git_commit(),
         "curve": [],
@@ -258,6 +259,10 @@ def _pretraining(run: Run) -> dict:
                 if record["split"] == "heldout"
             ]
     return found
+
+
+def _generator(config: configs.PretrainingConfig) -> str:
+    return "unigram" if config.model.unigram_generator else "network"
 
 
 def _cpu_minutes(run: Run) -> float | None:

@@ -14,6 +14,7 @@ CONTESTANTS = {
 }
 # What depends on the weights that pre-training left.
 _PRETRAINED = ("pretrained", "embeddings", "frozen")
+_GENERATORS = {"network": "by a network", "unigram": "by frequency"}
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
 
@@ -26,7 +27,7 @@ def blocks(figures: dict) -> dict[str, str]:
         "settings": _settings(rows),
         "pretraining": _pretraining(figures["pretraining"]),
         "choices": _choices(figures.get("choices", ())),
-        "lengths": _lengths([*figures.get("shorter", ()), figures]),
+        "pretrainings": _pretrainings([*figures.get("others", ()), figures]),
     }
 
 
@@ -61,28 +62,29 @@ def _score(found: dict | None) -> str:
     return experiments_table.spread(found["test"])
 
 
-def _lengths(runs: Sequence[dict]) -> str:
-    """Accuracy on test after pre-training of several lengths.
+def _pretrainings(runs: Sequence[dict]) -> str:
+    """Accuracy on test after each pre-training that was tried.
 
     Args:
       runs: What `imdb_runs.collect` returns of each, or those parts of it that
-        pre-training decides; the shortest first.
+        pre-training decides.
     """
+    labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
-        ["labels"]
-        + [
-            f"{CONTESTANTS[name]}, {run['pretraining']['num_train_steps']:,}"
-            for name in _PRETRAINED
-            for run in runs
-        ]
+        ["start", "replacements", "steps", "CPU minutes"]
+        + [f"{number:,}" for number in labels]
     ]
-    by_labels = [{row["labels"]: row for row in run["rows"]} for run in runs]
-    for labels in by_labels[-1]:
-        found = [rows.get(labels, {}) for rows in by_labels]
-        table.append(
-            [f"{labels:,}"]
-            + [_score(row.get(name)) for name in _PRETRAINED for row in found]
-        )
+    for name in _PRETRAINED:
+        for run in runs:
+            pretraining = run["pretraining"]
+            scores = {row["labels"]: row.get(name) for row in run["rows"]}
+            minutes = pretraining["cpu_minutes"]
+            table.append(
+                [CONTESTANTS[name], _GENERATORS[pretraining["generator"]]]
+                + [f"{pretraining['num_train_steps']:,}"]
+                + ["" if minutes is None else f"{minutes:.0f}"]
+                + [_score(scores.get(number)) for number in labels]
+            )
     return tables.markdown(table)
 
 
@@ -134,13 +136,15 @@ def _pretraining(found: dict) -> str:
 
 def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
-    table = [["start", "labels", "rate", "decay", "dropout", "epochs", "dev"]]
+    table = [["start", "replacements", "labels", "rate", "decay"]]
+    table[0] += ["dropout", "epochs", "dev"]
     for one in tried:
         step = one.get("step")
         table.append(
             [
                 CONTESTANTS[one["start"]]
                 + (f", step {step:,}" if step is not None else ""),
+                _GENERATORS.get(one.get("generator"), ""),
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",
                 f"{one['layerwise_lr_decay']:g}",
