@@ -1,14 +1,13 @@
 """Files of SQuAD and MRQA -> questions -> windows over their passages."""
 
-import json
 import re
 import reprlib
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from electra_tf.finetuning.tasks.task import read_lines
+from electra_tf.finetuning.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
 WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -74,15 +73,9 @@ class Window(typing.NamedTuple):
 
 def read_squad(path: str) -> Iterator[tuple[str, dict]]:
     """The paragraphs of a file in SQuAD's layout, and where they are."""
+    content = parse_json("\n".join(read_lines(path)), path)
     try:
-        content = json.loads("\n".join(read_lines(path)))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"Expected JSON. Received: {path!r}, row {error.lineno}: "
-            f"{error.msg}."
-        ) from None
-    try:
-        articles = [article["paragraphs"] for article in content["data"]]
+        articles = [list(article["paragraphs"]) for article in content["data"]]
     except (KeyError, TypeError) as error:
         raise ValueError(
             "Expected SQuAD's layout, data with paragraphs. Received: "
@@ -98,13 +91,12 @@ def read_mrqa(path: str) -> Iterator[tuple[str, dict]]:
     for row, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        try:
-            paragraph = json.loads(line)
-        except json.JSONDecodeError as error:
+        paragraph = parse_json(line, path, row)
+        if not isinstance(paragraph, dict):
             raise ValueError(
                 f"Expected a JSON object in each row. Received: {path!r}, row "
-                f"{row}: {error.msg}."
-            ) from None
+                f"{row}: {reprlib.repr(line)}."
+            )
         if "header" not in paragraph:
             yield f"row {row}", paragraph
 
@@ -138,7 +130,11 @@ def check_paragraph(
 
     if not isinstance(paragraph["context"], str):
         refuse("a text as context", paragraph["context"])
+    if not isinstance(paragraph["qas"], list):
+        refuse("a list of questions as qas", paragraph["qas"])
     for number, qa in enumerate(paragraph["qas"], start=1):
+        if not isinstance(qa, dict):
+            refuse("an object for each question", qa, number)
         if not isinstance(qa["question"], str):
             refuse("a text as question", qa["question"], number)
         if not is_training and type(qa.get(id_name)) not in (str, int):
@@ -155,20 +151,45 @@ def check_paragraph(
         # Where they are, the answer that is learned is one of these.
         has_places = "detected_answers" in qa
         answers = qa.get("detected_answers", answers)
-        if not v2 and not answers:
-            refuse(
-                "an answer for each question (only the task squad has "
-                "questions without one)",
-                answers,
-                number,
+        if v2 and is_impossible:
+            continue
+        if not answers:
+            which = (
+                "that is not impossible"
+                if v2
+                else ("(only the task squad has questions without one)")
             )
-        if answers and not has_places and isinstance(answers[0], str):
+            refuse(f"an answer for each question {which}", answers, number)
+        if not has_places and isinstance(answers[0], str):
             refuse(
                 "detected_answers, which say where an answer is, beside "
                 "answers that are texts",
                 answers,
                 number,
             )
+        if not _has_place(answers[0]):
+            refuse(
+                "an answer's text and "
+                + ("char_spans" if has_places else "answer_start"),
+                answers[0],
+                number,
+            )
+
+
+def _has_place(answer: typing.Any) -> bool:
+    """Whether an answer says where in the passage it begins."""
+    try:
+        start = place_of(answer)
+    except (KeyError, IndexError, TypeError):
+        return False
+    return isinstance(start, int) and isinstance(answer.get("text"), str)
+
+
+def place_of(answer: Mapping) -> int:
+    """The place of an answer's first character, in SQuAD's or MRQA's layout."""
+    if "char_spans" in answer:
+        return answer["char_spans"][0][0]
+    return answer["answer_start"]
 
 
 def num_contradicting(paragraph: dict) -> int:

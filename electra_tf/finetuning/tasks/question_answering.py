@@ -114,7 +114,6 @@ class QuestionAnsweringTask(Task):
         num_questions = num_contradicting = 0
         for source, paragraph in paragraphs:
             try:
-                num_questions += len(paragraph["qas"])
                 passages.check_paragraph(
                     paragraph,
                     f"{path!r}, {source}",
@@ -122,6 +121,7 @@ class QuestionAnsweringTask(Task):
                     self.v2,
                     split == "train",
                 )
+                num_questions += len(paragraph["qas"])
                 num_contradicting += passages.num_contradicting(paragraph)
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
@@ -169,13 +169,8 @@ class QuestionAnsweringTask(Task):
                     is_impossible=True,
                 )
             elif is_training:
-                if "detected_answers" in qa:
-                    answer = qa["detected_answers"][0]
-                    offset = answer["char_spans"][0][0]
-                else:
-                    answer = qa["answers"][0]
-                    offset = answer["answer_start"]
-                text = answer["text"]
+                answer = qa.get("detected_answers", qa.get("answers"))[0]
+                offset, text = passages.place_of(answer), answer["text"]
                 last = offset + len(text) - 1
                 if not 0 <= offset < len(context) or last >= len(context):
                     continue

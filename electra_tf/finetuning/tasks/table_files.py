@@ -19,7 +19,7 @@ import typing
 from collections.abc import Sequence
 
 from electra_tf import errors
-from electra_tf.finetuning.tasks.task import read_lines
+from electra_tf.finetuning.tasks.task import parse_json, read_lines
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
 
@@ -295,21 +295,7 @@ def _read_object(line: str, path: str, number: int) -> dict:
         _check_names([name for name, _ in found], path, number)
         return dict(found)
 
-    try:
-        record = json.loads(line, object_pairs_hook=pairs)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"Expected a JSON object in each row. Received: {path!r}, row "
-            f"{number}: {error.msg}."
-        ) from None
-    if "\\ud" in line.lower():
-        try:
-            json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"Expected characters. Received: {path!r}, row {number}, with "
-                f"half a character, {error.object[error.start]!a}."
-            ) from None
+    record = parse_json(line, path, number, object_pairs_hook=pairs)
     if not isinstance(record, dict) or not record:
         raise ValueError(
             f"Expected a JSON object in each row. Received: {path!r}, row "

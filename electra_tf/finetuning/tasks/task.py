@@ -5,7 +5,9 @@ Shapes: N rows, L length.
 
 import abc
 import codecs
+import json
 import os
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -63,6 +65,41 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def parse_json(
+    text: str, path: str, row: int | None = None, **how: typing.Any
+) -> typing.Any:
+    """What a file of examples, or a row of it, holds as JSON.
+
+    Args:
+      text: All of the file, or of the row.
+      path: Of the file, for the error message.
+      row: Number of the row; None for all of the file.
+      **how: See `json.loads`.
+
+    Raises:
+      ValueError: If it is no JSON, or holds half a character.
+    """
+    try:
+        found = json.loads(text, **how)
+    except (json.JSONDecodeError, RecursionError) as error:
+        expected = "JSON" if row is None else "a JSON object in each row"
+        of_file = error.lineno if hasattr(error, "lineno") else 1
+        raise ValueError(
+            f"Expected {expected}. Received: {path!r}, row {row or of_file}: "
+            f"{getattr(error, 'msg', error)}."
+        ) from None
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            where = f"row {row}, " if row else ""
+            raise ValueError(
+                f"Expected characters. Received: {path!r}, {where}with "
+                f"half a character, {error.object[error.start]!a}."
+            ) from None
+    return found
 
 
 def read_tsv(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:

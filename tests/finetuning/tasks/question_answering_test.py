@@ -172,6 +172,8 @@ def test_original_spans(tokenizer, token_text, original, expected):
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
             "article 1, paragraph 1, without 'context'",
         ),
+        ('{"data": [{"paragraphs": null}]}', "data with paragraphs"),
+        ("[" * 100_000, "Expected JSON. Received: .*dev.json', row 1"),
     ],
 )
 def test_bad_squad_files(write, tmp_path, content, message):
@@ -296,6 +298,56 @@ def test_mrqa_files(write, tmp_path):
     write("dev.jsonl", '{"header": {}}\n{"context": \n')
     with pytest.raises(ValueError, match="JSON object.*dev.jsonl', row 2"):
         task.read_examples("dev")
+
+
+def _mrqa_row(context="b a", **qa):
+    answers = [{"text": "a", "char_spans": [[2, 2]]}]
+    qa = {
+        **{"question": "c", "qid": "1", "answers": ["a"]},
+        **{"detected_answers": answers},
+    } | qa
+    return {"context": context, "qas": [qa]}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (5, "a JSON object in each row. Received: .*, row 2: '5'"),
+        (None, "a JSON object in each row. Received: .*, row 2: 'null'"),
+        ("header", "a JSON object in each row. .*, row 2: '\"header\"'"),
+        ({"context": "b a", "qas": None}, "list of questions as qas. .*None"),
+        ({"context": "b a", "qas": ["c"]}, "object for each question. .*'c'"),
+        (_mrqa_row("\ud800 a"), r"characters. .*row 2, .* half .*'\\ud800'"),
+        (
+            _mrqa_row(detected_answers=[{"text": "a", "char_spans": []}]),
+            "an answer's text and char_spans. Received: {.*row 2, question 1",
+        ),
+        (
+            _mrqa_row(detected_answers=[{"char_spans": [[2, 2]]}]),
+            "an answer's text and char_spans. Received: {.*row 2, question 1",
+        ),
+    ],
+)
+def test_rows_that_are_not_mrqas(write, tmp_path, row, message):
+    write("train.jsonl", f'{{"header": {{}}}}\n{json.dumps(row)}\n')
+    task = question_answering.QuestionAnsweringTask(
+        "newsqa", tmp_path, is_mrqa=True
+    )
+    with pytest.raises(ValueError, match=message):
+        task.read_examples("train")
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([], "an answer for each question that is not impossible"),
+        ([{"text": "b"}], "an answer's text and answer_start. Received: {"),
+    ],
+)
+def test_answers_of_squad_2_that_are_nowhere(write, tmp_path, answers, message):
+    _squad(write, answers=answers, is_impossible=False)
+    with pytest.raises(ValueError, match=f"{message}.*, question 1"):
+        _task(tmp_path).read_examples("train")
 
 
 def test_config_errors():
