@@ -89,6 +89,12 @@ RECORDS: tuple[Record, ...] = (
         "two_networks", "two_networks", _ONE_RATE, "stable, with two networks"
     ),
     Record("longer", "longer", _ONE_RATE, "stable, 12,000 steps"),
+    Record(
+        "disc_weight",
+        "disc_weight",
+        _ONE_RATE,
+        "stable, disc_weight 10, not 50",
+    ),
 )
 
 
