@@ -135,6 +135,20 @@ class TextPipeline(EngineModel):
         """Refuses numbers that are no labels; see `token_ids`."""
         token_ids.check_labels(y, name, self.num_label_values, self.target_rank)
 
+    def _check_weights(self, sample_weight, class_weight=None) -> None:
+        """Refuses weights that Keras would pass over, or that are none."""
+        token_ids.check_labels(sample_weight, "sample_weight")
+        num_labels = self.num_label_values if self.target_rank == 1 else None
+        if class_weight is None or num_labels is None:
+            return
+        unknown = [k for k in class_weight if k not in range(num_labels)]
+        if unknown:
+            raise ValueError(
+                "Expected class_weight as number of a label -> weight, with "
+                f"labels from 0 to {num_labels - 1}. Received: "
+                f"{columns.short(unknown)} among them"
+            )
+
     @property
     def _reads_texts(self) -> bool:
         return self.preprocessor is not None
@@ -367,6 +381,7 @@ class TextPipeline(EngineModel):
                     "without a preprocessor. Received: "
                     f"class_weight={class_weight!r}"
                 )
+            self._check_weights(sample_weight, class_weight)
             if isinstance(x, keras.utils.PyDataset | Iterator):
                 arguments["shuffle"] = shuffle
                 num_steps = steps_per_epoch or getattr(x, "num_batches", None)
@@ -519,6 +534,7 @@ class TextPipeline(EngineModel):
             if not is_prepared:
                 x = self._checked(x)
                 self._check_labels(y)
+                self._check_weights(sample_weight)
             return super().evaluate(
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
@@ -567,7 +583,7 @@ class TextPipeline(EngineModel):
     def predict_on_batch(self, x):
         """Predictions for a batch of texts, without a dataset."""
         if not self._reads_texts:
-            return super().predict_on_batch(x)
+            return super().predict_on_batch(self._checked(x))
         return self.predict(x, verbose=0)
 
     def train_on_batch(
@@ -599,6 +615,10 @@ class TextPipeline(EngineModel):
             )
             x, y, sample_weight = (*self._of_keras(features), None)[:3]
             class_weight = None
+        else:
+            x = self._checked(x)
+            self._check_labels(y)
+            self._check_weights(sample_weight, class_weight)
         return super().train_on_batch(
             x, y, sample_weight, class_weight, **kwargs
         )
@@ -610,6 +630,10 @@ class TextPipeline(EngineModel):
         if self._reads_texts:
             features = self._arrays(x, y, sample_weight)
             x, y, sample_weight = (*self._of_keras(features), None)[:3]
+        else:
+            x = self._checked(x)
+            self._check_labels(y)
+            self._check_weights(sample_weight)
         return super().test_on_batch(x, y, sample_weight, **kwargs)
 
     def refuse_other_inputs(self, has_pairs: bool, name: str) -> None:

@@ -4,9 +4,11 @@ A lookup in an embedding table refuses ids behind its end on a CPU alone: on a
 GPU, and where XLA compiles, it answers with something else.
 """
 
+import types
 import typing
 from collections.abc import Mapping
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -24,9 +26,9 @@ def checked(
     """What a model is given, the ids of which exist.
 
     Args:
-      x: A dictionary of arrays; a dataset of batches of such, or of tuples that
-        begin with one, which is checked as it is read; anything else is
-        returned as it is.
+      x: A dictionary of arrays; a dataset, PyDataset or generator of batches of
+        such, or of tuples that begin with one, which is checked as it is read;
+        anything else is returned as it is.
       config: Of the model.
       name: What the user calls it.
       num_values: See `check_labels`; of the labels behind it in a dataset.
@@ -45,6 +47,10 @@ def checked(
                     f"Received: {outside}"
                 )
         return x
+    if isinstance(x, keras.utils.PyDataset):
+        return _CheckedPyDataset(x, config, name, num_values)
+    if isinstance(x, types.GeneratorType):
+        return (_checked_batch(batch, config, name, num_values) for batch in x)
     if not isinstance(x, tf.data.Dataset):
         return x
     spec = x.element_spec
@@ -65,6 +71,46 @@ def checked(
         return (features, *labels, *element[2:])
 
     return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+class _CheckedPyDataset(keras.utils.PyDataset):
+    """A user's own, whose batches are checked as they are read."""
+
+    def __init__(self, dataset: keras.utils.PyDataset, *how):
+        super().__init__(
+            dataset.workers,
+            dataset.use_multiprocessing,
+            dataset.max_queue_size,
+        )
+        self._dataset = dataset
+        self._how = how
+
+    def __getitem__(self, index):
+        return _checked_batch(self._dataset[index], *self._how)
+
+    @property
+    def num_batches(self):
+        return self._dataset.num_batches
+
+    def on_epoch_begin(self):
+        self._dataset.on_epoch_begin()
+
+    def on_epoch_end(self):
+        self._dataset.on_epoch_end()
+
+
+def _checked_batch(
+    batch, config: configs.EncoderConfig, name: str, num_values: int | None
+):
+    """A batch of a PyDataset or generator, or an error."""
+    x, *labels = batch if isinstance(batch, tuple) else (batch,)
+    checked(x, config, name)
+    if labels and num_values:
+        values = np.asarray(labels[0])
+        if values.dtype.kind == "f" and (values == np.round(values)).all():
+            values = values.astype(np.int64)
+        check_labels(values, f"labels of {name}", num_values, values.ndim)
+    return batch
 
 
 def check_labels(

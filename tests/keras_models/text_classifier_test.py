@@ -396,8 +396,10 @@ def test_ids_with_labels_and_weights_of_another_shape(pretrained, model):
     found = classifier(pretrained, preprocessor=None)
     # Keras's metrics would stop at them first.
     found.compile(metrics=None)
-    with pytest.raises(ValueError, match=r"label_ids of the shape \(20, 1\)"):
+    with pytest.raises(ValueError, match=r"1 axis as y. .*shape \(20, 1\)"):
         found.test_on_batch(rows, ids[:, np.newaxis], weights)
+    with pytest.raises(ValueError, match=r"label_ids of the shape \(20, 1\)"):
+        found.features_of(rows, ids[:, np.newaxis])
     with pytest.raises(ValueError, match=r"weights of the shape \(20, 1\)"):
         found.test_on_batch(rows, ids, weights[:, np.newaxis])
 

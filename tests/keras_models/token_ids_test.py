@@ -1,5 +1,6 @@
 """Ids that no embedding table has are refused, whatever computes."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,6 +33,45 @@ def test_of_arrays_and_of_datasets(name, value, message):
             next(iter(dataset))
 
 
+class _Batches(keras.utils.PyDataset):
+    def __init__(self, *batches):
+        super().__init__(workers=2)
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return self.batches[index]
+
+
+@pytest.mark.parametrize("make", [_Batches, lambda *b: (x for x in b)])
+def test_of_what_python_yields(make):
+    good, labels = _batch(), np.array([0, 1, 1])
+    whole = labels.astype(np.float32)
+    batches = [
+        good,
+        (good,),
+        (good, labels),
+        (good, whole, whole),
+        (good, None),
+    ]
+    found = token_ids.checked(make(*batches), models.ENCODER, "x", 2)
+    if make is _Batches:
+        assert (found.num_batches, found.workers) == (5, 2)
+        found = [found[index] for index in range(5)]
+    assert list(found) == batches
+    for batch, message in (
+        ((_batch(value=20), labels), "input_ids from 0 to 19 in x"),
+        ((_batch("input_mask", 2),), "input_mask from 0 to 1 in x"),
+        ((good, labels + 1), "labels from 0 to 1 as labels of x. .* 1 to 2"),
+        ((good, whole + 0.5), "labels from 0 to 1 as labels of x"),
+    ):
+        found = token_ids.checked(make(batch), models.ENCODER, "x", 2)
+        with pytest.raises(ValueError, match=message):
+            found[0] if make is _Batches else next(found)
+
+
 def test_nothing_else_is_looked_at():
     texts = tf.data.Dataset.from_tensors((["wa"], [0]))
     for x in (texts, ["wa"], iter(()), {"input_ids": [[0.5]]}, {}):
@@ -40,6 +80,31 @@ def test_nothing_else_is_looked_at():
     found = token_ids.checked(dataset, models.ENCODER)
     assert found.cardinality() == 2
     assert found.element_spec == dataset.element_spec
+
+
+def test_of_one_batch_and_of_weights():
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=["a", "b"], preprocessor=None
+    )
+    model.compile(num_train_steps=9)
+    x, y = _batch(), np.zeros(3, np.int32)
+    nan = np.array([1.0, np.nan, 1.0])
+    ids, labels = "input_ids from 0 to 19", "labels from 0 to 1"
+    weights = "Expected numbers as sample_weight. Received: nan in row 1"
+    for ask, message in (
+        (lambda: model.train_on_batch(_batch(value=20), y), ids),
+        (lambda: model.test_on_batch(_batch(value=20), y), ids),
+        (lambda: model.predict_on_batch(_batch(value=20)), ids),
+        (lambda: model.train_on_batch(x, y + 2), labels),
+        (lambda: model.test_on_batch(x, y + 2), labels),
+        (lambda: model.fit(x, y, sample_weight=nan), weights),
+        (lambda: model.evaluate(x, y, sample_weight=nan), weights),
+        (lambda: model.train_on_batch(x, y, sample_weight=nan), weights),
+        (lambda: model.fit(x, y, class_weight={"a": 2.0}), r"\['a'\] among"),
+        (lambda: model.fit(x, y, class_weight={2: 2.0}), r"\[2\] among"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask()
 
 
 def test_where_xla_compiles():
