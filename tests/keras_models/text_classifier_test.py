@@ -326,7 +326,7 @@ def test_several_labels_a_row_are_0_or_1_without_a_preprocessor(
         pretrained, labels=["a", "b"], multi_label=True, preprocessor=None
     )
     rows = dict(model.preprocessor(TEXTS[:2]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a 0 or 1 for"):
+    with pytest.raises(ValueError, match="labels from 0 to 1 as y. Received"):
         found.test_on_batch(rows, tf.constant([[0, 1], [2, 0]]))
     found.test_on_batch(rows, tf.constant([[0.0, 1.0], [1.0, 1.0]]))
 
