@@ -262,7 +262,9 @@ def _pretraining(run: Run) -> dict:
 
 
 def _generator(config: configs.PretrainingConfig) -> str:
-    return "unigram" if config.model.unigram_generator else "network"
+    if config.model.unigram_generator:
+        return "unigram"
+    return "network" if config.model.untied_generator else "shared"
 
 
 def _cpu_minutes(run: Run) -> float | None:

@@ -14,7 +14,11 @@ CONTESTANTS = {
 }
 # What depends on the weights that pre-training left.
 _PRETRAINED = ("pretrained", "embeddings", "frozen")
-_GENERATORS = {"network": "by a network", "unigram": "by frequency"}
+_GENERATORS = {
+    "network": "by a network",
+    "shared": "by the same network",
+    "unigram": "by frequency",
+}
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
 
