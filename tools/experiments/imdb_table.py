@@ -148,7 +148,7 @@ def _choices(tried: Sequence[dict]) -> str:
             [
                 CONTESTANTS[one["start"]]
                 + (f", step {step:,}" if step is not None else ""),
-                _GENERATORS.get(one.get("generator"), ""),
+                _GENERATORS.get(one.get("generator", ""), ""),
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",
                 f"{one['layerwise_lr_decay']:g}",
