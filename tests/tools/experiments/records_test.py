@@ -63,7 +63,7 @@ def test_data_and_task_are_the_same_for_all(record, in_the_repository):
 def test_rows_are_named():
     assert records.named(()) == records.RECORDS
     assert records.named([ROW.name]) == (ROW,)
-    with pytest.raises(ValueError, match="Expected some of the rows first"):
+    with pytest.raises(ValueError, match="Expected some of the rows disc_we"):
         records.named(["last"])
 
 
