@@ -95,6 +95,9 @@ RECORDS: tuple[Record, ...] = (
         _ONE_RATE,
         "stable, disc_weight 10, not 50",
     ),
+    Record(
+        "disc_weight_2", "disc_weight_2", _ONE_RATE, "stable, disc_weight 2"
+    ),
 )
 
 
