@@ -157,7 +157,7 @@ def check_paragraph(
             which = (
                 "that is not impossible"
                 if v2
-                else ("(only the task squad has questions without one)")
+                else "(only the task squad has questions without one)"
             )
             refuse(f"an answer for each question {which}", answers, number)
         if not has_places and isinstance(answers[0], str):
@@ -167,7 +167,7 @@ def check_paragraph(
                 answers,
                 number,
             )
-        if not _has_place(answers[0]):
+        if not _has_place(qa):
             refuse(
                 "an answer's text and "
                 + ("char_spans" if has_places else "answer_start"),
@@ -176,20 +176,23 @@ def check_paragraph(
             )
 
 
-def _has_place(answer: typing.Any) -> bool:
-    """Whether an answer says where in the passage it begins."""
+def _has_place(qa: Mapping) -> bool:
+    """Whether the answer that is learned says where it begins."""
     try:
-        start = place_of(answer)
+        start, text = learned_answer(qa)
     except (KeyError, IndexError, TypeError):
         return False
-    return isinstance(start, int) and isinstance(answer.get("text"), str)
+    return isinstance(start, int) and isinstance(text, str)
 
 
-def place_of(answer: Mapping) -> int:
-    """The place of an answer's first character, in SQuAD's or MRQA's layout."""
-    if "char_spans" in answer:
-        return answer["char_spans"][0][0]
-    return answer["answer_start"]
+def learned_answer(qa: Mapping) -> tuple[int, str]:
+    """The place of an answer's first character, and its text, as the original
+    picks them: in MRQA's layout by `detected_answers`, else in SQuAD's."""
+    if "detected_answers" in qa:
+        answer = qa["detected_answers"][0]
+        return answer["char_spans"][0][0], answer["text"]
+    answer = qa["answers"][0]
+    return answer["answer_start"], answer["text"]
 
 
 def num_contradicting(paragraph: dict) -> int:

@@ -169,8 +169,7 @@ class QuestionAnsweringTask(Task):
                     is_impossible=True,
                 )
             elif is_training:
-                answer = qa.get("detected_answers", qa.get("answers"))[0]
-                offset, text = passages.place_of(answer), answer["text"]
+                offset, text = passages.learned_answer(qa)
                 last = offset + len(text) - 1
                 if not 0 <= offset < len(context) or last >= len(context):
                     continue

@@ -210,6 +210,14 @@ def test_questions_that_mean_something_else(
         _task(tmp_path).read_examples(split)
 
 
+def test_squads_answers_are_where_answer_start_says(write, tmp_path):
+    """Whatever else they hold, as in the original."""
+    answer = {"text": "a", "answer_start": 0, "char_spans": [[4, 4]]}
+    _squad(write, context="a b a", answers=[answer])
+    (example,) = _task(tmp_path).read_examples("train")
+    assert (example.start_position, example.end_position) == (0, 0)
+
+
 def test_questions_without_an_answer_are_of_squad_2(write, tmp_path):
     _squad(write, answers=[])
     with pytest.raises(ValueError, match="only the task squad has questions"):
