@@ -4,9 +4,8 @@ import argparse
 import contextlib
 import os
 import sys
-import typing
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 N = TypeVar("N", int, float)
 
@@ -130,7 +129,7 @@ def run(
     try:
         args = parser.parse_args(argv)
     except SystemExit as leaving:  # After --help, or a mistake.
-        sys.exit(written(parser.prog, typing.cast(int, leaving.code)))
+        sys.exit(written(parser.prog, cast(int, leaving.code)))
     # TensorFlow's notes on the machine would bury the one line that matters;
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

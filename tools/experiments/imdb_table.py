@@ -140,8 +140,10 @@ def _pretraining(found: dict) -> str:
 
 def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
-    table = [["start", "replacements", "labels", "rate", "decay"]]
-    table[0] += ["dropout", "epochs", "dev"]
+    table = [
+        ["start", "replacements", "labels", "rate", "decay"]
+        + ["dropout", "epochs", "dev"]
+    ]
     for one in tried:
         step = one.get("step")
         table.append(
