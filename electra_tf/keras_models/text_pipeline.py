@@ -282,6 +282,8 @@ class TextPipeline(EngineModel):
             )
             if not with_labels:
                 return (features,)
+            if weights is not None:
+                weights = token_ids.finite(weights, f"weights in {name}")
             if class_weight is not None:
                 of_classes = self.graph_weights_of_classes(
                     class_weight, targets
@@ -501,6 +503,10 @@ class TextPipeline(EngineModel):
             if isinstance(data, tuple) and len(data) > 1:
                 self._checked(data[0], "validation_x")
                 self._check_labels(data[1], "validation_y")
+                for sample_weight in data[2:]:
+                    token_ids.check_labels(
+                        sample_weight, "validation_sample_weight"
+                    )
                 return data
             return self._checked(data, "validation_data")
         if columns.is_dataset(data):

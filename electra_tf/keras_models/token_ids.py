@@ -41,6 +41,10 @@ def checked(
             values = x.get(feature)
             if not _is_array(values):
                 continue
+            if not len(values):
+                raise ValueError(
+                    f"Expected rows in {feature} of {name}. Received: none"
+                )
             if outside := _outside(np.asarray(values), end):
                 raise ValueError(
                     f"Expected {feature} from 0 to {end - 1} in {name}. "
@@ -65,12 +69,31 @@ def checked(
         if not isinstance(spec, tuple):
             return features
         labels = element[1:2]
+        if labels and tf.is_tensor(labels[0]):
+            labels = (finite(labels[0], f"labels in {name}"),)
         if num_values and labels and tf.is_tensor(labels[0]):
             found = _in_graph({_LABELS: labels[0]}, {_LABELS: num_values}, name)
             labels = (found[_LABELS],)
-        return (features, *labels, *element[2:])
+        weights = element[2:]
+        if weights and tf.is_tensor(weights[0]):
+            weights = (finite(weights[0], f"weights in {name}"),)
+        return (features, *labels, *weights)
 
     return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def finite(numbers: tf.Tensor, name: str) -> tf.Tensor:
+    """Labels or weights of a dataset's batch, checked as they are read.
+
+    Args:
+      numbers: <float or int>[B, ...].
+      name: What they are, and what the user calls the dataset.
+    """
+    if not numbers.dtype.is_floating:
+        return numbers
+    return tf.debugging.assert_all_finite(
+        numbers, f"Expected finite {name}. Received"
+    )
 
 
 class _CheckedPyDataset(keras.utils.PyDataset):
@@ -105,7 +128,11 @@ def _checked_batch(
     """A batch of a PyDataset or generator, or an error."""
     x, *labels = batch if isinstance(batch, tuple) else (batch,)
     checked(x, config, name)
-    if labels and num_values:
+    for weights in labels[1:]:
+        check_labels(weights, f"weights of {name}")
+    if labels and not num_values:
+        check_labels(labels[0], f"labels of {name}")
+    elif labels:
         values = np.asarray(labels[0])
         if values.dtype.kind == "f" and (values == np.round(values)).all():
             values = values.astype(np.int64)

@@ -3,6 +3,7 @@
 import json
 import os
 import reprlib
+import sys
 import typing
 
 import keras
@@ -58,8 +59,10 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     _require_gpus(run)
     try:
         if run.distribution_strategy == "multi_worker_mirrored":
+            resolver = make_cluster_resolver(run)
+            _announce(resolver.cluster_spec().as_dict())
             return tf.distribute.MultiWorkerMirroredStrategy(
-                cluster_resolver=make_cluster_resolver(run)
+                cluster_resolver=resolver
             )
         try:
             # Imported here: tf-models-official takes a while.
@@ -149,10 +152,23 @@ def make_cluster_resolver(
     return tf.distribute.cluster_resolver.TFConfigClusterResolver()
 
 
-def _require_cluster(tf_config: str) -> None:
-    """Refuses a TF_CONFIG of which TensorFlow makes a cluster of one.
+def _announce(cluster: dict[str, list[str]]) -> None:
+    """Says for whom TensorFlow waits, which it does for long and in silence."""
+    addresses = [address for job in cluster.values() for address in job]
+    if len(addresses) > 1:
+        print(
+            f"waiting for all of {len(addresses)} workers: "
+            f"{', '.join(addresses)}",
+            file=sys.stderr,
+            flush=True,
+        )
 
-    Every machine would train by itself, and be the chief of all.
+
+def _require_cluster(tf_config: str) -> None:
+    """Refuses a TF_CONFIG of which TensorFlow makes another cluster.
+
+    Without a cluster every machine would train by itself, and be the chief of
+    all; of an address that is there twice, all would wait for the other one.
     """
     try:
         found = json.loads(tf_config)
@@ -164,6 +180,30 @@ def _require_cluster(tf_config: str) -> None:
             'Expected TF_CONFIG as a JSON object with "cluster", the addresses '
             'of all workers, and "task", which of them this is. Received: '
             f"{reprlib.repr(tf_config)}"
+        )
+    known = set()
+    for job, addresses in cluster.items():
+        if not (
+            isinstance(addresses, list)
+            and all(isinstance(address, str) for address in addresses)
+        ):
+            raise errors.ConfigError(
+                f"Expected a list of addresses, host:port, as {job!r} of the "
+                f"cluster in TF_CONFIG. Received: {reprlib.repr(addresses)}"
+            )
+        for address in addresses:
+            if address in known:
+                raise errors.ConfigError(
+                    "Expected an address of its own for each worker of the "
+                    f"cluster in TF_CONFIG. Received: {address!r} twice"
+                )
+            known.add(address)
+    task = found.get("task")
+    if not (isinstance(task, dict) and {"type", "index"} <= set(task)):
+        raise errors.ConfigError(
+            'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
+            "<number of this worker>}. Received: "
+            + ("none" if task is None else reprlib.repr(task))
         )
 
 

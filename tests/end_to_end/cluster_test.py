@@ -175,6 +175,8 @@ def test_the_chief_alone_speaks_and_writes(folder, undisturbed):
     assert [x for x in lines if x.startswith("[1] ")] == []
     assert "[0] pre-training step " in stderr
     assert "[1] pre-training step " not in stderr
+    for worker in range(2):  # Each of them, as each may be the one that waits.
+        assert f"[{worker}] waiting for all of 2 workers: localhost:" in stderr
     assert len(list((folder / "undisturbed" / "train").iterdir())) == 1
 
 

@@ -404,6 +404,18 @@ def test_ids_with_labels_and_weights_of_another_shape(pretrained, model):
         found.test_on_batch(rows, ids, weights[:, np.newaxis])
 
 
+def test_a_weight_of_a_dataset_that_is_no_number(model):
+    weights = np.ones(len(TEXTS), np.float32)
+    weights[3] = np.nan
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS, weights))
+    for ask in (model.fit, model.evaluate):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match="Expected finite weights in x. Received",
+        ):
+            ask(dataset.batch(4), verbose=0)
+
+
 def test_dropout_where_keras_has_it(model):
     rows = model.preprocessor(TEXTS)
     plain = model(rows)

@@ -52,6 +52,17 @@ def test_in_the_unit_of_the_labels(trained):
     )
 
 
+def test_a_label_of_a_dataset_that_is_no_number(trained):
+    found, *_ = trained
+    values = np.array(VALUES, np.float32)
+    values[1] = np.nan
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, values)).batch(7)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="Expected finite labels"
+    ):
+        found.evaluate(dataset, verbose=0)
+
+
 def test_saved_exported_and_back(trained, tmp_path):
     found, *_ = trained
     expected = found.predict(TEXTS, verbose=0)

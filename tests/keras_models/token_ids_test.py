@@ -66,10 +66,48 @@ def test_of_what_python_yields(make):
         ((_batch("input_mask", 2),), "input_mask from 0 to 1 in x"),
         ((good, labels + 1), "labels from 0 to 1 as labels of x. .* 1 to 2"),
         ((good, whole + 0.5), "labels from 0 to 1 as labels of x"),
+        ((good, labels, whole * np.nan), "numbers as weights of x. .*: nan in"),
     ):
         found = token_ids.checked(make(batch), models.ENCODER, "x", 2)
         with pytest.raises(ValueError, match=message):
             found[0] if make is _Batches else next(found)
+
+
+def test_numbers_that_are_none_in_a_dataset():
+    good = np.ones(3, np.float32)
+    bad = np.array([1.0, np.nan, np.inf], np.float32)
+    for what, element, num_values in (
+        ("weights", (_batch(), good, bad), None),
+        ("labels", (_batch(), bad), None),
+        ("labels", (_batch(), bad), 2),
+    ):
+        dataset = tf.data.Dataset.from_tensors(element)
+        found = token_ids.checked(dataset, models.ENCODER, "x", num_values)
+        assert found.element_spec == dataset.element_spec
+        with pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=f"Expected finite {what} in x. Received",
+        ):
+            next(iter(found))
+    whole = tf.data.Dataset.from_tensors((_batch(), good, good))
+    _, labels, weights = next(iter(token_ids.checked(whole, models.ENCODER)))
+    assert labels.numpy().tolist() == weights.numpy().tolist() == [1.0] * 3
+
+
+def test_no_rows_at_all():
+    model = electra_tf.TextClassifier.from_checkpoint(
+        models.pretrained(), labels=["a", "b"], preprocessor=None
+    )
+    none = {name: values[:0] for name, values in _batch().items()}
+    for ask in (
+        lambda: model.predict(none),
+        lambda: model.evaluate(none, np.zeros(0, np.int32)),
+        lambda: model.fit(none, np.zeros(0, np.int32)),
+    ):
+        with pytest.raises(
+            ValueError, match="Expected rows in input_ids of x. Received: none"
+        ):
+            ask()
 
 
 def test_nothing_else_is_looked_at():
@@ -99,6 +137,10 @@ def test_of_one_batch_and_of_weights():
         (lambda: model.test_on_batch(x, y + 2), labels),
         (lambda: model.fit(x, y, sample_weight=nan), weights),
         (lambda: model.evaluate(x, y, sample_weight=nan), weights),
+        (
+            lambda: model.fit(x, y, validation_data=(x, y, nan)),
+            "numbers as validation_sample_weight. Received: nan in row 1",
+        ),
         (lambda: model.train_on_batch(x, y, sample_weight=nan), weights),
         (lambda: model.fit(x, y, class_weight={"a": 2.0}), r"\['a'\] among"),
         (lambda: model.fit(x, y, class_weight={2: 2.0}), r"\[2\] among"),

@@ -1017,6 +1017,40 @@ def test_refuses_a_cluster_of_nobody(tmp_path, monkeypatch, tf_config):
     )
 
 
+@pytest.mark.parametrize(
+    ("tf_config", "message"),
+    [
+        (
+            {"cluster": {"worker": "a:1"}},
+            "Expected a list of addresses, host:port, as 'worker' of the "
+            "cluster in TF_CONFIG. Received: 'a:1'",
+        ),
+        (
+            {"cluster": {"worker": ["a:1", "b:1", "a:1"]}},
+            "Expected an address of its own for each worker of the cluster in "
+            "TF_CONFIG. Received: 'a:1' twice",
+        ),
+        (
+            {"cluster": {"worker": ["a:1"]}},
+            'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
+            "<number of this worker>}. Received: none",
+        ),
+        (
+            {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}},
+            'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
+            "<number of this worker>}. Received: {'type': 'worker'}",
+        ),
+    ],
+)
+def test_refuses_a_cluster_that_would_not_come_together(
+    tmp_path, monkeypatch, tf_config, message
+):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    with pytest.raises(errors.ConfigError) as caught:
+        replicas.make_cluster_resolver(cluster_run(tmp_path))
+    assert str(caught.value) == message
+
+
 def test_says_once_what_the_watch_finds(tmp_path, capsys):
     run = helpers.run_config(tmp_path, steps_per_loop=2)
     seen = []
