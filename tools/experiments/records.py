@@ -98,6 +98,12 @@ RECORDS: tuple[Record, ...] = (
     Record(
         "disc_weight_2", "disc_weight_2", _ONE_RATE, "stable, disc_weight 2"
     ),
+    Record(
+        "mask_share",
+        "mask_share",
+        _ONE_RATE,
+        "disc_weight_2, 40 % masked, not 25",
+    ),
 )
 
 
