@@ -27,7 +27,7 @@ _TASK = "imdb"
 
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# The pre-trained layers hardly move where fewer labels than this tell them how.
+# Pre-trained weights learn for longer, with dropout, from fewer labels than this.
 _FEW = 1000
 
 
@@ -37,8 +37,8 @@ def params(start: str, size: int) -> tuple[str, ...]:
         return ("FinetuningConfig.from_scratch=True",)
     if start == "pretrained" and size < _FEW:
         return (
-            "OptimizerConfig.learning_rate=1e-3",
-            "OptimizerConfig.layerwise_lr_decay=0.3",
+            "FinetuningDataConfig.num_train_epochs=20.0",
+            "FinetuningConfig.dropout=0.1",
         )
     return ()
 
@@ -246,6 +246,7 @@ def _pretraining(run: Run) -> dict:
         "hidden_size": encoder.hidden_size,
         "num_hidden_layers": encoder.num_hidden_layers,
         "generator": _generator(config),
+        "disc_weight": config.model.disc_weight,
         "cpu_minutes": _cpu_minutes(run),
         "git_commit": run.git_commit(),
         "curve": [],

@@ -75,7 +75,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
-        ["start", "replacements", "steps", "CPU minutes"]
+        ["start", "replacements", "disc_weight", "steps", "CPU minutes"]
         + [f"{number:,}" for number in labels]
     ]
     for name in _PRETRAINED:
@@ -85,6 +85,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
             minutes = pretraining["cpu_minutes"]
             table.append(
                 [CONTESTANTS[name], _GENERATORS[pretraining["generator"]]]
+                + [f"{pretraining['disc_weight']:g}"]
                 + [f"{pretraining['num_train_steps']:,}"]
                 + ["" if minutes is None else f"{minutes:.0f}"]
                 + [_score(scores.get(number)) for number in labels]

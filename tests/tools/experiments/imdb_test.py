@@ -221,7 +221,8 @@ def test_pretrainings_stand_side_by_side(figures):
     of_ours = figures["pretraining"] | {"generator": "network"}
     other = {
         "pretraining": of_ours
-        | {"num_train_steps": 5, "generator": "unigram", "cpu_minutes": 2.4},
+        | {"num_train_steps": 5, "generator": "unigram", "cpu_minutes": 2.4}
+        | {"disc_weight": 2.5},
         "rows": [{"labels": 100, "frozen": few["frozen"]}],
     }
     both = figures | {"pretraining": of_ours, "others": [other]}
@@ -230,18 +231,20 @@ def test_pretrainings_stand_side_by_side(figures):
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()
     ]
-    assert head[:6] == [
+    assert head[:7] == [
         "start",
         "replacements",
+        "disc_weight",
         "steps",
         "CPU minutes",
         "100",
         "400",
     ]
     steps = f"{figures['pretraining']['num_train_steps']:,}"
-    ours = ["by a network", steps, ""]
-    others = ["by frequency", "5", "2"]
-    assert [line[:6] for line in lines] == [
+    weight = f"{figures['pretraining']['disc_weight']:g}"
+    ours = ["by a network", weight, steps, ""]
+    others = ["by frequency", "2.5", "5", "2"]
+    assert [line[:7] for line in lines] == [
         ["pre-trained", *others, "", ""],
         ["pre-trained", *ours, "81.0 +- 1.4", "85.0"],
         ["embeddings alone", *others, "", ""],
