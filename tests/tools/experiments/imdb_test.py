@@ -137,12 +137,17 @@ def test_sizes_are_those_that_are_built():
     assert tuple(imdb_runs.NUM_EPOCHS) == build_imdb_data.SIZES
 
 
-@pytest.mark.parametrize("size", [100, 23000])
-def test_random_weights_have_one_rate(size):
-    scratch = imdb_runs.finetuning("from_scratch", size, "b").config.optimizer
-    assert scratch.layerwise_lr_decay == 0.0
-    ours = imdb_runs.finetuning("pretrained", size, "b").config.optimizer
-    assert (ours.layerwise_lr_decay > 0.0) == (size == 100)
+@pytest.mark.parametrize("size", imdb_runs.NUM_EPOCHS)
+def test_pre_trained_weights_read_few_labels_for_longer(size):
+    scratch = imdb_runs.finetuning("from_scratch", size, "b").config
+    ours = imdb_runs.finetuning("pretrained", size, "b").config
+    assert scratch.optimizer == ours.optimizer
+    assert not scratch.dropout
+    assert bool(ours.dropout) == (size < 1000)
+    least = scratch.data.num_train_epochs
+    assert ours.data.num_train_epochs == (
+        max(20, least) if size < 1000 else least
+    )
 
 
 def write_config(run):
