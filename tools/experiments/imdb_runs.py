@@ -27,7 +27,7 @@ _TASK = "imdb"
 
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# Pre-trained weights learn for longer, with dropout, from fewer labels than this.
+# Fewer labels than this teach pre-trained weights for longer, with dropout.
 _FEW = 1000
 
 

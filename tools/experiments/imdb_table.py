@@ -36,21 +36,22 @@ def blocks(figures: dict) -> dict[str, str]:
 
 
 def _accuracy(rows: Sequence[dict]) -> str:
+    contestants = [n for n in CONTESTANTS if any(n in row for row in rows)]
     table = [
         ["labels"]
-        + [CONTESTANTS[name] for name in CONTESTANTS]
+        + [CONTESTANTS[name] for name in contestants]
         + ["pre-trained minus TF-IDF", "seeds"]
     ]
     for row in rows:
         difference = row.get("pretrained_minus_tfidf")
         seeds = [
             str(len(row[name]["test"]["seeds"])) if name in row else "0"
-            for name in CONTESTANTS
+            for name in contestants
             if name not in ("frozen", "tfidf")
         ]
         table.append(
             [f"{row['labels']:,}"]
-            + [_score(row.get(name)) for name in CONTESTANTS]
+            + [_score(row.get(name)) for name in contestants]
             + ["" if difference is None else f"{difference:+.1f}"]
             + [", ".join(seeds)]
         )
@@ -94,23 +95,24 @@ def _pretrainings(runs: Sequence[dict]) -> str:
 
 
 def _settings(rows: Sequence[dict]) -> str:
+    timed = [name for name in _TIMED if any(name in row for row in rows)]
     table = [
         ["labels", "epochs", "C of frozen", "C of TF-IDF"]
-        + [f"CPU minutes, {CONTESTANTS[name]}" for name in _TIMED]
+        + [f"CPU minutes, {CONTESTANTS[name]}" for name in timed]
     ]
     for row in rows:
-        epochs = {
+        epochs = dict.fromkeys(
             f"{row[name]['num_epochs']:g}"
             for name in CONTESTANTS
             if "num_epochs" in row.get(name, ())
-        }
+        )
         strengths = [
             f"{row[name]['strength']:g}" if name in row else ""
             for name in ("frozen", "tfidf")
         ]
         table.append(
             [f"{row['labels']:,}", ", ".join(epochs), *strengths]
-            + [_cpu_minutes(row.get(name)) for name in _TIMED]
+            + [_cpu_minutes(row.get(name)) for name in timed]
         )
     return tables.markdown(table)
 
