@@ -41,11 +41,12 @@ def checked(
             values = x.get(feature)
             if not _is_array(values):
                 continue
-            if not len(values):
+            numbers = np.asarray(values)
+            if not numbers.size:
                 raise ValueError(
                     f"Expected rows in {feature} of {name}. Received: none"
                 )
-            if outside := _outside(np.asarray(values), end):
+            if outside := _outside(numbers, end):
                 raise ValueError(
                     f"Expected {feature} from 0 to {end - 1} in {name}. "
                     f"Received: {outside}"
