@@ -144,7 +144,7 @@ def _pretraining(found: dict) -> str:
 def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
     table = [
-        ["start", "replacements", "labels", "rate", "decay"]
+        ["start", "replacements", "disc_weight", "labels", "rate", "decay"]
         + ["dropout", "epochs", "dev"]
     ]
     for one in tried:
@@ -154,6 +154,7 @@ def _choices(tried: Sequence[dict]) -> str:
                 CONTESTANTS[one["start"]]
                 + (f", step {step:,}" if step is not None else ""),
                 _GENERATORS.get(one.get("generator", ""), ""),
+                f"{one['disc_weight']:g}" if "disc_weight" in one else "",
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",
                 f"{one['layerwise_lr_decay']:g}",
