@@ -83,6 +83,8 @@ def _pretrainings(runs: Sequence[dict]) -> str:
         for run in runs:
             pretraining = run["pretraining"]
             scores = {row["labels"]: row.get(name) for row in run["rows"]}
+            if not any(scores.values()):
+                continue
             minutes = pretraining["cpu_minutes"]
             table.append(
                 [CONTESTANTS[name], _GENERATORS[pretraining["generator"]]]
