@@ -73,6 +73,10 @@ def refuse_differences(
         if differs
     ]
     if found:
+        # Who ends takes the cluster with it: not before all know why. This may
+        # fail on the last of them, which know by then.
+        with contextlib.suppress(tf.errors.OpError):
+            _sum(strategy, np.zeros(1))
         raise errors.ConfigError(
             "Expected the same of all workers, but they differ in: "
             f"{', '.join(found)}. Start all of them with the same flags, gin "
