@@ -15,7 +15,7 @@ from electra_tf import errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import text_tasks
-from electra_tf.keras_models import columns, token_ids
+from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
@@ -413,7 +413,7 @@ class TextRegressor(_TextModel):
                 "Expected a dataset with a number for each text. Received: "
                 f"labels of {y.dtype.name} and the shape {y.shape}"
             )
-        return token_ids.finite(tf.cast(y, tf.float32), "labels")
+        return tf.cast(y, tf.float32)
 
 
 def _regression_head(min_value, scale) -> heads.TaskHead:

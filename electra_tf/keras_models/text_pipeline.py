@@ -135,9 +135,11 @@ class TextPipeline(EngineModel):
         """Refuses numbers that are no labels; see `token_ids`."""
         token_ids.check_labels(y, name, self.num_label_values, self.target_rank)
 
-    def _check_weights(self, sample_weight, class_weight=None) -> None:
+    def _check_weights(
+        self, sample_weight, class_weight=None, name: str = "sample_weight"
+    ) -> None:
         """Refuses weights that Keras would pass over, or that are none."""
-        token_ids.check_labels(sample_weight, "sample_weight")
+        token_ids.check_labels(sample_weight, name)
         num_labels = self.num_label_values if self.target_rank == 1 else None
         if class_weight is None or num_labels is None:
             return
@@ -282,6 +284,8 @@ class TextPipeline(EngineModel):
             )
             if not with_labels:
                 return (features,)
+            if tf.is_tensor(targets):
+                targets = token_ids.finite(targets, f"labels in {name}")
             if weights is not None:
                 weights = token_ids.finite(weights, f"weights in {name}")
             if class_weight is not None:
@@ -503,9 +507,9 @@ class TextPipeline(EngineModel):
             if isinstance(data, tuple) and len(data) > 1:
                 self._checked(data[0], "validation_x")
                 self._check_labels(data[1], "validation_y")
-                for sample_weight in data[2:]:
-                    token_ids.check_labels(
-                        sample_weight, "validation_sample_weight"
+                for weights in data[2:]:
+                    self._check_weights(
+                        weights, name="validation_sample_weight"
                     )
                 return data
             return self._checked(data, "validation_data")

@@ -71,9 +71,9 @@ def checked(
             return features
         labels = element[1:2]
         if labels and tf.is_tensor(labels[0]):
-            labels = (finite(labels[0], f"labels in {name}"),)
-        if num_values and labels and tf.is_tensor(labels[0]):
-            found = _in_graph({_LABELS: labels[0]}, {_LABELS: num_values}, name)
+            found = {_LABELS: finite(labels[0], f"labels in {name}")}
+            if num_values:
+                found = _in_graph(found, {_LABELS: num_values}, name)
             labels = (found[_LABELS],)
         weights = element[2:]
         if weights and tf.is_tensor(weights[0]):

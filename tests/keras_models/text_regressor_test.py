@@ -58,7 +58,8 @@ def test_a_label_of_a_dataset_that_is_no_number(trained):
     values[1] = np.nan
     dataset = tf.data.Dataset.from_tensor_slices((TEXTS, values)).batch(7)
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match="Expected finite labels"
+        tf.errors.InvalidArgumentError,
+        match="Expected finite labels in x. Received",
     ):
         found.evaluate(dataset, verbose=0)
 
