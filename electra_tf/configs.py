@@ -471,14 +471,13 @@ class PretrainingDataConfig:
       num_eval_steps: Evaluation steps; fewer where the held-out files end.
       biases_from_data: Start the output biases at the frequencies in the data:
         the generator's at the log-probability of each token, the
-        discriminator's at the log-odds of masking. The first steps of a short
-        run then go into contexts rather than frequencies. The original starts
-        them at 0.
-      data_service_address: tf.data services that read and prepare the training
-        batches, where this host's CPUs do not keep up: 'grpc://host:port', or
-        several separated by commas, of one worker each, as
-        tools/serve_data.py starts them. The batches and their order are the
-        same. Empty for this process.
+        discriminator's at the log-odds of masking. The original: at 0.
+      embeddings_from_data: Start the tokens' embeddings at a latent semantic
+        analysis of (at most 100,000) examples. The original: at random. Both
+        spare a short run its first steps; a checkpoint's weights go before.
+      data_service_address: tf.data services that prepare the batches where
+        this host's CPUs do not keep up: 'grpc://host:port', several separated
+        by commas, as tools/serve_data.py starts them. Empty for this process.
     """
 
     train_files: str
@@ -488,6 +487,7 @@ class PretrainingDataConfig:
     eval_batch_size: Positive[int] = 128
     num_eval_steps: Positive[int] = 100
     biases_from_data: bool = False
+    embeddings_from_data: bool = False
     data_service_address: str = ""
 
     def __post_init__(self):

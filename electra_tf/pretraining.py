@@ -6,10 +6,13 @@ last, `advice` on what the metrics show.
 """
 
 import functools
+import hashlib
 import json
 import os
+import time
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
@@ -75,6 +78,8 @@ def pretrain(
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
+    special_ids = masking.SpecialIds.of(vocab)
+    token_vectors = _token_vectors(config, train_data, special_ids, is_chief)
     workers.refuse_differences(
         strategy,
         config,
@@ -82,9 +87,10 @@ def pretrain(
             "the training records": train_data.digest,
             "the held-out records": heldout_data and heldout_data.digest,
             "the vocabulary": vocab,
+            "the vectors of the tokens": token_vectors is not None
+            and hashlib.sha256(token_vectors).hexdigest(),
         },
     )
-    special_ids = masking.SpecialIds.of(vocab)
     continues_a_word = masking.continues_a_word(vocab.tokens)
     with strategy.scope():
         model = ablations.make_model(
@@ -92,6 +98,8 @@ def pretrain(
         )
         if data.biases_from_data:
             model.set_output_biases(train_data.token_frequencies())
+        if token_vectors is not None:
+            model.set_token_embeddings(token_vectors)
         if config.model.unigram_generator:
             model.set_unigram_generator(train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
@@ -193,6 +201,34 @@ def _heldout_data(config):
             f"{config.data.heldout_files} holds {len(data)} examples"
         )
     return data, steps
+
+
+def _token_vectors(
+    config: configs.PretrainingConfig,
+    train_data: batches.PretrainingData,
+    special_ids: masking.SpecialIds,
+    is_chief: bool,
+) -> np.ndarray | None:
+    """What the embeddings start with; None for what the run has or draws.
+
+    See `PretrainingDataConfig.embeddings_from_data`.
+    """
+    if (
+        not config.data.embeddings_from_data
+        or config.init_checkpoint
+        or saving.checkpoints_of(config.run.model_dir)
+    ):
+        return None
+    start = time.monotonic()
+    vectors = train_data.token_vectors(special_ids)
+    if is_chief:
+        print(
+            f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "
+            "start with what their examples have in common, found in "
+            f"{time.monotonic() - start:.0f} s "
+            "(PretrainingDataConfig.embeddings_from_data)"
+        )
+    return vectors
 
 
 def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:

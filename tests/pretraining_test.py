@@ -4,6 +4,7 @@ import dataclasses
 import json
 import types
 
+import numpy as np
 import pytest
 
 from electra_tf import configs, errors, model_directory, pretraining
@@ -157,6 +158,30 @@ def test_says_what_the_manifest_of_the_data_knows_better(
     assert "expected 7 examples" in found[0]
     assert "d.tfrecord, as manifest.json says: it is missing" in found[1]
     assert "vocab.txt is not the vocabulary" in found[2]
+
+
+def test_only_the_first_process_of_a_run_looks_for_vectors(
+    tmp_path, train_data, capsys
+):
+    data = dataclasses.replace(CONFIG.data, embeddings_from_data=True)
+    run = helpers.run_config(tmp_path / "run")
+    config = dataclasses.replace(CONFIG, data=data, run=run)
+
+    def vectors(config):
+        return pretraining._token_vectors(
+            config, train_data, (helpers.CLS, helpers.SEP), is_chief=True
+        )
+
+    assert vectors(CONFIG) is None
+    branch = dataclasses.replace(config, init_checkpoint=str(tmp_path))
+    assert vectors(branch) is None
+    assert capsys.readouterr().out == ""
+    found = vectors(config)
+    number = np.count_nonzero(found.any(axis=1))
+    assert f"{number} of {len(found)} tokens start" in capsys.readouterr().out
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.ckpt-3.index").touch()
+    assert vectors(config) is None
 
 
 def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):

@@ -395,6 +395,19 @@ class PretrainingModel(keras.Model):
         """
         self.network.set_output_biases(data.token_frequencies())
 
+    def set_token_embeddings(self, data: batches.PretrainingData) -> None:
+        """Starts the tokens' embeddings at what the examples have in common.
+
+        See `PretrainingDataConfig.embeddings_from_data`.
+
+        Raises:
+          ConfigError: If examples or tokens are fewer than the embeddings are
+            wide.
+        """
+        self.network.set_token_embeddings(
+            data.token_vectors(self.network.special_ids)
+        )
+
     def fit(
         self,
         x,

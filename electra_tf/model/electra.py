@@ -276,6 +276,24 @@ class PretrainingModel(keras.Model):
             elif isinstance(layer, DiscriminatorHead):
                 layer.dense_1.bias.assign([log_odds(self.config.mask_prob)])
 
+    def set_token_embeddings(self, token_vectors) -> None:
+        """Starts the tokens' embeddings, of both networks, at given vectors.
+
+        They keep the deviation that the initializer is given.
+
+        Args:
+          token_vectors: <float32>[V, E], those of latent semantic analysis, of
+            which a generator's own narrower table gets the first components. A
+            token whose vector is 0 keeps its random start.
+        """
+        is_given = tf.reduce_any(token_vectors != 0.0, axis=1, keepdims=True)
+        for table in self.variables:
+            if table.path.endswith("/word_embeddings"):
+                width = table.shape[1]
+                scale = self.config.encoder.initializer_range * width**0.5
+                unit = tf.math.l2_normalize(token_vectors[:, :width], axis=1)
+                table.assign(tf.where(is_given, scale * unit, table.value))
+
     def call(
         self,
         features,

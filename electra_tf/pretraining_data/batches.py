@@ -16,18 +16,23 @@ import hashlib
 import reprlib
 import socket
 import time
+import typing
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import draws
+from electra_tf.pretraining_data import draws, latent_semantic_analysis
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
 
 # Until a data service answers; one may be started at the same time.
 _SERVICE_SECONDS = 60
+# Where the tokens of many records are counted.
+_RECORDS_AT_ONCE = 10_000
 
 
 def _wait_for_service(address: str) -> None:
@@ -276,19 +281,54 @@ class PretrainingData:
         Returns:
           <float32>[V], at least one count each, summing to 1.
         """
+        counts = 1.0 + sum(
+            chunk.sum(axis=0) for chunk in self._token_counts(num_records)
+        )
+        return np.asarray(counts / counts.sum(), np.float32)[0]
+
+    def token_vectors(
+        self, special_ids: Iterable[int], num_records: int = 100_000
+    ) -> np.ndarray:
+        """A vector for each token, by latent semantic analysis.
+
+        Args:
+          special_ids: Of tokens that get none, such as [CLS].
+          num_records: How many records to read, spread over all.
+
+        Returns:
+          <float32>[V, E], E as wide as the embeddings; of length 1, or of
+          zeros for special tokens and those that the records do not have.
+
+        Raises:
+          ConfigError: If records or tokens are fewer than E.
+        """
+        encoder = self.config.encoder
+        is_looked_at = np.ones(encoder.vocab_size, np.float32)
+        is_looked_at[list(special_ids)] = 0
+        counts = scipy.sparse.vstack(list(self._token_counts(num_records)))
+        counts = counts @ scipy.sparse.diags(is_looked_at)
+        return latent_semantic_analysis.token_vectors(
+            counts, typing.cast(int, encoder.embedding_size)
+        )
+
+    def _token_counts(
+        self, num_records: int
+    ) -> Iterator[scipy.sparse.csr_matrix]:
+        """<float32>[n, V] of some records, spread over all, n at a time."""
         records = np.unique(
             np.linspace(0, len(self) - 1, num_records).astype(np.int64)
         )
-        features = self._parse(
-            tf.constant(self._read_and_check(records)), tf.constant(records)
-        )
-        tokens = tf.boolean_mask(
-            features["input_ids"], features["input_mask"] > 0
-        )
-        counts = 1.0 + np.bincount(
-            tokens.numpy(), minlength=self.config.encoder.vocab_size
-        )
-        return (counts / counts.sum()).astype(np.float32)
+        for start in range(0, len(records), _RECORDS_AT_ONCE):
+            chunk = records[start : start + _RECORDS_AT_ONCE]
+            features = self._parse(
+                tf.constant(self._read_and_check(chunk)), tf.constant(chunk)
+            )
+            example, place = np.nonzero(features["input_mask"].numpy())
+            tokens = features["input_ids"].numpy()[example, place]
+            yield scipy.sparse.csr_matrix(
+                (np.ones(len(tokens), np.float32), (example, tokens)),
+                shape=(len(chunk), self.config.encoder.vocab_size),
+            )
 
     def _read_and_draw(self, records, positions):
         """Serialized examples and their draws, <float32>[B, noise_width]."""

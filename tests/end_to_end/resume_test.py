@@ -38,6 +38,7 @@ OptimizerConfig.num_warmup_steps = 5
 PretrainingDataConfig.train_files = 'train.tfrecord'
 PretrainingDataConfig.heldout_files = 'heldout.tfrecord'
 PretrainingDataConfig.vocab_file = 'vocab.txt'
+PretrainingDataConfig.embeddings_from_data = True
 PretrainingDataConfig.train_batch_size = 4
 PretrainingDataConfig.eval_batch_size = 5
 RunConfig.num_train_steps = {NUM_TRAIN_STEPS}

@@ -587,3 +587,31 @@ def test_refuses_batches_in_another_order(folder, services, monkeypatch):
         take(data.dataset(2, 3), 1)
     message = errors.data_error_message(caught.value)
     assert "Expected batch 3 of the data services, received 0" in message
+
+
+def test_counts_the_tokens_of_all_records(folder, monkeypatch):
+    monkeypatch.setattr(batches_lib, "_RECORDS_AT_ONCE", 3)
+    frequencies = open_data(folder).token_frequencies()
+    counts = np.ones(len(helpers.VOCAB))
+    for number in range(NUM_ROWS):
+        row = helpers.row(number)
+        tokens = row["input_ids"][: sum(row["input_mask"])]
+        counts += np.bincount(tokens, minlength=len(counts))
+    assert frequencies.dtype == np.float32
+    np.testing.assert_allclose(frequencies, counts / counts.sum(), rtol=1e-6)
+
+
+def test_vectors_are_of_the_tokens_between_the_special_ones(folder):
+    special = (helpers.CLS, helpers.SEP, helpers.MASK)
+    vectors = open_data(folder).token_vectors(special)
+    assert vectors.shape == (len(helpers.VOCAB), 6)
+    has_one = vectors.any(axis=1)
+    words = {
+        word for ids in NUMBERS for word in ids if word not in (*special, 0)
+    }
+    assert set(np.flatnonzero(has_one)) == words
+
+
+def test_vectors_take_as_many_records_as_they_are_wide(folder):
+    with pytest.raises(errors.ConfigError, match="Received: 5 examples"):
+        open_data(folder).token_vectors((), num_records=5)
