@@ -104,6 +104,12 @@ RECORDS: tuple[Record, ...] = (
         _ONE_RATE,
         "disc_weight_2, 40 % masked, not 25",
     ),
+    Record(
+        "latent_semantics",
+        "latent_semantics",
+        _ONE_RATE,
+        "mask_share, embeddings_from_data, 5,000 steps",
+    ),
 )
 
 
