@@ -88,7 +88,7 @@ def pretrain(
             "the held-out records": heldout_data and heldout_data.digest,
             "the vocabulary": vocab,
             "the vectors of the tokens": token_vectors is not None
-            and hashlib.sha256(token_vectors).hexdigest(),
+            and hashlib.sha256(token_vectors.tobytes()).hexdigest(),
         },
     )
     continues_a_word = masking.continues_a_word(vocab.tokens)

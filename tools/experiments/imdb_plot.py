@@ -12,6 +12,7 @@ _STYLES: dict[str, dict[str, typing.Any]] = {
     "embeddings": {"color": "C3", "marker": "v"},
     "from_scratch": {"color": "C7", "marker": "s"},
     "frozen": {"color": "C2", "marker": "^", "linestyle": ":"},
+    "latent": {"color": "C4", "marker": "P", "linestyle": "-."},
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
 }
 _TITLES = {
@@ -19,6 +20,7 @@ _TITLES = {
     "embeddings": "ELECTRA, its embeddings alone pre-trained",
     "from_scratch": "ELECTRA, from random weights",
     "frozen": "averages of frozen vectors, logistic regression",
+    "latent": "averages of LSA vectors, logistic regression",
     "tfidf": "TF-IDF, logistic regression",
 }
 assert _TITLES.keys() == CONTESTANTS.keys()

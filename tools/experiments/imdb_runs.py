@@ -19,8 +19,9 @@ from electra_tf.finetuning import configs as finetuning_configs
 
 # The weights to start from: all, the embeddings alone (`ner_parts`), none.
 STARTS = ("pretrained", "embeddings", "from_scratch")
-# What a logistic regression reads: `frozen_features`, and `tf_idf`.
-LINEAR = ("frozen", "tfidf")
+# What a logistic regression reads: `frozen_features`, `latent_features` and
+# `tf_idf`.
+LINEAR = ("frozen", "latent", "tfidf")
 _KEPT = ("strength", "dev_accuracy", "test_accuracy", "cpu_seconds")
 _TASK = "imdb"
 
@@ -223,10 +224,11 @@ def _compare(row: dict) -> None:
     row["standard_error"] = 100.0 * math.sqrt(
         share * (1.0 - share) / _NUM_SCORED["test"]
     )
-    if "frozen" in row:
-        row["frozen_minus_tfidf"] = (
-            row["frozen"]["test_accuracy"] - row["tfidf"]["test_accuracy"]
-        )
+    for features in LINEAR:
+        if features in row and features != "tfidf":
+            row[f"{features}_minus_tfidf"] = (
+                row[features]["test_accuracy"] - row["tfidf"]["test_accuracy"]
+            )
     for start in STARTS:
         if start in row:
             row[f"{start}_minus_tfidf"] = (
@@ -247,6 +249,7 @@ def _pretraining(run: Run) -> dict:
         "num_hidden_layers": encoder.num_hidden_layers,
         "generator": _generator(config),
         "disc_weight": config.model.disc_weight,
+        "embeddings_from_data": config.data.embeddings_from_data,
         "cpu_minutes": _cpu_minutes(run),
         "git_commit": run.git_commit(),
         "curve": [],

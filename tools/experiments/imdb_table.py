@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import experiments_table
+import imdb_runs
 import tables
 
 CONTESTANTS = {
@@ -10,6 +11,7 @@ CONTESTANTS = {
     "embeddings": "embeddings alone",
     "from_scratch": "random weights",
     "frozen": "frozen",
+    "latent": "LSA",
     "tfidf": "TF-IDF",
 }
 # What depends on the weights that pre-training left.
@@ -21,6 +23,7 @@ _GENERATORS = {
 }
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
+_EMBEDDINGS = {False: "random", True: "LSA"}
 
 
 def blocks(figures: dict) -> dict[str, str]:
@@ -47,7 +50,7 @@ def _accuracy(rows: Sequence[dict]) -> str:
         seeds = [
             str(len(row[name]["test"]["seeds"])) if name in row else "0"
             for name in contestants
-            if name not in ("frozen", "tfidf")
+            if name not in imdb_runs.LINEAR
         ]
         table.append(
             [f"{row['labels']:,}"]
@@ -76,7 +79,8 @@ def _pretrainings(runs: Sequence[dict]) -> str:
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
-        ["start", "replacements", "disc_weight", "steps", "CPU minutes"]
+        ["start", "replacements", "disc_weight", "embeddings at first"]
+        + ["steps", "CPU minutes"]
         + [f"{number:,}" for number in labels]
     ]
     for name in _PRETRAINED:
@@ -89,6 +93,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
             table.append(
                 [CONTESTANTS[name], _GENERATORS[pretraining["generator"]]]
                 + [f"{pretraining['disc_weight']:g}"]
+                + [_EMBEDDINGS[pretraining["embeddings_from_data"]]]
                 + [f"{pretraining['num_train_steps']:,}"]
                 + ["" if minutes is None else f"{minutes:.0f}"]
                 + [_score(scores.get(number)) for number in labels]
@@ -99,7 +104,8 @@ def _pretrainings(runs: Sequence[dict]) -> str:
 def _settings(rows: Sequence[dict]) -> str:
     timed = [name for name in _TIMED if any(name in row for row in rows)]
     table = [
-        ["labels", "epochs", "C of frozen", "C of TF-IDF"]
+        ["labels", "epochs"]
+        + [f"C of {CONTESTANTS[name]}" for name in imdb_runs.LINEAR]
         + [f"CPU minutes, {CONTESTANTS[name]}" for name in timed]
     ]
     for row in rows:
@@ -110,7 +116,7 @@ def _settings(rows: Sequence[dict]) -> str:
         )
         strengths = [
             f"{row[name]['strength']:g}" if name in row else ""
-            for name in ("frozen", "tfidf")
+            for name in imdb_runs.LINEAR
         ]
         table.append(
             [f"{row['labels']:,}", ", ".join(epochs), *strengths]

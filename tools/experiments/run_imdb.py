@@ -5,18 +5,20 @@
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
 (`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, its
 embeddings alone and random weights on the first 100, 400, ... labelled reviews
-with several seeds each, and trains logistic regression on the same, on TF-IDF
-and on vectors of the pre-trained weights as they are. Below build/imdb
+with several seeds each, and trains logistic regression on the same, on TF-IDF,
+on vectors of the pre-trained weights as they are, and on those of a latent
+semantic analysis, with which their embeddings start. Below build/imdb
 it writes results.json and results.png, which docs/imdb.md shows. What is
 finished is not run again, and what was interrupted goes on.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import experiment_queue
 import figure_files
@@ -24,10 +26,13 @@ import frozen_features
 import imdb_plot
 import imdb_runs
 import imdb_table
+import latent_features
 import ner_parts
+import numpy as np
 import tf_idf
+from experiment_runs import Run
 
-from electra_tf import files
+from electra_tf import configs, files
 from electra_tf.command_line import arguments, progress
 
 _BUILD = "build/imdb"
@@ -68,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
             "embeddings",
             imdb_runs.init_checkpoint("embeddings", _BUILD),
         )
-        _score_frozen(sizes)
+        _score_vectors("frozen", pretraining, sizes)
+        _score_vectors("latent", pretraining, sizes)
         code = experiment_queue.execute(finetuning, args.parallel)
     _write_results(tuple(args.gin_param), params)
     return code
@@ -121,22 +127,35 @@ def _score_tfidf(size: int) -> None:
     _write_linear(path, found, time.process_time() - started)
 
 
-def _score_frozen(sizes: Sequence[int]) -> None:
-    """What the pre-trained weights know, unless that is done."""
+def _score_vectors(
+    features: str, pretraining: Run, sizes: Sequence[int]
+) -> None:
+    """What means of vectors know, unless that is done.
+
+    Args:
+      features: "frozen", of the pre-trained weights, or "latent", of what they
+        start with.
+      pretraining: The run.
+      sizes: Numbers of labels.
+    """
     left = {
         size: path
         for size in sizes
-        if not (path := imdb_runs.linear_path(_BUILD, "frozen", size)).is_file()
+        if not (path := imdb_runs.linear_path(_BUILD, features, size)).is_file()
     }
     if not left:
         return
+    read: Callable[..., np.ndarray]
+    if features == "frozen":
+        read = functools.partial(frozen_features.read, pretraining.model_dir)
+    else:
+        assert isinstance(pretraining.config, configs.PretrainingConfig)
+        read = latent_features.Reader(pretraining.config).read
     found = {}
     for name in (f"train_{max(left)}", "dev", "test"):
         rows = _read_rows(name)
         bar = progress.Progress(f"vectors of {name}", len(rows.texts))
-        vectors = frozen_features.read(
-            imdb_runs.pretraining().model_dir, rows.texts, report=bar.update
-        )
+        vectors = read(rows.texts, report=bar.update)
         bar.close()
         found[name] = vectors, rows.labels
     (vectors, labels), dev, test = found.values()

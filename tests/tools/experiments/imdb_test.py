@@ -178,7 +178,11 @@ def figures(tmp_path):
     write_scores(tmp_path, "pretrained", 100, [80.0, 82.0])
     write_scores(tmp_path, "from_scratch", 100, [60.0, 60.0])
     write_scores(tmp_path, "pretrained", 400, [85.0])
-    for features, score in (("tfidf", 75.0), ("frozen", 70.0)):
+    for features, score in (
+        ("tfidf", 75.0),
+        ("frozen", 70.0),
+        ("latent", 72.5),
+    ):
         path = imdb_runs.linear_path(str(tmp_path), features, 100)
         found = {"test_accuracy": score, "strength": 10.0, "cpu_seconds": 6.0}
         found["dev_accuracy"] = score
@@ -191,6 +195,7 @@ def test_figures_are_those_of_models_that_are_there(figures):
     assert first["pretrained"]["test"]["mean"] == 81.0
     assert first["pretrained_minus_tfidf"] == 6.0
     assert first["from_scratch_minus_tfidf"] == -15.0
+    assert first["latent_minus_tfidf"] == -2.5
     assert first["standard_error"] == pytest.approx(0.612, abs=1e-3)
     assert second["pretrained"]["test"]["stdev"] is None
     assert second.keys() == {"labels", "pretrained"}
@@ -209,11 +214,12 @@ def test_tables_of_what_is_there(figures):
             "81.0 +- 1.4",
             "60.0 +- 0.0",
             "70.0",
+            "72.5",
             "75.0",
             "+6.0",
             "2, 2",
         ],
-        ["400", "85.0", "", "", "", "", "1, 0"],
+        ["400", "85.0", "", "", "", "", "", "1, 0"],
     ]
     # Minutes of one model.
     assert "| 0.50 " in found["settings"]
@@ -222,11 +228,14 @@ def test_tables_of_what_is_there(figures):
 
 def test_pretrainings_stand_side_by_side(figures):
     few, *_ = figures["rows"]
-    of_ours = figures["pretraining"] | {"generator": "network"}
+    of_ours = figures["pretraining"] | {
+        "generator": "network",
+        "embeddings_from_data": True,
+    }
     other = {
         "pretraining": of_ours
         | {"num_train_steps": 5, "generator": "unigram", "cpu_minutes": 2.4}
-        | {"disc_weight": 2.5},
+        | {"disc_weight": 2.5, "embeddings_from_data": False},
         "rows": [{"labels": 100, "frozen": few["frozen"]}],
     }
     both = figures | {"pretraining": of_ours, "others": [other]}
@@ -235,10 +244,11 @@ def test_pretrainings_stand_side_by_side(figures):
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()
     ]
-    assert head[:7] == [
+    assert head[:8] == [
         "start",
         "replacements",
         "disc_weight",
+        "embeddings at first",
         "steps",
         "CPU minutes",
         "100",
@@ -246,9 +256,9 @@ def test_pretrainings_stand_side_by_side(figures):
     ]
     steps = f"{figures['pretraining']['num_train_steps']:,}"
     weight = f"{figures['pretraining']['disc_weight']:g}"
-    ours = ["by a network", weight, steps, ""]
-    others = ["by frequency", "2.5", "5", "2"]
-    assert [line[:7] for line in lines] == [
+    ours = ["by a network", weight, "LSA", steps, ""]
+    others = ["by frequency", "2.5", "random", "5", "2"]
+    assert [line[:8] for line in lines] == [
         ["pre-trained", *ours, "81.0 +- 1.4", "85.0"],
         ["frozen", *others, "70.0", ""],
         ["frozen", *ours, "70.0", ""],

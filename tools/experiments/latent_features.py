@@ -1,0 +1,69 @@
+"""Texts -> means of their tokens' vectors of a latent semantic analysis.
+
+What a pre-training with `PretrainingDataConfig.embeddings_from_data` starts
+with, read as it is: no network, and seconds of work. `frozen_features.fit`
+makes a classifier of it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from electra_tf import configs
+
+_BATCH = 256
+# Nearly all texts are read whole.
+_MOST_TOKENS = 4096
+
+
+class Reader:
+    """The analysis of a pre-training's examples, with which texts are read.
+
+    Args:
+      config: Of the pre-training.
+    """
+
+    def __init__(self, config: configs.PretrainingConfig):
+        from electra_tf import Preprocessor
+        from electra_tf.model import masking
+        from electra_tf.pretraining_data import batches
+        from electra_tf.text import vocabulary
+
+        data = batches.PretrainingData(
+            config.data.train_files, config.model, config.run.seed
+        )
+        vocab = vocabulary.load(config.data.vocab_file)
+        self._vectors = data.token_vectors(masking.SpecialIds.of(vocab))
+        self._preprocessor = Preprocessor(
+            config.data.vocab_file, max_seq_length=_MOST_TOKENS
+        )
+
+    def read(
+        self,
+        texts: Sequence[str],
+        report: Callable[[int], None] = lambda done: None,
+    ) -> np.ndarray:
+        """The means of all texts.
+
+        Args:
+          texts: Of any length.
+          report: Is told how many texts are done.
+
+        Returns:
+          <float32>[texts, E]; tokens without a vector do not count.
+        """
+        vectors = self._vectors
+        has_one = np.asarray(vectors.any(axis=1), np.float32)
+        means = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        for start in range(0, len(texts), _BATCH):
+            features = self._preprocessor(list(texts[start : start + _BATCH]))
+            ids, mask = (
+                features[name].numpy() for name in ("input_ids", "input_mask")
+            )
+            # One at a time: all vectors of a batch would be gigabytes.
+            for i, (row, is_token) in enumerate(zip(ids, mask, strict=True)):
+                weights = is_token * has_one[row]
+                total = max(1.0, weights.sum())
+                means[start + i] = weights @ vectors[row] / total
+            report(start + len(ids))
+        return means
