@@ -197,6 +197,26 @@ def test_ids_without_draws_are_masked(files):
     assert after["loss"] != before["loss"]
 
 
+def test_starts_with_what_the_data_say(files):
+    model = _model()
+    data = model.data(files[0])
+    model.set_output_biases(data)
+    model.set_token_embeddings(data)
+    np.testing.assert_allclose(
+        model.network.generator_predictions.output_bias,
+        np.log(data.token_frequencies()),
+        rtol=1e-6,
+    )
+    table = model.network.electra.embeddings.word_embeddings.numpy()
+    vectors = data.token_vectors(model.network.special_ids)
+    of_words = slice(5, None)
+    np.testing.assert_allclose(
+        table[of_words] / np.linalg.norm(table[of_words], axis=1)[:, None],
+        vectors[of_words],
+        atol=1e-6,
+    )
+
+
 def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
     model.save_checkpoint(tmp_path / "to")
     checkpoint = reading.read_checkpoint(tmp_path / "to")
