@@ -1,15 +1,25 @@
 """Texts -> means of their tokens' vectors of a latent semantic analysis.
 
+  python tools/experiments/latent_features.py --gin_file=gin/quickstart.gin \
+      --labelled_dir=build/quickstart/corpus/labelled --output=latent.json
+
 What a pre-training with `PretrainingDataConfig.embeddings_from_data` starts
-with, read as it is: no network, and seconds of work. `frozen_features.fit`
-makes a classifier of it.
+with, read as it is: no network, and seconds of work. The command makes a
+logistic regression of it (`frozen_features.fit`), scored on dev and test.
 """
 
+import argparse
+import pathlib
+import sys
 from collections.abc import Callable, Sequence
 
+import figure_files
+import frozen_features
 import numpy as np
+import tf_idf
 
 from electra_tf import configs
+from electra_tf.command_line import arguments, gin_files
 
 _BATCH = 256
 # Nearly all texts are read whole.
@@ -67,3 +77,40 @@ class Reader:
                 means[start + i] = weights @ vectors[row] / total
             report(start + len(ids))
         return means
+
+
+def run(args: argparse.Namespace) -> int:
+    """Scores it, and writes what `tf_idf.Baseline` has.
+
+    Raises:
+      ValueError: If examples or labelled texts are missing or damaged.
+    """
+    config = gin_files.load(configs.PretrainingConfig, [args.gin_file])
+    rows = [
+        tf_idf.read_rows(pathlib.Path(args.labelled_dir, f"{name}.tsv"))
+        for name in ("train", "dev", "test")
+    ]
+    reader = Reader(config)
+    train, dev, test = ((reader.read(r.texts), r.labels) for r in rows)
+    scores = frozen_features.fit(train, dev, test)
+    figure_files.write(args.output, scores._asdict())
+    print(f"written: {args.output}")
+    return 0
+
+
+def main(argv=None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = arguments.ArgumentParser(
+        prog="latent_features", description=__doc__
+    )
+    for name, what in (
+        ("--gin-file", "Of the pre-training whose examples are analysed."),
+        ("--labelled-dir", "Has train.tsv, dev.tsv and test.tsv."),
+        ("--output", "Where the scores go, a .json."),
+    ):
+        parser.add_argument(name, required=True, help=what)
+    return arguments.run(run, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

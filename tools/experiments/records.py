@@ -26,6 +26,8 @@ from electra_tf.finetuning import configs as finetuning_configs
 PRETRAINING = "pretraining"
 # Beside it: of the same corrupted text for all, see `fixed_corruption`.
 FIXED_FILE = "fixed_corruption.json"
+# In the folder of all runs: what a latent semantic analysis knows.
+LATENT_FILE = "latent.json"
 
 # Runs are compared by CPU time, which more threads would add to.
 _ONE_THREAD = (
@@ -67,6 +69,7 @@ class Record(typing.NamedTuple):
         return experiment_runs.gin_path(f"records/{self.finetuning}.gin")
 
 
+_BASELINE = ("dev_accuracy", "test_accuracy")
 _FIRST = "first_finetuning"
 _ONE_RATE = "one_rate"
 
@@ -186,8 +189,8 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
 
     Returns:
       "rules"; "rows", each with "name", "change", "pretraining", "finetuning"
-      and "seeds" (see `_seed`); "baseline", see `tf_idf`; "quickstart", see
-      `_quickstart`.
+      and "seeds" (see `_seed`); "baseline", see `tf_idf`; "latent", those of
+      LATENT_FILE where it is there; "quickstart", see `_quickstart`.
 
     Raises:
       ValueError: If results, or the labelled texts, are missing or damaged, or
@@ -212,7 +215,7 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
             rows.append(record._asdict() | {"seeds": found})
     for (_, what), model_dirs in groups.items():
         experiment_runs.refuse_unlike(model_dirs, what)
-    return {
+    figures: dict[str, typing.Any] = {
         "rules": {
             "target_auc": TARGET_AUC,
             "accuracy_floor": ACCURACY_FLOOR,
@@ -224,6 +227,12 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
         ),
         "quickstart": _quickstart(pathlib.Path(quickstart_dir)),
     }
+    latent = pathlib.Path(output_dir, LATENT_FILE)
+    if latent.is_file():
+        with figure_files.expecting("scores", latent):
+            scores = files.read_json(latent)
+            figures["latent"] = {name: scores[name] for name in _BASELINE}
+    return figures
 
 
 def _seed(pretraining: Run, finetuning: Run) -> dict | None:
@@ -359,21 +368,16 @@ def blocks(figures: dict) -> dict[str, str]:
 
 
 def _quickstart_table(figures: dict) -> str:
-    best = figures["baseline"]
     table = [["start", "trials", "dev", "test"]]
     for start in _STARTS:
         if scores := figures["quickstart"].get(start):
             number = str(len(scores["dev"]))
             cells = [spread(scores[split], 1) for split in ("dev", "test")]
             table.append([start, number, *cells])
-    table.append(
-        [
-            "TF-IDF, logistic regression",
-            "",
-            f"{best['dev_accuracy']:.1f}",
-            f"{best['test_accuracy']:.1f}",
-        ]
-    )
+    for name, title in (("latent", "LSA"), ("baseline", "TF-IDF")):
+        if name in figures:
+            scores = [f"{figures[name][key]:.1f}" for key in _BASELINE]
+            table.append([f"{title}, logistic regression", "", *scores])
     return tables.markdown(table)
 
 

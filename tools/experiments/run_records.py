@@ -26,11 +26,14 @@ import sys
 from collections.abc import Sequence
 
 import experiment_queue
+import experiment_runs
 import figure_files
 import records
 from experiment_runs import Run
 
 from electra_tf.command_line import arguments
+
+_HERE = os.path.dirname(__file__)
 
 
 def all_runs(
@@ -62,17 +65,7 @@ def run(args: argparse.Namespace) -> int:
         code = experiment_queue.execute(runs, args.parallel)
         if code == arguments.EXIT_STOPPED:
             return code
-        # In a process of its own: TensorFlow would stay in this one.
-        judged = subprocess.run(
-            [
-                sys.executable,
-                os.path.join(os.path.dirname(__file__), "fixed_corruption.py"),
-                f"--output_dir={args.output_dir}",
-            ],
-            check=False,
-        )
-        # It has said why; the table has a column less.
-        code = code or judged.returncode
+        code = code or _judge(args)
     with figure_files.expecting("figures of finished runs", args.output_dir):
         figures = records.collect(args.output_dir, args.quickstart_dir)
         tables = records.blocks(figures)
@@ -81,6 +74,30 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{table}")
     print(f"\nwritten: {args.figures}")
     return code
+
+
+def _judge(args: argparse.Namespace) -> int:
+    """What takes TensorFlow, which would stay in this process.
+
+    Returns:
+      An exit code; what failed has said why, and the tables have less.
+    """
+    commands = [
+        ["fixed_corruption.py", f"--output_dir={args.output_dir}"],
+        [
+            "latent_features.py",
+            f"--gin_file={experiment_runs.gin_path('quickstart.gin')}",
+            f"--labelled_dir={args.quickstart_dir}/corpus/labelled",
+            f"--output={os.path.join(args.output_dir, records.LATENT_FILE)}",
+        ],
+    ]
+    codes = [
+        subprocess.run(
+            [sys.executable, os.path.join(_HERE, tool), *flags], check=False
+        ).returncode
+        for tool, *flags in commands
+    ]
+    return max(codes)
 
 
 def _require_data(runs: Sequence[Run]) -> None:

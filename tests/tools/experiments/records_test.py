@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import fixed_corruption
 import pytest
@@ -177,6 +178,10 @@ def runs_dir(tmp_path):
     quickstart = tmp_path / "quickstart"
     write(quickstart / "finetune_from_scratch/results.json", {"trials": trials})
     (quickstart / "query.txt").write_text("scipy  0.489  Sort.\n")
+    write(
+        tmp_path / "runs" / records.LATENT_FILE,
+        {"dev_accuracy": 61.25, "test_accuracy": 60.5, "strength": 0.1},
+    )
     labelled = quickstart / "corpus" / "labelled"
     labelled.mkdir(parents=True)
     for split in ("train", "dev", "test"):
@@ -213,6 +218,8 @@ def test_what_is_finished_is_collected(runs_dir):
         "40.0 +- 0.0",
         "44.0 +- 0.0",
     ]
+    assert "| LSA, logistic regression " in tables["quickstart"]
+    assert re.search(r"\| 61\.2 +\| 60\.5 +\|", tables["quickstart"])
 
 
 def test_of_some_seeds_the_table_says_how_many():
