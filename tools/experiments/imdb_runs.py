@@ -30,18 +30,23 @@ _TASK = "imdb"
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
 # Fewer labels than this teach pre-trained weights for longer, with dropout.
 _FEW = 1000
+# They are changed less than random ones want to be.
+_PRETRAINED = ("OptimizerConfig.learning_rate=2e-4",)
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     if start == "from_scratch":
         return ("FinetuningConfig.from_scratch=True",)
-    if start == "pretrained" and size < _FEW:
+    if start != "pretrained":
+        return ()
+    if size < _FEW:
         return (
+            *_PRETRAINED,
             "FinetuningDataConfig.num_train_epochs=20.0",
             "FinetuningConfig.dropout=0.1",
         )
-    return ()
+    return _PRETRAINED
 
 
 def pretraining(gin_params: tuple[str, ...] = ()) -> Run:
