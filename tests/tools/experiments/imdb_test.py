@@ -1,5 +1,6 @@
 """Tests of the tools behind docs/imdb.md."""
 
+import dataclasses
 import json
 import lzma
 import pathlib
@@ -138,10 +139,14 @@ def test_sizes_are_those_that_are_built():
 
 
 @pytest.mark.parametrize("size", imdb_runs.NUM_EPOCHS)
-def test_pre_trained_weights_read_few_labels_for_longer(size):
+def test_pre_trained_weights_learn_less_of_a_step_and_few_labels_longer(size):
     scratch = imdb_runs.finetuning("from_scratch", size, "b").config
     ours = imdb_runs.finetuning("pretrained", size, "b").config
-    assert scratch.optimizer == ours.optimizer
+    rate = ours.optimizer.learning_rate
+    assert rate < scratch.optimizer.learning_rate
+    assert ours.optimizer == dataclasses.replace(
+        scratch.optimizer, learning_rate=rate
+    )
     assert not scratch.dropout
     assert bool(ours.dropout) == (size < 1000)
     least = scratch.data.num_train_epochs
