@@ -28,10 +28,10 @@ _TASK = "imdb"
 
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# Fewer labels than this teach pre-trained weights for longer, with dropout.
-_FEW = 1000
-# They are changed less than random ones want to be.
-_PRETRAINED = ("OptimizerConfig.learning_rate=2e-4",)
+# Pre-trained weights take smaller steps, and the more of them: with dropout where
+# reviews are read more than once.
+_PRETRAINED_EPOCHS = {100: 20, 400: 20, 1600: 8, 6400: 3, 23000: 1}
+_PRETRAINED_RATE = 2e-4
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
@@ -40,13 +40,12 @@ def params(start: str, size: int) -> tuple[str, ...]:
         return ("FinetuningConfig.from_scratch=True",)
     if start != "pretrained":
         return ()
-    if size < _FEW:
-        return (
-            *_PRETRAINED,
-            "FinetuningDataConfig.num_train_epochs=20.0",
-            "FinetuningConfig.dropout=0.1",
-        )
-    return _PRETRAINED
+    num_epochs = _PRETRAINED_EPOCHS[size]
+    return (
+        f"OptimizerConfig.learning_rate={_PRETRAINED_RATE}",
+        f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
+        f"FinetuningConfig.dropout={0.1 if num_epochs > 1 else 0.0}",
+    )
 
 
 def pretraining(gin_params: tuple[str, ...] = ()) -> Run:

@@ -23,7 +23,7 @@ _GENERATORS = {
 }
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
-_EMBEDDINGS = {False: "random", True: "LSA"}
+_EMBEDDINGS: dict[bool | None, str] = {False: "random", True: "LSA"}
 
 
 def blocks(figures: dict) -> dict[str, str]:
@@ -152,8 +152,8 @@ def _pretraining(found: dict) -> str:
 def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
     table = [
-        ["start", "replacements", "disc_weight", "labels", "rate", "decay"]
-        + ["dropout", "epochs", "dev"]
+        ["start", "replacements", "disc_weight", "embeddings at first"]
+        + ["labels", "rate", "decay", "dropout", "epochs", "dev"]
     ]
     for one in tried:
         step = one.get("step")
@@ -163,6 +163,7 @@ def _choices(tried: Sequence[dict]) -> str:
                 + (f", step {step:,}" if step is not None else ""),
                 _GENERATORS.get(one.get("generator", ""), ""),
                 f"{one['disc_weight']:g}" if "disc_weight" in one else "",
+                _EMBEDDINGS.get(one.get("embeddings_from_data"), ""),
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",
                 f"{one['layerwise_lr_decay']:g}",
