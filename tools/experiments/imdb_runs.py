@@ -28,7 +28,7 @@ _TASK = "imdb"
 
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# Pre-trained weights take smaller steps, and the more of them: with dropout where
+# Pre-trained weights take smaller steps, and more of them: with dropout, where
 # reviews are read more than once.
 _PRETRAINED_EPOCHS = {100: 20, 400: 20, 1600: 8, 6400: 3, 23000: 1}
 _PRETRAINED_RATE = 2e-4
