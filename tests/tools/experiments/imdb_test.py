@@ -309,7 +309,7 @@ def test_a_choice_is_the_command_of_the_page(tmp_path):
     # The fifth of the page.
     kept = helpers.read_json(helpers.ROOT / "docs" / "figures" / "imdb.json")
     choice = kept["choices"][4]
-    for name in ("generator", "disc_weight"):
+    for name in ("generator", "disc_weight", "embeddings_from_data"):
         del choice[name]  # No run of fine-tuning says it.
     assert found == [choice]
 
