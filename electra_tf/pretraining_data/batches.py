@@ -282,7 +282,8 @@ class PretrainingData:
           <float32>[V], at least one count each, summing to 1.
         """
         counts = 1.0 + sum(
-            chunk.sum(axis=0) for chunk in self._token_counts(num_records)
+            chunk.sum(axis=0, dtype=np.float64)
+            for chunk in self._token_counts(num_records)
         )
         return np.asarray(counts / counts.sum(), np.float32)[0]
 

@@ -9,8 +9,6 @@ Shapes: N examples, V vocabulary, E width.
 
 import numpy as np
 import scipy.sparse
-from sklearn import decomposition, preprocessing
-from sklearn.feature_extraction import text
 
 from electra_tf import errors
 
@@ -30,6 +28,10 @@ def token_vectors(counts: scipy.sparse.csr_matrix, width: int) -> np.ndarray:
     Raises:
       ConfigError: If examples or tokens are fewer than `width`.
     """
+    # Takes seconds.
+    from sklearn import decomposition, preprocessing
+    from sklearn.feature_extraction import text
+
     counts.eliminate_zeros()
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
     num_examples, num_tokens = counts.shape[0], np.count_nonzero(frequencies)
