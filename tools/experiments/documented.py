@@ -120,7 +120,7 @@ SOURCES: tuple[Source, ...] = (
         "Past the plateau (Table 5)",
         picture="experiments_objectives.png",
         drawn_by="experiments_plot",
-        by_hand=("repeated_words",),
+        by_hand=("repeated_words", "more_fine_tuning"),
     ),
     Source(
         "objectives_reviews",
