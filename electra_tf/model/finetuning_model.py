@@ -126,6 +126,8 @@ class FinetuningModel(keras.Model):
         encoded = features
         if self.windows is not None:
             cut = windows_lib.cut(features, self.windows)
+            if dropout_seed is not None and not self.windows.keeps_empty:
+                cut = windows_lib.fill_up(cut)
             encoded = cut.features
         encoder_outputs = self.electra(
             encoded["input_ids"],

@@ -16,6 +16,11 @@ import typing
 import numpy as np
 import tensorflow as tf
 
+# Eight numbers of windows for each power of two; see `fill_up`.
+_NUMBERS = np.unique(
+    np.outer(np.arange(1, 17), 2 ** np.arange(22)).astype(np.int32)
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
@@ -118,6 +123,29 @@ def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
         text = tf.boolean_mask(text, is_there)
     found["segment_ids"] = tf.zeros_like(found["input_ids"])
     return Cut(found, text, tf.convert_to_tensor(num_texts))
+
+
+def fill_up(of: Cut) -> Cut:
+    """Adds empty windows, up to one of few numbers of them.
+
+    What XLA compiles of a training step (kernels) it compiles anew for each W,
+    which takes seconds and megabytes. Batches of 32 long texts have hundreds of
+    numbers of windows; filled up they have some 35, for a twentieth more work.
+    Dropout draws for the windows what it draws without.
+
+    Args:
+      of: W windows.
+    """
+    num_windows = tf.shape(of.text)[0]
+    place = tf.searchsorted(_NUMBERS, num_windows[tf.newaxis])[0]
+    more = tf.gather(_NUMBERS, place) - num_windows
+    return of._replace(
+        features={
+            name: tf.pad(values, [[0, more], [0, 0]])
+            for name, values in of.features.items()
+        },
+        text=tf.pad(of.text, [[0, more]], constant_values=-1),
+    )
 
 
 def average(values: tf.Tensor, of: Cut) -> tf.Tensor:

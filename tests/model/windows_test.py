@@ -144,3 +144,50 @@ def test_windows_can_be_compiled_and_trained():
     found = compiled(*texts(9, 4).values())
     for value, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_windows", [1, 16, 17, 18, 33, 255, 257, 4097])
+def test_few_numbers_of_windows(num_windows):
+    longest = 2 * num_windows
+    cut = windows.cut(texts(1, longest), windows.Windows(6, 4, 10**6))
+    filled = windows.fill_up(cut)
+    before, after = len(cut.text), len(filled.text)
+    assert before <= after <= before * 1.125
+    # Eight numbers for a power of two: four significant bits.
+    assert after // (after & -after) < 16
+    assert windows.fill_up(filled).text.shape == filled.text.shape
+    assert as_lists(filled)[before:] == [[]] * (after - before)
+    values = tf.random.stateless_normal([after, 3], [1, 2])
+    np.testing.assert_array_equal(
+        windows.average(values, filled), windows.average(values[:before], cut)
+    )
+
+
+def test_what_fills_up_teaches_nothing(monkeypatch):
+    """Loss and gradients, with dropout, are those of the windows alone."""
+    model = FinetuningModel(
+        helpers.encoder_config(max_position_embeddings=8),
+        [heads.ClassificationHead("a", 8, 2)],
+        windows.Windows(6, 4, 99),
+    )
+    features = texts(30, 17, 21) | {"a_label_ids": tf.constant([0, 1, 0])}
+    features["input_ids"] = features["input_ids"] % 8
+
+    def learned():
+        with tf.GradientTape() as tape:
+            outputs = model(features, dropout_seed=tf.constant([3, 4]))
+        weights = model.trainable_variables
+        return outputs, tape.gradient(outputs["total_loss"], weights)
+
+    outputs, found = learned()
+    assert outputs["encoder_outputs"]["windows"].text.shape[0] == 20
+    monkeypatch.setattr(windows, "fill_up", lambda cut: cut)
+    outputs, expected = learned()
+    assert outputs["encoder_outputs"]["windows"].text.shape[0] == 19
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(one),
+            tf.convert_to_tensor(other),
+            rtol=1e-4,
+            atol=1e-6,
+        )
