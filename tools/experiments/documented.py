@@ -123,6 +123,14 @@ SOURCES: tuple[Source, ...] = (
         by_hand=("repeated_words", "more_fine_tuning"),
     ),
     Source(
+        "frozen",
+        "experiments.md",
+        "frozen_figures",
+        "What fine-tuning does not see",
+        picture="experiments_frozen.png",
+        drawn_by="frozen_figures",
+    ),
+    Source(
         "objectives_reviews",
         "experiments.md",
         "experiments_table",

@@ -28,24 +28,28 @@ _TASK = "imdb"
 
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# Pre-trained weights take smaller steps, and more of them: with dropout, where
-# reviews are read more than once.
-_PRETRAINED_EPOCHS = {100: 20, 400: 20, 1600: 8, 6400: 3, 23000: 1}
-_PRETRAINED_RATE = 2e-4
+# Starts that take more of them, then with dropout.
+_MORE_EPOCHS = {
+    "pretrained": {100: 20, 400: 20, 1600: 8, 6400: 6, 23000: 4},
+    "from_scratch": {23000: 4},
+}
+# Smaller steps than the others', where labels are few.
+_PRETRAINED_RATES = {100: 2e-4, 400: 2e-4, 1600: 2e-4, 6400: 5e-4, 23000: 5e-4}
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
+    found: tuple[str, ...] = ()
     if start == "from_scratch":
-        return ("FinetuningConfig.from_scratch=True",)
-    if start != "pretrained":
-        return ()
-    num_epochs = _PRETRAINED_EPOCHS[size]
-    return (
-        f"OptimizerConfig.learning_rate={_PRETRAINED_RATE}",
-        f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
-        f"FinetuningConfig.dropout={0.1 if num_epochs > 1 else 0.0}",
-    )
+        found += ("FinetuningConfig.from_scratch=True",)
+    if start == "pretrained":
+        found += (f"OptimizerConfig.learning_rate={_PRETRAINED_RATES[size]}",)
+    if num_epochs := _MORE_EPOCHS.get(start, {}).get(size):
+        found += (
+            f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
+            "FinetuningConfig.dropout=0.1",
+        )
+    return found
 
 
 def pretraining(gin_params: tuple[str, ...] = ()) -> Run:

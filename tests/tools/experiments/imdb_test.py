@@ -139,16 +139,17 @@ def test_sizes_are_those_that_are_built():
 
 
 @pytest.mark.parametrize("size", imdb_runs.NUM_EPOCHS)
-def test_pre_trained_weights_take_smaller_steps_and_more(size):
+def test_pre_trained_weights_take_no_greater_steps_and_more(size):
     scratch = imdb_runs.finetuning("from_scratch", size, "b").config
     ours = imdb_runs.finetuning("pretrained", size, "b").config
     rate = ours.optimizer.learning_rate
-    assert rate < scratch.optimizer.learning_rate
+    assert rate <= scratch.optimizer.learning_rate
     assert ours.optimizer == dataclasses.replace(
         scratch.optimizer, learning_rate=rate
     )
-    assert not scratch.dropout
-    assert bool(ours.dropout) == (ours.data.num_train_epochs > 1)
+    for config in (scratch, ours):
+        has_more = config.data.num_train_epochs > imdb_runs.NUM_EPOCHS[size]
+        assert config.dropout == pytest.approx(0.1) or not has_more
     assert ours.data.num_train_epochs >= scratch.data.num_train_epochs
 
 
