@@ -107,6 +107,7 @@ def _rows(
 ) -> dict[str, tuple[dict, np.ndarray]]:
     """Split -> features and labels of what a checkpoint's tokenizer makes."""
     from electra_tf.finetuning import configs, preparation
+    from electra_tf.finetuning.tasks import text_tasks
 
     config = gin_files.load(
         configs.FinetuningConfig,
@@ -125,6 +126,7 @@ def _rows(
         data=dataclasses.replace(config.data, data_dir=data_dir),
     )
     ((data,),) = preparation.prepare(config).folds
+    assert isinstance(data.task, text_tasks.TextTask)
     found = {}
     for split in ("train", "dev"):
         features = data.features[split]
