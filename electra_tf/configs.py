@@ -12,10 +12,10 @@ import gin
 from electra_tf import errors, validation
 from electra_tf.validation import Fraction, NotNegative, Positive
 
-# Of feed-forward layers and of the heads of pre-training: those of the
-# original's `get_activation`, and GELU's tanh approximation.
+# Those of the original's `get_activation`, and GELU's tanh approximation.
 HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
-
+# A text's vector: its first token's, as the original's, or all tokens' mean.
+POOLINGS = ("cls", "mean")
 # A dtype policy that `command_line.fastest` chooses.
 AUTO = "auto"
 # A schedule, beside the original's.

@@ -35,6 +35,10 @@ def _define_long_texts(name: str, default: None, text: str) -> None:
     flags.DEFINE_enum(name, default, finetuning_configs.LONG_TEXTS, text)
 
 
+def _define_pooling(name: str, default: None, text: str) -> None:
+    flags.DEFINE_enum(name, default, configs.POOLINGS, text)
+
+
 # Parameters that are different in every run, each with a flag of its name; the
 # rest is gin's.
 _FLAGS: dict[Callable, dict[str, str]] = {
@@ -116,6 +120,12 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         "FinetuningDataConfig.long_texts": (
             "Texts longer than --max_seq_length are cut, or read in windows "
             "that overlap, whose logits are averaged."
+        ),
+    },
+    _define_pooling: {
+        "FinetuningConfig.pooling": (
+            "What the head reads of a text: the first token's vector, as the "
+            "original, or the mean of all tokens' vectors."
         ),
     },
     flags.DEFINE_float: {

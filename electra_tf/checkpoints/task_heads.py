@@ -36,6 +36,7 @@ OPTIONS = {
     "scale": float,
     "as_original": bool,
     "windows": dict[str, int],
+    "pooling": str,
 }
 
 _LABELS = {
@@ -176,6 +177,12 @@ def check_options(kind: str, options: dict, source: str) -> None:
         raise CheckpointError(
             f"{source}: windows must have a stride and max_windows. Received: "
             f"{', '.join(sorted(windows)) or 'nothing'}"
+        )
+    pooling = options.get("pooling", "cls")
+    if pooling not in configs.POOLINGS:
+        raise CheckpointError(
+            f"{source}: pooling must be one of {', '.join(configs.POOLINGS)}. "
+            f"Received: {pooling!r}"
         )
 
 

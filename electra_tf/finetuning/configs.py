@@ -198,6 +198,10 @@ class FinetuningConfig:
       dropout: In the encoder and in the head; None for what `init_checkpoint`
         has, and 0.1 in the head.
       head_dropout: In the head, the classifier, alone; None for `dropout`.
+      pooling: What the head reads of a text: 'cls', the first token's vector,
+        as the original, or 'mean', the mean of all tokens' vectors, which may
+        be more after a short pre-training. For classification, regression and
+        multi_label.
       class_weights: What rows count in training: 'balanced' gives all labels
         the same sum, as scikit-learn's `compute_class_weight` does; or a weight
         for each label, 1 for the others, as {'yes': 19.0} or 'yes=19,no=1';
@@ -246,11 +250,14 @@ class FinetuningConfig:
     expected_encoder: dict | None = None
     head_dropout: float | None = None
     class_weights: str | dict | None = None
+    pooling: str = "cls"
 
     def __post_init__(self):
         validation.check_types(self)
         validation.require_positive(self, "num_trials")
-        validation.require_one_of(self, recipe=RECIPES)
+        validation.require_one_of(
+            self, recipe=RECIPES, pooling=configs.POOLINGS
+        )
         validation.require_fraction(self, "dropout", "head_dropout")
         must = functools.partial(validation.require, self)
         must(

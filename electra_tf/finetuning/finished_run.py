@@ -211,6 +211,14 @@ def _read_rows(
         _refuse_other_answers(task.description(), described, model_dir)
         if isinstance(task, tagging.TaggingTask):
             task.segment = described.get("segment", task.segment)
+        if isinstance(task, text_tasks.TextTask):
+            task.pooling = described.get("pooling", "cls")
+            if config.pooling != task.pooling:
+                raise errors.ConfigError(
+                    f"Expected FinetuningConfig.pooling={task.pooling!r}, as "
+                    f"the models in {model_dir} have it. Received: "
+                    f"{config.pooling!r}"
+                )
     data = preparation.read_rows(
         config,
         tasks,

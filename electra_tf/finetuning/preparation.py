@@ -18,6 +18,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.finetuning.tasks.task import Task
+from electra_tf.finetuning.tasks.text_tasks import TextTask
 from electra_tf.text import tokenization
 from electra_tf.training import optimization
 
@@ -168,12 +169,25 @@ def make_tasks(config: FinetuningConfig) -> list[Task]:
     """The tasks of a run.
 
     Raises:
-      ValueError: If a name is unknown, or a file missing or damaged.
+      ValueError: If a name is unknown, a file missing or damaged, or a task
+        without the pooling that is asked for.
     """
     options = config.question_answering
-    return by_name.make_tasks(
+    tasks = by_name.make_tasks(
         config.data, typing.cast(QuestionAnsweringConfig | None, options)
     )
+    if config.pooling == "cls":
+        return tasks
+    for task in tasks:
+        if not isinstance(task, TextTask):
+            raise errors.ConfigError(
+                f"FinetuningConfig.pooling={config.pooling!r} needs heads on a "
+                f"whole text. Received: {task.name}, "
+                f"{task.description().get('kind')}, whose head reads every "
+                "token"
+            )
+        task.pooling = config.pooling
+    return tasks
 
 
 def read_rows(

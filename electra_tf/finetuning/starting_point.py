@@ -198,8 +198,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
       The same with the head's weights under the task's name.
 
     Raises:
-      ConfigError: If there is no head, it is of another kind, or it lacks a
-        label.
+      ConfigError: If there is no head, it is of another kind or pooling, or
+        it lacks a label.
     """
     assert start.checkpoint is not None
     head, kind = start.checkpoint.head, task.description().get("kind")
@@ -208,6 +208,13 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"FinetuningConfig.keep_head needs a checkpoint with a head for "
             f"{kind}. Received: {start.source}, with "
             + (f"one for {head.kind}" if head else "no fine-tuned head")
+        )
+    ours = getattr(task, "pooling", "cls")
+    theirs = head.options.get("pooling", "cls")
+    if ours != theirs:
+        raise errors.ConfigError(
+            f"FinetuningConfig.pooling must be {theirs!r}, as the head of "
+            f"{start.source} has it, with keep_head. Received: {ours!r}"
         )
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)

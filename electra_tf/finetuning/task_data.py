@@ -89,6 +89,9 @@ class TaskData:
                 "stride": self.windows.stride,
                 "max_windows": self.windows.max_windows,
             }
+        pooling = getattr(self.task, "pooling", "cls")
+        if pooling != "cls":
+            about["pooling"] = pooling
         return about | self.task.description()
 
     def remarks(self) -> list[str]:

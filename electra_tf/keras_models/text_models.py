@@ -3,6 +3,7 @@
 Shapes: N rows, B batch, C labels.
 """
 
+import dataclasses
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
@@ -89,14 +90,16 @@ class TextClassifier(_TextModel, LabelledModel):
       preprocessor: See `TaskModel`.
       multi_label: Whether each label is a decision of its own, so that a row
         has any number of them.
+      pooling: What the head reads of a text: "cls", the first token's vector,
+        or "mean", the mean of all tokens' vectors.
       activation: "auto" for probabilities; None for logits.
-      head: In place of `labels` and `multi_label`, all that is known of the
-        head.
+      head: In place of `labels`, `multi_label` and `pooling`, all that is known
+        of the head.
       **kwargs: See `TaskModel`.
     """
 
     target_names = ("label_ids",)
-    head_arguments = ("labels", "multi_label")
+    head_arguments = ("labels", "multi_label", "pooling")
     class_arguments = ("activation", "name", "dtype")
 
     def __init__(
@@ -106,12 +109,13 @@ class TextClassifier(_TextModel, LabelledModel):
         preprocessor=None,
         *,
         multi_label: bool = False,
+        pooling: str = "cls",
         activation: str | None = "auto",
         head: heads.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         if head is None:
-            head = self.new_head(labels, multi_label)
+            head = self.new_head(labels, multi_label, pooling)
         if activation not in ("auto", None):
             raise ValueError(
                 "Expected the activation 'auto', for probabilities, or None. "
@@ -129,13 +133,26 @@ class TextClassifier(_TextModel, LabelledModel):
         return 2 if self.multi_label else 1
 
     @classmethod
-    def new_head(cls, labels, multi_label=None):
+    def new_head(cls, labels, multi_label=None, pooling=None):
         names = labels_lib.names(labels, least=1 if multi_label else 2)
         kind = _KINDS[bool(multi_label)]
-        return heads.TaskHead(kind, kind, names, len(names))
+        return heads.TaskHead(
+            kind, kind, names, len(names), options=_pooling_options(pooling)
+        )
 
     @classmethod
-    def kept(cls, checkpoint: Checkpoint, multi_label=None):
+    def head_for(cls, checkpoint, source, labels=None, **options):
+        pooling = options.get("pooling")
+        return super().head_for(
+            _without_other_pooling(checkpoint, pooling, source),
+            source,
+            labels,
+            **options,
+        )
+
+    @classmethod
+    def kept(cls, checkpoint: Checkpoint, multi_label=None, pooling=None):
+        del pooling  # See `head_for`.
         head = checkpoint.head
         kinds = _KINDS if multi_label is None else (_KINDS[multi_label],)
         return head if head is not None and head.kind in kinds else None
@@ -335,13 +352,14 @@ class TextRegressor(_TextModel):
       min_value: The least label; None to take it, and the scale, from what the
         first `fit` is given.
       scale: The greatest label less the least one.
+      pooling: See `TextClassifier`.
       head: All that is known of the head.
       **kwargs: See `TaskModel`.
     """
 
     kind = "regression"
     target_names = ("targets",)
-    head_arguments = ("min_value", "scale")
+    head_arguments = ("min_value", "scale", "pooling")
 
     def __init__(
         self,
@@ -350,23 +368,28 @@ class TextRegressor(_TextModel):
         *,
         min_value: float | None = None,
         scale: float | None = None,
+        pooling: str = "cls",
         head: heads.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         if head is None:
-            head = _regression_head(min_value, scale)
+            head = _regression_head(min_value, scale, pooling)
         super().__init__(encoder, head, preprocessor, **kwargs)
 
     @classmethod
-    def head_for(cls, checkpoint, source, min_value=None, scale=None):
-        kept, new = cls.kept(checkpoint), _regression_head(min_value, scale)
+    def head_for(
+        cls, checkpoint, source, min_value=None, scale=None, pooling=None
+    ):
+        new = _regression_head(min_value, scale, pooling)
+        kept = cls.kept(_without_other_pooling(checkpoint, pooling, source))
         if kept is None:
             return new, False
-        theirs = {name: kept.options.get(name) for name in new.options}
-        if theirs in ({}, new.options):
+        unit = _regression_head(min_value, scale).options
+        theirs = {name: kept.options.get(name) for name in unit}
+        if theirs == unit:
             return kept, True
         warnings.warn(
-            f"A new head for {new.options}: that of {source} is for {theirs}",
+            f"A new head for {unit}: that of {source} is for {theirs}",
             stacklevel=3,
         )
         return new, False
@@ -416,13 +439,41 @@ class TextRegressor(_TextModel):
         return tf.cast(y, tf.float32)
 
 
-def _regression_head(min_value, scale) -> heads.TaskHead:
+def _pooling_options(pooling: str | None) -> dict:
+    """Of a new head; nothing for the original's."""
+    return {} if pooling in (None, "cls") else {"pooling": pooling}
+
+
+def _without_other_pooling(
+    checkpoint: Checkpoint, pooling: str | None, source: str
+) -> Checkpoint:
+    """Leaves a head behind that does not read a text as it is wanted.
+
+    Args:
+      checkpoint: May have a head.
+      pooling: What is wanted; None for what the head has.
+      source: Of the checkpoint, for the warning.
+    """
+    head = checkpoint.head
+    if head is None or pooling is None:
+        return checkpoint
+    theirs = head.options.get("pooling", "cls")
+    if theirs == pooling:
+        return checkpoint
+    warnings.warn(
+        f"A new head with pooling={pooling!r}: that of {source} has {theirs!r}",
+        stacklevel=4,
+    )
+    return dataclasses.replace(checkpoint, head=None)
+
+
+def _regression_head(min_value, scale, pooling=None) -> heads.TaskHead:
     if (min_value is None) != (scale is None) or (scale or 1.0) <= 0.0:
         raise ValueError(
             "Expected both min_value and a positive scale, or none of the two. "
             f"Received: min_value={min_value}, scale={scale}"
         )
-    options: dict[str, typing.Any] = {}
+    options: dict[str, typing.Any] = _pooling_options(pooling)
     if scale is not None:
-        options = {"min_value": float(min_value), "scale": float(scale)}
+        options |= {"min_value": float(min_value), "scale": float(scale)}
     return heads.TaskHead("regression", "regression", None, 1, options=options)

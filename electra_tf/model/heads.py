@@ -17,7 +17,7 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.model import encoder, kernels, losses, windows
 
-# On the first token's vector, before the last layer; from the original.
+# On the text's vector, before the last layer; from the original.
 HEAD_DROPOUT_PROB = 0.1
 
 # Width of the hidden layers of the question answering head; from the original.
@@ -119,7 +119,7 @@ class Head(encoder.Layer):
 
 
 class PooledHead(Head):
-    """A dense layer on the first token's vector.
+    """A dense layer on one vector of the whole text.
 
     Args:
       task_name: See `Head`.
@@ -128,6 +128,10 @@ class PooledHead(Head):
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
         the original.
+      pooling: One of `configs.POOLINGS`.
+
+    Raises:
+      ValueError: If there is no such activation or pooling.
     """
 
     def __init__(
@@ -136,9 +140,16 @@ class PooledHead(Head):
         hidden_size: int,
         num_labels: int = 1,
         hidden_activation: str | None = None,
+        pooling: str = "cls",
     ):
         super().__init__(task_name, hidden_size)
         self.num_labels = num_labels
+        if pooling not in configs.POOLINGS:
+            raise ValueError(
+                f"Expected a pooling of {', '.join(configs.POOLINGS)}. "
+                f"Received: {pooling!r}."
+            )
+        self.pooling = pooling
         if hidden_activation not in (None, "gelu"):
             raise ValueError(
                 "Expected the hidden_activation 'gelu' or None. Received: "
@@ -161,20 +172,49 @@ class PooledHead(Head):
             self.hidden.build((None, self.hidden_size))
         self.dense.build((None, self.hidden_size))
 
-    def project(self, encoder_outputs, dropout_seed=None) -> tf.Tensor:
+    def pool(self, encoder_outputs, features) -> tf.Tensor:
+        """One vector <float>[B, D] of each row, or of each window."""
+        if self.pooling == "cls":
+            return encoder_outputs["pooled_output"]
+        cut = encoder_outputs.get("windows")
+        mask = (features if cut is None else cut.features)["input_mask"]
+        return mean_of_tokens(encoder_outputs["sequence_output"], mask)
+
+    def project(
+        self, encoder_outputs, features, dropout_seed=None
+    ) -> tf.Tensor:
         """The dense layer's output <float32>[B, outputs].
 
         The mean over the windows of each text, where `encoder_outputs` has
         "windows".
         """
         key, of_hidden = encoder.dropout_keys(dropout_seed, 2)
-        x = self.dropout(encoder_outputs["pooled_output"], key)
+        x = self.dropout(self.pool(encoder_outputs, features), key)
         if self.hidden is not None:
             x = kernels.activation(self.hidden(x))
             x = self.hidden_dropout(x, of_hidden)
         outputs = tf.cast(self.dense(x), tf.float32)
         cut = encoder_outputs.get("windows")
         return outputs if cut is None else windows.average(outputs, cut)
+
+
+def mean_of_tokens(sequence: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+    """The mean vector of a row's tokens, [CLS] and [SEP] included.
+
+    Args:
+      sequence: <float>[B, L, D].
+      input_mask: <int32>[B, L], 1 on tokens.
+
+    Returns:
+      [B, D] of the dtype of `sequence`, summed in float32; 0 without tokens.
+    """
+    mask = tf.cast(input_mask, tf.float32)
+    # A product that LiteRT has, too.
+    sums = tf.linalg.matvec(
+        tf.cast(sequence, tf.float32), mask, transpose_a=True
+    )
+    counts = tf.reduce_sum(mask, axis=-1, keepdims=True)
+    return tf.cast(sums / tf.maximum(counts, 1.0), sequence.dtype)
 
 
 class ClassificationHead(PooledHead):
@@ -187,7 +227,7 @@ class ClassificationHead(PooledHead):
     labels = ("label_ids",)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
-        logits = self.project(encoder_outputs, dropout_seed)
+        logits = self.project(encoder_outputs, features, dropout_seed)
         return {
             "logits": logits,
             "predictions": tf.argmax(logits, -1, output_type=tf.int32),
@@ -216,7 +256,7 @@ class MultiLabelHead(PooledHead):
     labels = ("label_ids",)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
-        logits = self.project(encoder_outputs, dropout_seed)
+        logits = self.project(encoder_outputs, features, dropout_seed)
         return {
             "logits": logits,
             "predictions": tf.cast(logits > 0.0, tf.int32),
@@ -247,7 +287,9 @@ class RegressionHead(PooledHead):
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         return {
-            "predictions": self.project(encoder_outputs, dropout_seed)[:, 0]
+            "predictions": self.project(
+                encoder_outputs, features, dropout_seed
+            )[:, 0]
         }
 
     def loss(self, outputs, features):
@@ -593,6 +635,7 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
             width,
             1 if head.kind == "regression" else num_outputs,
             head.hidden_activation,
+            head.options.get("pooling", "cls"),
         )
     if head.kind == "tagging":
         return TaggingHead(name, width, num_outputs)

@@ -475,6 +475,11 @@ def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
         "letters, tagging, whose head drops nothing, as in the original; "
         "FinetuningConfig.dropout is the encoder's, too"
     )
+    config = dataclasses.replace(config, head_dropout=None, pooling="mean")
+    assert refusal(config) == (
+        "FinetuningConfig.pooling='mean' needs heads on a whole text. "
+        "Received: letters, tagging, whose head reads every token"
+    )
 
 
 def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
@@ -587,6 +592,20 @@ def test_goes_on_with_a_head_that_has_the_labels(
             found[f"task_specific/again/dense/{name}"],
             reader.get_tensor(key + "/.ATTRIBUTES/VARIABLE_VALUE"),
         )
+
+
+def test_refuses_another_pooling_than_the_heads(pretrained, finished, tmp_path):
+    config = make_config(
+        pretrained,
+        tmp_path / "model",
+        init_checkpoint=finished[0].run.model_dir,
+        keep_head=True,
+        pooling="mean",
+    )
+    assert refusal(config) == (
+        "FinetuningConfig.pooling must be 'cls', as the head of "
+        f"{config.init_checkpoint} has it, with keep_head. Received: 'mean'"
+    )
 
 
 def test_refuses_more_labels_than_the_head(pretrained, finished, tmp_path):

@@ -292,3 +292,10 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(
         "Expected long_texts='windows' (stride=8, max_windows=32), as the "
         f"models in {config.run.model_dir} have it. Received: long_texts='cut'"
     )
+    config = dataclasses.replace(config, pooling="mean")
+    with pytest.raises(errors.ConfigError) as caught:
+        scored()
+    assert str(caught.value) == (
+        "Expected FinetuningConfig.pooling='cls', as the models in "
+        f"{config.run.model_dir} have it. Received: 'mean'"
+    )

@@ -281,6 +281,40 @@ def test_exports_what_the_tool_exports(trained, tmp_path):
     assert names == trained.decode_predictions(expected)
 
 
+def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
+    found = classifier(pretrained, pooling="mean")
+    found.network.set_weights(trained.network.get_weights())
+    features = found.preprocessor(TEXTS)
+    outputs = trained.network.electra(
+        *(features[k] for k in ("input_ids", "input_mask", "segment_ids"))
+    )
+    mask = np.array(features["input_mask"])[..., np.newaxis]
+    means = (outputs["sequence_output"] * mask).numpy().sum(1) / mask.sum(1)
+    dense = found.network.task_specific.heads[0].dense
+    np.testing.assert_allclose(
+        found.task_outputs(features)["logits"], dense(means), atol=1e-5
+    )
+    expected = found.predict(TEXTS, verbose=0)
+    found.save(tmp_path / "mean.keras")
+    again = keras.models.load_model(tmp_path / "mean.keras")
+    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    path = str(tmp_path / "model_dir")
+    found.save_checkpoint(path)
+    again = electra_tf.TextClassifier.from_checkpoint(path)
+    assert again.head.options["pooling"] == "mean"
+    tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    served = tf.saved_model.load(found.export(tmp_path / "served"))
+    scores = served.signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(scores["scores"], expected, atol=1e-5)
+    with pytest.warns(UserWarning, match="new head with pooling='cls': that"):
+        other = electra_tf.TextClassifier.from_checkpoint(
+            path, labels=LABELS, pooling="cls"
+        )
+    assert "pooling" not in other.head.options
+    with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
+        classifier(pretrained, pooling="max")
+
+
 @pytest.mark.dear
 def test_pairs(pretrained):
     found = classifier(pretrained)

@@ -78,6 +78,22 @@ def test_saved_exported_and_back(trained, tmp_path):
     np.testing.assert_allclose(value["value"], expected, atol=1e-5)
 
 
+def test_the_mean_of_all_tokens(pretrained, tmp_path):
+    unit = {"min_value": 1.0, "scale": 2.5}
+    found = regressor(pretrained, pooling="mean", **unit)
+    assert found.head.options == unit | {"pooling": "mean"}
+    assert found.network.task_specific.heads[0].pooling == "mean"
+    path = str(tmp_path / "model_dir")
+    found.save_checkpoint(path)
+    expected = found.predict(TEXTS, verbose=0)
+    for options in ({}, unit, {"pooling": "mean"}):
+        again = electra_tf.TextRegressor.from_checkpoint(path, **options)
+        tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
+    with pytest.warns(UserWarning, match="new head with pooling='cls': that"):
+        other = regressor(path, pooling="cls")
+    assert other.head.options == {}
+
+
 def test_labels_of_another_use_tell_no_unit(pretrained):
     found = regressor(pretrained)
     found.evaluate(["wa", "wb"], [1.0, 5.0], verbose=0)

@@ -51,6 +51,42 @@ def test_dropout_on_the_pooled_vector():
     assert dropped == pytest.approx(1000.0, abs=53)
 
 
+def test_the_mean_of_all_tokens():
+    rng = np.random.default_rng(1)
+    sequence = rng.normal(size=(3, 4, 2)).astype(np.float32)
+    # What stands behind the tokens does not count, even in a row without any.
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], np.int32)
+    encoded = {
+        "sequence_output": tf.constant(sequence),
+        "pooled_output": tf.constant(sequence[:, 0]),
+    }
+    kernel = rng.normal(size=(2, 3)).astype(np.float32)
+    expected = np.stack(
+        [sequence[0].mean(0), sequence[1, :2].mean(0), np.zeros(2)]
+    )
+
+    def logits(**kwargs):
+        head = heads.ClassificationHead("t", 2, 3, **kwargs)
+        _built(head, dense=kernel)
+        return head(encoded, {"input_mask": tf.constant(mask)})["logits"]
+
+    np.testing.assert_allclose(
+        logits(pooling="mean"), expected @ kernel, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        logits(pooling="cls"), sequence[:, 0] @ kernel, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
+        heads.RegressionHead("t", 2, pooling="max")
+
+
+def test_a_mean_in_float16_does_not_overflow():
+    sequence = tf.fill([1, 4096, 1], tf.constant(100.0, tf.float16))
+    found = heads.mean_of_tokens(sequence, tf.ones([1, 4096], tf.int32))
+    assert found.dtype == tf.float16
+    assert found.numpy().tolist() == [[100.0]]
+
+
 def test_multi_label():
     head = _built(heads.MultiLabelHead("t", 2, 2), dense=np.eye(2))
     outputs = head(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import electra_tf
 from electra_tf.serving import exportable, on_device, saved_model, signatures
 from tests import helpers
 from tools import export_saved_model
@@ -155,6 +156,20 @@ def test_answers_are_numbers():
         scale=4.0,
         min_value=1.0,
     ) == [3.0]
+
+
+def test_a_head_on_the_mean_of_all_tokens(exported, tmp_path):
+    model = electra_tf.TextClassifier.from_checkpoint(
+        exported[0], labels=["no", "yes"], pooling="mean"
+    )
+    folder = str(tmp_path / "model")
+    model.save_checkpoint(folder)
+    paths = on_device.export(folder, str(tmp_path / "on_device"))
+    found = on_device.OnDeviceModel(paths[0])
+    (scores,) = found(found.pack(["wa wb", "", "wd"])).values()
+    np.testing.assert_allclose(
+        scores, model.predict(["wa wb", "", "wd"], verbose=0), atol=1e-5
+    )
 
 
 def test_what_litert_cannot_represent_is_said_so(tmp_path):

@@ -122,19 +122,21 @@ def test_examples_for_classify(pairs):
 
 
 @pytest.mark.parametrize(
-    ("kind", "num_outputs"),
+    ("kind", "num_outputs", "more"),
     [
-        ("classification", 3),
-        ("multi_label_classification", 3),
-        ("regression", 1),
+        ("classification", 3, {}),
+        ("classification", 3, {"pooling": "mean"}),
+        ("multi_label_classification", 3, {}),
+        ("regression", 1, {"pooling": "mean"}),
     ],
 )
 def test_long_texts_are_averaged_over_windows_as_in_training(
-    serve, kind, num_outputs
+    serve, kind, num_outputs, more
 ):
     checkpoint = models.finetuned(kind, num_outputs)
     head = dataclasses.replace(
-        checkpoint.head, options={"windows": {"stride": 4, "max_windows": 3}}
+        checkpoint.head,
+        options={"windows": {"stride": 4, "max_windows": 3}} | more,
     )
     found, signatures = serve(dataclasses.replace(checkpoint, head=head))
     texts = ["wa wb", "", "wc wd we " * 9, "wa wb wc wd we " * 3]

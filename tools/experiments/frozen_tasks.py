@@ -6,7 +6,7 @@
 What fine-tuning does not find in a checkpoint may be there all the same. Each
 text, or pair of texts in one row, becomes the mean of its tokens' vectors, the
 embeddings' and each layer's side by side, or with --pooling=cls those of [CLS]
-alone, which is what the heads of fine-tuning see. A linear model reads them:
+alone, which is what the heads of fine-tuning read. A linear model reads them:
 ridge regression for numbers, logistic regression for labels. How strong it is
 pulled to 0 is chosen by cross-validation on the training rows. The last line of
 a task is of the first checkpoint's network with random weights.

@@ -157,12 +157,22 @@ def write(checkpoint: Checkpoint, path: str) -> None:
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What the original would compute otherwise, a line for the user each."""
-    if "gelu_new" not in checkpoint.activations:
-        return ()
-    return (
-        "the original computes GELU with the error function, this model by its "
-        "tanh approximation: outputs differ from about the fourth digit on",
-    )
+    found = []
+    if "gelu_new" in checkpoint.activations:
+        found.append(
+            "the original computes GELU with the error function, this model by "
+            "its tanh approximation: outputs differ from about the fourth "
+            "digit on"
+        )
+    head = checkpoint.head
+    pooling = head.options.get("pooling", "cls") if head else "cls"
+    if head and pooling != "cls":
+        found.append(
+            "the original's heads read the first token's vector, the head "
+            f"{head.task_name!r} the {pooling} of all tokens': what the "
+            "original answers with it is worth nothing"
+        )
+    return tuple(found)
 
 
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:

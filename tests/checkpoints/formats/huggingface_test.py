@@ -873,6 +873,19 @@ def test_case_follows_from_the_vocabulary_where_nothing_says_it(
     assert f"lower-cased: taken as {lower}, since the vocabulary has" in notes
 
 
+def test_refuses_a_mean_of_all_tokens(tmp_path):
+    checkpoint = models.finetuned("classification", 2)
+    head = dataclasses.replace(checkpoint.head, options={"pooling": "mean"})
+    with pytest.raises(
+        CheckpointError,
+        match="reads the first token's vector, the head 'letters' the mean of "
+        "all tokens': leave the head behind with --encoder-only",
+    ):
+        huggingface.write(
+            dataclasses.replace(checkpoint, head=head), str(tmp_path)
+        )
+
+
 def test_refuses_a_head_that_transformers_lacks(tmp_path):
     checkpoint = models.finetuned("question_answering")
     head = dataclasses.replace(checkpoint.head, options={})

@@ -1,5 +1,7 @@
 """Tests of electra_tf/checkpoints/formats/original.py."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from electra_tf import errors
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from tests import helpers, original_configs
+from tests.checkpoints import models
 
 
 class Tiny(keras.layers.Layer):
@@ -207,3 +210,11 @@ def test_settings_of_the_optimizer():
 def test_refuses_what_it_cannot_build(settings, message):
     with pytest.raises(errors.ConfigError, match=message):
         original_settings.encoder_config(settings)
+
+
+def test_says_that_the_original_knows_no_mean_of_all_tokens():
+    checkpoint = models.finetuned("classification", 2)
+    assert original.notes(checkpoint) == ()
+    head = dataclasses.replace(checkpoint.head, options={"pooling": "mean"})
+    (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
+    assert "the head 'letters' the mean of all tokens'" in note
