@@ -6,6 +6,8 @@ run is one model directory of run_pretraining or run_finetuning:
   <output_dir>/<suite>/<row>/<budget>/seed_<n>/pretraining      or, in two
                                               /first_stage      stages, both
                                               /<task>
+                                              /<task>_mean      by all tokens'
+                                                                mean
 
 A variant that several suites, or rows, have in common is in the folder of the
 first of them, and trained once.
@@ -35,6 +37,8 @@ _GIN = pathlib.Path(__file__).parents[2] / "gin"
 OWN_STEPS = "own_steps"
 # Held-out evaluations of a pre-training run.
 _NUM_EVALS = 5
+# What runs have whose folder does not name one.
+OWN_POOLING = "cls"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Options:
       gin_params: Bindings for all pre-training.
       finetuning_gin_file: Given after the task's files.
       finetuning_gin_params: Bindings for all fine-tuning.
+      pooling: `FinetuningConfig.pooling` of the tasks on whole texts.
     """
 
     size_gin_file: str
@@ -59,6 +64,7 @@ class Options:
     gin_params: tuple[str, ...] = ()
     finetuning_gin_file: str = "gin/experiments/finetuning.gin"
     finetuning_gin_params: tuple[str, ...] = ()
+    pooling: str = OWN_POOLING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +125,12 @@ class Variant:
 
     def stage_dir(self, seed: int, number: int = -1) -> str:
         return os.path.join(self.seed_dir(seed), self.stages[number].name)
+
+    def task_dir(self, seed: int, task: str, options: Options) -> str:
+        """Of what is fine-tuned on a task."""
+        pooling = _pooling_of(task, options)
+        name = task if pooling == OWN_POOLING else f"{task}_{pooling}"
+        return os.path.join(self.seed_dir(seed), name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -528,7 +540,7 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
                 f"{name} {task}",
                 _finetuning_config(task, options, from_scratch),
                 seed,
-                os.path.join(variant.seed_dir(seed), task),
+                variant.task_dir(seed, task, options),
                 {"init_checkpoint": pretrained.stage_dir(seed)},
                 task,
                 1.0,
@@ -611,6 +623,18 @@ def refuse_decided(params: Iterable[str], names: Iterable[str]) -> None:
             )
 
 
+def results_name(suite: str, options: Options) -> str:
+    """Of what a suite's figures are called: 'objectives', 'objectives_mean'."""
+    if options.pooling == OWN_POOLING:
+        return suite
+    return f"{suite}_{options.pooling}"
+
+
+def _pooling_of(task: str, options: Options) -> str:
+    """What a task is fine-tuned with, whose head may read every token."""
+    return options.pooling if TASKS[task].of_whole_text else OWN_POOLING
+
+
 @functools.cache
 def _finetuning_config(task: str, options: Options, from_scratch: bool):
     """gin files, bindings and configuration of all fine-tuning on a task."""
@@ -621,6 +645,10 @@ def _finetuning_config(task: str, options: Options, from_scratch: bool):
         files += [of_task] if os.path.exists(of_task) else []
         files.append(options.finetuning_gin_file)
     params = options.finetuning_gin_params
+    pooling = _pooling_of(task, options)
+    if pooling != OWN_POOLING:
+        refuse_decided(params, ["FinetuningConfig.pooling"])
+        params += (f"FinetuningConfig.pooling={pooling!r}",)
     if from_scratch:
         params += ("FinetuningConfig.from_scratch=True",)
     config = gin_files_lib.load(

@@ -167,12 +167,15 @@ class Task:
       metric_title: For people.
       gin_file: Of the task, below gin/; what the experiments change of it is in
         gin/experiments/finetuning/.
+      of_whole_text: Whether its head reads one vector of a text, so that
+        `FinetuningConfig.pooling` decides which.
     """
 
     title: str
     metric: str
     metric_title: str
     gin_file: str
+    of_whole_text: bool = True
 
 
 TASKS: dict[str, Task] = {
@@ -182,5 +185,5 @@ TASKS: dict[str, Task] = {
     "sst": Task("SST-2", "accuracy", "accuracy", "finetune/sst.gin"),
     "sts": Task("STS-B", "spearman", "Spearman", "finetune/sts.gin"),
     "imdb": Task("IMDB", "accuracy", "accuracy", "finetune/own_data.gin"),
-    "ner": Task("CoNLL-2003", "f1", "F1 of spans", "finetune/ner.gin"),
+    "ner": Task("CoNLL-2003", "f1", "F1 of spans", "finetune/ner.gin", False),
 }

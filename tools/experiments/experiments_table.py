@@ -36,9 +36,10 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
       options: Of the runs.
 
     Returns:
-      What results.json holds: "suite", "source", "reference", "tasks", and
-      "rows", each with "row", "title", "budget_flops", "num_train_steps" (of
-      each stage), "flops_per_step" (of all stages), "flops", "paper", "seeds"
+      What results.json holds: "suite", "name" (of its figures), "title",
+      "source", "reference", "pooling", "tasks", and "rows", each with "row",
+      "title", "budget_flops", "num_train_steps" (of each stage),
+      "flops_per_step" (of all stages), "flops", "paper", "seeds"
       (seed -> "tasks", their "score", "heldout", "cpu_seconds"), "tasks" and
       "heldout" (name -> "mean", "stdev"), "score" and "minus_reference"
       ("mean", "stdev", "low", "high", "num_seeds"), "curve" (mean held-out
@@ -52,7 +53,7 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
     for task in options.tasks:
         experiment_runs.refuse_unlike(
             [
-                os.path.join(variant.seed_dir(seed), task)
+                variant.task_dir(seed, task, options)
                 for variant in variants
                 for seed in options.seeds
             ],
@@ -68,9 +69,11 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
             row["minus_reference"] = _difference(row, other)
     return {
         "suite": suite,
+        "name": experiment_runs.results_name(suite, options),
         "title": title,
         "source": source,
         "reference": reference,
+        "pooling": options.pooling,
         "tasks": list(options.tasks),
         "rows": rows,
         "ordering": _ordering(rows),
@@ -313,6 +316,11 @@ def markdown(results: dict) -> str:
         f"`{results['reference']}` seed by seed). The paper's numbers are of a "
         "larger model and of all tasks of GLUE.",
     ]
+    if results["pooling"] != experiment_runs.OWN_POOLING:
+        lines[-1] += (
+            f" Heads on a whole text read the {results['pooling']} of all "
+            "tokens' vectors."
+        )
     for budget, rows in _by_budget(results["rows"]).items():
         name = experiment_runs.budget_name(budget)
         title = (

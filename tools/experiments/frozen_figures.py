@@ -2,13 +2,11 @@
 
 The figures hold the scores of both:
 
-  {"rows": [{"row", "budget_flops", "seed", "frozen": {task: score},
-             "pooled": {task: score}, if so fine-tuned}],
+  {"rows": [{"row", "budget_flops", "seed", "frozen": {task: score}}],
    "stages": [{"step", "disc_auc", "fine_tuned", "mean", "cls"}]}
 
-`rows` has all tasks of `frozen_tasks.TASKS`, in per cent, and in "pooled" those
-and IMDB, fine-tuned with `FinetuningConfig.pooling = 'mean'`; `stages`,
-checkpoints of one run, has STS-B, fine-tuned, and frozen by either pooling.
+`rows` has all tasks of `frozen_tasks.TASKS`, in per cent; `stages`, checkpoints
+of one run, has STS-B, fine-tuned, and frozen by either pooling.
 """
 
 import experiment_suites
@@ -23,12 +21,21 @@ _SCORES = {
     "cls": "frozen, [CLS]",
 }
 _RANDOM = "random weights"
-# Tasks with one answer for a whole row.
-_POOLED = (*frozen_tasks.TASKS, "imdb")
 
 
 def blocks(figures: dict) -> dict[str, str]:
     """The tables, as Markdown, by their names."""
+    tasks = [experiment_suites.TASKS[name] for name in frozen_tasks.TASKS]
+    of_rows = [
+        ["row", "FLOPs", "seed"]
+        + [f"{task.title}, {task.metric_title}" for task in tasks]
+    ]
+    for row in figures["rows"]:
+        flops = f"{row['budget_flops']:g}" if row["budget_flops"] else "0"
+        of_rows.append(
+            [row["row"], flops.replace("e+", "e"), str(row["seed"])]
+            + [f"{row['frozen'][name]:.1f}" for name in frozen_tasks.TASKS]
+        )
     of_stages = [["step", "disc_auc", *_SCORES.values()]]
     for stage in figures["stages"]:
         auc = stage["disc_auc"]
@@ -39,36 +46,10 @@ def blocks(figures: dict) -> dict[str, str]:
                 *(f"{stage[name]:.1f}" for name in _SCORES),
             ]
         )
-    rows = figures["rows"]
-    found = {
-        "frozen": _of_rows(rows, "frozen", frozen_tasks.TASKS),
+    return {
+        "frozen": tables.markdown(of_rows),
         "frozen-stages": tables.markdown(of_stages),
     }
-    if pooled := [row for row in rows if "pooled" in row]:
-        found["frozen-pooled"] = _of_rows(pooled, "pooled", _POOLED)
-    return found
-
-
-def _of_rows(rows: list[dict], key: str, names: tuple[str, ...]) -> str:
-    """The table of some scores of each row.
-
-    Args:
-      rows: As above.
-      key: Which scores.
-      names: Of the tasks.
-    """
-    tasks = [experiment_suites.TASKS[name] for name in names]
-    found = [
-        ["row", "FLOPs", "seed"]
-        + [f"{task.title}, {task.metric_title}" for task in tasks]
-    ]
-    for row in rows:
-        flops = f"{row['budget_flops']:g}" if row["budget_flops"] else "0"
-        found.append(
-            [row["row"], flops.replace("e+", "e"), str(row["seed"])]
-            + [f"{row[key][name]:.1f}" for name in names]
-        )
-    return tables.markdown(found)
 
 
 def draw(figures: dict, path: str) -> None:

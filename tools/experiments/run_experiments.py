@@ -7,9 +7,9 @@ Every row of a suite (gin/experiments) is pre-trained for as many steps as the
 budget allows, counted as `flops.of_pretraining_step` counts, then
 fine-tuned on the tasks with the same seed, all by run_pretraining and
 run_finetuning as subprocesses. Below --output_dir, <suite>/ gets results.json,
-results.md, a table with the paper's numbers beside ours, and results.png;
-`experiment_runs` says where the runs are. What is finished is not run again,
-and what was interrupted goes on.
+results.md, a table with the paper's numbers beside ours, and results.png, with
+--pooling=mean results_mean.json and so on; `experiment_runs` says where the
+runs are. What is finished is not run again, and what was interrupted goes on.
 
 The default size and data are those of gin/experiments/tiny.gin, for two cores;
 docs/experiments.md says how to build them, and how to run other sizes.
@@ -30,7 +30,7 @@ import tables
 from experiment_runs import Options, Variant
 from experiment_suites import SUITES, TASKS
 
-from electra_tf import files
+from electra_tf import configs, files
 from electra_tf.command_line import arguments
 
 _ALL = "all"
@@ -74,6 +74,7 @@ def _options(args: argparse.Namespace) -> Options:
         tuple(args.gin_param),
         finetuning_gin_file,
         tuple(args.finetuning_gin_param),
+        args.pooling,
     )
 
 
@@ -139,7 +140,9 @@ def _write_results(
         )
     ]
     folder = os.path.join(options.output_dir, suite)
-    path = os.path.join(folder, "results.{}")
+    # results.json, or results_mean.json.
+    name = experiment_runs.results_name("results", options)
+    path = os.path.join(folder, f"{name}.{{}}")
     with figure_files.expecting("figures of finished runs", folder):
         results = experiments_table.collect(suite, variants, options)
         if not results["rows"]:
@@ -229,6 +232,14 @@ def main(argv=None) -> int:
             default=[],
             help=f"gin binding for all {what}; may be repeated.",
         )
+    add(
+        "--pooling",
+        choices=configs.POOLINGS,
+        default=experiment_runs.OWN_POOLING,
+        help="What heads on a whole text read: the first token's vector, or "
+        "the mean of all tokens'. Pre-training is the same; what is fine-tuned "
+        "has folders and results of its own (default: %(default)s).",
+    )
     add(
         "--output-dir",
         default="build/experiments/runs",

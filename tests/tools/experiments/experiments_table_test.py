@@ -197,6 +197,17 @@ def test_tables_of_a_page(results):
     assert list(experiments_table.blocks(older))[0] == "objectives-older-1e12"
 
 
+def test_figures_of_heads_that_read_a_mean(runs):
+    options, variants = runs
+    options = dataclasses.replace(options, pooling="mean")
+    found = experiments_table.collect("objectives", variants, options)
+    # Pre-training is shared, and nothing has been fine-tuned so.
+    assert row(found, "electra")["heldout"]
+    assert row(found, "electra")["score"] is None
+    assert list(experiments_table.blocks(found))[0] == "objectives_mean-1e12"
+    assert "read the mean of all tokens" in experiments_table.markdown(found)
+
+
 def test_a_column_of_nothing_is_left_out(results):
     rows = [r | {"paper": None, "seeds": {}} for r in results["rows"]]
     header = experiments_table.blocks(results | {"rows": rows})[

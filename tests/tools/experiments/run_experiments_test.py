@@ -208,6 +208,32 @@ def test_commands_load_to_what_is_expected_of_them():
     assert rte.config.data.num_train_epochs == 3.0
 
 
+def test_heads_that_read_a_mean_have_folders_of_their_own():
+    tasks = {"tasks": ("rte", "imdb", "ner")}
+    (variant,) = variants("objectives", rows=("bert",)).values()
+    pretraining, *of_cls = experiment_runs.runs_of(variant, 1, options(**tasks))
+    same, *of_mean = experiment_runs.runs_of(
+        variant, 1, options(**tasks, pooling="mean")
+    )
+    assert pretraining == same
+    names = [pathlib.Path(run.model_dir).name for run in of_mean]
+    # Tags are of every token anyway.
+    assert names == ["rte_mean", "imdb_mean", "ner"]
+    assert [run.config.pooling for run in of_mean] == ["mean", "mean", "cls"]
+    assert [run.kind for run in of_mean] == ["rte", "imdb", "ner"]
+    assert {run.config.pooling for run in of_cls} == {"cls"}
+    assert of_cls[-1] == of_mean[-1]
+
+
+def test_a_task_reads_a_whole_text_or_every_token():
+    from electra_tf.finetuning.tasks import by_name, text_tasks
+
+    for name in TASKS.keys() - {"imdb"}:
+        task = by_name.get_task(name, "")
+        whole = isinstance(task, text_tasks.TextTask)
+        assert whole == TASKS[name].of_whole_text
+
+
 # --- What is finished ---------------------------------------------------------
 
 
