@@ -18,6 +18,7 @@
 #   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
 #   make record       the rows of docs/records.md, from the docstrings
 #   make ner DATA=<folder>   when pre-training helps CoNLL-2003: docs/ner.md
+#   make ner-lengths DATA=<folder>   the same of longer pre-training
 #   make schedule     three lengths of pre-training from one trunk: docs/scaling.md
 #   make imdb DATA=<folder>   reviews of films, with few labels and many: docs/imdb.md
 
@@ -141,6 +142,13 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 .PHONY: experiments
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
+
+# Docstrings and WikiText-2 alone; docs/ner.md, "Longer pre-training".
+.PHONY: ner-lengths
+ner-lengths: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
+	$(PYTHON) tools/experiments/run_experiments.py --suite=objectives --rows=electra --budget_flops=2.4e13,9.6e13 --seeds=1 --tasks=ner --parallel=2 \
+	  --output_dir=$(EXPERIMENTS)/texts_runs --gin_param="PretrainingDataConfig.train_files='$(EXPERIMENTS)/texts_tfrecords/*tfrecord*'"
+	$(PYTHON) tools/experiments/run_ner_lengths.py --conll_dir="$(DATA)/conll2003" --parallel=2
 
 # --- Reviews of films: docs/imdb.md --------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import collections
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import experiment_runs
 import experiments_table
@@ -79,7 +79,7 @@ def collect(options: Options) -> dict:
         found[name] = [_scored(run) for run in scored]
         compared += scored
     _refuse_unlike(compared)
-    found["differences"] = _differences(found["scores"])
+    found["differences"] = differences(found["scores"])
     return found
 
 
@@ -116,6 +116,17 @@ def _refuse_unlike(runs: Sequence[Run]) -> None:
 
 def _scored(run: Run) -> dict:
     model, number, start = pathlib.Path(run.model_dir).parts[-3:]
+    about = {"model": model, "start": start, "num_sentences": int(number)}
+    return about | scores_of(run)
+
+
+def scores_of(run: Run) -> dict:
+    """F1 of each seed of a run on dev and test, and their statistics.
+
+    Returns:
+      "learning_rate", "num_train_epochs", "trials", "dev", "test", and what
+      `Run.origin` says.
+    """
     with figure_files.expecting("F1 of each seed", run.model_dir):
         trials = [
             {name: trial[name] for name in ("seed", *_RECIPE)}
@@ -124,9 +135,6 @@ def _scored(run: Run) -> dict:
         ]
     recipe = {name: trials[0][name] for name in _RECIPE}
     return {
-        "model": model,
-        "start": start,
-        "num_sentences": int(number),
         **recipe,
         "trials": [
             {name: trial[name] for name in ("seed", *_SPLITS)}
@@ -142,7 +150,7 @@ def _scored(run: Run) -> dict:
     }
 
 
-def _differences(scores: Sequence[dict]) -> list[dict]:
+def differences(scores: Sequence[dict]) -> list[dict]:
     """Pre-trained minus from scratch, for each model and number of labels."""
     of_start = {
         (run["model"], run["num_sentences"], run["start"]): run
@@ -172,7 +180,7 @@ def blocks(figures: dict) -> dict[str, str]:
     return {
         "ner-pretraining": tables.markdown(_pretraining_table(figures)),
         "ner-choices": tables.markdown(_choices_table(figures)),
-        "ner-scores": tables.markdown(_scores_table(figures)),
+        "ner-scores": scores_table(figures, _BEGINS_WITH),
         "ner-case": tables.markdown(_case_table(figures)),
     }
 
@@ -223,9 +231,14 @@ def _choices_table(figures: dict) -> list[list[str]]:
     return table
 
 
-def _scores_table(figures: dict) -> list[list[str]]:
-    """A row for each start, by labelled sentences."""
-    differences = {
+def scores_table(figures: dict, titles: Mapping[str, str]) -> str:
+    """A row for each start, by labelled sentences, in Markdown.
+
+    Args:
+      figures: Has "scores" and "differences".
+      titles: Of the starts, for people.
+    """
+    of_start = {
         (entry["num_sentences"], entry["start"]): entry
         for entry in figures["differences"]
     }
@@ -237,7 +250,7 @@ def _scores_table(figures: dict) -> list[list[str]]:
     ]
     for run in figures["scores"]:
         number, start = run["num_sentences"], run["start"]
-        entry = differences.get((number, start))
+        entry = of_start.get((number, start))
         cells = []
         for split in _SPLITS:
             cells.append(experiments_table.spread(run[split]))
@@ -247,14 +260,14 @@ def _scores_table(figures: dict) -> list[list[str]]:
         table.append(
             [
                 f"{number:,}",
-                _BEGINS_WITH[start],
+                titles[start],
                 _rate(run["learning_rate"]),
                 f"{run['num_train_epochs']:g}",
                 *cells,
                 str(len(run["trials"])),
             ]
         )
-    return table
+    return tables.markdown(table)
 
 
 def _case_table(figures: dict) -> list[list[str]]:

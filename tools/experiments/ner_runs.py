@@ -23,6 +23,7 @@ import ner_parts
 from experiment_runs import Run
 
 from electra_tf import configs, files, model_directory
+from electra_tf.command_line import arguments
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -96,6 +97,12 @@ class Setting(typing.NamedTuple):
     f1: float
 
 
+def numbers(text: str) -> tuple[int, ...]:
+    """An argument type: numbers between commas, each once."""
+    parts = text.split(",")
+    return tuple(dict.fromkeys(map(arguments.positive_int, parts)))
+
+
 def sentences(text: str) -> list[str]:
     """The sentences of a file in CoNLL's layout, without its documents' marks.
 
@@ -135,6 +142,8 @@ def write_data(options: Options) -> None:
     texts = {}
     for split in _SPLITS:
         path = pathlib.Path(options.data_dir, f"{split}.txt")
+        if split == "dev" and not path.is_file():  # As CoNLL-2003 has it.
+            path = path.with_name("valid.txt")
         if not path.is_file():
             raise ValueError(
                 "Expected the files of CoNLL-2003, as `make ner` writes them. "
@@ -256,22 +265,49 @@ def _finetuning_run(
         init_checkpoint += (
             f"/{model_directory.CHECKPOINT_NAME}-{options.num_train_steps // 2}"
         )
-    paths = tuple(map(experiment_runs.gin_path, FINETUNING))
-    params = (
-        *params,
-        f"FinetuningConfig.from_scratch={start == SCRATCH}",
-        f"FinetuningDataConfig.data_dir={json.dumps(data_dir)}",
-    )
-    run = experiment_runs.make_run(
+    run = finetuning_run(
         f"{model} {name}",
-        (paths, params, _load(paths, params)),
-        min(options.seeds),
         os.path.join(options.output_dir, model, name),
+        init_checkpoint,
+        (
+            *params,
+            f"FinetuningConfig.from_scratch={start == SCRATCH}",
+            f"FinetuningDataConfig.data_dir={json.dumps(data_dir)}",
+        ),
+        min(options.seeds),
+        weight,
+    )
+    return dataclasses.replace(run, needs=(pretraining.model_dir,))
+
+
+def finetuning_run(
+    title: str,
+    model_dir: str,
+    init_checkpoint: str,
+    params: tuple[str, ...],
+    seed: int,
+    weight: float,
+) -> Run:
+    """One run of run_finetuning on CoNLL-2003.
+
+    Args:
+      title: For people.
+      model_dir: Of the run.
+      init_checkpoint: Its weights, or its sizes alone.
+      params: gin bindings.
+      seed: Of its first trial.
+      weight: In proportion to what it takes.
+    """
+    paths = tuple(map(experiment_runs.gin_path, FINETUNING))
+    return experiment_runs.make_run(
+        title,
+        (paths, params, _load(paths, params)),
+        seed,
+        model_dir,
         {"init_checkpoint": init_checkpoint},
         "finetuning",
         float(weight),
     )
-    return dataclasses.replace(run, needs=(pretraining.model_dir,))
 
 
 @functools.cache
@@ -328,17 +364,22 @@ def case_runs(options: Options) -> list[Run]:
 
 def recipe(start: str, options: Options) -> Setting | None:
     """What was best on dev with `COMPARED_EPOCHS`."""
-    tried = [
-        setting
-        for setting in settings(start, options)
-        if setting.num_train_epochs == COMPARED_EPOCHS
-    ]
-    return max(tried, key=lambda setting: setting.f1, default=None)
+    return best_of(settings(start, options))
+
+
+def best_of(tried: list[Setting]) -> Setting | None:
+    """What was best on dev with `COMPARED_EPOCHS`; None where nothing was."""
+    compared = [s for s in tried if s.num_train_epochs == COMPARED_EPOCHS]
+    return max(compared, key=lambda setting: setting.f1, default=None)
 
 
 def settings(start: str, options: Options) -> list[Setting]:
     """What was tried from a start, in its order; empty where it is not done."""
-    run = choice_run(start, options)
+    return settings_of(choice_run(start, options))
+
+
+def settings_of(run: Run) -> list[Setting]:
+    """What a run has tried, in its order; empty where it is not done."""
     if not run.is_finished():
         return []
     with figure_files.expecting("F1 of each setting on dev", run.model_dir):

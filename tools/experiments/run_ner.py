@@ -88,11 +88,6 @@ def _models(text: str) -> tuple[str, ...]:
     return names
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    return tuple(dict.fromkeys(map(arguments.positive_int, parts)))
-
-
 def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
     parser = arguments.ArgumentParser(prog="run_ner", description=__doc__)
@@ -118,7 +113,7 @@ def main(argv=None) -> int:
     )
     add(
         "--num-sentences",
-        type=_numbers,
+        type=ner_runs.numbers,
         default=ner_runs.NUM_SENTENCES,
         help="Labelled ones of what is compared (default: "
         f"{','.join(map(str, ner_runs.NUM_SENTENCES))}).",

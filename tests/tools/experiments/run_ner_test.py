@@ -287,7 +287,7 @@ def figures():
         ],
         "scores": scores,
         "case": [score("cased", HALF, 3000, (49.0, 49.0))],
-        "differences": ner_figures._differences(scores),
+        "differences": ner_figures.differences(scores),
     }
 
 
