@@ -12,10 +12,15 @@ import gin
 from electra_tf import errors, validation
 from electra_tf.validation import Fraction, NotNegative, Positive
 
-# Those of the original's `get_activation`, and GELU's tanh approximation.
+# Of feed-forward layers and of the heads of pre-training: those of the
+# original's `get_activation`, and GELU's tanh approximation.
 HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
-# A text's vector: its first token's, as the original's, or all tokens' mean.
-POOLINGS = ("cls", "mean")
+
+# What a head reads of a text: the first token's vector, as in the original, or
+# the mean of all tokens' vectors.
+DEFAULT_POOLING = "cls"
+POOLINGS = (DEFAULT_POOLING, "mean")
+
 # A dtype policy that `command_line.fastest` chooses.
 AUTO = "auto"
 # A schedule, beside the original's.

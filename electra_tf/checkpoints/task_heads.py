@@ -178,7 +178,7 @@ def check_options(kind: str, options: dict, source: str) -> None:
             f"{source}: windows must have a stride and max_windows. Received: "
             f"{', '.join(sorted(windows)) or 'nothing'}"
         )
-    pooling = options.get("pooling", "cls")
+    pooling = options.get("pooling", configs.DEFAULT_POOLING)
     if pooling not in configs.POOLINGS:
         raise CheckpointError(
             f"{source}: pooling must be one of {', '.join(configs.POOLINGS)}. "

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from electra_tf import errors, model_directory
+from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.files import read_json
@@ -211,14 +211,13 @@ def _read_rows(
         _refuse_other_answers(task.description(), described, model_dir)
         if isinstance(task, tagging.TaggingTask):
             task.segment = described.get("segment", task.segment)
-        if isinstance(task, text_tasks.TextTask):
-            task.pooling = described.get("pooling", "cls")
-            if config.pooling != task.pooling:
-                raise errors.ConfigError(
-                    f"Expected FinetuningConfig.pooling={task.pooling!r}, as "
-                    f"the models in {model_dir} have it. Received: "
-                    f"{config.pooling!r}"
-                )
+        pooling = described.get("pooling", configs.DEFAULT_POOLING)
+        if config.pooling != pooling:
+            raise errors.ConfigError(
+                f"Expected FinetuningConfig.pooling={pooling!r}, as the models "
+                f"in {model_dir} have it. Received: {config.pooling!r}"
+            )
+        task.pooling = pooling
     data = preparation.read_rows(
         config,
         tasks,

@@ -25,9 +25,7 @@ def make_engine(
     train_features = features.combine(rows)
     replicas.set_policy(run)  # Seeds the new head.
     with strategy.scope():
-        heads = [
-            data.task.make_head(start.encoder_config) for data in plan.tasks
-        ]
+        heads = [data.make_head(start.encoder_config) for data in plan.tasks]
         if start.head_dropout is not None:
             for head in heads:
                 head.set_dropout(start.head_dropout)
@@ -83,7 +81,7 @@ def trained_model(
     Raises:
       CheckpointError: If its weights are not there, or do not fit.
     """
-    heads = [data.task.make_head(encoder) for data in tasks]
+    heads = [data.make_head(encoder) for data in tasks]
     model = FinetuningModel(encoder, heads, tasks[0].windows)
     checkpoint = reading.read_checkpoint(directory)
     reading.assign_all(checkpoint, model.variables, directory, "the model")

@@ -4,7 +4,7 @@ import dataclasses
 import typing
 from collections.abc import Sequence
 
-from electra_tf import errors
+from electra_tf import configs, errors
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import (
     class_weights,
@@ -18,7 +18,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.configs import FinetuningConfig
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.finetuning.tasks.task import Task
-from electra_tf.finetuning.tasks.text_tasks import TextTask
+from electra_tf.model import heads
 from electra_tf.text import tokenization
 from electra_tf.training import optimization
 
@@ -38,6 +38,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     )
     tasks = make_tasks(config)
     _refuse_head_dropout(config, tasks)
+    set_pooling(config.pooling, tasks, start.encoder_config)
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
@@ -125,6 +126,37 @@ def _refuse_head_dropout(
             )
 
 
+def set_pooling(
+    pooling: str, tasks: Sequence[Task], encoder: configs.EncoderConfig
+) -> None:
+    """Tells the tasks what their heads read of a text.
+
+    Args:
+      pooling: `FinetuningConfig.pooling`.
+      tasks: Of the run.
+      encoder: Below the heads.
+
+    Raises:
+      ConfigError: If a head reads something else.
+    """
+    for task in tasks:
+        head = task.make_head(encoder)
+        if not isinstance(head, heads.PooledHead):
+            if pooling != configs.DEFAULT_POOLING:
+                raise errors.ConfigError(
+                    f"FinetuningConfig.pooling={pooling!r} needs heads on a "
+                    f"whole text. Received: {task.name}, with a "
+                    f"{type(head).__name__}"
+                )
+        # A task of one's own may have decided.
+        elif head.pooling not in (configs.DEFAULT_POOLING, pooling):
+            raise errors.ConfigError(
+                f"Expected FinetuningConfig.pooling={head.pooling!r}, as the "
+                f"head of {task.name} has it. Received: {pooling!r}"
+            )
+        task.pooling = pooling
+
+
 def look_at(
     data: task_data.TaskData, has_folds: bool = False
 ) -> tuple[dict, list[str]]:
@@ -169,25 +201,12 @@ def make_tasks(config: FinetuningConfig) -> list[Task]:
     """The tasks of a run.
 
     Raises:
-      ValueError: If a name is unknown, a file missing or damaged, or a task
-        without the pooling that is asked for.
+      ValueError: If a name is unknown, or a file missing or damaged.
     """
     options = config.question_answering
-    tasks = by_name.make_tasks(
+    return by_name.make_tasks(
         config.data, typing.cast(QuestionAnsweringConfig | None, options)
     )
-    if config.pooling == "cls":
-        return tasks
-    for task in tasks:
-        if not isinstance(task, TextTask):
-            raise errors.ConfigError(
-                f"FinetuningConfig.pooling={config.pooling!r} needs heads on a "
-                f"whole text. Received: {task.name}, "
-                f"{task.description().get('kind')}, whose head reads every "
-                "token"
-            )
-        task.pooling = config.pooling
-    return tasks
 
 
 def read_rows(

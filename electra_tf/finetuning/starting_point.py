@@ -209,12 +209,11 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"{kind}. Received: {start.source}, with "
             + (f"one for {head.kind}" if head else "no fine-tuned head")
         )
-    ours = getattr(task, "pooling", "cls")
-    theirs = head.options.get("pooling", "cls")
-    if ours != theirs:
+    if task.pooling != head.pooling:
         raise errors.ConfigError(
-            f"FinetuningConfig.pooling must be {theirs!r}, as the head of "
-            f"{start.source} has it, with keep_head. Received: {ours!r}"
+            f"FinetuningConfig.pooling must be {head.pooling!r}, as the head "
+            f"of {start.source} has it, with keep_head. Received: "
+            f"{task.pooling!r}"
         )
     if kind in _WITH_LABELS:
         _adopt_labels(task, head, start.source)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from electra_tf import errors
+from electra_tf import configs, errors
 from electra_tf.finetuning import copies, digests
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.finetuning.tasks.task import Task
+from electra_tf.model import heads
 from electra_tf.model.windows import Windows
 from electra_tf.text import tokenization
 
@@ -89,10 +90,20 @@ class TaskData:
                 "stride": self.windows.stride,
                 "max_windows": self.windows.max_windows,
             }
-        pooling = getattr(self.task, "pooling", "cls")
-        if pooling != "cls":
-            about["pooling"] = pooling
+        if self.task.pooling != configs.DEFAULT_POOLING:
+            about["pooling"] = self.task.pooling
         return about | self.task.description()
+
+    def make_head(self, config: configs.EncoderConfig) -> heads.Head:
+        """The task's head, which reads of a text what the task says.
+
+        Args:
+          config: Of the encoder below.
+        """
+        head = self.task.make_head(config)
+        if isinstance(head, heads.PooledHead):
+            head.pooling = self.task.pooling
+        return head
 
     def remarks(self) -> list[str]:
         """What the files were taken for, and what is wrong with them."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from electra_tf import errors
+from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import labels as labels_lib
@@ -83,6 +83,22 @@ class LabelledModel(TaskModel):
     @classmethod
     def head_for(cls, checkpoint: Checkpoint, source, labels=None, **options):
         found = cls.kept(checkpoint, **options)
+        pooling = options.get("pooling")
+        if found is not None and pooling not in (None, found.pooling):
+            has = f"pooling={found.pooling!r}"
+            if labels is None:
+                raise errors.CheckpointError(
+                    "Expected labels=[...] for a new head, as that of "
+                    f"{source} has {has}. Received: labels=None and "
+                    f"pooling={pooling!r}"
+                )
+            new = cls.new_head(labels, **options)
+            warnings.warn(
+                f"A new head with pooling={pooling!r}: that of {source} has "
+                f"{has}",
+                stacklevel=4,
+            )
+            return new, False
         if labels is None:
             if found is None:
                 head = checkpoint.head
@@ -100,6 +116,8 @@ class LabelledModel(TaskModel):
         if theirs in (None, ours) and len(ours) == found.num_outputs:
             return dataclasses.replace(found, labels=ours), True
         cls.check_order(theirs or (), ours, source)
+        if found.pooling != configs.DEFAULT_POOLING:
+            options["pooling"] = found.pooling
         warnings.warn(
             f"A new head for the labels {text_tasks.listing(ours)}: that of "
             f"{source} is for "

@@ -3,7 +3,6 @@
 Shapes: N rows, B batch, C labels.
 """
 
-import dataclasses
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import errors
+from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import text_tasks
@@ -109,7 +108,7 @@ class TextClassifier(_TextModel, LabelledModel):
         preprocessor=None,
         *,
         multi_label: bool = False,
-        pooling: str = "cls",
+        pooling: str = configs.DEFAULT_POOLING,
         activation: str | None = "auto",
         head: heads.TaskHead | Mapping | None = None,
         **kwargs,
@@ -141,18 +140,8 @@ class TextClassifier(_TextModel, LabelledModel):
         )
 
     @classmethod
-    def head_for(cls, checkpoint, source, labels=None, **options):
-        pooling = options.get("pooling")
-        return super().head_for(
-            _without_other_pooling(checkpoint, pooling, source),
-            source,
-            labels,
-            **options,
-        )
-
-    @classmethod
     def kept(cls, checkpoint: Checkpoint, multi_label=None, pooling=None):
-        del pooling  # See `head_for`.
+        del pooling  # A head of another one is replaced, not passed over.
         head = checkpoint.head
         kinds = _KINDS if multi_label is None else (_KINDS[multi_label],)
         return head if head is not None and head.kind in kinds else None
@@ -368,7 +357,7 @@ class TextRegressor(_TextModel):
         *,
         min_value: float | None = None,
         scale: float | None = None,
-        pooling: str = "cls",
+        pooling: str = configs.DEFAULT_POOLING,
         head: heads.TaskHead | Mapping | None = None,
         **kwargs,
     ):
@@ -380,16 +369,17 @@ class TextRegressor(_TextModel):
     def head_for(
         cls, checkpoint, source, min_value=None, scale=None, pooling=None
     ):
-        new = _regression_head(min_value, scale, pooling)
-        kept = cls.kept(_without_other_pooling(checkpoint, pooling, source))
+        kept = cls.kept(checkpoint)
         if kept is None:
-            return new, False
-        unit = _regression_head(min_value, scale).options
-        theirs = {name: kept.options.get(name) for name in unit}
-        if theirs == unit:
+            return _regression_head(min_value, scale, pooling), False
+        new = _regression_head(min_value, scale, pooling or kept.pooling)
+        ours = new.options | {"pooling": new.pooling}
+        theirs = {name: kept.options.get(name) for name in ours}
+        theirs["pooling"] = kept.pooling
+        if theirs == ours:
             return kept, True
         warnings.warn(
-            f"A new head for {unit}: that of {source} is for {theirs}",
+            f"A new head for {ours}: that of {source} is for {theirs}",
             stacklevel=3,
         )
         return new, False
@@ -440,31 +430,19 @@ class TextRegressor(_TextModel):
 
 
 def _pooling_options(pooling: str | None) -> dict:
-    """Of a new head; nothing for the original's."""
-    return {} if pooling in (None, "cls") else {"pooling": pooling}
+    """Of a new head; nothing for the original's.
 
-
-def _without_other_pooling(
-    checkpoint: Checkpoint, pooling: str | None, source: str
-) -> Checkpoint:
-    """Leaves a head behind that does not read a text as it is wanted.
-
-    Args:
-      checkpoint: May have a head.
-      pooling: What is wanted; None for what the head has.
-      source: Of the checkpoint, for the warning.
+    Raises:
+      ValueError: If there is no such pooling.
     """
-    head = checkpoint.head
-    if head is None or pooling is None:
-        return checkpoint
-    theirs = head.options.get("pooling", "cls")
-    if theirs == pooling:
-        return checkpoint
-    warnings.warn(
-        f"A new head with pooling={pooling!r}: that of {source} has {theirs!r}",
-        stacklevel=4,
-    )
-    return dataclasses.replace(checkpoint, head=None)
+    if pooling in (None, configs.DEFAULT_POOLING):
+        return {}
+    if pooling not in configs.POOLINGS:
+        raise ValueError(
+            f"Expected a pooling of {', '.join(configs.POOLINGS)}. Received: "
+            f"{pooling!r}."
+        )
+    return {"pooling": pooling}
 
 
 def _regression_head(min_value, scale, pooling=None) -> heads.TaskHead:
@@ -473,7 +451,8 @@ def _regression_head(min_value, scale, pooling=None) -> heads.TaskHead:
             "Expected both min_value and a positive scale, or none of the two. "
             f"Received: min_value={min_value}, scale={scale}"
         )
-    options: dict[str, typing.Any] = _pooling_options(pooling)
+    options: dict[str, typing.Any] = {}
     if scale is not None:
-        options |= {"min_value": float(min_value), "scale": float(scale)}
+        options = {"min_value": float(min_value), "scale": float(scale)}
+    options |= _pooling_options(pooling)
     return heads.TaskHead("regression", "regression", None, 1, options=options)

@@ -65,7 +65,7 @@ class FinetuningModel(keras.Model):
       config: Sizes of the encoder.
       task_heads: One head for each task; a row's `task_id` counts them.
       windows: How texts longer than the encoder's inputs are cut; None for
-        rows that fit. Only with heads on the first token's vector.
+        rows that fit. Only with heads on a whole text.
     """
 
     def __init__(

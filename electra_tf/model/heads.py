@@ -128,7 +128,7 @@ class PooledHead(Head):
       hidden_activation: "gelu" puts a layer of the encoder's width before it,
         named "hidden", as Hugging Face's heads have one; None for none, as in
         the original.
-      pooling: One of `configs.POOLINGS`.
+      pooling: One of `configs.POOLINGS`; may be set before the first call.
 
     Raises:
       ValueError: If there is no such activation or pooling.
@@ -140,7 +140,7 @@ class PooledHead(Head):
         hidden_size: int,
         num_labels: int = 1,
         hidden_activation: str | None = None,
-        pooling: str = "cls",
+        pooling: str = configs.DEFAULT_POOLING,
     ):
         super().__init__(task_name, hidden_size)
         self.num_labels = num_labels
@@ -172,21 +172,39 @@ class PooledHead(Head):
             self.hidden.build((None, self.hidden_size))
         self.dense.build((None, self.hidden_size))
 
-    def pool(self, encoder_outputs, features) -> tf.Tensor:
-        """One vector <float>[B, D] of each row, or of each window."""
-        if self.pooling == "cls":
+    def pool(self, encoder_outputs, features=None) -> tf.Tensor:
+        """One vector <float>[B, D] of each row, or of each window.
+
+        Raises:
+          ValueError: If a mean is taken, and nothing says what is padding.
+        """
+        if self.pooling == configs.DEFAULT_POOLING:
             return encoder_outputs["pooled_output"]
         cut = encoder_outputs.get("windows")
-        mask = (features if cut is None else cut.features)["input_mask"]
-        return mean_of_tokens(encoder_outputs["sequence_output"], mask)
+        if cut is not None:
+            features = cut.features
+        if features is None:
+            raise ValueError(
+                f"Expected features with input_mask for pooling="
+                f"{self.pooling!r}. Received: features=None."
+            )
+        return mean_of_tokens(
+            encoder_outputs["sequence_output"], features["input_mask"]
+        )
 
     def project(
-        self, encoder_outputs, features, dropout_seed=None
+        self, encoder_outputs, dropout_seed=None, features=None
     ) -> tf.Tensor:
         """The dense layer's output <float32>[B, outputs].
 
         The mean over the windows of each text, where `encoder_outputs` has
         "windows".
+
+        Args:
+          encoder_outputs: Of `encoder.Encoder`.
+          dropout_seed: <int32>[2], or None for no dropout.
+          features: `input_mask` <int32>[B, L]; what is read of a text may need
+            none, see `pool`.
         """
         key, of_hidden = encoder.dropout_keys(dropout_seed, 2)
         x = self.dropout(self.pool(encoder_outputs, features), key)
@@ -227,7 +245,7 @@ class ClassificationHead(PooledHead):
     labels = ("label_ids",)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
-        logits = self.project(encoder_outputs, features, dropout_seed)
+        logits = self.project(encoder_outputs, dropout_seed, features)
         return {
             "logits": logits,
             "predictions": tf.argmax(logits, -1, output_type=tf.int32),
@@ -256,7 +274,7 @@ class MultiLabelHead(PooledHead):
     labels = ("label_ids",)
 
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
-        logits = self.project(encoder_outputs, features, dropout_seed)
+        logits = self.project(encoder_outputs, dropout_seed, features)
         return {
             "logits": logits,
             "predictions": tf.cast(logits > 0.0, tf.int32),
@@ -288,7 +306,7 @@ class RegressionHead(PooledHead):
     def predict(self, encoder_outputs, features, dropout_seed, teacher_forcing):
         return {
             "predictions": self.project(
-                encoder_outputs, features, dropout_seed
+                encoder_outputs, dropout_seed, features
             )[:, 0]
         }
 
@@ -583,8 +601,8 @@ class TaskHead:
         checkpoint does not say.
       num_outputs: Width of the last layer of a classification, regression or
         tagging head.
-      hidden_activation: Of the dense layer between the first token's vector
-        and the output layer, as Hugging Face's classification head has one;
+      hidden_activation: Of the dense layer between the text's vector and the
+        output layer, as Hugging Face's classification head has one;
         None without one, as in the original.
       options: Of `QuestionAnsweringConfig`, for question answering; of other
         kinds what `Task.description` says and answers depend on.
@@ -599,6 +617,11 @@ class TaskHead:
     hidden_activation: str | None = None
     options: dict = dataclasses.field(default_factory=dict)
     segment: int | None = None
+
+    @property
+    def pooling(self) -> str:
+        """One of `configs.POOLINGS`; of a text's head."""
+        return self.options.get("pooling", configs.DEFAULT_POOLING)
 
     def notes(self) -> list[str]:
         """What is taken for granted, as nothing says it."""
@@ -635,7 +658,7 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
             width,
             1 if head.kind == "regression" else num_outputs,
             head.hidden_activation,
-            head.options.get("pooling", "cls"),
+            head.pooling,
         )
     if head.kind == "tagging":
         return TaggingHead(name, width, num_outputs)

@@ -6,7 +6,7 @@ import typing
 
 import tensorflow as tf
 
-from electra_tf import errors, files, model_directory
+from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
@@ -270,6 +270,9 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
             "stride": found.windows.stride,
             "max_windows": found.windows.max_windows,
         }
+    head = checkpoint.head
+    if found.task_name and head and head.pooling != configs.DEFAULT_POOLING:
+        about["pooling"] = head.pooling
     if found.kind == "regression":
         about |= {"min_value": found.min_value, "scale": found.scale}
     if found.kind == "tagging":

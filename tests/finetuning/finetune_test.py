@@ -26,6 +26,7 @@ from electra_tf.finetuning import (
     trials,
 )
 from electra_tf.finetuning.tasks import tagging, text_tasks
+from electra_tf.model import heads
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import loop
 from tests import helpers, pages
@@ -478,7 +479,7 @@ def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
     config = dataclasses.replace(config, head_dropout=None, pooling="mean")
     assert refusal(config) == (
         "FinetuningConfig.pooling='mean' needs heads on a whole text. "
-        "Received: letters, tagging, whose head reads every token"
+        "Received: letters, with a TaggingHead"
     )
 
 
@@ -592,6 +593,28 @@ def test_goes_on_with_a_head_that_has_the_labels(
             found[f"task_specific/again/dense/{name}"],
             reader.get_tensor(key + "/.ATTRIBUTES/VARIABLE_VALUE"),
         )
+
+
+class OwnHead(text_tasks.ClassificationTask):
+    """Makes its head by itself, and says nothing of what it reads."""
+
+    pooling_of_head = {}
+
+    def make_head(self, config):
+        return heads.ClassificationHead(
+            self.name, config.hidden_size, 2, **self.pooling_of_head
+        )
+
+
+def test_a_head_of_ones_own_reads_what_model_json_says():
+    task = OwnHead("own", ["no", "yes"])
+    encoder = configs.EncoderConfig(24, 8, 1, 1, 8)
+    preparation.set_pooling("mean", [task], encoder)
+    data = task_data.TaskData(task, {}, {}, frozenset())
+    assert data.make_head(encoder).pooling == data.about()["pooling"] == "mean"
+    task.pooling_of_head = {"pooling": "mean"}
+    with pytest.raises(errors.ConfigError, match="pooling='mean', as the head"):
+        preparation.set_pooling("cls", [task], encoder)
 
 
 def test_refuses_another_pooling_than_the_heads(pretrained, finished, tmp_path):

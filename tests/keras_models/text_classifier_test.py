@@ -311,6 +311,17 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
             path, labels=LABELS, pooling="cls"
         )
     assert "pooling" not in other.head.options
+    with pytest.raises(
+        ValueError, match="Expected labels=.* and pooling='cls'"
+    ):
+        electra_tf.TextClassifier.from_checkpoint(path, pooling="cls")
+    # Where nothing is said, a new head reads what the one before it read.
+    with pytest.warns(UserWarning, match="A new head for the labels") as told:
+        other = electra_tf.TextClassifier.from_checkpoint(
+            path, labels=["a", "b", "c"]
+        )
+    assert other.head.pooling == "mean"
+    assert [warning.filename for warning in told] == [__file__]
     with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
         classifier(pretrained, pooling="max")
 

@@ -89,9 +89,15 @@ def test_the_mean_of_all_tokens(pretrained, tmp_path):
     for options in ({}, unit, {"pooling": "mean"}):
         again = electra_tf.TextRegressor.from_checkpoint(path, **options)
         tasks.assert_equal_bits(again.predict(TEXTS, verbose=0), expected)
-    with pytest.warns(UserWarning, match="new head with pooling='cls': that"):
+    with pytest.warns(
+        UserWarning,
+        match="A new head for {'pooling': 'cls'}: .* for {'pooling': 'mean'}",
+    ):
         other = regressor(path, pooling="cls")
     assert other.head.options == {}
+    with pytest.warns(UserWarning, match="'scale': 9.0, 'pooling': 'mean'"):
+        other = regressor(path, min_value=1.0, scale=9.0)
+    assert other.head.pooling == "mean"
 
 
 def test_labels_of_another_use_tell_no_unit(pretrained):

@@ -78,6 +78,9 @@ def test_the_mean_of_all_tokens():
     )
     with pytest.raises(ValueError, match="cls, mean. Received: 'max'"):
         heads.RegressionHead("t", 2, pooling="max")
+    head = heads.ClassificationHead("t", 2, 3, pooling="mean")
+    with pytest.raises(ValueError, match="features with input_mask for pool"):
+        head.project(encoded)
 
 
 def test_a_mean_in_float16_does_not_overflow():

@@ -37,8 +37,6 @@ _GIN = pathlib.Path(__file__).parents[2] / "gin"
 OWN_STEPS = "own_steps"
 # Held-out evaluations of a pre-training run.
 _NUM_EVALS = 5
-# What runs have whose folder does not name one.
-OWN_POOLING = "cls"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Options:
     gin_params: tuple[str, ...] = ()
     finetuning_gin_file: str = "gin/experiments/finetuning.gin"
     finetuning_gin_params: tuple[str, ...] = ()
-    pooling: str = OWN_POOLING
+    pooling: str = configs.DEFAULT_POOLING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +126,9 @@ class Variant:
 
     def task_dir(self, seed: int, task: str, options: Options) -> str:
         """Of what is fine-tuned on a task."""
-        pooling = _pooling_of(task, options)
-        name = task if pooling == OWN_POOLING else f"{task}_{pooling}"
-        return os.path.join(self.seed_dir(seed), name)
+        if (pooling := _pooling_of(task, options)) != configs.DEFAULT_POOLING:
+            task = f"{task}_{pooling}"
+        return os.path.join(self.seed_dir(seed), task)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -623,16 +621,10 @@ def refuse_decided(params: Iterable[str], names: Iterable[str]) -> None:
             )
 
 
-def results_name(suite: str, options: Options) -> str:
-    """Of what a suite's figures are called: 'objectives', 'objectives_mean'."""
-    if options.pooling == OWN_POOLING:
-        return suite
-    return f"{suite}_{options.pooling}"
-
-
 def _pooling_of(task: str, options: Options) -> str:
     """What a task is fine-tuned with, whose head may read every token."""
-    return options.pooling if TASKS[task].of_whole_text else OWN_POOLING
+    whole = TASKS[task].of_whole_text
+    return options.pooling if whole else configs.DEFAULT_POOLING
 
 
 @functools.cache
@@ -645,10 +637,10 @@ def _finetuning_config(task: str, options: Options, from_scratch: bool):
         files += [of_task] if os.path.exists(of_task) else []
         files.append(options.finetuning_gin_file)
     params = options.finetuning_gin_params
+    # The folder of a run names it.
+    refuse_decided(params, ["FinetuningConfig.pooling"])
     pooling = _pooling_of(task, options)
-    if pooling != OWN_POOLING:
-        refuse_decided(params, ["FinetuningConfig.pooling"])
-        params += (f"FinetuningConfig.pooling={pooling!r}",)
+    params += (f"FinetuningConfig.pooling={pooling!r}",)
     if from_scratch:
         params += ("FinetuningConfig.from_scratch=True",)
     config = gin_files_lib.load(

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pictures
 from experiment_suites import TASKS
 
+from electra_tf import configs
+
 _PANEL_INCHES = (4.6, 4.2)
 _POINTS = {"markersize": 5, "capsize": 3, "linewidth": 1}
 # Told apart by shape, too.
@@ -58,7 +60,11 @@ def draw(results: dict, path: str) -> None:
         panel.set_title(_METRIC_TITLES[metric], fontsize=10)
         panel.set_xlabel("pre-training FLOPs")
     _add_legend(figure, rows, styles)
-    figure.suptitle(f"{results['title']}: {results['source']}", fontsize=11)
+    title = f"{results['title']}: {results['source']}"
+    pooling = results.get("pooling", configs.DEFAULT_POOLING)
+    if pooling != configs.DEFAULT_POOLING:
+        title += f"; heads read the {pooling} of all tokens"
+    figure.suptitle(title, fontsize=11)
     figure.savefig(path, dpi=110)
 
 

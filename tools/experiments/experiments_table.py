@@ -20,7 +20,7 @@ import tables
 from experiment_runs import Options, Run, Variant
 from experiment_suites import SUITES, TASKS
 
-from electra_tf import files, model_directory
+from electra_tf import configs, files, model_directory
 
 # Of eval_results.json, after the last stage.
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -36,10 +36,10 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
       options: Of the runs.
 
     Returns:
-      What results.json holds: "suite", "name" (of its figures), "title",
-      "source", "reference", "pooling", "tasks", and "rows", each with "row",
-      "title", "budget_flops", "num_train_steps" (of each stage),
-      "flops_per_step" (of all stages), "flops", "paper", "seeds"
+      What results.json holds: "suite", "title", "source", "reference",
+      "pooling" (and "name", where that is not the original's), "tasks", and
+      "rows", each with "row", "title", "budget_flops", "num_train_steps" (of
+      each stage), "flops_per_step" (of all stages), "flops", "paper", "seeds"
       (seed -> "tasks", their "score", "heldout", "cpu_seconds"), "tasks" and
       "heldout" (name -> "mean", "stdev"), "score" and "minus_reference"
       ("mean", "stdev", "low", "high", "num_seeds"), "curve" (mean held-out
@@ -67,9 +67,11 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
     for row in rows:
         if other := references.get(row["budget_flops"]):
             row["minus_reference"] = _difference(row, other)
-    return {
+    name = {}
+    if options.pooling != configs.DEFAULT_POOLING:
+        name["name"] = f"{suite}-{options.pooling}"
+    return name | {
         "suite": suite,
-        "name": experiment_runs.results_name(suite, options),
         "title": title,
         "source": source,
         "reference": reference,
@@ -316,7 +318,7 @@ def markdown(results: dict) -> str:
         f"`{results['reference']}` seed by seed). The paper's numbers are of a "
         "larger model and of all tasks of GLUE.",
     ]
-    if results["pooling"] != experiment_runs.OWN_POOLING:
+    if results["pooling"] != configs.DEFAULT_POOLING:
         lines[-1] += (
             f" Heads on a whole text read the {results['pooling']} of all "
             "tokens' vectors."

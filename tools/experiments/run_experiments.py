@@ -140,8 +140,9 @@ def _write_results(
         )
     ]
     folder = os.path.join(options.output_dir, suite)
-    # results.json, or results_mean.json.
-    name = experiment_runs.results_name("results", options)
+    name = "results"
+    if options.pooling != configs.DEFAULT_POOLING:
+        name += f"_{options.pooling}"
     path = os.path.join(folder, f"{name}.{{}}")
     with figure_files.expecting("figures of finished runs", folder):
         results = experiments_table.collect(suite, variants, options)
@@ -235,7 +236,7 @@ def main(argv=None) -> int:
     add(
         "--pooling",
         choices=configs.POOLINGS,
-        default=experiment_runs.OWN_POOLING,
+        default=configs.DEFAULT_POOLING,
         help="What heads on a whole text read: the first token's vector, or "
         "the mean of all tokens'. Pre-training is the same; what is fine-tuned "
         "has folders and results of its own (default: %(default)s).",

@@ -230,12 +230,11 @@ def write_head(
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
     if head.kind in PROBLEM_TYPES:
-        pooling = head.options.get("pooling", "cls")
-        if pooling != "cls":
+        if head.pooling != configs.DEFAULT_POOLING:
             raise CheckpointError(
                 "ElectraForSequenceClassification reads the first token's "
-                f"vector, the head {head.task_name!r} the {pooling} of all "
-                "tokens': leave the head behind with --encoder-only"
+                f"vector, the head {head.task_name!r} the {head.pooling} of "
+                "all tokens': leave the head behind with --encoder-only"
             )
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in ours:

@@ -165,11 +165,10 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
             "digit on"
         )
     head = checkpoint.head
-    pooling = head.options.get("pooling", "cls") if head else "cls"
-    if head and pooling != "cls":
+    if head and head.pooling != configs.DEFAULT_POOLING:
         found.append(
             "the original's heads read the first token's vector, the head "
-            f"{head.task_name!r} the {pooling} of all tokens': what the "
+            f"{head.task_name!r} the {head.pooling} of all tokens': what the "
             "original answers with it is worth nothing"
         )
     return tuple(found)

@@ -124,8 +124,10 @@ class Task(abc.ABC):
 
     Attributes:
       name: Prefix of its features; scope of its head's variables.
+      pooling: One of `configs.POOLINGS`: what a head on a whole text reads.
     """
 
+    pooling: str = configs.DEFAULT_POOLING
     # The score by which models are ranked; greater is better, in per cent.
     main_metric: str = "accuracy"
     # What was read and what it was taken for, a line for the log.
@@ -182,7 +184,10 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def make_head(self, config: configs.EncoderConfig) -> heads.Head:
-        """The task's head on an encoder of these sizes."""
+        """The task's head on an encoder of these sizes.
+
+        `pooling` is set behind it: see `TaskData.make_head`.
+        """
 
     @abc.abstractmethod
     def scores(

@@ -50,11 +50,9 @@ class TextTask(Task):
 
     Attributes:
       windows: How texts longer than the model are read; None for the cut.
-      pooling: One of `configs.POOLINGS`: what the head reads of a text.
     """
 
     windows: Windows | None = None
-    pooling: str = "cls"
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         first = [example.text_a for example in examples]
@@ -165,12 +163,7 @@ class _LabelsTask(TextTask):
             )
 
     def make_head(self, config):
-        return self.head(
-            self.name,
-            config.hidden_size,
-            len(self.labels),
-            pooling=self.pooling,
-        )
+        return self.head(self.name, config.hidden_size, len(self.labels))
 
     def is_degenerate(self, outputs):
         return len(np.unique(outputs["predictions"], axis=0)) == 1
@@ -281,9 +274,7 @@ class RegressionTask(TextTask):
         return {f"{self.name}_targets": np.array(targets, np.float32)}
 
     def make_head(self, config):
-        return heads.RegressionHead(
-            self.name, config.hidden_size, pooling=self.pooling
-        )
+        return heads.RegressionHead(self.name, config.hidden_size)
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Correlations, and the squared error in the labels' unit.

@@ -201,10 +201,13 @@ def test_figures_of_heads_that_read_a_mean(runs):
     options, variants = runs
     options = dataclasses.replace(options, pooling="mean")
     found = experiments_table.collect("objectives", variants, options)
+    assert "name" not in experiments_table.collect(
+        "objectives", variants, runs[0]
+    )
     # Pre-training is shared, and nothing has been fine-tuned so.
     assert row(found, "electra")["heldout"]
     assert row(found, "electra")["score"] is None
-    assert list(experiments_table.blocks(found))[0] == "objectives_mean-1e12"
+    assert list(experiments_table.blocks(found))[0] == "objectives-mean-1e12"
     assert "read the mean of all tokens" in experiments_table.markdown(found)
 
 

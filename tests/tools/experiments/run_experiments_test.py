@@ -476,6 +476,10 @@ def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
             ["--finetuning_gin_param=RunConfig.model_dir='a'"],
             "Expected bindings of what the comparison leaves open.",
         ),
+        (
+            ["--finetuning_gin_param=FinetuningConfig.pooling='mean'"],
+            "Expected bindings of what the comparison leaves open.",
+        ),
         (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
     ],
 )
