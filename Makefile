@@ -143,10 +143,11 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
 
-# Docstrings and WikiText-2 alone; docs/ner.md, "Longer pre-training".
+# Docstrings and WikiText-2 alone; docs/experiments.md, "CoNLL-2003 after longer
+# pre-training".
 .PHONY: ner-lengths
 ner-lengths: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_experiments.py --suite=objectives --rows=electra --budget_flops=2.4e13,9.6e13 --seeds=1 --tasks=ner --parallel=2 \
+	$(PYTHON) tools/experiments/run_experiments.py --suite=objectives --rows=electra,bert --budget_flops=2.4e13,9.6e13 --seeds=1 --tasks=ner --parallel=2 \
 	  --output_dir=$(EXPERIMENTS)/texts_runs --gin_param="PretrainingDataConfig.train_files='$(EXPERIMENTS)/texts_tfrecords/*tfrecord*'"
 	$(PYTHON) tools/experiments/run_ner_lengths.py --conll_dir="$(DATA)/conll2003" --parallel=2
 

@@ -16,6 +16,7 @@ NAME=FILE takes new figures of a name first, and draws the page's picture of
 them:
 
   documented.py imdb=build/imdb/results.json ner=build/ner/ner.json
+  documented.py ner_lengths=build/ner_lengths/ner_lengths.json
   documented.py schedule=build/schedule/runs/schedule.json
   documented.py records=build/records/records.json
   documented.py results=build/results/results.json
@@ -129,6 +130,12 @@ SOURCES: tuple[Source, ...] = (
         "What fine-tuning does not see",
         picture="experiments_frozen.png",
         drawn_by="frozen_figures",
+    ),
+    Source(
+        "ner_lengths",
+        "experiments.md",
+        "run_ner_lengths",
+        "CoNLL-2003 after longer pre-training",
     ),
     Source(
         "objectives_reviews",

@@ -1,7 +1,6 @@
 """How long must pre-training be to help CoNLL-2003? From runs that are there.
 
-  python tools/experiments/run_ner_lengths.py --conll_dir=DATA/conll2003 \\
-      --starts=electra/2.4e13,electra/9.6e13
+  python tools/experiments/run_ner_lengths.py --conll_dir=DATA/conll2003
 
 A start is a row and a budget of run_experiments.py (`objectives`, seed 1); its
 weights, and random ones of the same network, are fine-tuned on named entities:
@@ -13,7 +12,7 @@ weights, and random ones of the same network, are fine-tuned on named entities:
 
 Runs, their logs and their CPU seconds are below --output_dir, the figures in
 ner_lengths.json there. What is finished is not run again, and what was
-interrupted goes on. docs/ner.md has what came out.
+interrupted goes on. docs/experiments.md has what came out.
 """
 
 import argparse
@@ -38,6 +37,7 @@ from electra_tf.command_line import arguments
 
 _SUITE = SUITES["objectives"]
 _TITLES = {row.name: row.title for row in _SUITE.rows}
+_STARTS = ("electra/2.4e13", "electra/9.6e13", "bert/9.6e13")
 _LEARNING_RATES = (2e-4, 5e-4, 1e-3, 2e-3)
 _NUM_SENTENCES = (3000, 14041)
 FIGURES = "ner_lengths.json"
@@ -206,7 +206,7 @@ def collect(found: list[Start], options: ner_runs.Options) -> dict:
 
 
 def blocks(figures: dict) -> dict[str, str]:
-    """The table of docs/ner.md, by its name."""
+    """The table of docs/experiments.md, by its name."""
     return {"ner-lengths": ner_figures.scores_table(figures, figures["titles"])}
 
 
@@ -254,9 +254,9 @@ def main(argv=None) -> int:
     add(
         "--starts",
         type=arguments.names,
-        default=("electra/2.4e13", "electra/9.6e13"),
+        default=_STARTS,
         help="Rows and budgets of run_experiments.py (default: "
-        "electra/2.4e13,electra/9.6e13).",
+        f"{','.join(_STARTS)}).",
     )
     add(
         "--runs-dir",
