@@ -15,12 +15,9 @@ from electra_tf.validation import Fraction, NotNegative, Positive
 # Of feed-forward layers and of the heads of pre-training: those of the
 # original's `get_activation`, and GELU's tanh approximation.
 HIDDEN_ACTS = ("gelu", "gelu_new", "relu", "tanh", "linear")
-
-# What a head reads of a text: the first token's vector, as in the original, or
-# the mean of all tokens' vectors.
+# What a head reads of a text: [CLS], as in the original, or all tokens' mean.
 DEFAULT_POOLING = "cls"
 POOLINGS = (DEFAULT_POOLING, "mean")
-
 # A dtype policy that `command_line.fastest` chooses.
 AUTO = "auto"
 # A schedule, beside the original's.
@@ -104,8 +101,7 @@ class ElectraConfig:
     The names are those of the original's PretrainingConfig.
 
     Attributes:
-      encoder: The discriminator (the only network for a masked language
-        model).
+      encoder: The discriminator; the one network of a masked language model.
       max_seq_length: Tokens in one example.
       mask_prob: Share of the tokens that are masked.
       electra_objective: Replaced-token detection. With this and
@@ -124,8 +120,7 @@ class ElectraConfig:
       disc_weight: Weight of the discriminator's loss; 50 in section 3 of
         arXiv:2003.10555.
       generator_layers: Generator layers as a share of the discriminator's.
-      generator_hidden_size: Generator width as a share of the
-        discriminator's.
+      generator_hidden_size: Its width as a share of the discriminator's.
       untied_generator: False shares all weights of the two networks.
       untied_generator_embeddings: True gives the generator embedding tables
         of its own.

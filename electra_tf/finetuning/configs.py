@@ -250,7 +250,7 @@ class FinetuningConfig:
     expected_encoder: dict | None = None
     head_dropout: float | None = None
     class_weights: str | dict | None = None
-    pooling: str = "cls"
+    pooling: str = configs.DEFAULT_POOLING
 
     def __post_init__(self):
         validation.check_types(self)
