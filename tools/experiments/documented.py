@@ -132,6 +132,14 @@ SOURCES: tuple[Source, ...] = (
         drawn_by="frozen_figures",
     ),
     Source(
+        "objectives_mean",
+        "experiments.md",
+        "experiments_table",
+        "Heads that read the mean",
+        picture="experiments_objectives_mean.png",
+        drawn_by="experiments_plot",
+    ),
+    Source(
         "ner_lengths",
         "experiments.md",
         "run_ner_lengths",
