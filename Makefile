@@ -147,6 +147,7 @@ experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 # pre-training".
 .PHONY: ner-lengths
 ner-lengths: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make ner-lengths DATA=<folder>" >&2; exit 1; }
 	$(PYTHON) tools/experiments/run_experiments.py --suite=objectives --rows=electra,bert --budget_flops=2.4e13,9.6e13 --seeds=1 --tasks=ner --parallel=2 \
 	  --output_dir=$(EXPERIMENTS)/texts_runs --gin_param="PretrainingDataConfig.train_files='$(EXPERIMENTS)/texts_tfrecords/*tfrecord*'"
 	$(PYTHON) tools/experiments/run_ner_lengths.py --conll_dir="$(DATA)/conll2003" --parallel=2

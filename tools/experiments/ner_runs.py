@@ -23,7 +23,6 @@ import ner_parts
 from experiment_runs import Run
 
 from electra_tf import configs, files, model_directory
-from electra_tf.command_line import arguments
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
 
@@ -95,12 +94,6 @@ class Setting(typing.NamedTuple):
     learning_rate: float
     num_train_epochs: float
     f1: float
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """An argument type: numbers between commas, each once."""
-    parts = text.split(",")
-    return tuple(dict.fromkeys(map(arguments.positive_int, parts)))
 
 
 def sentences(text: str) -> list[str]:

@@ -113,7 +113,7 @@ def main(argv=None) -> int:
     )
     add(
         "--num-sentences",
-        type=ner_runs.numbers,
+        type=arguments.positive_ints,
         default=ner_runs.NUM_SENTENCES,
         help="Labelled ones of what is compared (default: "
         f"{','.join(map(str, ner_runs.NUM_SENTENCES))}).",

@@ -271,7 +271,7 @@ def main(argv=None) -> int:
     )
     add(
         "--num-sentences",
-        type=ner_runs.numbers,
+        type=arguments.positive_ints,
         default=_NUM_SENTENCES,
         help="Labelled ones of what is compared (default: "
         f"{','.join(map(str, _NUM_SENTENCES))}).",

@@ -378,7 +378,7 @@ def test_sentences_that_changed_since_are_one_line(
 
 def test_what_is_named_twice_counts_once():
     assert run_ner._models("cased,cased") == ("cased",)
-    assert ner_runs.numbers("3000,1000,3000") == (3000, 1000)
+    assert arguments.positive_ints("3000,1000,3000") == (3000, 1000)
     assert run_imdb._sizes("400,100,400") == (400, 100)
     assert arguments.names("sst, rte,sst") == ("sst", "rte")
 
