@@ -174,13 +174,15 @@ imdb: $(IMDB)/tfrecords/manifest.json
 
 # --- What a few CPU minutes of docstrings teach: docs/records.md ---------------
 
-# Rows, separated by commas; all where it is empty.
+# Rows, separated by commas; all where it is empty. Figures whose seeds are not run
+# again: EARLIER=docs/figures/records.json.
 ROWS :=
+EARLIER :=
 
 .PHONY: record
 record: $(INSTALLED)
 	$(PYTHON) -m electra_tf quickstart --until=tfrecords
-	$(PYTHON) tools/experiments/run_records.py --rows=$(ROWS) --seeds=$(SEEDS)
+	$(PYTHON) tools/experiments/run_records.py --rows=$(ROWS) --seeds=$(SEEDS) --earlier=$(EARLIER)
 
 # --- How fast it is: docs/performance.md --------------------------------------
 

@@ -235,6 +235,69 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
     return figures
 
 
+def read_earlier(path: str) -> dict:
+    """Figures that `collect` returned at another time.
+
+    Raises:
+      ValueError: If they are missing or damaged, or have a row that this table
+        does not have, or has with other gin files.
+    """
+    figures = files.read_json(path)
+    known = {record.name: record for record in RECORDS}
+    with figure_files.expecting("figures of the record table", path):
+        blocks(figures)
+        for row in figures["rows"]:
+            record = known.get(row["name"])
+            gin_names = row["pretraining"], row["finetuning"]
+            if record is None or gin_names != record[1:3]:
+                raise ValueError(
+                    f"Expected the rows of this table in {path}. Received: "
+                    f"{row['name']}, of the gin files {', '.join(gin_names)}."
+                )
+    return figures
+
+
+def measured_seeds(figures: dict) -> set[tuple[str, int]]:
+    """The (row, seed) pairs that figures have."""
+    return {
+        (row["name"], int(seed))
+        for row in figures["rows"]
+        for seed in row["seeds"]
+    }
+
+
+def merged(earlier: dict, figures: dict, path: str) -> dict:
+    """Earlier figures, and new ones beside them and in their place.
+
+    Args:
+      earlier: What `read_earlier` returned.
+      figures: What `collect` returned.
+      path: Of the earlier ones, for messages.
+
+    Returns:
+      Figures with the seeds of both, the new ones' where both have one. Its
+      commit and date are those of each.
+
+    Raises:
+      ValueError: If they are not of the same labelled texts.
+    """
+    for key in _BASELINE:
+        ours, theirs = figures["baseline"][key], earlier["baseline"][key]
+        if ours != theirs:
+            raise ValueError(
+                f"Expected figures of the same labelled texts in {path}. "
+                f"Received: a TF-IDF whose {key} is {theirs}, and is {ours} on "
+                "the texts that are there."
+            )
+    of_names = {row["name"]: row for row in earlier["rows"]}
+    for row in figures["rows"]:
+        before = of_names.get(row["name"], {"seeds": {}})
+        of_names[row["name"]] = row | {"seeds": before["seeds"] | row["seeds"]}
+    rows = [of_names[r.name] for r in RECORDS if r.name in of_names]
+    quickstart = earlier["quickstart"] | figures["quickstart"]
+    return earlier | figures | {"rows": rows, "quickstart": quickstart}
+
+
 def _seed(pretraining: Run, finetuning: Run) -> dict | None:
     """The figures of one seed; None where not all of it is finished.
 

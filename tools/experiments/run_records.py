@@ -17,6 +17,11 @@ Below --output_dir, a run is one model directory,
 with its log and cost beside it. What is finished is not run again, what was
 interrupted goes on. Then every discriminator reads the same corrupted text
 (`fixed_corruption`), and --figures gets what was measured.
+
+More seeds of a table that is there, without its runs: what --earlier has is not
+run again, and stands beside what is new.
+
+  python tools/experiments/run_records.py --earlier=docs/figures/records.json
 """
 
 import argparse
@@ -37,13 +42,29 @@ _HERE = os.path.dirname(__file__)
 
 
 def all_runs(
-    rows: Sequence[records.Record], num_seeds: int, output_dir: str
+    rows: Sequence[records.Record],
+    num_seeds: int,
+    output_dir: str,
+    earlier: dict | None = None,
 ) -> list[Run]:
-    """All runs, each once: the first seed of all rows comes first."""
+    """All runs, each once: the first seed of all rows comes first.
+
+    Args:
+      rows: Of the table.
+      num_seeds: Of each, from 1.
+      output_dir: Where the runs are.
+      earlier: Figures (`records.collect`) whose seeds are not run again; but
+        the generator by which all are judged is.
+    """
+    measured = records.measured_seeds(earlier or {"rows": []})
     found: dict[str, Run] = {}
     for seed in range(1, num_seeds + 1):
         for row in rows:
-            for run in records.runs_of(row, seed, output_dir):
+            runs = records.runs_of(row, seed, output_dir)
+            if (row.name, seed) in measured:
+                is_judge = row == records.RECORDS[0] and seed == 1
+                runs = runs[: 1 if is_judge else 0]
+            for run in runs:
                 found.setdefault(run.model_dir, run)
     return list(found.values())
 
@@ -52,10 +73,12 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is left and writes the figures; returns the exit code.
 
     Raises:
-      ValueError: If there are no such rows, or no data.
+      ValueError: If there are no such rows, or no data; or if earlier figures
+        are damaged, or of others.
     """
     rows = records.named(args.rows)
-    runs = all_runs(rows, args.seeds, args.output_dir)
+    earlier = records.read_earlier(args.earlier) if args.earlier else None
+    runs = all_runs(rows, args.seeds, args.output_dir, earlier)
     if args.dry_run:
         experiment_queue.print_commands(runs)
         return 0
@@ -68,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         code = code or _judge(args)
     with figure_files.expecting("figures of finished runs", args.output_dir):
         figures = records.collect(args.output_dir, args.quickstart_dir)
+        if earlier is not None:
+            figures = records.merged(earlier, figures, args.earlier)
         tables = records.blocks(figures)
     figure_files.write(args.figures, figures)
     for table in tables.values():
@@ -138,6 +163,12 @@ def main(argv=None) -> int:
         default="build/quickstart",
         help="Of electra-tf quickstart: the labelled texts, and what it "
         "trained (default: %(default)s).",
+    )
+    add(
+        "--earlier",
+        help="Figures of the same table, such as docs/figures/records.json: "
+        "seeds that they have are not run again, but for the generator by "
+        "which all are judged.",
     )
     add(
         "--figures",

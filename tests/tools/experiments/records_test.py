@@ -226,3 +226,103 @@ def test_of_some_seeds_the_table_says_how_many():
     assert records.spread([1.0, None], 1) == "1.0"
     assert records.spread([1.0, 2.0], 1) == "1.5 +- 0.7"
     assert records.spread([], 1) == ""
+
+
+# --- Figures of another time --------------------------------------------------
+
+
+def collected(runs_dir):
+    return records.collect(
+        str(runs_dir / "runs"), str(runs_dir / "quickstart")
+    )
+
+
+def test_seeds_that_were_measured_are_not_run_again(
+    in_the_repository, tmp_path
+):
+    rows = records.named(["first", "one_rate", "stable"])
+    earlier = {
+        "rows": [
+            {"name": "first", "seeds": {"1": {}}},
+            {"name": "stable", "seeds": {"1": {}, "2": {}}},
+        ]
+    }
+    runs = run_records.all_runs(rows, 2, str(tmp_path), earlier)
+    assert [
+        (pathlib.Path(run.model_dir).relative_to(tmp_path)).as_posix()
+        for run in runs
+    ] == [
+        # Its generator judges all.
+        "first/seed_1/pretraining",
+        "first/seed_1/one_rate",
+        "first/seed_2/pretraining",
+        "first/seed_2/first_finetuning",
+        "first/seed_2/one_rate",
+    ]
+
+
+def test_earlier_figures_stand_beside_new_ones(runs_dir, tmp_path):
+    figures = collected(runs_dir)
+    (row,) = figures["rows"]
+    third = row["seeds"]["2"] | {"test": 99.0, "commit": "earlier"}
+    stable = {
+        "name": "stable",
+        "pretraining": "stable",
+        "finetuning": "one_rate",
+        "change": "warm-up, stable, decay",
+    }
+    earlier = figures | {
+        "rows": [
+            stable | {"seeds": {"1": third}},
+            row | {"seeds": {"2": third, "3": third}},
+        ],
+        "quickstart": {"pre-trained": {"dev": [60.0], "test": [61.0]}},
+        "pilots": {"dev": 12.5},
+    }
+    write(tmp_path / "earlier.json", earlier)
+    merged = records.merged(
+        records.read_earlier(str(tmp_path / "earlier.json")), figures, "e.json"
+    )
+    first, last = merged["rows"]
+    assert (first["name"], last["name"]) == (ROW.name, "stable")
+    # The new one where both have a seed.
+    tests = {seed: of["test"] for seed, of in first["seeds"].items()}
+    assert tests == {"1": 51.0, "2": 52.0, "3": 99.0}
+    assert merged["pilots"] == {"dev": 12.5}
+    assert set(merged["quickstart"]) == {
+        "pre-trained",
+        "random weights",
+        "answers",
+    }
+    assert "0123456, earlier" in records.blocks(merged)["records"]
+
+
+def test_earlier_figures_of_other_texts_are_refused(runs_dir):
+    figures = collected(runs_dir)
+    other = figures | {
+        "baseline": figures["baseline"] | {"test_accuracy": 54.1}
+    }
+    with pytest.raises(
+        ValueError, match=r"same labelled texts in e\.json.*is 54\.1, and is 100"
+    ):
+        records.merged(other, figures, "e.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"name": "last"}, "Received: last, of the gin files first, first_f"),
+        ({"finetuning": "one_rate"}, "Received: first, of the gin files first"),
+        ({"seeds": 3}, "Expected figures of the record table"),
+    ],
+)
+def test_earlier_figures_of_another_table_are_refused(
+    runs_dir, tmp_path, capsys, in_the_repository, change, expected
+):
+    figures = collected(runs_dir)
+    figures["rows"][0] |= change
+    path = tmp_path / "earlier.json"
+    write(path, figures)
+    assert run_records.main([f"--earlier={path}", "--table_only"]) == 1
+    error = capsys.readouterr().err
+    assert expected in error and str(path) in error
