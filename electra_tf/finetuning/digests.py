@@ -52,8 +52,8 @@ def changes(ours: Mapping, theirs: Mapping) -> list[str]:
       theirs: Likewise, of an earlier run.
 
     Returns:
-      Such as "train rows" and "initial weights"; of several tasks, "train rows
-      of rte". A split that only `ours` has is no change.
+      Such as "train rows", "pooling" and "initial weights"; of several tasks,
+      "train rows of rte". A split that only `ours` has is no change.
     """
     several = len(ours["rows"]) > 1
     found = []
@@ -67,6 +67,14 @@ def changes(ours: Mapping, theirs: Mapping) -> list[str]:
                 found.append(f"{split} rows{of_task}{gone}")
         if ours["labels"][task] != theirs["labels"].get(task):
             found.append(f"labels{of_task}")
+        # Earlier versions did not keep what is read of a text.
+        read = ours.get("of_texts", {}).get(task, {})
+        was_read = theirs.get("of_texts", {}).get(task, read)
+        found += [
+            f"{name}{of_task}"
+            for name in sorted({*read, *was_read})
+            if read.get(name) != was_read.get(name)
+        ]
     found += [
         name
         for name in ("vocabulary", "initial weights")

@@ -84,6 +84,9 @@ class TrialPlan:
         return {
             "format": digests.FORMAT,
             "rows": {data.task.name: data.digests for data in self.tasks},
+            "of_texts": {
+                data.task.name: data.of_texts() for data in self.tasks
+            },
             "labels": {
                 name: digests.of_values(of_task or ())
                 for name, of_task in labels.items()

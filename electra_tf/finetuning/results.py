@@ -46,9 +46,10 @@ def summarize(
       "degenerate_trials" and "replaced_trials", their numbers; "settings", one
       entry for each learning rate and number of epochs with its trials and its
       scores, the best on dev first, if there are several.
-      Then under "tasks", for each task: its description, "main_metric",
-      "num_rows", what `about_data` has, "baseline" (its name and its scores by
-      split), and for each split <metric>_mean, _median, _stdev, _min and _max
+      Then under "tasks", for each task: its description, what
+      `TaskData.of_texts` returns, "main_metric", "num_rows", what `about_data`
+      has, "baseline" (its name and its scores by split), and for each split
+      <metric>_mean, _median, _stdev, _min and _max
       over the trials of the best setting; then "report", split -> what
       `tasks.reports` says of its rows, and "trials", whose answers these are:
       on "dev" of all folds together, otherwise of the trial "best_on_dev".
@@ -93,7 +94,7 @@ def summarize(
         ]
     for name, data in tasks.items():
         of_task: dict = {"task": name, "main_metric": data.task.main_metric}
-        of_task |= data.task.description()
+        of_task |= data.task.description() | data.of_texts()
         of_task["num_rows"] = data.num_rows
         if len(parts) > 1:
             of_task["num_folds"] = len(parts)

@@ -85,14 +85,23 @@ class TaskData:
         }
         if reading := self.task.reading():
             about["reading"] = reading
+        return about | self.of_texts() | self.task.description()
+
+    def of_texts(self) -> dict:
+        """What a model reads of a text, but for defaults; fit for JSON.
+
+        Returns:
+          "windows" with their "stride" and "max_windows", and "pooling".
+        """
+        found: dict = {}
         if self.windows is not None:
-            about["windows"] = {
+            found["windows"] = {
                 "stride": self.windows.stride,
                 "max_windows": self.windows.max_windows,
             }
         if self.task.pooling != configs.DEFAULT_POOLING:
-            about["pooling"] = self.task.pooling
-        return about | self.task.description()
+            found["pooling"] = self.task.pooling
+        return found
 
     def make_head(self, config: configs.EncoderConfig) -> heads.Head:
         """The task's head, which reads of a text what the task says.

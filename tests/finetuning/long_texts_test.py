@@ -285,6 +285,7 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(
         results["trials"][0]["dev"]
     )
     assert found["long_texts"]["dev"]["most_windows"] == 7
+    assert found["windows"] == {"stride": 8, "max_windows": 32}
     assert "700 windows of at most 16 tokens" in capsys.readouterr().out
     with pytest.raises(errors.ConfigError) as caught:
         scored(long_texts="cut")

@@ -188,6 +188,33 @@ def test_an_unfinished_trial_is_refused_too(finished):
         run(with_test(finished))
 
 
+@pytest.mark.parametrize(
+    ("data", "changes", "name"),
+    [
+        ({}, {"pooling": "mean"}, "pooling"),
+        ({"long_texts": "windows"}, {}, "windows"),
+    ],
+)
+def test_models_that_read_texts_otherwise_are_refused(
+    finished, data, changes, name
+):
+    config = make_config(
+        finished, {"test_file": f"{finished}/test.tsv", **data}, **changes
+    )
+    expected = f"trained, these have changed: {name}. Choose another"
+    with pytest.raises(errors.ConfigError, match=expected):
+        # Without what the command asks first.
+        finetune.finetune(config, lambda: None)
+
+
+def test_what_an_earlier_version_read_of_texts_is_not_known(finished):
+    path = finished / "model" / "trial_1" / model_directory.TRIAL_FILE
+    claim = json.loads(path.read_text())
+    assert claim["digests"].pop("of_texts") == {"letters": {}}
+    path.write_text(json.dumps(claim))
+    run(make_config(finished, {"test_file": f"{finished}/test.tsv"}))
+
+
 def forget_digests(folder):
     """As an earlier version left the directory."""
     path = folder / "model" / "trial_1" / "trial.json"

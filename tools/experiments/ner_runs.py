@@ -63,29 +63,38 @@ _SPLITS = ("train", "dev", "test")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """What a user chose.
+class FinetuningOptions:
+    """What a user chose of fine-tuning.
 
     Attributes:
       output_dir: Where everything goes.
       data_dir: Folder of train.txt, dev.txt and test.txt.
-      num_train_steps: Of pre-training.
       seeds: Of what is compared.
-      models: Names of `MODELS`.
       num_sentences: Labelled ones of what is compared.
     """
 
     output_dir: str
     data_dir: str
-    num_train_steps: int
     seeds: tuple[int, ...]
-    models: tuple[str, ...]
     num_sentences: tuple[int, ...] = NUM_SENTENCES
 
     def data_of(self, num_sentences: int, with_test: bool) -> str:
         """The folder of so many labelled sentences."""
         name = f"{num_sentences}_with_test" if with_test else str(num_sentences)
         return os.path.join(self.output_dir, "data", name)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(FinetuningOptions):
+    """What a user chose.
+
+    Attributes:
+      num_train_steps: Of pre-training.
+      models: Names of `MODELS`.
+    """
+
+    num_train_steps: int
+    models: tuple[str, ...]
 
 
 class Setting(typing.NamedTuple):
@@ -125,7 +134,7 @@ def some_of(all_sentences: list[str], number: int) -> list[str]:
     return [all_sentences[i] for i in sorted(order[:number])]
 
 
-def write_data(options: Options) -> None:
+def write_data(options: FinetuningOptions) -> None:
     """Writes the labelled sets; without a test part those to choose on.
 
     Raises:

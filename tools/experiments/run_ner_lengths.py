@@ -88,7 +88,7 @@ def starts(names: tuple[str, ...], runs_dir: str) -> list[Start]:
     return [Start(SCRATCH, "nothing", found[0].model_dir), *found]
 
 
-def choice_run(start: Start, options: ner_runs.Options) -> Run:
+def choice_run(start: Start, options: ner_runs.FinetuningOptions) -> Run:
     """Several rates of a start, one seed each."""
     return _run(
         start,
@@ -104,7 +104,10 @@ def choice_run(start: Start, options: ner_runs.Options) -> Run:
 
 
 def score_run(
-    start: Start, number: int, rate: float, options: ner_runs.Options
+    start: Start,
+    number: int,
+    rate: float,
+    options: ner_runs.FinetuningOptions,
 ) -> Run:
     """A start with its rate on so many sentences, all seeds."""
     return _run(
@@ -139,7 +142,7 @@ def _run(start, name, options, data_dir, params, weight) -> Run:
 
 
 def score_runs(
-    found: list[Start], options: ner_runs.Options
+    found: list[Start], options: ner_runs.FinetuningOptions
 ) -> dict[tuple[str, int], Run]:
     """By start and number of sentences; none before the choice of rates."""
     return {
@@ -152,11 +155,13 @@ def score_runs(
     }
 
 
-def _settings(start: Start, options) -> list[ner_runs.Setting]:
+def _settings(
+    start: Start, options: ner_runs.FinetuningOptions
+) -> list[ner_runs.Setting]:
     return ner_runs.settings_of(choice_run(start, options))
 
 
-def collect(found: list[Start], options: ner_runs.Options) -> dict:
+def collect(found: list[Start], options: ner_runs.FinetuningOptions) -> dict:
     """The figures of what is finished.
 
     Returns:
@@ -217,12 +222,10 @@ def run(args: argparse.Namespace) -> int:
       ValueError: On a mistake in the flags, or if the data are missing.
     """
     found = starts(args.starts, args.runs_dir)
-    options = ner_runs.Options(
+    options = ner_runs.FinetuningOptions(
         output_dir=args.output_dir,
         data_dir=args.conll_dir,
-        num_train_steps=0,
         seeds=tuple(range(1, args.seeds + 1)),
-        models=(),
         num_sentences=args.num_sentences,
     )
     choices = [choice_run(start, options) for start in found]

@@ -79,7 +79,9 @@ def test_a_run_with_more_seeds_than_before_is_not_finished(tmp_path):
 
 
 def test_settings_are_as_many_trials(tmp_path):
-    options = ner_runs.Options("out", str(tmp_path), 400, (1,), ("uncased",))
+    options = ner_runs.Options(
+        "out", str(tmp_path), (1,), num_train_steps=400, models=("uncased",)
+    )
     run = ner_runs.choice_run("pretrained", options)
     settings = len(ner_runs.LEARNING_RATES) * len(ner_runs.NUM_TRAIN_EPOCHS)
     assert experiment_runs._num_trials(run.config) == settings == 8
@@ -359,10 +361,10 @@ def test_sentences_that_changed_since_are_one_line(
     options = ner_runs.Options(
         str(tmp_path / "out"),
         str(tmp_path / "ner"),
-        4,
-        (1,),
-        ("uncased",),
-        (1,),
+        seeds=(1,),
+        num_sentences=(1,),
+        num_train_steps=4,
+        models=("uncased",),
     )
     ner_runs.write_data(options)
     ner_runs.write_data(options)  # The same: runs go on.

@@ -232,9 +232,7 @@ def test_of_some_seeds_the_table_says_how_many():
 
 
 def collected(runs_dir):
-    return records.collect(
-        str(runs_dir / "runs"), str(runs_dir / "quickstart")
-    )
+    return records.collect(str(runs_dir / "runs"), str(runs_dir / "quickstart"))
 
 
 def test_seeds_that_were_measured_are_not_run_again(
@@ -303,7 +301,8 @@ def test_earlier_figures_of_other_texts_are_refused(runs_dir):
         "baseline": figures["baseline"] | {"test_accuracy": 54.1}
     }
     with pytest.raises(
-        ValueError, match=r"same labelled texts in e\.json.*is 54\.1, and is 100"
+        ValueError,
+        match=r"same labelled texts in e\.json.*is 54\.1, and is 100",
     ):
         records.merged(other, figures, "e.json")
 

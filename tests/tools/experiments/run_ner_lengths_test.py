@@ -24,8 +24,8 @@ def starts(tmp_path):
 
 
 def options(folder):
-    return ner_runs.Options(
-        str(folder / "out"), "conll2003", 0, (1, 2), (), (1000, 3000)
+    return ner_runs.FinetuningOptions(
+        str(folder / "out"), "conll2003", (1, 2), (1000, 3000)
     )
 
 
