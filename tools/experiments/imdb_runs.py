@@ -17,8 +17,13 @@ from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
+# Heads that read the mean of all tokens, not [CLS] -> what they start from.
+MEANS = {
+    "pretrained_mean": "pretrained",
+    "from_scratch_mean": "from_scratch",
+}
 # The weights to start from: all, the embeddings alone (`ner_parts`), none.
-STARTS = ("pretrained", "embeddings", "from_scratch")
+STARTS = ("pretrained", "embeddings", "from_scratch", *MEANS)
 # What a logistic regression reads: `frozen_features`, `latent_features` and
 # `tf_idf`.
 LINEAR = ("frozen", "latent", "tfidf")
@@ -40,6 +45,9 @@ _PRETRAINED_RATES = {100: 2e-4, 400: 2e-4, 1600: 2e-4, 6400: 5e-4, 23000: 5e-4}
 def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     found: tuple[str, ...] = ()
+    if start in MEANS:
+        found += ("FinetuningConfig.pooling='mean'",)
+        start = MEANS[start]
     if start == "from_scratch":
         found += ("FinetuningConfig.from_scratch=True",)
     if start == "pretrained":
@@ -187,13 +195,57 @@ def collect(
     return found
 
 
+def merged(earlier: dict, figures: dict, path: str) -> dict:
+    """Figures of another time, and new ones beside them and in their place.
+
+    Args:
+      earlier: What `collect` returned then.
+      figures: What it returned now.
+      path: Of the earlier ones, for messages.
+
+    Returns:
+      Figures with the contestants of both, the new ones' where both have one;
+      choices are all of them.
+
+    Raises:
+      ValueError: If they are not of the same reviews and pre-trained weights.
+    """
+    with figure_files.expecting("figures of film reviews", path):
+        theirs = earlier["pretraining"]["curve"]
+        rows_of = {row["labels"]: row for row in earlier["rows"]}
+        choices_of = earlier.get("choices", [])
+    if figures["pretraining"]["curve"] != theirs:
+        raise ValueError(
+            f"Expected figures of the pre-training that is there in {path}. "
+            "Received: other held-out metrics."
+        )
+    rows = []
+    for row in figures["rows"]:
+        before = rows_of.get(row["labels"], {})
+        scores = [
+            of["tfidf"]["test_accuracy"]
+            for of in (before, row)
+            if "tfidf" in of
+        ]
+        if len(set(scores)) > 1:
+            raise ValueError(
+                f"Expected figures of the same reviews in {path}. Received: "
+                f"TF-IDF of {row['labels']:,} labels with {scores[0]} there, "
+                f"and {scores[1]} here."
+            )
+        rows.append(before | row)
+        _compare(rows[-1])
+    tried = [c for c in figures.get("choices", []) if c not in choices_of]
+    return earlier | {"rows": rows, "choices": [*choices_of, *tried]}
+
+
 def choices(build_dir: str) -> list[dict]:
     """What was tried on dev: a run of one's own is <build_dir>/choices/<name>.
 
     Returns:
       For each of its models "start", "step" of pre-training where that was not
       its end, "labels", "learning_rate", "layerwise_lr_decay", "dropout",
-      "num_epochs", and "dev", the accuracy.
+      "pooling", "num_epochs", and "dev", the accuracy.
 
     Raises:
       ValueError: If such a run is damaged, or of other data.
@@ -215,6 +267,7 @@ def choices(build_dir: str) -> list[dict]:
                 "learning_rate": trial["learning_rate"],
                 "layerwise_lr_decay": config["optimizer"]["layerwise_lr_decay"],
                 "dropout": config["dropout"] or 0.0,
+                "pooling": config.get("pooling", configs.DEFAULT_POOLING),
                 "num_epochs": trial["num_train_epochs"],
                 "dev": trial["tasks"][_TASK]["dev"]["accuracy"],
             }

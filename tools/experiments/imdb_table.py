@@ -8,14 +8,18 @@ import tables
 
 CONTESTANTS = {
     "pretrained": "pre-trained",
+    "pretrained_mean": "pre-trained, mean",
     "embeddings": "embeddings alone",
     "from_scratch": "random weights",
+    "from_scratch_mean": "random weights, mean",
     "frozen": "frozen",
     "latent": "LSA",
     "tfidf": "TF-IDF",
 }
 # What depends on the weights that pre-training left.
-_PRETRAINED = ("pretrained", "embeddings", "frozen")
+_PRETRAINED = ("pretrained", "pretrained_mean", "embeddings", "frozen")
+# Whose lead is shown.
+_LEADING = ("pretrained", "pretrained_mean")
 _GENERATORS = {
     "network": "by a network",
     "shared": "by the same network",
@@ -23,6 +27,7 @@ _GENERATORS = {
 }
 # Frozen vectors are read once for all numbers of labels.
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
+_READ = {"cls": "[CLS]", "mean": "mean"}
 _EMBEDDINGS: dict[bool | None, str] = {False: "random", True: "LSA"}
 
 
@@ -40,13 +45,15 @@ def blocks(figures: dict) -> dict[str, str]:
 
 def _accuracy(rows: Sequence[dict]) -> str:
     contestants = [n for n in CONTESTANTS if any(n in row for row in rows)]
+    leading = [name for name in _LEADING if name in contestants]
     table = [
         ["labels"]
         + [CONTESTANTS[name] for name in contestants]
-        + ["pre-trained minus TF-IDF", "seeds"]
+        + [f"{CONTESTANTS[name]} minus TF-IDF" for name in leading]
+        + ["seeds"]
     ]
     for row in rows:
-        difference = row.get("pretrained_minus_tfidf")
+        leads = [row.get(f"{name}_minus_tfidf") for name in leading]
         seeds = [
             str(len(row[name]["test"]["seeds"])) if name in row else "0"
             for name in contestants
@@ -55,7 +62,7 @@ def _accuracy(rows: Sequence[dict]) -> str:
         table.append(
             [f"{row['labels']:,}"]
             + [_score(row.get(name)) for name in contestants]
-            + ["" if difference is None else f"{difference:+.1f}"]
+            + ["" if lead is None else f"{lead:+.1f}" for lead in leads]
             + [", ".join(seeds)]
         )
     return tables.markdown(table)
@@ -153,7 +160,7 @@ def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
     table = [
         ["start", "replacements", "disc_weight", "embeddings at first"]
-        + ["labels", "rate", "decay", "dropout", "epochs", "dev"]
+        + ["read", "labels", "rate", "decay", "dropout", "epochs", "dev"]
     ]
     for one in tried:
         step = one.get("step")
@@ -164,6 +171,7 @@ def _choices(tried: Sequence[dict]) -> str:
                 _GENERATORS.get(one.get("generator", ""), ""),
                 f"{one['disc_weight']:g}" if "disc_weight" in one else "",
                 _EMBEDDINGS.get(one.get("embeddings_from_data"), ""),
+                _READ[one["pooling"]],
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",
                 f"{one['layerwise_lr_decay']:g}",

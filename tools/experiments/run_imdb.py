@@ -5,11 +5,16 @@
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
 (`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, its
 embeddings alone and random weights on the first 100, 400, ... labelled reviews
-with several seeds each, and trains logistic regression on the same, on TF-IDF,
+with several seeds each, with heads that read [CLS] and with others that read
+the mean of all tokens, and trains logistic regression on the same, on TF-IDF,
 on vectors of the pre-trained weights as they are, and on those of a latent
-semantic analysis, with which their embeddings start. Below build/imdb
-it writes results.json and results.png, which docs/imdb.md shows. What is
-finished is not run again, and what was interrupted goes on.
+semantic analysis, with which their embeddings start. Below build/imdb it writes
+results.json and results.png, which docs/imdb.md shows. What is finished is not
+run again, and what was interrupted goes on. Where nothing is left of an earlier
+run but its figures, --earlier has new ones beside them:
+
+  python tools/experiments/run_imdb.py --starts=pretrained_mean \\
+      --earlier=docs/figures/imdb.json
 """
 
 import argparse
@@ -55,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
     finetuning = [
         imdb_runs.finetuning(start, size, _BUILD, args.seeds, params)
         for size in sizes
-        for start in imdb_runs.STARTS
+        for start in args.starts
     ]
+    earlier = files.read_json(args.earlier) if args.earlier else None
     if args.dry_run:
         experiment_queue.print_commands([pretraining, *finetuning])
         return 0
@@ -68,15 +74,16 @@ def run(args: argparse.Namespace) -> int:
             _score_tfidf(size)
         code = experiment_queue.execute([pretraining], 1)
     if not args.table_only and code == 0:
-        ner_parts.write(
-            pretraining.model_dir,
-            "embeddings",
-            imdb_runs.init_checkpoint("embeddings", _BUILD),
-        )
+        if "embeddings" in args.starts:
+            ner_parts.write(
+                pretraining.model_dir,
+                "embeddings",
+                imdb_runs.init_checkpoint("embeddings", _BUILD),
+            )
         _score_vectors("frozen", pretraining, sizes)
         _score_vectors("latent", pretraining, sizes)
         code = experiment_queue.execute(finetuning, args.parallel)
-    _write_results(tuple(args.gin_param), params)
+    _write_results(tuple(args.gin_param), params, earlier, args.earlier)
     return code
 
 
@@ -180,14 +187,19 @@ def _read_rows(name: str) -> tf_idf.Rows:
 
 
 def _write_results(
-    pretraining_params: tuple[str, ...], finetuning_params: tuple[str, ...]
+    pretraining_params: tuple[str, ...],
+    finetuning_params: tuple[str, ...],
+    earlier: dict | None,
+    earlier_path: str,
 ) -> None:
-    """Writes what is known of all runs that are there."""
+    """Writes what is known of all runs that are there, and of earlier ones."""
     path = os.path.join(_BUILD, "results.{}")
     with figure_files.expecting("figures of finished runs", _BUILD):
         figures = imdb_runs.collect(
             _BUILD, pretraining_params, finetuning_params
         )
+        if earlier is not None:
+            figures = imdb_runs.merged(earlier, figures, earlier_path)
         tables = imdb_table.blocks(figures)
         figure_files.write(path.format("json"), figures)
         imdb_plot.draw(figures, path.format("png"))
@@ -206,6 +218,16 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
+def _starts(text: str) -> tuple[str, ...]:
+    names = arguments.names(text)
+    if unknown := sorted({*names} - {*imdb_runs.STARTS}):
+        raise argparse.ArgumentTypeError(
+            f"expected some of {','.join(imdb_runs.STARTS)}, received "
+            f"{','.join(unknown)}"
+        )
+    return names
+
+
 def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
     parser = arguments.ArgumentParser(prog="run_imdb", description=__doc__)
@@ -215,6 +237,20 @@ def main(argv=None) -> int:
         type=_sizes,
         default=(),
         help="Numbers of labelled reviews, separated by commas (default: all).",
+    )
+    add(
+        "--starts",
+        type=_starts,
+        default=imdb_runs.STARTS,
+        help="Weights to start from, separated by commas; of those that end in "
+        "_mean heads read the mean of all tokens (default: all, "
+        f"{','.join(imdb_runs.STARTS)}).",
+    )
+    add(
+        "--earlier",
+        default="",
+        help="Figures of the same reviews and pre-training, such as "
+        "docs/figures/imdb.json, beside which the new ones stand.",
     )
     add(
         "--seeds",

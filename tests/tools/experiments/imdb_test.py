@@ -134,6 +134,18 @@ def test_runs_are_commands_of_their_own_settings():
     assert other.weight > found.weight
 
 
+@pytest.mark.parametrize("size", imdb_runs.NUM_EPOCHS)
+@pytest.mark.parametrize("start", imdb_runs.MEANS)
+def test_heads_that_read_the_mean_differ_in_nothing_else(start, size):
+    ours = imdb_runs.finetuning(start, size, "b")
+    base = imdb_runs.finetuning(imdb_runs.MEANS[start], size, "b")
+    assert ours.model_dir == f"b/runs/{start}_{size}"
+    assert ours.config.pooling == "mean"
+    assert base.config == dataclasses.replace(
+        ours.config, pooling="cls", run=base.config.run
+    )
+
+
 def test_sizes_are_those_that_are_built():
     assert tuple(imdb_runs.NUM_EPOCHS) == build_imdb_data.SIZES
 
@@ -274,6 +286,48 @@ def test_the_plot_is_written(figures, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+# --- Figures of another time --------------------------------------------------
+
+
+def test_earlier_figures_stand_beside_new_ones(figures, tmp_path):
+    write_scores(tmp_path / "new", "pretrained_mean", 100, [90.0, 92.0])
+    write_scores(tmp_path / "new", "pretrained", 400, [87.0])
+    earlier = figures | {"choices": [{"dev": 61.5}], "others": ["other"]}
+    new = imdb_runs.collect(str(tmp_path / "new"))
+    new["choices"] = [{"dev": 61.5}, {"dev": 62.0}]
+    merged = imdb_runs.merged(earlier, new, "e.json")
+    few, more, *_ = merged["rows"]
+    assert few["pretrained"]["test"]["mean"] == 81.0
+    assert few["pretrained_mean_minus_tfidf"] == 16.0
+    # The new one, where both have one.
+    assert more["pretrained"]["test"]["seeds"] == [87.0]
+    assert merged["choices"] == [{"dev": 61.5}, {"dev": 62.0}]
+    assert merged["others"] == ["other"]
+    head, _, line, *_ = imdb_table.blocks(
+        merged | {"others": [], "choices": []}
+    )["accuracy"].splitlines()
+    assert "| pre-trained, mean minus TF-IDF |" in head
+    assert "+16.0" in line
+
+
+def test_earlier_figures_of_others_are_refused(figures, tmp_path):
+    new = imdb_runs.collect(str(tmp_path / "new"))
+    other = dict(figures, pretraining={"curve": [{"step": 1}]})
+    with pytest.raises(
+        ValueError, match=r"pre-training that is there in e\.js"
+    ):
+        imdb_runs.merged(other, new, "e.json")
+    path = imdb_runs.linear_path(str(tmp_path / "new"), "tfidf", 100)
+    path.parent.mkdir(parents=True)
+    found = {"test_accuracy": 75.5, "strength": 10.0, "cpu_seconds": 6.0}
+    path.write_text(json.dumps(found | {"dev_accuracy": 75.5}))
+    new = imdb_runs.collect(str(tmp_path / "new"))
+    with pytest.raises(
+        ValueError, match=r"TF-IDF of 100 labels with 75\.0 there, and 75\.5"
+    ):
+        imdb_runs.merged(figures, new, "e.json")
+
+
 # --- What was tried on dev ----------------------------------------------------
 
 
@@ -337,6 +391,12 @@ def test_missing_data_are_one_line(tmp_path, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
+def test_an_unknown_start_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        run_imdb.main(["--starts=pretrained,frozen"])
+    assert "expected some of pretrained,embeddings" in capsys.readouterr().err
+
+
 def test_an_unknown_size_is_an_error(capsys):
     with pytest.raises(SystemExit):
         run_imdb.main(["--sizes=100,7"])
@@ -347,5 +407,7 @@ def test_a_dry_run_prints_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_imdb.main(["--dry-run", "--sizes=400"]) == 0
     said = capsys.readouterr().out
-    assert said.count("python -m electra_tf.run_finetuning") == 3
+    assert said.count("python -m electra_tf.run_finetuning") == len(
+        imdb_runs.STARTS
+    )
     assert "# pre-training: to run" in said
