@@ -195,50 +195,6 @@ def collect(
     return found
 
 
-def merged(earlier: dict, figures: dict, path: str) -> dict:
-    """Figures of another time, and new ones beside them and in their place.
-
-    Args:
-      earlier: What `collect` returned then.
-      figures: What it returned now.
-      path: Of the earlier ones, for messages.
-
-    Returns:
-      Figures with the contestants of both, the new ones' where both have one;
-      choices are all of them.
-
-    Raises:
-      ValueError: If they are not of the same reviews and pre-trained weights.
-    """
-    with figure_files.expecting("figures of film reviews", path):
-        theirs = earlier["pretraining"]["curve"]
-        rows_of = {row["labels"]: row for row in earlier["rows"]}
-        choices_of = earlier.get("choices", [])
-    if figures["pretraining"]["curve"] != theirs:
-        raise ValueError(
-            f"Expected figures of the pre-training that is there in {path}. "
-            "Received: other held-out metrics."
-        )
-    rows = []
-    for row in figures["rows"]:
-        before = rows_of.get(row["labels"], {})
-        scores = [
-            of["tfidf"]["test_accuracy"]
-            for of in (before, row)
-            if "tfidf" in of
-        ]
-        if len(set(scores)) > 1:
-            raise ValueError(
-                f"Expected figures of the same reviews in {path}. Received: "
-                f"TF-IDF of {row['labels']:,} labels with {scores[0]} there, "
-                f"and {scores[1]} here."
-            )
-        rows.append(before | row)
-        _compare(rows[-1])
-    tried = [c for c in figures.get("choices", []) if c not in choices_of]
-    return earlier | {"rows": rows, "choices": [*choices_of, *tried]}
-
-
 def choices(build_dir: str) -> list[dict]:
     """What was tried on dev: a run of one's own is <build_dir>/choices/<name>.
 

@@ -32,8 +32,18 @@ _EMBEDDINGS: dict[bool | None, str] = {False: "random", True: "LSA"}
 
 
 def blocks(figures: dict) -> dict[str, str]:
-    """Name of each table of the page -> Markdown."""
+    """Name of each table of the page -> Markdown.
+
+    Args:
+      figures: Of `imdb_runs.collect`; with "name" where they are those of one
+        section, which shows scores and choices.
+    """
     rows = [row for row in figures["rows"] if len(row) > 1]
+    if name := figures.get("name"):
+        return {
+            f"accuracy-{name}": _accuracy(rows),
+            f"choices-{name}": _choices(figures.get("choices", ())),
+        }
     return {
         "accuracy": _accuracy(rows),
         "settings": _settings(rows),

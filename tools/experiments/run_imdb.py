@@ -10,11 +10,7 @@ the mean of all tokens, and trains logistic regression on the same, on TF-IDF,
 on vectors of the pre-trained weights as they are, and on those of a latent
 semantic analysis, with which their embeddings start. Below build/imdb it writes
 results.json and results.png, which docs/imdb.md shows. What is finished is not
-run again, and what was interrupted goes on. Where nothing is left of an earlier
-run but its figures, --earlier has new ones beside them:
-
-  python tools/experiments/run_imdb.py --starts=pretrained_mean \\
-      --earlier=docs/figures/imdb.json
+run again, and what was interrupted goes on.
 """
 
 import argparse
@@ -62,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
         for size in sizes
         for start in args.starts
     ]
-    earlier = files.read_json(args.earlier) if args.earlier else None
     if args.dry_run:
         experiment_queue.print_commands([pretraining, *finetuning])
         return 0
@@ -83,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         _score_vectors("frozen", pretraining, sizes)
         _score_vectors("latent", pretraining, sizes)
         code = experiment_queue.execute(finetuning, args.parallel)
-    _write_results(tuple(args.gin_param), params, earlier, args.earlier)
+    _write_results(tuple(args.gin_param), params)
     return code
 
 
@@ -187,19 +182,14 @@ def _read_rows(name: str) -> tf_idf.Rows:
 
 
 def _write_results(
-    pretraining_params: tuple[str, ...],
-    finetuning_params: tuple[str, ...],
-    earlier: dict | None,
-    earlier_path: str,
+    pretraining_params: tuple[str, ...], finetuning_params: tuple[str, ...]
 ) -> None:
-    """Writes what is known of all runs that are there, and of earlier ones."""
+    """Writes what is known of all runs that are there."""
     path = os.path.join(_BUILD, "results.{}")
     with figure_files.expecting("figures of finished runs", _BUILD):
         figures = imdb_runs.collect(
             _BUILD, pretraining_params, finetuning_params
         )
-        if earlier is not None:
-            figures = imdb_runs.merged(earlier, figures, earlier_path)
         tables = imdb_table.blocks(figures)
         figure_files.write(path.format("json"), figures)
         imdb_plot.draw(figures, path.format("png"))
@@ -245,12 +235,6 @@ def main(argv=None) -> int:
         help="Weights to start from, separated by commas; of those that end in "
         "_mean heads read the mean of all tokens (default: all, "
         f"{','.join(imdb_runs.STARTS)}).",
-    )
-    add(
-        "--earlier",
-        default="",
-        help="Figures of the same reviews and pre-training, such as "
-        "docs/figures/imdb.json, beside which the new ones stand.",
     )
     add(
         "--seeds",

@@ -241,6 +241,16 @@ def test_tables_of_what_is_there(figures):
     assert "disc_auc" in found["pretraining"]
 
 
+def test_one_section_shows_scores_and_choices(figures, tmp_path):
+    write_scores(tmp_path, "pretrained_mean", 100, [90.0, 92.0])
+    figures = imdb_runs.collect(str(tmp_path)) | {"name": "mean"}
+    tables = imdb_table.blocks(figures)
+    assert tables.keys() == {"accuracy-mean", "choices-mean"}
+    head, _, line, *_ = tables["accuracy-mean"].splitlines()
+    assert "| pre-trained, mean minus TF-IDF |" in head
+    assert "| +6.0 " in line and "| +16.0 " in line
+
+
 def test_pretrainings_stand_side_by_side(figures):
     few, *_ = figures["rows"]
     of_ours = figures["pretraining"] | {
@@ -284,48 +294,6 @@ def test_the_plot_is_written(figures, tmp_path):
     path = tmp_path / "plot.png"
     imdb_plot.draw(figures, str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-# --- Figures of another time --------------------------------------------------
-
-
-def test_earlier_figures_stand_beside_new_ones(figures, tmp_path):
-    write_scores(tmp_path / "new", "pretrained_mean", 100, [90.0, 92.0])
-    write_scores(tmp_path / "new", "pretrained", 400, [87.0])
-    earlier = figures | {"choices": [{"dev": 61.5}], "others": ["other"]}
-    new = imdb_runs.collect(str(tmp_path / "new"))
-    new["choices"] = [{"dev": 61.5}, {"dev": 62.0}]
-    merged = imdb_runs.merged(earlier, new, "e.json")
-    few, more, *_ = merged["rows"]
-    assert few["pretrained"]["test"]["mean"] == 81.0
-    assert few["pretrained_mean_minus_tfidf"] == 16.0
-    # The new one, where both have one.
-    assert more["pretrained"]["test"]["seeds"] == [87.0]
-    assert merged["choices"] == [{"dev": 61.5}, {"dev": 62.0}]
-    assert merged["others"] == ["other"]
-    head, _, line, *_ = imdb_table.blocks(
-        merged | {"others": [], "choices": []}
-    )["accuracy"].splitlines()
-    assert "| pre-trained, mean minus TF-IDF |" in head
-    assert "+16.0" in line
-
-
-def test_earlier_figures_of_others_are_refused(figures, tmp_path):
-    new = imdb_runs.collect(str(tmp_path / "new"))
-    other = dict(figures, pretraining={"curve": [{"step": 1}]})
-    with pytest.raises(
-        ValueError, match=r"pre-training that is there in e\.js"
-    ):
-        imdb_runs.merged(other, new, "e.json")
-    path = imdb_runs.linear_path(str(tmp_path / "new"), "tfidf", 100)
-    path.parent.mkdir(parents=True)
-    found = {"test_accuracy": 75.5, "strength": 10.0, "cpu_seconds": 6.0}
-    path.write_text(json.dumps(found | {"dev_accuracy": 75.5}))
-    new = imdb_runs.collect(str(tmp_path / "new"))
-    with pytest.raises(
-        ValueError, match=r"TF-IDF of 100 labels with 75\.0 there, and 75\.5"
-    ):
-        imdb_runs.merged(figures, new, "e.json")
 
 
 # --- What was tried on dev ----------------------------------------------------
