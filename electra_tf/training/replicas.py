@@ -64,6 +64,7 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy(
                 cluster_resolver=resolver
             )
+        _warn_of_unread_cluster(run.distribution_strategy)
         try:
             # Imported here: tf-models-official takes a while.
             from official.common import distribute_utils
@@ -204,6 +205,24 @@ def _require_cluster(tf_config: str) -> None:
             'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
             "<number of this worker>}. Received: "
             + ("none" if task is None else reprlib.repr(task))
+        )
+
+
+def _warn_of_unread_cluster(strategy: str) -> None:
+    """Says that workers which could be one cluster will train one by one."""
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]
+        jobs = [cluster.get(job) for job in ("chief", "master", "worker")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return  # Nobody asked for it to be read.
+    number = sum(len(job) for job in jobs if isinstance(job, list))
+    if number > 1:
+        print(
+            f"warning: TF_CONFIG names {number} workers, but RunConfig."
+            f"distribution_strategy={strategy!r} trains on this one alone; "
+            "'multi_worker_mirrored' joins them",
+            file=sys.stderr,
+            flush=True,
         )
 
 

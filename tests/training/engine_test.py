@@ -1051,6 +1051,30 @@ def test_refuses_a_cluster_that_would_not_come_together(
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("tf_config", "number"),
+    [
+        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]}}', 3),
+        ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}}', None),
+        ('{"cluster": {"worker": "a:1"}}', None),
+        ('{"cluster": "a:1"}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_says_that_a_cluster_is_not_read(
+    tmp_path, monkeypatch, capsys, tf_config, number
+):
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    replicas.make_strategy(helpers.run_config(tmp_path))
+    expected = (
+        f"warning: TF_CONFIG names {number} workers, but RunConfig."
+        "distribution_strategy='one_device' trains on this one alone; "
+        "'multi_worker_mirrored' joins them\n"
+    )
+    assert capsys.readouterr().err == (expected if number else "")
+
+
 def test_says_once_what_the_watch_finds(tmp_path, capsys):
     run = helpers.run_config(tmp_path, steps_per_loop=2)
     seen = []
