@@ -67,7 +67,7 @@ class Source(typing.NamedTuple):
         tables, by their names, from what the file of the figures holds. Its
         `read`, if it has one, makes that of what NAME=FILE names.
       heading: Of the one section in which numbers are looked at, without its
-        marks; None for the whole page but for the sections of other figures.
+        marks; None for the whole page.
       picture: Its name in docs; "" for none.
       drawn_by: The module of tools/ whose `draw` writes it.
       by_hand: What no run writes: new figures have those of the old ones.
@@ -255,7 +255,7 @@ def _document(args: argparse.Namespace) -> None:
             print(f"written: the tables of {path}")
     for source in SOURCES:
         _, text = pages[page_path(source)]
-        prose = prose_of(source, text)
+        prose = section(text, source.heading)
         if wrong := unknown_numbers(prose, figures[source.figures]):
             raise ValueError(
                 f"Expected numbers of {source.figures}.json in the text of "
@@ -427,20 +427,6 @@ def section(text: str, heading: str | None) -> str:
     rest = text[begin.end() :]
     end = re.search(rf"^#{{1,{len(begin[1])}}} ", rest, re.M)
     return rest[: end.start()] if end else rest
-
-
-def prose_of(source: Source, text: str) -> str:
-    """The part of a page whose numbers are those of a source.
-
-    Raises:
-      ValueError: If its heading, or that of another one, is not there.
-    """
-    if source.heading is not None:
-        return section(text, source.heading)
-    for other in SOURCES:
-        if other.page == source.page and other.heading is not None:
-            text = text.replace(section(text, other.heading), "")
-    return text
 
 
 def unknown_numbers(text: str, figures: object) -> list[str]:

@@ -9,20 +9,16 @@ from imdb_table import CONTESTANTS
 _INCHES = (7.2, 5.0)
 _STYLES: dict[str, dict[str, typing.Any]] = {
     "pretrained": {"color": "C0", "marker": "o"},
-    "pretrained_mean": {"color": "C9", "marker": "*"},
     "embeddings": {"color": "C3", "marker": "v"},
     "from_scratch": {"color": "C7", "marker": "s"},
-    "from_scratch_mean": {"color": "C5", "marker": "X"},
     "frozen": {"color": "C2", "marker": "^", "linestyle": ":"},
     "latent": {"color": "C4", "marker": "P", "linestyle": "-."},
     "tfidf": {"color": "C1", "marker": "D", "linestyle": "--"},
 }
 _TITLES = {
     "pretrained": "ELECTRA, pre-trained",
-    "pretrained_mean": "ELECTRA, pre-trained, mean of all tokens",
     "embeddings": "ELECTRA, its embeddings alone pre-trained",
     "from_scratch": "ELECTRA, from random weights",
-    "from_scratch_mean": "ELECTRA, from random weights, mean of all tokens",
     "frozen": "averages of frozen vectors, logistic regression",
     "latent": "averages of LSA vectors, logistic regression",
     "tfidf": "TF-IDF, logistic regression",

@@ -17,13 +17,8 @@ from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 
-# Heads that read the mean of all tokens, not [CLS] -> what they start from.
-MEANS = {
-    "pretrained_mean": "pretrained",
-    "from_scratch_mean": "from_scratch",
-}
 # The weights to start from: all, the embeddings alone (`ner_parts`), none.
-STARTS = ("pretrained", "embeddings", "from_scratch", *MEANS)
+STARTS = ("pretrained", "embeddings", "from_scratch")
 # What a logistic regression reads: `frozen_features`, `latent_features` and
 # `tf_idf`.
 LINEAR = ("frozen", "latent", "tfidf")
@@ -45,9 +40,6 @@ _PRETRAINED_RATES = {100: 2e-4, 400: 2e-4, 1600: 2e-4, 6400: 5e-4, 23000: 5e-4}
 def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     found: tuple[str, ...] = ()
-    if start in MEANS:
-        found += ("FinetuningConfig.pooling='mean'",)
-        start = MEANS[start]
     if start == "from_scratch":
         found += ("FinetuningConfig.from_scratch=True",)
     if start == "pretrained":

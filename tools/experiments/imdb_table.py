@@ -8,18 +8,14 @@ import tables
 
 CONTESTANTS = {
     "pretrained": "pre-trained",
-    "pretrained_mean": "pre-trained, mean",
     "embeddings": "embeddings alone",
     "from_scratch": "random weights",
-    "from_scratch_mean": "random weights, mean",
     "frozen": "frozen",
     "latent": "LSA",
     "tfidf": "TF-IDF",
 }
 # What depends on the weights that pre-training left.
-_PRETRAINED = ("pretrained", "pretrained_mean", "embeddings", "frozen")
-# Whose lead is shown.
-_LEADING = ("pretrained", "pretrained_mean")
+_PRETRAINED = ("pretrained", "embeddings", "frozen")
 _GENERATORS = {
     "network": "by a network",
     "shared": "by the same network",
@@ -32,18 +28,8 @@ _EMBEDDINGS: dict[bool | None, str] = {False: "random", True: "LSA"}
 
 
 def blocks(figures: dict) -> dict[str, str]:
-    """Name of each table of the page -> Markdown.
-
-    Args:
-      figures: Of `imdb_runs.collect`; with "name" where they are those of one
-        section, which shows scores and choices.
-    """
+    """Name of each table of the page -> Markdown."""
     rows = [row for row in figures["rows"] if len(row) > 1]
-    if name := figures.get("name"):
-        return {
-            f"accuracy-{name}": _accuracy(rows),
-            f"choices-{name}": _choices(figures.get("choices", ())),
-        }
     return {
         "accuracy": _accuracy(rows),
         "settings": _settings(rows),
@@ -55,15 +41,13 @@ def blocks(figures: dict) -> dict[str, str]:
 
 def _accuracy(rows: Sequence[dict]) -> str:
     contestants = [n for n in CONTESTANTS if any(n in row for row in rows)]
-    leading = [name for name in _LEADING if name in contestants]
     table = [
         ["labels"]
         + [CONTESTANTS[name] for name in contestants]
-        + [f"{CONTESTANTS[name]} minus TF-IDF" for name in leading]
-        + ["seeds"]
+        + ["pre-trained minus TF-IDF", "seeds"]
     ]
     for row in rows:
-        leads = [row.get(f"{name}_minus_tfidf") for name in leading]
+        difference = row.get("pretrained_minus_tfidf")
         seeds = [
             str(len(row[name]["test"]["seeds"])) if name in row else "0"
             for name in contestants
@@ -72,7 +56,7 @@ def _accuracy(rows: Sequence[dict]) -> str:
         table.append(
             [f"{row['labels']:,}"]
             + [_score(row.get(name)) for name in contestants]
-            + ["" if lead is None else f"{lead:+.1f}" for lead in leads]
+            + ["" if difference is None else f"{difference:+.1f}"]
             + [", ".join(seeds)]
         )
     return tables.markdown(table)

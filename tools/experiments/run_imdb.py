@@ -5,12 +5,11 @@
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
 (`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, its
 embeddings alone and random weights on the first 100, 400, ... labelled reviews
-with several seeds each, with heads that read [CLS] and with others that read
-the mean of all tokens, and trains logistic regression on the same, on TF-IDF,
+with several seeds each, and trains logistic regression on the same, on TF-IDF,
 on vectors of the pre-trained weights as they are, and on those of a latent
-semantic analysis, with which their embeddings start. Below build/imdb it writes
-results.json and results.png, which docs/imdb.md shows. What is finished is not
-run again, and what was interrupted goes on.
+semantic analysis, with which their embeddings start. Below build/imdb
+it writes results.json and results.png, which docs/imdb.md shows. What is
+finished is not run again, and what was interrupted goes on.
 """
 
 import argparse
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     finetuning = [
         imdb_runs.finetuning(start, size, _BUILD, args.seeds, params)
         for size in sizes
-        for start in args.starts
+        for start in imdb_runs.STARTS
     ]
     if args.dry_run:
         experiment_queue.print_commands([pretraining, *finetuning])
@@ -69,12 +68,11 @@ def run(args: argparse.Namespace) -> int:
             _score_tfidf(size)
         code = experiment_queue.execute([pretraining], 1)
     if not args.table_only and code == 0:
-        if "embeddings" in args.starts:
-            ner_parts.write(
-                pretraining.model_dir,
-                "embeddings",
-                imdb_runs.init_checkpoint("embeddings", _BUILD),
-            )
+        ner_parts.write(
+            pretraining.model_dir,
+            "embeddings",
+            imdb_runs.init_checkpoint("embeddings", _BUILD),
+        )
         _score_vectors("frozen", pretraining, sizes)
         _score_vectors("latent", pretraining, sizes)
         code = experiment_queue.execute(finetuning, args.parallel)
@@ -208,16 +206,6 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
-def _starts(text: str) -> tuple[str, ...]:
-    names = arguments.names(text)
-    if unknown := sorted({*names} - {*imdb_runs.STARTS}):
-        raise argparse.ArgumentTypeError(
-            f"expected some of {','.join(imdb_runs.STARTS)}, received "
-            f"{','.join(unknown)}"
-        )
-    return names
-
-
 def main(argv=None) -> int:
     """Runs the command; returns its exit code."""
     parser = arguments.ArgumentParser(prog="run_imdb", description=__doc__)
@@ -227,14 +215,6 @@ def main(argv=None) -> int:
         type=_sizes,
         default=(),
         help="Numbers of labelled reviews, separated by commas (default: all).",
-    )
-    add(
-        "--starts",
-        type=_starts,
-        default=imdb_runs.STARTS,
-        help="Weights to start from, separated by commas; of those that end in "
-        "_mean heads read the mean of all tokens (default: all, "
-        f"{','.join(imdb_runs.STARTS)}).",
     )
     add(
         "--seeds",

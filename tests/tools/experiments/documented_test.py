@@ -39,7 +39,7 @@ def test_a_page_has_its_figures(source):
     assert documented.with_blocks(text, tables, str(path)) == text, (
         "run tools/experiments/documented.py"
     )
-    prose = documented.prose_of(source, text)
+    prose = documented.section(text, source.heading)
     assert not documented.unknown_numbers(prose, figures)
 
 
@@ -64,16 +64,6 @@ def test_numbers_that_no_figure_rounds_to_are_found():
     assert documented.unknown_numbers("a rise of 0.6", FIGURES) == ["0.6"]
     # A flag is no number.
     assert documented.unknown_numbers("1.0", {"a": True}) == ["1.0"]
-
-
-def test_a_whole_page_is_without_the_sections_of_other_figures(monkeypatch):
-    whole = documented.Source("a", "a.md", "m")
-    part = documented.Source("b", "a.md", "m", "Cost")
-    monkeypatch.setattr(documented, "SOURCES", (whole, part))
-    page = "# A\n\n1.5\n\n## Cost\n\n2.5\n\n## Other\n\n3.5\n"
-    assert documented.prose_of(part, page).split() == ["2.5"]
-    prose = documented.prose_of(whole, page)
-    assert documented.unknown_numbers(prose, {}) == ["1.5", "3.5"]
 
 
 def test_a_section_that_is_not_there_is_an_error():
