@@ -42,12 +42,22 @@ class StartingPoint:
 
     @functools.cached_property
     def digests(self) -> dict[str, str]:
-        """Of the vocabulary, and of the weights or, without, of the sizes."""
-        tensors = self.checkpoint.tensors if self.checkpoint else {}
-        weights = [self.encoder_config, digests.of_tensors(tensors)]
+        """Of what a model begins with.
+
+        Returns:
+          "vocabulary"; "initial weights" with the sizes, and with the dropout
+          that they are trained with; "tensors", the weights alone, by which
+          runs of several dropouts are told to begin with the same.
+        """
+        tensors = digests.of_tensors(
+            self.checkpoint.tensors if self.checkpoint else {}
+        )
         return {
             "vocabulary": digests.of_values([self.tokenizer.vocabulary]),
-            "initial weights": digests.of_values(weights),
+            "initial weights": digests.of_values(
+                [self.encoder_config, tensors]
+            ),
+            "tensors": tensors,
         }
 
 

@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import finetune, finished_run, fitting
+from electra_tf.finetuning import (
+    finetune,
+    finished_run,
+    fitting,
+    starting_point,
+)
 from electra_tf.training import replicas
 from tests import helpers
 
@@ -205,6 +210,20 @@ def test_models_that_read_texts_otherwise_are_refused(
     with pytest.raises(errors.ConfigError, match=expected):
         # Without what the command asks first.
         finetune.finetune(config, lambda: None)
+
+
+def test_dropout_is_no_part_of_the_tensors(finished):
+    """By them a table knows that its rows begin with the same weights."""
+
+    def digests(**changes):
+        config = make_config(finished, **changes)
+        return starting_point.read(config).digests
+
+    ours, other = digests(), digests(dropout=0.3)
+    assert ours["tensors"] == other["tensors"]
+    assert ours["initial weights"] != other["initial weights"]
+    pretrain_anew(finished)
+    assert ours["tensors"] != digests()["tensors"]
 
 
 def test_what_an_earlier_version_read_of_texts_is_not_known(finished):

@@ -322,6 +322,11 @@ def last_start(model_dir: str) -> dict:
     return {}
 
 
+# What is compared -> the digest of it that a trial keeps. That of its initial
+# weights has its dropout, too, by which rows of a table may differ.
+_DIGESTS = {"rows": "rows", "initial weights": "tensors"}
+
+
 def refuse_unlike(model_dirs: Iterable[str], what: str) -> None:
     """Refuses runs that are compared, but not of the same.
 
@@ -343,7 +348,7 @@ def refuse_unlike(model_dirs: Iterable[str], what: str) -> None:
         if not os.path.isfile(path):
             continue
         digests = files_lib.read_json(path, digests=dict).get("digests") or {}
-        found = digests.get(what)
+        found = digests.get(_DIGESTS[what])
         if found is None:
             continue
         if first and first[1] != found:

@@ -161,6 +161,7 @@ def _choices(tried: Sequence[dict]) -> str:
         table.append(
             [
                 CONTESTANTS[one["start"]]
+                + (f", run {one['run']}" if "run" in one else "")
                 + (f", step {step:,}" if step is not None else ""),
                 _GENERATORS.get(one.get("generator", ""), ""),
                 f"{one['disc_weight']:g}" if "disc_weight" in one else "",

@@ -252,15 +252,15 @@ def test_reviews_are_compared_on_the_same_rows_and_weights(tmp_path):
     for size in (100, 400):
         for start in ("pretrained", "from_scratch"):
             # Other numbers of labels are other rows.
-            digests = {"rows": {"imdb": size}, "initial weights": start}
+            digests = {"rows": {"imdb": size}, "tensors": start}
             write_reviews(tmp_path / "same", start, size, **digests)
             write_reviews(tmp_path / "rows", start, size, **digests)
             write_reviews(tmp_path / "weights", start, size, **digests)
     rows = imdb_runs.collect(str(tmp_path / "same"))["rows"]
     assert "from_scratch" in rows[1]
     for name, digests in (
-        ("rows", {"rows": {"imdb": 0}, "initial weights": "pretrained"}),
-        ("weights", {"rows": {"imdb": 400}, "initial weights": "others"}),
+        ("rows", {"rows": {"imdb": 0}, "tensors": "pretrained"}),
+        ("weights", {"rows": {"imdb": 400}, "tensors": "others"}),
     ):
         run = imdb_runs.finetuning("pretrained", 400, str(tmp_path / name))
         write_digests(run.model_dir, **digests)

@@ -348,9 +348,9 @@ def test_a_task_that_is_there_twice(results_dir):
 
 def test_starts_of_other_rows_or_weights(results_dir):
     for start, digests in (
-        ("from_scratch", {"rows": 1, "initial weights": "random"}),
-        ("pretrained", {"rows": 1, "initial weights": "4,000 steps"}),
-        ("pretrained_decay", {"rows": 1, "initial weights": "8,000 steps"}),
+        ("from_scratch", {"rows": 1, "tensors": "random"}),
+        ("pretrained", {"rows": 1, "tensors": "4,000 steps"}),
+        ("pretrained_decay", {"rows": 1, "tensors": "8,000 steps"}),
     ):
         path = results_dir / "runs" / "rte" / start / "trial_1" / "trial.json"
         write(path, {"digests": digests})
