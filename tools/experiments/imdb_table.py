@@ -76,7 +76,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
 
     Args:
       runs: What `imdb_runs.collect` returns of each, or those parts of it that
-        pre-training decides.
+        pre-training decides; with "pooling" where that is not "cls".
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
@@ -92,7 +92,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
                 continue
             minutes = pretraining["cpu_minutes"]
             table.append(
-                [CONTESTANTS[name], _GENERATORS[pretraining["generator"]]]
+                [_start_of(run, name), _GENERATORS[pretraining["generator"]]]
                 + [f"{pretraining['disc_weight']:g}"]
                 + [_EMBEDDINGS[pretraining["embeddings_from_data"]]]
                 + [f"{pretraining['num_train_steps']:,}"]
@@ -100,6 +100,12 @@ def _pretrainings(runs: Sequence[dict]) -> str:
                 + [_score(scores.get(number)) for number in labels]
             )
     return tables.markdown(table)
+
+
+def _start_of(run: dict, name: str) -> str:
+    """Who it is, and what its heads read if that is not [CLS]."""
+    reads_mean = name != "frozen" and run.get("pooling") == "mean"
+    return CONTESTANTS[name] + ", mean" * reads_mean
 
 
 def _settings(rows: Sequence[dict]) -> str:
