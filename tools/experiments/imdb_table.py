@@ -76,7 +76,8 @@ def _pretrainings(runs: Sequence[dict]) -> str:
 
     Args:
       runs: What `imdb_runs.collect` returns of each, or those parts of it that
-        pre-training decides; with "pooling" where that is not "cls".
+        pre-training decides; with "pooling" where that is not "cls", and
+        "run", its number, where it was pre-trained in the same way again.
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
@@ -104,8 +105,9 @@ def _pretrainings(runs: Sequence[dict]) -> str:
 
 def _start_of(run: dict, name: str) -> str:
     """Who it is, and what its heads read if that is not [CLS]."""
+    again = f", run {run['run']}" if "run" in run else ""
     reads_mean = name != "frozen" and run.get("pooling") == "mean"
-    return CONTESTANTS[name] + ", mean" * reads_mean
+    return CONTESTANTS[name] + again + ", mean" * reads_mean
 
 
 def _settings(rows: Sequence[dict]) -> str:

@@ -245,6 +245,7 @@ def test_pretrainings_stand_side_by_side(figures):
         "pretraining": other["pretraining"],
         "rows": [{"labels": 100, "pretrained": few["from_scratch"]}],
         "pooling": "mean",
+        "run": 2,
     }
     both = figures | {"pretraining": of_ours, "others": [other, pooled]}
     table = imdb_table.blocks(both)["pretrainings"]
@@ -267,7 +268,7 @@ def test_pretrainings_stand_side_by_side(figures):
     ours = ["by a network", weight, "LSA", steps, ""]
     others = ["by frequency", "2.5", "random", "5", "2"]
     assert [line[:8] for line in lines] == [
-        ["pre-trained, mean", *others, "60.0 +- 0.0", ""],
+        ["pre-trained, run 2, mean", *others, "60.0 +- 0.0", ""],
         ["pre-trained", *ours, "81.0 +- 1.4", "85.0"],
         ["frozen", *others, "70.0", ""],
         ["frozen", *ours, "70.0", ""],
