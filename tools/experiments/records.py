@@ -8,6 +8,7 @@ them, docs/records.md has the rules.
 import collections
 import os
 import pathlib
+import statistics
 import typing
 from collections.abc import Iterable, Sequence
 
@@ -70,6 +71,14 @@ class Record(typing.NamedTuple):
 
 
 _BASELINE = ("dev_accuracy", "test_accuracy")
+_SCORES = (
+    "cpu_minutes",
+    "disc_auc",
+    "masked_lm_accuracy",
+    "fixed_auc",
+    "dev",
+    "test",
+)
 _FIRST = "first_finetuning"
 _ONE_RATE = "one_rate"
 
@@ -188,9 +197,10 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
         trained, as far as it is there.
 
     Returns:
-      "rules"; "rows", each with "name", "change", "pretraining", "finetuning"
-      and "seeds" (see `_seed`); "baseline", see `tf_idf`; "latent", those of
-      LATENT_FILE where it is there; "quickstart", see `_quickstart`.
+      "rules"; "rows", each with "name", "change", "pretraining", "finetuning",
+      "seeds" (see `_seed`) and "means", those of its scores over the seeds;
+      "baseline", see `tf_idf`; "latent", those of LATENT_FILE where it is
+      there; "quickstart", see `_quickstart`.
 
     Raises:
       ValueError: If results, or the labelled texts, are missing or damaged, or
@@ -212,7 +222,7 @@ def collect(output_dir: str, quickstart_dir: str) -> dict:
                 groups["all", "rows"].append(model_dir)
                 groups[folder, "initial weights"].append(model_dir)
         if found:
-            rows.append(record._asdict() | {"seeds": found})
+            rows.append(_with_means(record._asdict() | {"seeds": found}))
     for (_, what), model_dirs in groups.items():
         experiment_runs.refuse_unlike(model_dirs, what)
     figures: dict[str, typing.Any] = {
@@ -293,9 +303,23 @@ def merged(earlier: dict, figures: dict, path: str) -> dict:
     for row in figures["rows"]:
         before = of_names.get(row["name"], {"seeds": {}})
         of_names[row["name"]] = row | {"seeds": before["seeds"] | row["seeds"]}
-    rows = [of_names[r.name] for r in RECORDS if r.name in of_names]
+    rows = [
+        _with_means(of_names[r.name]) for r in RECORDS if r.name in of_names
+    ]
     quickstart = earlier["quickstart"] | figures["quickstart"]
     return earlier | figures | {"rows": rows, "quickstart": quickstart}
+
+
+def _with_means(row: dict) -> dict:
+    """A row with the means over its seeds, of those that have a score."""
+    seeds = row["seeds"].values()
+    scores = {name: [seed[name] for seed in seeds] for name in _SCORES}
+    known = {
+        name: [score for score in of if score is not None]
+        for name, of in scores.items()
+    }
+    means = {name: statistics.fmean(of) for name, of in known.items() if of}
+    return row | {"means": means}
 
 
 def _seed(pretraining: Run, finetuning: Run) -> dict | None:

@@ -204,6 +204,8 @@ def test_what_is_finished_is_collected(runs_dir):
     assert first["finetuning_cpu_minutes"] == 0.5
     assert first["minutes_to_target"] == 2.0
     assert (second["dev"], second["test"]) == (50.0, 52.0)
+    assert row["means"]["test"] == 51.5
+    assert row["means"]["fixed_auc"] == 0.7
     assert figures["baseline"]["test_accuracy"] == 100.0
     assert figures["quickstart"] == {
         "random weights": {"dev": [40.0] * 3, "test": [44.0] * 3},
@@ -286,6 +288,7 @@ def test_earlier_figures_stand_beside_new_ones(runs_dir, tmp_path):
     # The new one where both have a seed.
     tests = {seed: of["test"] for seed, of in first["seeds"].items()}
     assert tests == {"1": 51.0, "2": 52.0, "3": 99.0}
+    assert first["means"]["test"] == pytest.approx((51.0 + 52.0 + 99.0) / 3)
     assert merged["pilots"] == {"dev": 12.5}
     assert set(merged["quickstart"]) == {
         "pre-trained",
