@@ -51,9 +51,13 @@ def finetune(
     replicas.set_policy(config.run)
     plan = preparation.prepare(config)
     model_dir = config.run.model_dir
-    workers.refuse_differences(
-        strategy, config, plan.of_trial(plan.trials[0]).digests
-    )
+    # Of what the other digests and the configuration say, nothing twice.
+    contents = {
+        name: digest
+        for name, digest in plan.of_trial(plan.trials[0]).digests.items()
+        if name not in ("of_texts", "tensors")
+    }
+    workers.refuse_differences(strategy, config, contents)
     unchecked = trials.refuse_changes(plan)
     if is_chief:
         for note in [*plan.notes, *unchecked]:

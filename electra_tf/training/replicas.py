@@ -64,7 +64,10 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
             return tf.distribute.MultiWorkerMirroredStrategy(
                 cluster_resolver=resolver
             )
-        _warn_of_unread_cluster(run.distribution_strategy)
+        if (
+            run.distribution_strategy != "tpu"
+        ):  # Whose hosts are its own affair.
+            _warn_of_unread_cluster(run.distribution_strategy)
         try:
             # Imported here: tf-models-official takes a while.
             from official.common import distribute_utils

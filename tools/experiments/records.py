@@ -312,13 +312,11 @@ def merged(earlier: dict, figures: dict, path: str) -> dict:
 
 def _with_means(row: dict) -> dict:
     """A row with the means over its seeds, of those that have a score."""
-    seeds = row["seeds"].values()
-    scores = {name: [seed[name] for seed in seeds] for name in _SCORES}
-    known = {
-        name: [score for score in of if score is not None]
-        for name, of in scores.items()
-    }
-    means = {name: statistics.fmean(of) for name, of in known.items() if of}
+    means = {}
+    for name in _SCORES:
+        scores = [seed[name] for seed in row["seeds"].values()]
+        if known := [score for score in scores if score is not None]:
+            means[name] = statistics.fmean(known)
     return row | {"means": means}
 
 
