@@ -196,6 +196,16 @@ def write_json(path: str, content: typing.Any, **how: typing.Any) -> None:
     write_atomically(path, json.dumps(content, **{"indent": 1} | how) + "\n")
 
 
+def append_line(path: str, record: dict) -> None:
+    """Adds a record to a file of one a line.
+
+    Raises:
+      ValueError: If it cannot be written.
+    """
+    with writing(path), open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
 def lock(folder: str) -> int | None:
     """Makes a folder this process's own until it ends, however that happens.
 

@@ -1,10 +1,9 @@
 """A model directory: what a run writes there, and everybody reads.
 
 First the names of its files; then the record of a run, config.json, and who may
-go on with it; then its metrics; last what records of earlier versions mean.
+go on with it; last what records of earlier versions mean.
 """
 
-import contextlib
 import dataclasses
 import glob
 import json
@@ -27,7 +26,6 @@ RUNS_FILE = "runs.jsonl"
 # Of pre-training: what it learns from, wherever that is.
 TRAIN_DATA_FILE = "train_data.json"
 METRICS_FILE = "metrics.jsonl"
-_LOGGED = {"step", "split"}
 CHECKPOINT_NAME = "model.ckpt"
 # The checkpoint that was best on held-out examples.
 BEST_DIR = "best"
@@ -92,6 +90,12 @@ _MAY_DIFFER = (
     # Compared with the checkpoint when it is read.
     "expected_encoder",
 )
+# The class of a record -> what its folder holds.
+_KINDS = {
+    "PretrainingConfig": "a model of pre-training",
+    "FinetuningConfig": "a fine-tuned model",
+    "ConvertedCheckpoint": "a converted checkpoint",
+}
 # When it ends, which a run may decide anew before its rate knows of it.
 _DECAY = ("num_decay_steps", "decay_proportion")
 _OF_ITS_END = ("run.num_train_steps", *(f"optimizer.{n}" for n in _DECAY))
@@ -171,17 +175,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "versions": files.versions(_PACKAGES),
         "git_commit": files.git_commit(),
     }
-    _append_line(os.path.join(model_dir, RUNS_FILE), record)
-
-
-def _append_line(path: str, record: dict) -> None:
-    """Adds a record to a file of one a line.
-
-    Raises:
-      ValueError: If it cannot be written.
-    """
-    with files.writing(path), open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
+    files.append_line(os.path.join(model_dir, RUNS_FILE), record)
 
 
 def as_dict(config) -> dict:
@@ -200,7 +194,7 @@ def read_config(model_dir: str) -> dict:
 
 
 def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
-    """The configuration that a pre-training run wrote, as objects again.
+    """The configuration of a pre-training run, without what it started from.
 
     Raises:
       ConfigError: If there is none, or that of another kind of run.
@@ -266,9 +260,9 @@ def refuse_other_run(config) -> None:
     record, cut = _read(model_dir)
     theirs = _with_defaults(record, config)
     ours_class, their_class = type(config).__name__, theirs.get("class")
-    if their_class == "ConvertedCheckpoint":
+    if their_class in _KINDS and their_class != ours_class:
         raise errors.ConfigError(
-            f"{model_dir} holds a converted checkpoint: to start from it, name "
+            f"{model_dir} holds {_KINDS[their_class]}: to start from it, name "
             f"it as {ours_class}.init_checkpoint and choose another --model_dir"
         )
     # As it comes back from a file: a tuple as a list.
@@ -494,88 +488,6 @@ def _with_defaults(record: dict, config) -> dict:
         elif field.default is not dataclasses.MISSING:
             record.setdefault(field.name, field.default)
     return record
-
-
-class MetricsLog:
-    """metrics.jsonl: one line per look at the run.
-
-    Args:
-      model_dir: Where the file is.
-      first_step: Lines of later steps are dropped: a run that was killed and
-        resumed from an earlier checkpoint writes them again.
-    """
-
-    def __init__(self, model_dir: str, first_step: int):
-        self.path = os.path.join(model_dir, METRICS_FILE)
-        kept = [r for r in read_metrics(self.path) if r["step"] <= first_step]
-        write_atomically(
-            self.path, "".join(json.dumps(record) + "\n" for record in kept)
-        )
-
-    def is_best(self, step: int, metric: str, value: float) -> bool:
-        """Whether no evaluation before a step was as good.
-
-        Args:
-          step: Of the evaluation.
-          metric: Lower is better where its name ends in "loss".
-          value: What was found.
-        """
-        before = [r for r in read_metrics(self.path) if r["step"] < step]
-        best = best_evaluation(before, metric).record
-        return best is None or _is_better(metric, value, best[metric])
-
-    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        """Adds the line of one look."""
-        record = {"step": step, "split": split} | metrics
-        _append_line(self.path, record)
-
-
-class BestEvaluation(typing.NamedTuple):
-    """Which of the evaluations in a log was best.
-
-    Attributes:
-      record: The first that was as good; None if none has the metric.
-      num_since: How many came after it.
-    """
-
-    record: dict | None
-    num_since: int
-
-
-def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
-    """The best of the evaluations on held-out examples.
-
-    Args:
-      records: Of `read_metrics`, in order.
-      metric: Lower is better where its name ends in "loss".
-    """
-    best, num_since = None, 0
-    for record in records:
-        if record["split"] != "heldout":
-            continue
-        num_since += 1
-        if metric in record and (
-            best is None or _is_better(metric, record[metric], best[metric])
-        ):
-            best, num_since = record, 0
-    return BestEvaluation(best, num_since)
-
-
-def _is_better(metric: str, value: float, other: float) -> bool:
-    return value < other if metric.endswith("loss") else value > other
-
-
-def read_metrics(path: str) -> list[dict]:
-    """Lines of a metrics.jsonl, without those that are cut short or damaged."""
-    records = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                with contextlib.suppress(json.JSONDecodeError):
-                    record = json.loads(line)
-                    if isinstance(record, dict) and record.keys() >= _LOGGED:
-                        records.append(record)
-    return records
 
 
 class CutSize(typing.NamedTuple):

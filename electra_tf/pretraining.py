@@ -22,7 +22,14 @@ from electra_tf.model import ablations, flops, masking
 from electra_tf.pretraining_data import batches, records_report, reports
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import loop, optimization, replicas, saving, workers
+from electra_tf.training import (
+    loop,
+    metrics_log,
+    optimization,
+    replicas,
+    saving,
+    workers,
+)
 
 # Held-out masks and samples must not repeat those of training.
 EVAL_SEED_OFFSET = 1_000_003
@@ -57,11 +64,13 @@ def pretrain(
       None for every worker but the chief.
 
     Raises:
-      ValueError: If data, vocabulary and configuration do not fit together.
+      ValueError: If data, vocabulary and configuration do not fit together, or
+        a setting is one of fine-tuning.
       Stopped: After a request to stop.
       TrainingError: If the loss is not finite.
     """
     run, data = config.run, config.data
+    _refuse_layerwise_rates(config.optimizer)
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
@@ -247,7 +256,7 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
     if before in (None, found):
         return found
     path = os.path.join(config.run.model_dir, model_directory.METRICS_FILE)
-    records = model_directory.read_metrics(path)
+    records = metrics_log.read(path)
     for record in records:
         if record["split"] == "heldout":
             record["split"] = _OTHER_HELDOUT
@@ -258,6 +267,15 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
         f"{model_directory.BEST_DIR}/ begins anew"
     )
     return found
+
+
+def _refuse_layerwise_rates(optimizer: configs.OptimizerConfig) -> None:
+    decay = optimizer.layerwise_lr_decay
+    if decay is None or 0.0 < decay != 1.0:
+        raise errors.ConfigError(
+            "OptimizerConfig.layerwise_lr_decay must be 0 or 1, one rate, in "
+            f"pre-training. Received: layerwise_lr_decay={decay}"
+        )
 
 
 def _refuse_other_vocabulary(

@@ -236,10 +236,12 @@ def test_refuses_a_run_of_another_kind(trained):
         init_checkpoint="model",
         data=finetuning_configs.FinetuningDataConfig("a", "b", "c", "d"),
         optimizer=trained.optimizer,
-        run=trained.run,
+        run=dataclasses.replace(trained.run, num_train_steps=0),
     )
-    assert "class='FinetuningConfig' (was 'PretrainingConfig')" in (
-        refusal(config)
+    assert refusal(config) == (
+        f"{trained.run.model_dir} holds a model of pre-training: to start from "
+        "it, name it as FinetuningConfig.init_checkpoint and choose another "
+        "--model_dir"
     )
 
 
@@ -297,7 +299,7 @@ def finetuning_config(model_dir, rates=(None, None), **changes):
         optimizer=configs.OptimizerConfig(
             rates[0], layerwise_lr_decay=rates[1]
         ),
-        run=helpers.run_config(model_dir),
+        run=helpers.finetuning_run_config(model_dir),
         **changes,
     )
 

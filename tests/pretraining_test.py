@@ -10,6 +10,7 @@ import pytest
 from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
+from electra_tf.training import metrics_log
 from tests import helpers
 
 CONFIG = configs.PretrainingConfig(
@@ -198,7 +199,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
         return capsys.readouterr().out
 
     assert begin("b") == ""
-    log = model_directory.MetricsLog(tmp_path, 0)
+    log = metrics_log.MetricsLog(tmp_path, 0)
     log.write(3, "train", {"total_loss": 3.0})
     log.write(3, "heldout", {"total_loss": 1.0})
     # The same, with a break without any.
@@ -208,14 +209,33 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
         "the held-out examples are others than before: evaluations so far "
         "become 'heldout_before' in metrics.jsonl, and best/ begins anew\n"
     )
-    log = model_directory.MetricsLog(tmp_path, 3)
+    log = metrics_log.MetricsLog(tmp_path, 3)
     assert log.is_best(6, "total_loss", 2.5)
-    assert [r["split"] for r in model_directory.read_metrics(log.path)] == [
+    assert [r["split"] for r in metrics_log.read(log.path)] == [
         *("train", "heldout_before")
     ]
     assert begin("c") == ""
     # Fewer of the same are others, too.
     assert begin("c", num_steps=1) != ""
+
+
+@pytest.mark.parametrize("decay", [0.8, 1.5, None])
+def test_pre_training_has_one_rate(decay):
+    optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)
+    with pytest.raises(errors.ConfigError) as caught:
+        pretraining.pretrain(
+            dataclasses.replace(CONFIG, optimizer=optimizer), lambda: None
+        )
+    assert str(caught.value) == (
+        "OptimizerConfig.layerwise_lr_decay must be 0 or 1, one rate, in "
+        f"pre-training. Received: layerwise_lr_decay={decay}"
+    )
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
+def test_takes_the_ways_to_say_one_rate(decay):
+    optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)
+    pretraining._refuse_layerwise_rates(optimizer)
 
 
 def test_refuses_to_go_on_with_other_tokens(tmp_path):

@@ -25,6 +25,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning import results as results_lib
 from electra_tf.finetuning.recipe import listed
 from electra_tf.finetuning.report_rows import Row
+from electra_tf.training import metrics_log
 
 # More classes are drawn as a picture; a table would not fit.
 _MOST_IN_TABLE = 20
@@ -229,7 +230,7 @@ def _curves_section(
             model_directory.trial_dir(model_dir, trial["trial"]),
             model_directory.METRICS_FILE,
         )
-        log = model_directory.read_metrics(path)
+        log = metrics_log.read(path)
         if not log:
             continue
         is_best = trial["trial"] == results["best_on_dev"]

@@ -15,7 +15,7 @@ from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import loop, replicas, saving
+from electra_tf.training import loop, metrics_log, replicas, saving
 
 # In what the folder of a trial says of it: what its model learned from.
 DIGESTS = "digests"
@@ -151,10 +151,8 @@ def _take_best(plan: TrialPlan, engine: engine_lib.Engine) -> dict:
       TrainingError: If the best weights are not there.
     """
     directory = plan.run.model_dir
-    best = model_directory.best_evaluation(
-        model_directory.read_metrics(
-            os.path.join(directory, model_directory.METRICS_FILE)
-        ),
+    best = metrics_log.best_evaluation(
+        metrics_log.read(os.path.join(directory, model_directory.METRICS_FILE)),
         plan.run.keep_best_metric,
     )
     step = best.record and best.record["step"]

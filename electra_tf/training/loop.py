@@ -11,10 +11,16 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import errors, model_directory
+from electra_tf import errors
 from electra_tf.command_line import progress
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import matmul_rate, outer_loop, replicas, saving
+from electra_tf.training import (
+    matmul_rate,
+    metrics_log,
+    outer_loop,
+    replicas,
+    saving,
+)
 
 # The file that C++ writes its messages to.
 _STDERR = 2
@@ -137,9 +143,7 @@ class _Loop:
         """Starts the log and the clocks, from the step of the checkpoint."""
         step = int(self.engine.global_step.numpy())
         if self.is_chief:
-            self.log = model_directory.MetricsLog(
-                self.engine.run.model_dir, step
-            )
+            self.log = metrics_log.MetricsLog(self.engine.run.model_dir, step)
         self.matmul_rate = 0.0
         if self.engine.flops_per_example:
             self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
@@ -218,8 +222,8 @@ class _Loop:
         if not self.patience:
             return False
         is_enough = self.is_chief and self.patience <= (
-            model_directory.best_evaluation(
-                model_directory.read_metrics(self.log.path),
+            metrics_log.best_evaluation(
+                metrics_log.read(self.log.path),
                 self.engine.run.keep_best_metric,
             ).num_since
         )

@@ -649,7 +649,7 @@ def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
             num_train_epochs=1.0,
         ),
         optimizer=configs.OptimizerConfig(1e-2, num_warmup_steps=9),
-        run=helpers.run_config(tmp_path / "model"),
+        run=helpers.finetuning_run_config(tmp_path / "model"),
     )
     finetune.finetune(config, lambda: model_directory.write(config, "", []))
     read = reading.read_checkpoint(tmp_path / "model")
@@ -677,7 +677,7 @@ def finetuning_config(tmp_path, init_checkpoint):
             do_lower_case=True,
         ),
         optimizer=configs.OptimizerConfig(1e-2),
-        run=helpers.run_config(tmp_path / "model"),
+        run=helpers.finetuning_run_config(tmp_path / "model"),
     )
 
 

@@ -12,6 +12,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import evaluation, finetune, fitting, results, trials
+from electra_tf.training import metrics_log
 from tests import helpers
 
 TRAIN = [("wa wb", "yes"), ("wc wd we", "no"), ("wf wa", "yes")] * 4
@@ -34,7 +35,7 @@ def make_config(folder, model_dir, patience=2, epochs=6.0, **run):
             num_train_epochs=epochs,
         ),
         optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
-        run=helpers.run_config(
+        run=helpers.finetuning_run_config(
             folder / model_dir, **{"save_checkpoints_steps": 4} | run
         ),
         early_stopping_patience=patience,
@@ -139,9 +140,7 @@ def run(config):
 
 
 def log_of(config):
-    log = model_directory.read_metrics(
-        f"{config.run.model_dir}/trial_1/metrics.jsonl"
-    )
+    log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
     return [
         {name: of for name, of in record.items() if "per_second" not in name}
         for record in log

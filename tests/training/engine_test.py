@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import configs, errors, pretraining
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
     loop,
+    metrics_log,
     optimization,
     replicas,
     saving,
@@ -76,9 +77,7 @@ def one_weight_engine(
 
 
 def read_log(run):
-    return model_directory.read_metrics(
-        os.path.join(run.model_dir, "metrics.jsonl")
-    )
+    return metrics_log.read(os.path.join(run.model_dir, "metrics.jsonl"))
 
 
 def steps(run, split):
@@ -213,20 +212,6 @@ def test_no_line_is_written_twice_after_a_crash(tmp_path):
     assert steps(run, "heldout") == [2, 4, 6, 8]
     # What was done is not done again.
     assert read_log(run)[:4] == first_lines
-
-
-def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(
-        b'{"step": 1, "spl\xff\nnull\n{"step": 2}\n'
-        b'{"step": 2, "split": "train"}\n{"step": 4, "sp'
-    )
-    log = model_directory.MetricsLog(str(tmp_path), 4)
-    log.write(6, "train", {"loss": 0.5})
-    assert model_directory.read_metrics(str(path)) == [
-        {"step": 2, "split": "train"},
-        {"step": 6, "split": "train", "loss": 0.5},
-    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -482,6 +467,7 @@ import json, sys
 import numpy as np
 import tensorflow as tf
 from electra_tf.training import replicas
+from electra_tf.training import metrics_log
 from tests import helpers
 from tests.training import engine_test
 

@@ -21,6 +21,7 @@ from experiment_runs import Options, Run, Variant
 from experiment_suites import SUITES, TASKS
 
 from electra_tf import configs, files, model_directory
+from electra_tf.training import metrics_log
 
 # Of eval_results.json, after the last stage.
 HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
@@ -244,7 +245,7 @@ def read_heldout(model_dir: str) -> dict[int, dict]:
     path = os.path.join(model_dir, model_directory.METRICS_FILE)
     found = {
         record["step"]: record
-        for record in model_directory.read_metrics(path)
+        for record in metrics_log.read(path)
         if record["split"] == "heldout"
     }
     last = _read_json(model_dir, model_directory.EVAL_RESULTS_FILE)

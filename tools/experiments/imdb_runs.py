@@ -16,6 +16,7 @@ from experiment_runs import Run
 from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.training import metrics_log
 
 # The weights to start from: all, the embeddings alone (`ner_parts`), none.
 STARTS = ("pretrained", "embeddings", "from_scratch")
@@ -268,7 +269,7 @@ def _pretraining(run: Run) -> dict:
         with figure_files.expecting("metrics of pre-training", path):
             found["curve"] = [
                 {name: record[name] for name in _CURVE}
-                for record in model_directory.read_metrics(path)
+                for record in metrics_log.read(path)
                 if record["split"] == "heldout"
             ]
     return found

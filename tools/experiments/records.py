@@ -22,6 +22,7 @@ from experiment_runs import Run
 from electra_tf import configs, files, model_directory
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.training import metrics_log
 
 # A model directory of each seed.
 PRETRAINING = "pretraining"
@@ -336,9 +337,7 @@ def _seed(pretraining: Run, finetuning: Run) -> dict | None:
     evaluation = folder / model_directory.EVAL_RESULTS_FILE
     results = pathlib.Path(finetuning.model_dir) / model_directory.RESULTS_FILE
     start = experiment_runs.last_start(pretraining.model_dir)
-    log = model_directory.read_metrics(
-        str(folder / model_directory.METRICS_FILE)
-    )
+    log = metrics_log.read(str(folder / model_directory.METRICS_FILE))
     minutes = _minutes(pretraining)
     fixed = folder / FIXED_FILE
     with figure_files.expecting("metrics of pre-training", evaluation):

@@ -24,6 +24,7 @@ import tables
 from electra_tf import files, model_directory
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import manifest
+from electra_tf.training import metrics_log
 
 # A start -> its column.
 _STARTS = {
@@ -108,7 +109,7 @@ def _pretraining(model: str, folder: pathlib.Path) -> dict:
     length = config.model.max_seq_length
     seconds = experiment_runs.cost_of(str(folder)).get("cpu_seconds")
     log_path = folder / model_directory.METRICS_FILE
-    log = model_directory.read_metrics(str(log_path))
+    log = metrics_log.read(str(log_path))
     split = "heldout" if config.data.heldout_files else "train"
     with figure_files.expecting("metrics of pre-training", log_path):
         looks = [line for line in log if line["split"] == "train"]

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory, pretraining
 from electra_tf.command_line import gin_files
-from electra_tf.training import matmul_rate
+from electra_tf.training import matmul_rate, metrics_log
 from tests import helpers
 
 FOLDER = helpers.ROOT / "gin" / "experiments"
@@ -370,7 +370,7 @@ def test_a_row_trains(row, train):
         )
     assert expected <= set(metrics)
     assert not (BINARY | TOKENS) & (set(metrics) - expected)
-    log = model_directory.read_metrics(os.path.join(folder, "metrics.jsonl"))
+    log = metrics_log.read(os.path.join(folder, "metrics.jsonl"))
     assert log[-1]["step"] == NUM_STEPS
     for found in (metrics, *log):
         for name in ("total_loss", *expected):

@@ -1,0 +1,94 @@
+"""metrics.jsonl: what a run logged, and which evaluation was best."""
+
+import contextlib
+import json
+import os
+import typing
+from collections.abc import Sequence
+
+from electra_tf import files, model_directory
+
+# Of every line.
+_LOGGED = {"step", "split"}
+
+
+class MetricsLog:
+    """metrics.jsonl: one line per look at the run.
+
+    Args:
+      model_dir: Where the file is.
+      first_step: Lines of later steps are dropped: a run that was killed and
+        resumed from an earlier checkpoint writes them again.
+    """
+
+    def __init__(self, model_dir: str, first_step: int):
+        self.path = os.path.join(model_dir, model_directory.METRICS_FILE)
+        kept = [r for r in read(self.path) if r["step"] <= first_step]
+        files.write_atomically(
+            self.path, "".join(json.dumps(record) + "\n" for record in kept)
+        )
+
+    def is_best(self, step: int, metric: str, value: float) -> bool:
+        """Whether no evaluation before a step was as good.
+
+        Args:
+          step: Of the evaluation.
+          metric: Lower is better where its name ends in "loss".
+          value: What was found.
+        """
+        before = [r for r in read(self.path) if r["step"] < step]
+        best = best_evaluation(before, metric).record
+        return best is None or _is_better(metric, value, best[metric])
+
+    def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
+        """Adds the line of one look."""
+        record = {"step": step, "split": split} | metrics
+        files.append_line(self.path, record)
+
+
+class BestEvaluation(typing.NamedTuple):
+    """Which of the evaluations in a log was best.
+
+    Attributes:
+      record: The first that was as good; None if none has the metric.
+      num_since: How many came after it.
+    """
+
+    record: dict | None
+    num_since: int
+
+
+def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
+    """The best of the evaluations on held-out examples.
+
+    Args:
+      records: Of `read`, in order.
+      metric: Lower is better where its name ends in "loss".
+    """
+    best, num_since = None, 0
+    for record in records:
+        if record["split"] != "heldout":
+            continue
+        num_since += 1
+        if metric in record and (
+            best is None or _is_better(metric, record[metric], best[metric])
+        ):
+            best, num_since = record, 0
+    return BestEvaluation(best, num_since)
+
+
+def _is_better(metric: str, value: float, other: float) -> bool:
+    return value < other if metric.endswith("loss") else value > other
+
+
+def read(path: str) -> list[dict]:
+    """Lines of a metrics.jsonl, without those that are cut short or damaged."""
+    records = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            for line in f:
+                with contextlib.suppress(json.JSONDecodeError):
+                    record = json.loads(line)
+                    if isinstance(record, dict) and record.keys() >= _LOGGED:
+                        records.append(record)
+    return records

@@ -1,0 +1,17 @@
+"""Tests of electra_tf/training/metrics_log.py."""
+
+from electra_tf.training import metrics_log
+
+
+def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(
+        b'{"step": 1, "spl\xff\nnull\n{"step": 2}\n'
+        b'{"step": 2, "split": "train"}\n{"step": 4, "sp'
+    )
+    log = metrics_log.MetricsLog(str(tmp_path), 4)
+    log.write(6, "train", {"loss": 0.5})
+    assert metrics_log.read(str(path)) == [
+        {"step": 2, "split": "train"},
+        {"step": 6, "split": "train", "loss": 0.5},
+    ]
