@@ -90,17 +90,20 @@ class EngineModel(keras.Model):
             `fit`, which then begins anew.
           jit_compile: Whether XLA compiles the step.
           **kwargs: See `keras.Model.compile`.
+
+        Raises:
+          ValueError: If learning_rate or num_train_steps comes with an
+            optimizer that has its own, or is no such number; or if the weights
+            are not float32, for the paper's optimizer.
         """
-        is_ours = isinstance(
-            optimizer, FinetuningOptimizer | configs.OptimizerConfig
-        ) or (isinstance(optimizer, str) and optimizer == "auto")
-        if not is_ours and (learning_rate or num_train_steps):
-            raise ValueError(
-                "Expected learning_rate and num_train_steps with the paper's "
-                "optimizer; another brings its own. Received: "
-                f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
-                f"num_train_steps={num_train_steps}"
+        is_to_be_made = isinstance(optimizer, configs.OptimizerConfig) or (
+            isinstance(optimizer, str) and optimizer == "auto"
+        )
+        if not is_to_be_made:
+            optimizers.refuse_schedule(
+                optimizer, learning_rate, num_train_steps
             )
+        is_ours = is_to_be_made or isinstance(optimizer, FinetuningOptimizer)
         if num_train_steps is not None:
             columns.positive(num_train_steps, "num_train_steps")
         if is_ours and self.variable_dtype != "float32":
@@ -110,7 +113,7 @@ class EngineModel(keras.Model):
                 f"Received: dtype={self.dtype_policy.name!r}"
             )
         with self.distribute_strategy.scope():
-            if is_ours and not isinstance(optimizer, FinetuningOptimizer):
+            if is_to_be_made:
                 optimizer = self._make_optimizer(
                     optimizer, learning_rate, num_train_steps
                 )

@@ -26,6 +26,30 @@ def peak_rate(learning_rate: typing.Any) -> float:
         ) from None
 
 
+def refuse_schedule(
+    optimizer: typing.Any,
+    learning_rate: float | None,
+    num_train_steps: int | None,
+) -> None:
+    """Refuses what `compile` tells of a schedule beside an optimizer.
+
+    Args:
+      optimizer: What `compile` got, which is made already.
+      learning_rate: Of `compile`.
+      num_train_steps: Of `compile`.
+
+    Raises:
+      ValueError: If any of the two is given.
+    """
+    if learning_rate is not None or num_train_steps is not None:
+        raise ValueError(
+            "Expected learning_rate and num_train_steps with 'auto' or an "
+            "OptimizerConfig; an optimizer brings its own. Received: "
+            f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
+            f"num_train_steps={num_train_steps}"
+        )
+
+
 @keras.saving.register_keras_serializable(package="electra_tf")
 class FinetuningOptimizer(optimization.AdamWeightDecay):
     """AdamWeightDecay with the layer-wise rates of fine-tuning.

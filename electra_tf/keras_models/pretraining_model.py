@@ -23,6 +23,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
     columns,
+    optimizers,
     pretraining_batches,
     pretraining_settings,
     resuming,
@@ -316,6 +317,10 @@ class PretrainingModel(keras.Model):
           jit_compile: Compile each replica's step with XLA.
           **kwargs: Of `keras.Model.compile`: `run_eagerly`,
             `steps_per_execution`.
+
+        Raises:
+          ValueError: On any other, and if learning_rate or num_train_steps
+            comes with an optimizer that has its own.
         """
         unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
         if unknown:
@@ -330,12 +335,9 @@ class PretrainingModel(keras.Model):
                 optimizer, learning_rate
             )
             optimizer = None
-        elif learning_rate or num_train_steps:
-            raise ValueError(
-                "Expected learning_rate and num_train_steps with 'auto' or an "
-                "OptimizerConfig; an optimizer brings its own. Received: "
-                f"learning_rate={learning_rate}, "
-                f"num_train_steps={num_train_steps}"
+        else:
+            optimizers.refuse_schedule(
+                optimizer, learning_rate, num_train_steps
             )
         self._micro_batch_size = micro_batch_size
         self._compiles_steps = jit_compile

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from electra_tf import configs
+from electra_tf.keras_models import optimizers
 from tests import helpers
 from tests.keras_models import layer_checks, tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
@@ -218,6 +220,19 @@ def test_a_file_keeps_what_is_frozen(pretrained, tmp_path):
         ({"learning_rate": "high"}, "Received: learning_rate='high'"),
         ({"num_train_steps": 0}, "Received: num_train_steps=0"),
         ({"num_train_steps": 2.5}, "Received: num_train_steps=2.5"),
+        (
+            {"optimizer": "sgd", "learning_rate": 0.0},
+            "an optimizer brings its own. Received: optimizer='sgd', learning",
+        ),
+        (
+            {
+                "optimizer": optimizers.FinetuningOptimizer(
+                    configs.OptimizerConfig(1e-4), 2, 100
+                ),
+                "num_train_steps": 7,
+            },
+            "an optimizer brings its own. .*num_train_steps=7",
+        ),
     ],
 )
 def test_what_compile_refuses(pretrained, arguments, message):

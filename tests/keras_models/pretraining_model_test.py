@@ -398,7 +398,7 @@ def test_a_vocabulary_is_no_preprocessor():
                 "optimizer": optimization.AdamWeightDecay(OPTIMIZER, 5),
                 "num_train_steps": 9,
             },
-            "brings its own. Received: learning_rate=None, num_train_steps=9",
+            "brings its own. Received: .*learning_rate=None, num_train_steps=9",
         ),
         ({"loss": "mse"}, "those of the objective. Received: loss"),
     ],
