@@ -382,9 +382,9 @@ class OptimizerConfig:
       decay_proportion: Likewise, as a share of the training steps; None for
         none. Of the two the longer one counts.
       lr_decay_power: Power of the polynomial decay to 0.
-      layerwise_lr_decay: Factor between the rates of two layers in
-        fine-tuning; 1, and 0 or less, for one rate, None for that of the
-        encoder's size.
+      layerwise_lr_decay: Factor between the rates of two layers, in fine-tuning
+        alone; 1, and 0 or less, for one rate, None for that of the encoder's
+        size.
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
       weight_decay_rate: Decay, applied to all but LayerNorm and biases; 0 or
@@ -515,8 +515,8 @@ class RunConfig:
     Attributes:
       model_dir: Where checkpoints and logs go.
       num_train_steps: Optimizer steps. Fine-tuning counts epochs instead.
-      stop_at_step: Last step of this run where it is not `num_train_steps`, the
-        length of the schedule: to go on later, with other data maybe.
+      stop_at_step: Last step of pre-training where it is not `num_train_steps`,
+        the length of the schedule: to go on later, with other data maybe.
       save_checkpoints_steps: Steps between two checkpoints.
       steps_per_loop: Steps between two looks at the run: the live line,
         TensorBoard, a request to stop.
@@ -560,7 +560,7 @@ class RunConfig:
     """
 
     model_dir: str
-    num_train_steps: int = 0
+    num_train_steps: NotNegative[int] = 0
     stop_at_step: NotNegative[int] = 0
     save_checkpoints_steps: Positive[int] = 1000
     steps_per_loop: Positive[int] = 20
@@ -614,7 +614,7 @@ class PretrainingConfig:
       optimizer: Rates and schedule.
       run: Where checkpoints go, and how long to train.
       init_checkpoint: Weights to start from, of any format that
-        `checkpoint_conversion` reads; empty for random ones. A run that goes
+        `checkpoints.reading` knows; empty for random ones. A run that goes
         on from a checkpoint of its own does not read it again.
       keep_global_step: Go on at the step of `init_checkpoint`, with its
         optimizer slots where it has them. Without, the step starts at 0 and

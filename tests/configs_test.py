@@ -378,7 +378,9 @@ def test_refuses_an_unknown_cluster_resolver():
     )
 
 
-@pytest.mark.parametrize("name", ["stop_at_step", "micro_batch_size"])
+@pytest.mark.parametrize(
+    "name", ["num_train_steps", "stop_at_step", "micro_batch_size"]
+)
 def test_refuses_a_negative(name):
     assert refusal(run, **{name: -1}) == (
         f"RunConfig.{name} must be 0 or more. Received: {name}=-1"
@@ -520,6 +522,26 @@ def test_refuses_a_finetuning_run(changes, message):
     (name,) = changes
     line = refusal(finetuning, **changes)
     assert line.startswith(f"FinetuningConfig.{name} {message}")
+
+
+@pytest.mark.parametrize(
+    "name, instead",
+    [
+        (
+            "num_train_steps",
+            "FinetuningDataConfig.num_train_epochs says how long",
+        ),
+        ("stop_at_step", "a run that is stopped goes on"),
+    ],
+)
+def test_fine_tuning_counts_no_steps(name, instead):
+    line = refusal(
+        finetuning, run=helpers.finetuning_run_config("m", **{name: 5})
+    )
+    assert line == (
+        f"RunConfig.{name} must be 0 in fine-tuning, where {instead}. "
+        f"Received: {name}=5"
+    )
 
 
 def test_pretraining_needs_a_learning_rate():

@@ -55,6 +55,11 @@ def run_config(model_dir, **changes) -> configs.RunConfig:
     return configs.RunConfig(**(values | changes))
 
 
+def finetuning_run_config(model_dir, **changes) -> configs.RunConfig:
+    """The same for fine-tuning, which counts epochs."""
+    return run_config(model_dir, **({"num_train_steps": 0} | changes))
+
+
 def row(number: int, length: int = LENGTH) -> dict[str, list[int]]:
     """Example `number`: [CLS] words [SEP] [PAD]..., unlike all others."""
     num_words = length - 2 - number % 3

@@ -20,6 +20,11 @@ OPTIMIZER: dict[str, float | None] = {
     "warmup_proportion": 0.1,
 }
 RUN = {"keep_checkpoint_max": 1}
+# Fields of `RunConfig` that fine-tuning does not read -> what it has instead.
+_OF_PRETRAINING = {
+    "num_train_steps": "FinetuningDataConfig.num_train_epochs says how long",
+    "stop_at_step": "a run that is stopped goes on",
+}
 
 # What is done with texts that are longer than `max_seq_length`.
 LONG_TEXTS = ("cut", "windows")
@@ -244,7 +249,7 @@ class FinetuningConfig:
     learning_rates: tuple[float, ...] = ()
     num_train_epochs_options: tuple[float, ...] = ()
     reseed_degenerate: int = 0
-    question_answering: object | None = None
+    question_answering: configs.QuestionAnsweringConfig | None = None
     keep_head: bool = False
     early_stopping_patience: int = 0
     expected_encoder: dict | None = None
@@ -255,6 +260,13 @@ class FinetuningConfig:
     def __post_init__(self):
         validation.check_types(self)
         validation.require_positive(self, "num_trials")
+        for name, instead in _OF_PRETRAINING.items():
+            validation.require(
+                self.run,
+                not getattr(self.run, name),
+                name,
+                f"0 in fine-tuning, where {instead}",
+            )
         validation.require_one_of(
             self, recipe=RECIPES, pooling=configs.POOLINGS
         )

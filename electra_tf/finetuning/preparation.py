@@ -1,11 +1,9 @@
 """Configuration -> the plan of a run, all of it read and checked once."""
 
 import dataclasses
-import typing
 from collections.abc import Sequence
 
 from electra_tf import configs, errors
-from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import (
     class_weights,
     copies,
@@ -203,10 +201,7 @@ def make_tasks(config: FinetuningConfig) -> list[Task]:
     Raises:
       ValueError: If a name is unknown, or a file missing or damaged.
     """
-    options = config.question_answering
-    return by_name.make_tasks(
-        config.data, typing.cast(QuestionAnsweringConfig | None, options)
-    )
+    return by_name.make_tasks(config.data, config.question_answering)
 
 
 def read_rows(

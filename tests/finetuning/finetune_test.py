@@ -28,7 +28,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.tasks import tagging, text_tasks
 from electra_tf.model import heads
 from electra_tf.model.finetuning_model import FinetuningModel
-from electra_tf.training import loop
+from electra_tf.training import loop, metrics_log
 from tests import helpers, pages
 from tests.checkpoints import models
 
@@ -66,7 +66,7 @@ def make_config(pretrained, model_dir, data=None, **changes):
             num_train_epochs=2.0,
         ),
         optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
-        run=helpers.run_config(model_dir),
+        run=helpers.finetuning_run_config(model_dir),
     )
     return dataclasses.replace(
         config, data=dataclasses.replace(config.data, **(data or {})), **changes
@@ -141,7 +141,7 @@ def test_results(finished):
 
 def test_every_epoch_is_trained(finished):
     config, _ = finished
-    log = model_directory.read_metrics(
+    log = metrics_log.read(
         os.path.join(config.run.model_dir, "trial_1", "metrics.jsonl")
     )
     # 13 rows are 4 batches of 4, the last one filled up.
@@ -321,7 +321,7 @@ def joint(pretrained, tmp_path_factory):
             "test_file": "",
         },
         optimizer=configs.OptimizerConfig(None, layerwise_lr_decay=None),
-        run=helpers.run_config(
+        run=helpers.finetuning_run_config(
             folder / "model", eval_steps=4, keep_best_metric="rte_accuracy"
         ),
     )
@@ -335,9 +335,7 @@ def test_several_tasks_train_in_one_model(joint):
     assert set(trial["tasks"]["sts"]["dev"]) >= {"spearman", "pearson"}
     # 5 rows of RTE, 10 of STS-B in both orders: 4 batches of 4, two epochs.
     assert trial["num_train_steps"] == 8
-    log = model_directory.read_metrics(
-        f"{config.run.model_dir}/trial_1/metrics.jsonl"
-    )
+    log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
     assert {"rte_loss", "sts_loss"} <= set(log[-1])
     # The encoder is narrower than ELECTRA-Small.
     assert trial["learning_rate"] == 3e-4
@@ -348,7 +346,7 @@ def test_several_tasks_train_in_one_model(joint):
 def test_dev_is_scored_while_it_trains(joint):
     config, results = joint
     trial_dir = f"{config.run.model_dir}/trial_1"
-    log = model_directory.read_metrics(f"{trial_dir}/metrics.jsonl")
+    log = metrics_log.read(f"{trial_dir}/metrics.jsonl")
     scored = [r for r in log if r["split"] == "heldout"]
     assert [r["step"] for r in scored] == [4, 8]
     scores = results["trials"][0]["tasks"]["sts"]["dev"]

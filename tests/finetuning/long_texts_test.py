@@ -77,7 +77,7 @@ def make_config(data, model_dir, **changes):
         init_checkpoint=str(data / "model"),
         data=finetuning_configs.FinetuningDataConfig(**(values | changes)),
         optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=1.0),
-        run=helpers.run_config(model_dir, steps_per_loop=16),
+        run=helpers.finetuning_run_config(model_dir, steps_per_loop=16),
     )
 
 

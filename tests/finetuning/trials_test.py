@@ -39,7 +39,7 @@ def make_config(folder, data=None, **changes):
             num_train_epochs=2.0,
         ),
         optimizer=configs.OptimizerConfig(1e-2, layerwise_lr_decay=0.8),
-        run=helpers.run_config(folder / "model"),
+        run=helpers.finetuning_run_config(folder / "model"),
     )
     return dataclasses.replace(
         config, data=dataclasses.replace(config.data, **(data or {})), **changes
@@ -95,7 +95,8 @@ def test_replicas_score_what_they_have_trained(whole, tmp_path, monkeypatch):
     )
     run(
         dataclasses.replace(
-            with_test(whole), run=helpers.run_config(tmp_path / "model")
+            with_test(whole),
+            run=helpers.finetuning_run_config(tmp_path / "model"),
         )
     )
     ours, theirs = (

@@ -43,7 +43,7 @@ def test_there_and_back(tmp_path):
                 train_file="train.tsv", dev_file="dev.tsv", max_seq_length=8
             ),
             optimizer=configs.OptimizerConfig(1e-3),
-            run=helpers.run_config(tmp_path / "next"),
+            run=helpers.finetuning_run_config(tmp_path / "next"),
         )
     )
     task = text_tasks.ClassificationTask("other", LABELS[:2])
