@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from electra_tf import configs, errors
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary as vocabulary_lib
 
 
@@ -160,7 +160,7 @@ class Checkpoint:
             return
         wrong = ""
         labels = head.labels or ()
-        numbers = [head.options.get(name, 1) for name in ("min_value", "scale")]
+        least, scale = head.unit
         scope = f"task_specific/{head.task_name}/"
         bias = self.tensors.get(f"{scope}dense/bias")
         if not any(name.startswith(scope) for name in self.tensors):
@@ -174,7 +174,7 @@ class Checkpoint:
             )
         elif len(set(labels)) < len(labels):
             wrong = f"labels must differ. Received: {', '.join(labels)}"
-        elif not np.isfinite(numbers).all() or numbers[1] == 0:
+        elif not np.isfinite((least, scale)).all() or scale == 0:
             wrong = (
                 "min_value and scale must be numbers, the latter not 0. "
                 f"Received: {head.options}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
+from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
 
@@ -88,6 +89,9 @@ def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
     checkpoint = format_module(recognise(path)).read(path, **settings)
     checkpoint.check_vocabulary(path)
     checkpoint.check_head(path)
+    if checkpoint.head is not None:
+        head = task_heads.with_options_of_task(checkpoint.head)
+        checkpoint = dataclasses.replace(checkpoint, head=head)
     step, length = checkpoint.global_step, checkpoint.max_seq_length
     if step is not None and not 0 <= step < 2**63:
         raise CheckpointError(

@@ -13,8 +13,8 @@ import numpy as np
 
 from electra_tf import configs, errors, files
 from electra_tf.errors import CheckpointError
-from electra_tf.model import heads
-from electra_tf.model.heads import TaskHead
+from electra_tf.model import task_head
+from electra_tf.model.task_head import TaskHead
 
 # The original's only task with a label for each word, and ours like it.
 _TAGGING_TASKS = ("chunk", "ner", "pos", "ner_ko")
@@ -48,6 +48,18 @@ _LABELS = {
     "rte": ("entailment", "not_entailment"),
     "qnli": ("entailment", "not_entailment"),
 }
+
+
+# What the original knows of its tasks and saves nowhere: whether they compare
+# two texts, and the least label and the scale of its only regression.
+_OPTIONS_OF_TASKS: dict[str, dict] = {
+    **dict.fromkeys(("cola", "sst"), {"has_pairs": False}),
+    **dict.fromkeys(
+        ("mnli", "mrpc", "qnli", "qqp", "rte", "wnli"), {"has_pairs": True}
+    ),
+    "sts": {"has_pairs": True, "min_value": 0.0, "scale": 5.0},
+}
+_UNIT = ("min_value", "scale")
 
 
 def task_names(tensors: Mapping[str, np.ndarray]) -> list[str]:
@@ -87,7 +99,7 @@ def recognise(
         kind = "regression" if num_outputs == 1 else "classification"
         segment = None
         if task_name in _TAGGING_TASKS:
-            kind, segment = "tagging", heads.TAGGING_SEGMENT
+            kind, segment = "tagging", task_head.TAGGING_SEGMENT
         labels = _LABELS.get(task_name, ())
         known = labels if len(labels) == num_outputs else None
         return TaskHead(kind, task_name, known, num_outputs, segment=segment)
@@ -112,6 +124,20 @@ def recognise(
     )
 
 
+def with_options_of_task(head: TaskHead) -> TaskHead:
+    """A head with what the original's task of its name is known to be.
+
+    Args:
+      head: Whatever it says of itself is kept.
+    """
+    if head.kind not in ("classification", "regression"):
+        return head
+    known = _OPTIONS_OF_TASKS.get(head.task_name, {})
+    if head.kind == "classification" or head.options.keys() & _UNIT:
+        known = {name: known[name] for name in known if name not in _UNIT}
+    return dataclasses.replace(head, options=known | head.options)
+
+
 def head_from_dict(record: dict, source: str) -> TaskHead:
     """A head from what JSON keeps of it.
 
@@ -127,9 +153,9 @@ def head_from_dict(record: dict, source: str) -> TaskHead:
         head = TaskHead(**record | {"options": record.get("options") or {}})
     except TypeError as error:
         raise CheckpointError(f"Cannot read {source}: {error}") from None
-    if head.kind not in heads.KINDS:
+    if head.kind not in task_head.KINDS:
         raise CheckpointError(
-            f"{source}: kind must be one of {', '.join(heads.KINDS)}. "
+            f"{source}: kind must be one of {', '.join(task_head.KINDS)}. "
             f"Received: {head.kind!r}"
         )
     if head.hidden_activation not in (None, "gelu"):
@@ -157,7 +183,7 @@ def check_options(kind: str, options: dict, source: str) -> None:
     """Refuses options that a head of a kind cannot have.
 
     Args:
-      kind: One of `heads.KINDS`.
+      kind: One of `task_head.KINDS`.
       options: Of `TaskHead`.
       source: Path, for error messages.
 

@@ -20,7 +20,7 @@ from electra_tf import configs
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.model import electra, encoder, finetuning_model, heads
+from electra_tf.model import electra, encoder, finetuning_model, task_head
 
 # Largest difference, as a share of the array's largest magnitude.
 TOLERANCE = 1e-5
@@ -49,7 +49,7 @@ class Difference(typing.NamedTuple):
 
 
 def random_inputs(
-    config: configs.EncoderConfig, head: heads.TaskHead | None = None
+    config: configs.EncoderConfig, head: task_head.TaskHead | None = None
 ) -> dict[str, np.ndarray]:
     """Random tokens in rows of different lengths, in all segments.
 
@@ -158,7 +158,7 @@ def _pretraining_outputs(checkpoint, inputs) -> dict:
 def _task_outputs(checkpoint, inputs, sequence) -> dict:
     """Of the fine-tuned head."""
     kind = checkpoint.head.kind
-    head = heads.make_head(checkpoint.head, checkpoint.discriminator)
+    head = task_head.make_head(checkpoint.head, checkpoint.discriminator)
     _built(finetuning_model.TaskSpecific([head]), checkpoint)
     if kind == "question_answering":
         if head.config.joint_prediction:

@@ -11,7 +11,7 @@ from electra_tf.finetuning import digests
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.tasks import tagging, text_tasks
 from electra_tf.finetuning.tasks.task import Task
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.text import tokenization, vocabulary
 
 # Kinds whose labels are a list in the task.

@@ -14,7 +14,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.task_model import TaskModel
-from electra_tf.model import heads
+from electra_tf.model import task_head
 
 
 class LabelledModel(TaskModel):
@@ -30,7 +30,11 @@ class LabelledModel(TaskModel):
     head_arguments: tuple[str, ...] = ("labels",)
 
     def __init__(
-        self, encoder, head: heads.TaskHead | Mapping, preprocessor, **kwargs
+        self,
+        encoder,
+        head: task_head.TaskHead | Mapping,
+        preprocessor,
+        **kwargs,
     ):
         super().__init__(encoder, head, preprocessor, **kwargs)
         self._labels = labels_lib.Labels(
@@ -62,7 +66,7 @@ class LabelledModel(TaskModel):
     from_preset = from_checkpoint
 
     @classmethod
-    def new_head(cls, labels: Sequence | int, **options) -> heads.TaskHead:
+    def new_head(cls, labels: Sequence | int, **options) -> task_head.TaskHead:
         """A head for labels.
 
         Args:

@@ -17,7 +17,7 @@ from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.finetuning.tasks import passages, question_answering
 from electra_tf.keras_models import columns
 from electra_tf.keras_models.task_model import TaskModel
-from electra_tf.model import heads
+from electra_tf.model import heads, task_head
 from electra_tf.training import replicas
 
 # The inputs of an exported model.
@@ -89,7 +89,7 @@ class QuestionAnswerer(TaskModel):
         preprocessor=None,
         *,
         may_have_no_answer: bool = False,
-        head: heads.TaskHead | Mapping | None = None,
+        head: task_head.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         super().__init__(
@@ -106,14 +106,14 @@ class QuestionAnswerer(TaskModel):
     @property
     def options(self) -> configs.QuestionAnsweringConfig:
         """How contexts are cut, and spans are chosen."""
-        return configs.QuestionAnsweringConfig(**self.head.options)
+        return self.head.question_answering
 
     @classmethod
     def head_for(cls, checkpoint, source, may_have_no_answer=None, **options):
         kept = cls.kept(checkpoint)
         if kept is None:
             return _new_head(bool(may_have_no_answer), **options), False
-        has_it = bool(kept.options.get("answerable_classifier"))
+        has_it = kept.question_answering.answerable_classifier
         if may_have_no_answer not in (None, has_it):
             return _new_head(may_have_no_answer, **options), False
         head = dataclasses.replace(kept, options=kept.options | options)
@@ -396,7 +396,7 @@ class _RowsOfColumns(question_answering.QuestionAnsweringTask):
         return found
 
 
-def _new_head(may_have_no_answer: bool, **options) -> heads.TaskHead:
+def _new_head(may_have_no_answer: bool, **options) -> task_head.TaskHead:
     config = configs.QuestionAnsweringConfig(
         **{
             "answerable_classifier": may_have_no_answer,
@@ -405,7 +405,7 @@ def _new_head(may_have_no_answer: bool, **options) -> heads.TaskHead:
         | options
     )
     kind = "question_answering"
-    return heads.TaskHead(kind, kind, options=dataclasses.asdict(config))
+    return task_head.TaskHead(kind, kind, options=dataclasses.asdict(config))
 
 
 def _check_dataset(dataset, name: str, with_labels: bool) -> None:

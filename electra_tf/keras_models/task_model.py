@@ -38,7 +38,7 @@ from electra_tf.keras_models.encoder import (
 )
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.keras_models.text_pipeline import TextPipeline
-from electra_tf.model import heads
+from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
 
@@ -73,7 +73,7 @@ class TaskModel(TextPipeline):
     def __init__(
         self,
         encoder: configs.EncoderConfig | Mapping,
-        head: heads.TaskHead | Mapping,
+        head: task_head.TaskHead | Mapping,
         preprocessor=None,
         head_dropout: float | None = None,
         seed: int | None = None,
@@ -82,12 +82,12 @@ class TaskModel(TextPipeline):
     ):
         if not isinstance(encoder, configs.EncoderConfig):
             encoder = configs.EncoderConfig(**encoder)
-        if not isinstance(head, heads.TaskHead):
+        if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
         _check_preprocessor(preprocessor, encoder)
         super().__init__(name=name, dtype=dtype, autocast=False)
         with policy_scope(self.dtype_policy):
-            layers = heads.make_head(head, encoder)
+            layers = task_head.make_head(head, encoder)
             if head_dropout is not None:
                 layers.set_dropout(head_dropout)
             self.head_dropout = head_dropout
@@ -103,7 +103,7 @@ class TaskModel(TextPipeline):
         self._lora_rank = 0
 
     @property
-    def head(self) -> heads.TaskHead:
+    def head(self) -> task_head.TaskHead:
         """What is known of the head: kind, labels, options."""
         return self._of_head.head
 
@@ -115,7 +115,7 @@ class TaskModel(TextPipeline):
     @property
     def has_pairs(self) -> bool | None:
         """Whether the inputs are pairs; None where nothing has said so yet."""
-        return self.head.options.get("has_pairs")
+        return self.head.has_pairs
 
     @property
     def max_seq_length(self) -> int:
@@ -130,12 +130,7 @@ class TaskModel(TextPipeline):
         return self.network.windows
 
     def _windows(self) -> Windows | None:
-        options = self.head.options.get("windows")
-        if options is None:
-            return None
-        return Windows(
-            self.max_seq_length, options["stride"], options["max_windows"]
-        )
+        return self.head.windows_of(self.max_seq_length)
 
     def note(self, **options) -> None:
         """Remembers what training tells of the task."""
@@ -301,12 +296,12 @@ class TaskModel(TextPipeline):
     @classmethod
     def head_for(
         cls, checkpoint: Checkpoint, source: str
-    ) -> tuple[heads.TaskHead, bool]:
+    ) -> tuple[task_head.TaskHead, bool]:
         """The head to make, and whether its weights are the checkpoint's."""
         raise NotImplementedError
 
     @classmethod
-    def kept(cls, checkpoint: Checkpoint) -> heads.TaskHead | None:
+    def kept(cls, checkpoint: Checkpoint) -> task_head.TaskHead | None:
         """The checkpoint's head, if it is one for this task."""
         head = checkpoint.head
         return head if head is not None and head.kind == cls.kind else None

@@ -19,7 +19,7 @@ from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
-from electra_tf.model import heads
+from electra_tf.model import task_head
 
 # Of heads: with one label a row, and with several.
 _KINDS = ("classification", "multi_label_classification")
@@ -110,7 +110,7 @@ class TextClassifier(_TextModel, LabelledModel):
         multi_label: bool = False,
         pooling: str = configs.DEFAULT_POOLING,
         activation: str | None = "auto",
-        head: heads.TaskHead | Mapping | None = None,
+        head: task_head.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         if head is None:
@@ -135,7 +135,7 @@ class TextClassifier(_TextModel, LabelledModel):
     def new_head(cls, labels, multi_label=None, pooling=None):
         names = labels_lib.names(labels, least=1 if multi_label else 2)
         kind = _KINDS[bool(multi_label)]
-        return heads.TaskHead(
+        return task_head.TaskHead(
             kind, kind, names, len(names), options=_pooling_options(pooling)
         )
 
@@ -358,7 +358,7 @@ class TextRegressor(_TextModel):
         min_value: float | None = None,
         scale: float | None = None,
         pooling: str = configs.DEFAULT_POOLING,
-        head: heads.TaskHead | Mapping | None = None,
+        head: task_head.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         if head is None:
@@ -387,8 +387,7 @@ class TextRegressor(_TextModel):
     @property
     def unit(self) -> tuple[float, float]:
         """The least label and the scale; 0 and 1 where nothing says so."""
-        options = self.head.options
-        return options.get("min_value", 0.0), options.get("scale", 1.0)
+        return self.head.unit
 
     def default_metrics(self):
         return [keras.metrics.MeanSquaredError("mse")]
@@ -445,7 +444,7 @@ def _pooling_options(pooling: str | None) -> dict:
     return {"pooling": pooling}
 
 
-def _regression_head(min_value, scale, pooling=None) -> heads.TaskHead:
+def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
     if (min_value is None) != (scale is None) or (scale or 1.0) <= 0.0:
         raise ValueError(
             "Expected both min_value and a positive scale, or none of the two. "
@@ -455,4 +454,6 @@ def _regression_head(min_value, scale, pooling=None) -> heads.TaskHead:
     if scale is not None:
         options = {"min_value": float(min_value), "scale": float(scale)}
     options |= _pooling_options(pooling)
-    return heads.TaskHead("regression", "regression", None, 1, options=options)
+    return task_head.TaskHead(
+        "regression", "regression", None, 1, options=options
+    )

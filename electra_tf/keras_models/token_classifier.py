@@ -13,7 +13,7 @@ from electra_tf.finetuning.tasks import tagging
 from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
-from electra_tf.model import heads
+from electra_tf.model import task_head
 
 Words = list[list[str]]
 
@@ -51,7 +51,7 @@ class TokenClassifier(LabelledModel):
         labels: Sequence | int | None = None,
         preprocessor=None,
         *,
-        head: heads.TaskHead | Mapping | None = None,
+        head: task_head.TaskHead | Mapping | None = None,
         **kwargs,
     ):
         super().__init__(
@@ -72,12 +72,12 @@ class TokenClassifier(LabelledModel):
     @classmethod
     def new_head(cls, labels):
         names = labels_lib.names(labels)
-        return heads.TaskHead(
+        return task_head.TaskHead(
             cls.kind,
             cls.kind,
             names,
             len(names),
-            segment=heads.TAGGING_SEGMENT,
+            segment=task_head.TAGGING_SEGMENT,
         )
 
     def answer(self, outputs):
@@ -96,7 +96,7 @@ class TokenClassifier(LabelledModel):
             self.task_name,
             {},
             is_token_level=True,
-            as_original=bool(self.head.options.get("as_original")),
+            as_original=self.head.as_original,
             labels=self.labels,
         )
         task.segment = self.head.segment_of_words()

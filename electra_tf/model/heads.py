@@ -7,14 +7,12 @@ gives no initializer to any of them. Losses are float32 under every policy.
 Shapes: B batch, L length, D hidden, C classes, K beams.
 """
 
-import dataclasses
 import re
-import typing
 
 import keras
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.model import encoder, kernels, losses, windows
 
 # On the text's vector, before the last layer; from the original.
@@ -578,94 +576,3 @@ def _top_k(log_probs: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
 def _logit(dense: keras.layers.Dense, x: tf.Tensor) -> tf.Tensor:
     """The only output of a dense layer, <float32>[...]."""
     return tf.cast(dense(x), tf.float32)[..., 0]
-
-
-_POOLED: dict[str, type[PooledHead]] = {
-    "classification": ClassificationHead,
-    "multi_label_classification": MultiLabelHead,
-    "regression": RegressionHead,
-}
-KINDS = (*_POOLED, "tagging", "question_answering")
-# Segment of a tagger's words, where nothing says another; from the original.
-TAGGING_SEGMENT = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskHead:
-    """A fine-tuned head.
-
-    Attributes:
-      kind: One of `KINDS`.
-      task_name: Scope of its variables: task_specific/<task_name>/...
-      labels: Names of the classes, in the order of the logits; None where the
-        checkpoint does not say.
-      num_outputs: Width of the last layer of a classification, regression or
-        tagging head.
-      hidden_activation: Of the dense layer between the text's vector and the
-        output layer, as Hugging Face's classification head has one;
-        None without one, as in the original.
-      options: Of `QuestionAnsweringConfig`, for question answering; of other
-        kinds what `Task.description` says and answers depend on.
-      segment: Of a tagger's words, with [CLS] and [SEP]; None where nothing
-        says it, and for other kinds.
-    """
-
-    kind: str
-    task_name: str
-    labels: tuple[str, ...] | None = None
-    num_outputs: int | None = None
-    hidden_activation: str | None = None
-    options: dict = dataclasses.field(default_factory=dict)
-    segment: int | None = None
-
-    @property
-    def pooling(self) -> str:
-        """One of `configs.POOLINGS`; of a text's head."""
-        return self.options.get("pooling", configs.DEFAULT_POOLING)
-
-    def notes(self) -> list[str]:
-        """What is taken for granted, as nothing says it."""
-        if self.kind != "tagging" or self.segment is not None:
-            return []
-        return [
-            "nothing says in which segment the tagger reads its words: taken "
-            f"as {TAGGING_SEGMENT}, as in the original"
-        ]
-
-    def segment_of_words(self) -> int:
-        """The segment of a tagger's words, said or taken for granted."""
-        return TAGGING_SEGMENT if self.segment is None else self.segment
-
-
-def make_head(head: TaskHead, config: configs.EncoderConfig) -> Head:
-    """The layers of a head, not built.
-
-    Args:
-      head: What to make.
-      config: Of the encoder below.
-
-    Returns:
-      A layer.
-
-    Raises:
-      CheckpointError: If there is no such head here.
-    """
-    name, width = head.task_name, config.hidden_size
-    num_outputs = typing.cast(int, head.num_outputs)
-    if head.kind in _POOLED:
-        return _POOLED[head.kind](
-            name,
-            width,
-            1 if head.kind == "regression" else num_outputs,
-            head.hidden_activation,
-            head.pooling,
-        )
-    if head.kind == "tagging":
-        return TaggingHead(name, width, num_outputs)
-    if head.kind == "question_answering":
-        return QuestionAnsweringHead(
-            name, width, configs.QuestionAnsweringConfig(**head.options)
-        )
-    raise errors.CheckpointError(
-        f"Expected a head of {', '.join(KINDS)}. Received: {head.kind}"
-    )

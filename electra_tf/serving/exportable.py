@@ -11,21 +11,14 @@ from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.inference import detector
-from electra_tf.model import encoder, heads
+from electra_tf.model import encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
 from electra_tf.serving import kinds
 from electra_tf.text import tokenization, vocabulary
 
-# The original's tasks that compare two texts.
-_PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "sts", "wnli")
-
-_SINGLE_TASKS = ("cola", "sst")
 # Kinds of heads on one text or two.
 _TEXT_KINDS = ("classification", "multi_label_classification", "regression")
-
-# Least label and scale of the original's only regression task.
-_UNITS = {"sts": (0.0, 5.0)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +135,7 @@ def load(
             about["has_pairs"] = bool(has_pairs)
         else:
             assert head is not None
-            model = FinetuningModel(config, [heads.make_head(head, config)])
+            model = FinetuningModel(config, [task_head.make_head(head, config)])
             its_encoder = model.electra
             about = _about_head(head, has_pairs)
             about["windows"] = _windows(head, max_seq_length, model_dir)
@@ -193,41 +186,32 @@ def _kind_of(checkpoint: Checkpoint) -> str:
     return kinds.DETECTION if has_head else kinds.ENCODING
 
 
-def _about_head(head: heads.TaskHead, has_pairs: bool | None) -> dict:
+def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
     """What a fine-tuned head says of inputs and outputs."""
-    options = head.options
     about: dict[str, typing.Any] = {"task_name": head.task_name}
     if head.kind == "question_answering":
-        about["question_answering"] = QuestionAnsweringConfig(**options)
+        about["question_answering"] = head.question_answering
         return about
     if head.kind == "regression":
-        least, scale = _UNITS.get(head.task_name, (0.0, 1.0))
-        about["min_value"] = float(options.get("min_value", least))
-        about["scale"] = float(options.get("scale", scale))
+        about["min_value"], about["scale"] = head.unit
     else:
         numbers = map(str, range(head.num_outputs or 0))
         about["labels"] = head.labels or tuple(numbers)
     if head.kind == "tagging":
-        about["lower_cases_words"] = bool(options.get("as_original"))
+        about["lower_cases_words"] = head.as_original
         about["segment"] = head.segment_of_words()
     elif has_pairs is None:
-        is_pair_task = head.task_name in _PAIR_TASKS
-        about["has_pairs"] = bool(options.get("has_pairs", is_pair_task))
+        about["has_pairs"] = bool(head.has_pairs)
     else:
         about["has_pairs"] = has_pairs
     return about
 
 
 def _windows(
-    head: heads.TaskHead, max_seq_length: int, model_dir: str
+    head: task_head.TaskHead, max_seq_length: int, model_dir: str
 ) -> Windows | None:
-    options = head.options.get("windows")
-    if options is None:
-        return None
     try:
-        return Windows(
-            max_seq_length, options["stride"], options["max_windows"]
-        )
+        return head.windows_of(max_seq_length)
     except ValueError as error:
         raise errors.ConfigError(
             f"{model_dir} was trained on windows, which do not fit "
@@ -284,13 +268,12 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
     return about
 
 
-def _doubts(head: heads.TaskHead | None, found: Source) -> list[str]:
-    """What a head does not say, so that its task's name decides."""
+def _doubts(head: task_head.TaskHead | None, found: Source) -> list[str]:
+    """What a head does not say."""
     if (
         head is None
         or found.kind not in _TEXT_KINDS
-        or "has_pairs" in head.options
-        or head.task_name in (*_PAIR_TASKS, *_SINGLE_TASKS)
+        or head.has_pairs is not None
     ):
         return []
     return [

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from electra_tf import files
 from electra_tf.inference import predictor
-from electra_tf.model import heads
+from electra_tf.model import task_head
 from electra_tf.serving import exportable, inputs, kinds, saved_model
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.exportable import Source
@@ -211,7 +211,7 @@ class OnDeviceModel:
                 f"Expected in {vocab_file} the vocabulary of the export. "
                 "Received: another one"
             )
-        self._head = heads.TaskHead(
+        self._head = task_head.TaskHead(
             self.metadata.get("kind", ""),
             self.metadata.get("task") or "",
             segment=self.metadata.get("segment"),

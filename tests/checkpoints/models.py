@@ -6,7 +6,7 @@ import numpy as np
 
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.text.vocabulary import Vocabulary
 from tests import helpers
 
@@ -142,6 +142,18 @@ def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
         ),
         **changes,
     )
+
+
+def renamed_task(checkpoint: Checkpoint, task_name: str) -> Checkpoint:
+    """The same head under another task's name."""
+    head = checkpoint.head
+    assert head is not None
+    tensors = {
+        name.replace(f"/{head.task_name}/", f"/{task_name}/"): tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    head = dataclasses.replace(head, task_name=task_name)
+    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
 
 
 def assert_same_tensors(ours, theirs) -> None:

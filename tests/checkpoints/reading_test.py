@@ -217,3 +217,35 @@ def test_each_network_gets_the_activation_of_its_own():
     found = verify.with_activation_of(both, one)
     assert found.discriminator == both.discriminator
     assert found.generator == mixed.generator
+
+
+@pytest.mark.parametrize(
+    ("kind", "task_name", "expected"),
+    [
+        ("regression", "sts", (True, (0.0, 5.0))),
+        ("classification", "mrpc", (True, (0.0, 1.0))),
+        ("classification", "sst", (False, (0.0, 1.0))),
+        # A task of one's own says it, or nothing does.
+        ("classification", "letters", (None, (0.0, 1.0))),
+        ("classification", "sts", (True, (0.0, 1.0))),
+        ("tagging", "mrpc", (None, (0.0, 1.0))),
+    ],
+)
+def test_tasks_of_the_original_are_known_by_their_names(
+    tmp_path, kind, task_name, expected
+):
+    checkpoint = models.renamed_task(
+        models.finetuned(kind, 1 if kind == "regression" else 2), task_name
+    )
+    original.write(checkpoint, str(tmp_path))
+    head = reading.read_checkpoint(tmp_path).head
+    assert (head.has_pairs, head.unit) == expected
+
+
+def test_what_a_head_says_goes_before_its_name(tmp_path):
+    checkpoint = models.renamed_task(models.finetuned("regression", 1), "sts")
+    options = {"has_pairs": False, "min_value": 1.0}
+    head = dataclasses.replace(checkpoint.head, options=options)
+    original.write(dataclasses.replace(checkpoint, head=head), str(tmp_path))
+    head = reading.read_checkpoint(tmp_path).head
+    assert (head.options, head.unit) == (options, (1.0, 1.0))

@@ -11,7 +11,7 @@ import electra_tf
 from electra_tf import configs
 from electra_tf.finetuning import batches, recipe
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import heads
+from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.text import vocabulary
 from electra_tf.training import engine, optimization
@@ -87,7 +87,7 @@ def train_by_engine(model, features, num_steps: int, batch_size: int):
     config = model.encoder_config
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
     with strategy.scope():
-        head = heads.make_head(model.head, config)
+        head = task_head.make_head(model.head, config)
         if model.head_dropout is not None:
             head.set_dropout(model.head_dropout)
         network = FinetuningModel(config, [head])

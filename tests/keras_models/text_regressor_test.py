@@ -4,6 +4,8 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from electra_tf.checkpoints.formats import original
+from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import TEXTS
 
@@ -116,3 +118,25 @@ def test_bad_use(trained, pretrained):
         found.fit(["wa"], [1.0], class_weight={1: 2.0})
     with pytest.raises(ValueError, match="Received: min_value=1, scale=None"):
         regressor(pretrained, min_value=1)
+
+
+def test_a_head_of_the_original_is_in_the_unit_of_its_task(tmp_path):
+    # The original divides labels from 0 to 5 by 5, and saves that nowhere.
+    raw = models.finetuned("regression", 1)
+    sts = models.renamed_task(raw, "sts")
+    found = {}
+    for checkpoint in (raw, sts):
+        name = checkpoint.head.task_name
+        original.write(checkpoint, str(tmp_path / name))
+        (tmp_path / name / "head.json").unlink()
+        found[name] = electra_tf.TextRegressor.from_checkpoint(tmp_path / name)
+    pairs = (TEXTS, TEXTS[::-1])
+    predictions = {n: m.predict(pairs, verbose=0) for n, m in found.items()}
+    np.testing.assert_allclose(
+        predictions["sts"], 5 * predictions["letters"], rtol=1e-6
+    )
+    served = tf.saved_model.load(found["sts"].export(tmp_path / "served"))
+    value = served.signatures["serving_default"](
+        text=tf.constant(TEXTS), text_pair=tf.constant(TEXTS[::-1])
+    )
+    np.testing.assert_allclose(value["value"], predictions["sts"], atol=1e-5)

@@ -26,7 +26,7 @@ from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
 from electra_tf.inference import predictor
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import exportable, kinds, on_device, saved_model
 from electra_tf.serving.local_server import __main__
 from electra_tf.serving.local_server.servable import Servable

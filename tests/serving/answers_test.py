@@ -11,7 +11,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning.tasks import passages, question_answering
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import (
     answer_signatures,
     exportable,

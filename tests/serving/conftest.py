@@ -65,7 +65,7 @@ def write_finetuned(folder):
             max_seq_length=8,
         ),
         optimizer=configs.OptimizerConfig(1e-3),
-        run=helpers.run_config(model_dir),
+        run=helpers.finetuning_run_config(model_dir),
         num_trials=2,
     )
     model_directory.write(config, "", [])

@@ -11,9 +11,9 @@ from electra_tf import errors
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import tagging
-from electra_tf.model import heads, windows
+from electra_tf.model import task_head, windows
 from electra_tf.model.finetuning_model import FinetuningModel
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import exportable, inputs, kinds, saved_model
 from tests import helpers
 from tests.checkpoints import models
@@ -142,7 +142,7 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
     texts = ["wa wb", "", "wc wd we " * 9, "wa wb wc wd we " * 3]
     model = FinetuningModel(
         found.encoder.config,
-        [heads.make_head(head, found.encoder.config)],
+        [task_head.make_head(head, found.encoder.config)],
         windows.Windows(LENGTH, 4, 3),
     )
     model.set_weights([v.numpy() for v in found.keras_variables])

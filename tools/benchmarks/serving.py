@@ -106,15 +106,15 @@ def write_model(folder: str, is_tiny: bool) -> str:
     from electra_tf import configs
     from electra_tf.checkpoints.checkpoint import Checkpoint
     from electra_tf.checkpoints.formats import electra_tf_format
-    from electra_tf.model import heads
+    from electra_tf.model import task_head
     from electra_tf.model.finetuning_model import FinetuningModel
     from electra_tf.text.vocabulary import Vocabulary
 
     tiny = configs.EncoderConfig(300, 32, 1, 2, 64, 32, 128)
     config = tiny if is_tiny else benchmarking.SMALL
     keras.utils.set_random_seed(0)
-    head = heads.TaskHead("classification", "random", ("no", "yes"), 2)
-    model = FinetuningModel(config, [heads.make_head(head, config)])
+    head = task_head.TaskHead("classification", "random", ("no", "yes"), 2)
+    model = FinetuningModel(config, [task_head.make_head(head, config)])
     # Of a trained model none is 0; TensorFlow would leave their sums out.
     for variable in model.variables:
         if variable.path.endswith("/bias"):

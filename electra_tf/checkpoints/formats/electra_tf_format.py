@@ -19,8 +19,8 @@ from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields, read_json, write_json
-from electra_tf.model import heads
-from electra_tf.model.heads import TaskHead
+from electra_tf.model import task_head
+from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import saving
@@ -273,7 +273,7 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     segment = None
     if kind == "tagging":
         # Earlier versions trained on no other.
-        segment = about.get("segment", heads.TAGGING_SEGMENT)
+        segment = about.get("segment", task_head.TAGGING_SEGMENT)
     head = {
         "kind": kind,
         "task_name": about["task_name"],

@@ -14,7 +14,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import huggingface_files as hub_files
 from electra_tf.checkpoints.run_scores import Scores
 from electra_tf.files import read_json, sha256_of_file, write_atomically
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 
 CARD_FILE = "README.md"
 
@@ -246,7 +246,7 @@ def _use_section(architecture: str, head: TaskHead | None, path: str) -> str:
     if architecture == "ElectraForSequenceClassification":
         assert head is not None
         text, rest = '"the chef ate the meal"', _OF_TEXTS[head.kind]
-        if head.options.get("has_pairs"):
+        if head.has_pairs:
             text += ', "somebody ate"'
     else:
         text, rest = _SNIPPETS[architecture]

@@ -17,7 +17,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.huggingface_names import transposed
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 
 # Kind of a head -> what it is called there.
 PROBLEM_TYPES = {

@@ -20,7 +20,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_json
-from electra_tf.model.heads import TaskHead
+from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary
 
 

@@ -16,7 +16,7 @@ from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import conll, metrics, reports, tag_schemes
 from electra_tf.finetuning.tasks.conll import Sentence
 from electra_tf.finetuning.tasks.task import Task, read_lines
-from electra_tf.model import heads
+from electra_tf.model import heads, task_head
 from electra_tf.text import tokenization, vocabulary
 
 OUTSIDE = tag_schemes.OUTSIDE
@@ -178,7 +178,7 @@ class TaggingTask(Task):
       ValueError: If a file cannot be read.
     """
 
-    segment = heads.TAGGING_SEGMENT
+    segment = task_head.TAGGING_SEGMENT
 
     def __init__(
         self,
