@@ -16,6 +16,7 @@ import numpy as np
 
 from electra_tf import errors, files
 from electra_tf.checkpoints import (
+    hub,
     reading,
     run_scores,
     sizes,
@@ -34,7 +35,7 @@ class Conversion:
     """What is to be converted, under the names of the tool's flags.
 
     Attributes:
-      input: Path of the checkpoint, of any format.
+      input: Path of the checkpoint, of any format, or hf://owner/name.
       output: A folder that is new or empty.
       output_format: One of `reading.FORMATS`.
       vocab_file: Vocabulary to go with it, one token a line.
@@ -71,7 +72,8 @@ def convert(asked: Conversion) -> None:
     files.refuse_used(asked.output, "--output")
     # Of a link that to which it points.
     output = os.path.realpath(asked.output)
-    input_format = reading.recognise(asked.input)
+    path = hub.local_path(asked.input)
+    input_format = reading.recognise(path)
     writer = reading.format_module(asked.output_format)
     source = _read(asked, input_format)
     checkpoint = _complete(source, asked)
@@ -92,13 +94,13 @@ def convert(asked: Conversion) -> None:
         gc.collect()
         if asked.verify:
             _compare_outputs(
-                ("input", asked.input, input_format, checkpoint),
+                ("input", path, input_format, checkpoint),
                 ("output", temporary, asked.output_format, as_written),
             )
         if hasattr(writer, "write_card"):
             scores = None
             if input_format == "electra_tf" and not asked.encoder_only:
-                scores = run_scores.read(asked.input)
+                scores = run_scores.read(path)
             writer.write_card(
                 checkpoint,
                 temporary,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
-from electra_tf.checkpoints import task_heads
+from electra_tf.checkpoints import hub, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
 
@@ -48,7 +48,8 @@ def recognise(path: str | os.PathLike) -> str:
     """The format of a checkpoint.
 
     Args:
-      path: A directory or file, or the prefix of a TensorFlow checkpoint.
+      path: A directory or file, the prefix of a TensorFlow checkpoint, or a
+        handle: see `hub.local_path`.
 
     Returns:
       One of `FORMATS`.
@@ -56,7 +57,7 @@ def recognise(path: str | os.PathLike) -> str:
     Raises:
       CheckpointError: If there is none, or of no format known here.
     """
-    path = os.fspath(path)
+    path = hub.local_path(path)
     for name in FORMATS:
         if format_module(name).recognise(path):
             return name
@@ -85,7 +86,7 @@ def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
       CheckpointError: If it cannot be read, is no ELECTRA, or its vocabulary
         or what is said of its head does not fit the weights.
     """
-    path = os.fspath(path)
+    path = hub.local_path(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
     checkpoint.check_vocabulary(path)
     checkpoint.check_head(path)

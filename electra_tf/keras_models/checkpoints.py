@@ -1,7 +1,6 @@
 """A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
 
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -10,19 +9,9 @@ import keras
 import numpy as np
 
 from electra_tf import configs, errors, files
-from electra_tf.checkpoints import reading
+from electra_tf.checkpoints import hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.keras_models import presets
-
-HANDLE = "hf://"
-_HANDLE = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@(.+))?", re.ASCII)
-
-# Large files of a repository that no reader here opens.
-_NOT_READ = (
-    *("*.msgpack", "*.onnx", "*.onnx_data", "*.ot", "*.tflite", "*.gguf"),
-    *("*.mlmodel", "*.mlpackage/*", "*openvino*", "tf_model*.h5"),
-    *("optimizer.pt", "scheduler.pt", "events.out.tfevents.*"),
-)
 
 # What `from_checkpoint` takes.
 Source = str | os.PathLike | Checkpoint
@@ -35,69 +24,20 @@ def name_of(source: Source) -> str:
     return os.fspath(source)
 
 
-def local_path(path: str | os.PathLike) -> str:
-    """Where a checkpoint is on disk; that of a handle, once it is there.
-
-    Args:
-      path: Of a file or folder, which is returned as it is, or
-        "hf://owner/name", with "@revision" behind it where it is not the main
-        one. Hugging Face's cache is asked first where there is no connection,
-        or HF_HUB_OFFLINE=1.
-
-    Raises:
-      CheckpointError: If it is neither in the cache nor to be had.
-    """
-    path = os.fspath(path)
-    if not path.startswith(HANDLE):
-        return path
-    match = _HANDLE.fullmatch(path)
-    if match is None:
-        raise errors.CheckpointError(
-            "Expected a handle like 'hf://owner/name' or "
-            f"'hf://owner/name@revision'. Received: {path!r}"
-        )
-    import huggingface_hub
-
-    try:
-        return huggingface_hub.snapshot_download(
-            match[1],
-            revision=match[2],
-            ignore_patterns=list(_NOT_READ),
-            library_name="electra_tf",
-        )
-    # It raises what its HTTP library does, too.
-    except Exception as error:
-        # A model that others have loaded may well be there without the rest of
-        # its repository; whoever reads it says what is missing.
-        partial = getattr(error, "snapshot_path", None)
-        if partial is not None:
-            return partial
-        raise errors.CheckpointError(
-            f"Expected {path} on the Hugging Face Hub or in its cache. "
-            f"Received: {_reason(error)}"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error of huggingface_hub that says something."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    said = next((line for line in lines if line), "no reason")
-    return f"{type(error).__name__}: {said}"
-
-
 def read(source: Source) -> Checkpoint:
     """Reads a checkpoint of any format.
 
     Args:
-      source: See `local_path`; a checkpoint that has been read is returned as
-        it is. Of a preset that a task model saved, all of the model.
+      source: See `reading.recognise`; a checkpoint that has been read is
+        returned as it is. Of a preset that a task model saved, all of the
+        model.
 
     Raises:
       CheckpointError: If it cannot be read.
     """
     if isinstance(source, Checkpoint):
         return source
-    path = local_path(source)
+    path = hub.local_path(source)
     task = presets.read_task(path)
     if task is not None:
         return task.to_checkpoint()

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, pretraining
-from electra_tf.checkpoints import reading
+from electra_tf.checkpoints import hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
@@ -56,7 +56,7 @@ class PretrainingModel(keras.Model):
             electra_tf.Preprocessor("vocab.txt"), hidden_size=256,
             num_hidden_layers=12, num_attention_heads=4,
             intermediate_size=1024, embedding_size=128, max_seq_length=128)
-        model.fit("train/*.tfrecord", batch_size=128, epochs=3,
+        model.fit("train/*tfrecord*", batch_size=128, epochs=3,
                   validation_data="heldout/*.tfrecord")
         model.save_checkpoint("pretrained")
 
@@ -138,7 +138,7 @@ class PretrainingModel(keras.Model):
         """
         source, run = checkpoints.name_of(path), None
         if not isinstance(path, Checkpoint):
-            path = checkpoints.local_path(path)
+            path = hub.local_path(path)
             run = pretraining_settings.run_config(path)
         checkpoint = checkpoints.read(path)
         if preprocessor is None:

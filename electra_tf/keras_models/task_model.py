@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.checkpoints import reading, task_heads
+from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
@@ -253,7 +253,7 @@ class TaskModel(TextPipeline):
             and all(value is None for value in asked)
             and not isinstance(path, Checkpoint)
         ):
-            saved = presets.read_task(checkpoints.local_path(path))
+            saved = presets.read_task(hub.local_path(path))
             if type(saved) is cls:
                 return saved
         checkpoint = checkpoints.read(path)

@@ -77,12 +77,8 @@ def build(
         for path in paths if note is None else ():
             with open_or_refuse(path):
                 pass
-    folder = os.path.dirname(os.path.abspath(vocab_file))
-    if not os.path.isdir(folder):
-        raise ValueError(
-            "Expected --vocab-file in a folder that exists. Received: "
-            f"{vocab_file!r}."
-        )
+    # Before what takes long.
+    os.makedirs(os.path.dirname(os.path.abspath(vocab_file)), exist_ok=True)
 
     from electra_tf.text import tokenization, vocabulary
 

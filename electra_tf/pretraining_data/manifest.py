@@ -16,6 +16,8 @@ VERSION = 2
 # Appended to the output folder's name, for the documents held out of it.
 HELDOUT_SUFFIX = "_heldout"
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
+# What is in an output folder and is no TFRecord.
+BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
 
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5

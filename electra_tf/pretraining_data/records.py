@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf import files as files_lib
+from electra_tf.pretraining_data import manifest
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
@@ -24,7 +25,11 @@ _MAX_OPEN_FILES = 100
 
 
 def match_files(pattern: str) -> list[str]:
-    """Files that a glob, or globs separated by commas, match, in order.
+    """TFRecords that a glob, or globs separated by commas, match, in order.
+
+    Args:
+      pattern: What else a builder writes beside them is not matched; a folder
+        is its files with "tfrecord" in their names.
 
     Raises:
       DataError: If nothing matches one of them, or a file is matched twice.
@@ -32,7 +37,13 @@ def match_files(pattern: str) -> list[str]:
     files: list[str] = []
     known: set[str] = set()
     for part in filter(None, map(str.strip, pattern.split(","))):
-        found = tf.io.gfile.glob(part)
+        if tf.io.gfile.isdir(part):
+            part = os.path.join(part, "*tfrecord*")
+        found = [
+            path
+            for path in tf.io.gfile.glob(part)
+            if os.path.basename(path) not in manifest.BESIDE_RECORDS
+        ]
         if not found:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}, found none. Build them "

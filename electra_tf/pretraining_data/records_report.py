@@ -42,8 +42,6 @@ def check_files(
     Raises:
       ValueError: If a run over them would end, or train on nonsense.
     """
-    if os.path.isdir(pattern):
-        pattern = os.path.join(pattern, "*tfrecord*")
     report = report_on_records(
         records_lib.match_files(pattern),
         vocabulary.load_vocab(vocab_file),

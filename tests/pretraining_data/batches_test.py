@@ -1,5 +1,7 @@
 """Tests of pretraining_data/batches.py."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 from electra_tf import errors
 from electra_tf.pretraining_data import batches as batches_lib
 from electra_tf.pretraining_data import draws as draws_lib
+from electra_tf.pretraining_data import manifest
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.training import replicas
 from tests import helpers
@@ -68,6 +71,21 @@ def test_match_files(tmp_path):
         f"{tmp_path}/a.tfrecord",
         f"{tmp_path}/b.tfrecord",
     ]
+
+
+@pytest.mark.parametrize("pattern", ["{0}", "{0}/", "{0}/*", "{0}/*tfrecord*"])
+def test_a_builders_folder_is_its_records(tmp_path, pattern):
+    shard = manifest.shard_name(0, 1)
+    for name in (shard, *manifest.BESIDE_RECORDS):
+        (tmp_path / name).write_text("")
+    (found,) = records_lib.match_files(pattern.format(tmp_path))
+    assert os.path.samefile(found, tmp_path / shard)
+
+
+def test_a_builders_folder_without_records_is_named(tmp_path):
+    (tmp_path / manifest.FILE_NAME).write_text("")
+    with pytest.raises(errors.DataError, match="files at .*/[*]tfrecord[*]"):
+        records_lib.match_files(str(tmp_path))
 
 
 @pytest.mark.parametrize(

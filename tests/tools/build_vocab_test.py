@@ -197,9 +197,17 @@ def test_refuses_a_missing_input(tmp_path, capsys):
     assert "No such file" in error_of(capsys)
 
 
-def test_refuses_a_missing_output_folder(text_file, tmp_path, capsys):
-    assert run(text_file, "--vocab-file", str(tmp_path / "no" / "v")) == 1
-    assert "in a folder that exists" in error_of(capsys)
+def test_makes_the_output_folder(text_file, tmp_path):
+    path = tmp_path / "new" / "vocab.txt"
+    assert run(text_file, "--vocab-file", str(path)) == 0
+    assert path.read_text().startswith("[PAD]\n")
+
+
+def test_refuses_an_output_folder_that_cannot_be(text_file, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "vocab.txt"
+    assert run(text_file, "--vocab-file", str(path)) == 1
+    assert str(tmp_path / "file") in error_of(capsys)
 
 
 @pytest.mark.parametrize(
