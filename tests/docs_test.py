@@ -83,10 +83,9 @@ def test_names_what_is_there(document):
     assert not missing
 
 
-def tree_of_the_readme() -> list[str]:
-    """The paths of the README's tree, from the indentation of its lines."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## What is where")[1].split("\n## ")[0]
+def documented_tree() -> list[str]:
+    """The paths of the tree of docs/code.md, from the indentation of lines."""
+    section = (ROOT / "docs" / "code.md").read_text(encoding="utf-8")
     found, folders = [], []
     for line in section.split("\n"):
         match = re.match(r"    ((?:  )*)([\w/.,* -]+?)(?:  .*)?$", line)
@@ -100,8 +99,8 @@ def tree_of_the_readme() -> list[str]:
     return found
 
 
-def test_the_tree_of_the_readme_is_the_product():
-    tree = tree_of_the_readme()
+def test_the_documented_tree_is_the_product():
+    tree = documented_tree()
     assert tree
     missing = [path for path in tree if not (ROOT / path).exists()]
     assert not missing
@@ -117,6 +116,16 @@ def test_the_site_has_every_document():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     documents = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
     assert [name for name in documents if f"- {name}\n" not in site] == []
+
+
+def test_the_readme_leads_to_every_document():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    documents = [
+        f"docs/{path.name}"
+        for path in (ROOT / "docs").iterdir()
+        if path.suffix in (".md", ".ipynb")
+    ]
+    assert [name for name in documents if f"]({name})" not in text] == []
 
 
 def test_the_page_of_the_python_api_has_every_public_name():

@@ -164,7 +164,7 @@ def write_warmup_requests(
     except ImportError:
         raise errors.ConfigError(
             "Warm-up requests need tensorflow-serving-api: "
-            "pip install 'electra_tf[serving]'"
+            "pip install 'tensorflow-serving-api>=2.20,<2.21' grpcio"
         ) from None
     num_examples = len(next(iter(example_inputs.values())))
     shortest = min(

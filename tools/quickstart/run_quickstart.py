@@ -2,7 +2,7 @@
 
     electra-tf quickstart
 
-takes some minutes on two CPU cores and needs no data: the text is the
+takes a quarter of an hour on two CPU cores and needs no data: the text is the
 docstrings of the packages that are installed. It writes below build/quickstart
 in the current directory and ends with a page there, report.html.
 
