@@ -18,7 +18,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import read_json, write_atomically, write_json
-from electra_tf.model import ablations, flops, masking
+from electra_tf.model import ablations, electra, flops, masking
 from electra_tf.pretraining_data import batches, records_report, reports
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -100,17 +100,11 @@ def pretrain(
             and hashlib.sha256(token_vectors.tobytes()).hexdigest(),
         },
     )
-    continues_a_word = masking.continues_a_word(vocab.tokens)
     with strategy.scope():
         model = ablations.make_model(
-            config.model, special_ids, continues_a_word
+            config.model, special_ids, masking.continues_a_word(vocab.tokens)
         )
-        if data.biases_from_data:
-            model.set_output_biases(train_data.token_frequencies())
-        if token_vectors is not None:
-            model.set_token_embeddings(token_vectors)
-        if config.model.unigram_generator:
-            model.set_unigram_generator(train_data.token_frequencies())
+        _begin_with_data(model, config, train_data, token_vectors)
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
@@ -238,6 +232,21 @@ def _token_vectors(
             "(PretrainingDataConfig.embeddings_from_data)"
         )
     return vectors
+
+
+def _begin_with_data(
+    model: electra.PretrainingModel,
+    config: configs.PretrainingConfig,
+    train_data: batches.PretrainingData,
+    token_vectors: np.ndarray | None,
+) -> None:
+    """Gives a new model what the examples tell before the first step."""
+    if config.data.biases_from_data:
+        model.set_output_biases(train_data.token_frequencies())
+    if token_vectors is not None:
+        model.set_token_embeddings(token_vectors)
+    if config.model.unigram_generator:
+        model.set_unigram_generator(train_data.token_frequencies())
 
 
 def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:

@@ -77,6 +77,29 @@ def next_dropout_seed(
     return replicas.seed_of_replica(seed)
 
 
+def sizes_from(given: Mapping) -> configs.EncoderConfig:
+    """The sizes of an encoder, by the names of `configs.EncoderConfig`.
+
+    Raises:
+      ValueError: If one is missing, unknown or no such size.
+    """
+    fields = dataclasses.fields(configs.EncoderConfig)
+    names = [field.name for field in fields]
+    needed = [f.name for f in fields if f.default is dataclasses.MISSING]
+    missing = [name for name in needed if name not in given]
+    unknown = [str(name) for name in given if name not in names]
+    if missing or unknown:
+        received = f"no {', '.join(missing)}" if missing else ""
+        if unknown:
+            received += ", and " * bool(missing) + ", ".join(unknown)
+        raise ValueError(
+            f"Expected an encoder's sizes, {', '.join(needed)} and what else "
+            "EncoderConfig has, or from_checkpoint, which reads them. "
+            f"Received: {received}"
+        )
+    return configs.EncoderConfig(**given)
+
+
 def check_features(features, max_position_embeddings: int) -> dict:
     """The encoder's features, as <int32>[B, L].
 
@@ -214,7 +237,7 @@ class Encoder(keras.Model):
         **sizes,
     ):
         super().__init__(name=name, dtype=dtype, autocast=False)
-        self.config = configs.EncoderConfig(**sizes)
+        self.config = sizes_from(sizes)
         with policy_scope(self.dtype_policy):
             self.electra = encoder_lib.Encoder(self.config, "electra")
             self.electra.build()
@@ -282,16 +305,17 @@ class Encoder(keras.Model):
     def save_checkpoint(
         self,
         path: str | os.PathLike,
-        preprocessor: Preprocessor | None = None,
         format: str = "electra_tf",  # noqa: A002
+        *,
+        preprocessor: Preprocessor | None = None,
     ) -> None:
         """Writes a folder that the commands and other libraries read.
 
         Args:
           path: A new or empty folder.
-          preprocessor: Its vocabulary is written, too.
           format: "electra_tf", "huggingface", "kerashub", "original" or
             "model_garden".
+          preprocessor: Its vocabulary is written, too.
         """
         checkpoints.write(self.to_checkpoint(preprocessor), path, format)
 
@@ -303,7 +327,7 @@ class Encoder(keras.Model):
         KerasHub computes GELU by its tanh approximation whatever this encoder
         has: see `checkpoints.formats.kerashub`.
         """
-        self.save_checkpoint(path, preprocessor, "kerashub")
+        self.save_checkpoint(path, "kerashub", preprocessor=preprocessor)
 
     def enable_lora(
         self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS

@@ -7,6 +7,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import optimizers
+from electra_tf.keras_models.encoder import sizes_from
 from electra_tf.keras_models.preprocessor import Preprocessor
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
@@ -38,9 +39,7 @@ def model_config(
         )
     model = {n: x for n, x in settings.items() if n not in _ENCODER_FIELDS}
     model = {"max_seq_length": preprocessor.max_seq_length} | model
-    return configs.ElectraConfig(
-        encoder=configs.EncoderConfig(**encoder), **model
-    )
+    return configs.ElectraConfig(encoder=sizes_from(encoder), **model)
 
 
 def optimizer_config(

@@ -35,6 +35,7 @@ from electra_tf.keras_models.encoder import (
     objects_in,
     policy_scope,
     quantizing,
+    sizes_from,
 )
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.keras_models.text_pipeline import TextPipeline
@@ -52,7 +53,8 @@ class TaskModel(TextPipeline):
     """What the models of all tasks have in common.
 
     Args:
-      encoder: Sizes of the encoder, or what JSON keeps of them.
+      encoder: An `Encoder`, whose weights are copied; or the sizes of one, or
+        what JSON keeps of them.
       head: The task's head, likewise.
       preprocessor: From texts to what the encoder reads; None for a model that
         takes `input_ids`, `input_mask` and `segment_ids`.
@@ -72,7 +74,7 @@ class TaskModel(TextPipeline):
 
     def __init__(
         self,
-        encoder: configs.EncoderConfig | Mapping,
+        encoder: Encoder | configs.EncoderConfig | Mapping,
         head: task_head.TaskHead | Mapping,
         preprocessor=None,
         head_dropout: float | None = None,
@@ -80,8 +82,7 @@ class TaskModel(TextPipeline):
         name: str | None = None,
         dtype=None,
     ):
-        if not isinstance(encoder, configs.EncoderConfig):
-            encoder = configs.EncoderConfig(**encoder)
+        given, encoder = encoder, _sizes_of(encoder)
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
         _check_preprocessor(preprocessor, encoder)
@@ -98,6 +99,13 @@ class TaskModel(TextPipeline):
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
             self.network = FinetuningModel(encoder, [layers], self._windows())
+        if isinstance(given, Encoder):
+            reading.assign_all(
+                given.to_checkpoint(),
+                self.network.electra.variables,
+                "the encoder given",
+                "the encoder",
+            )
         self.built = True
         self._quantized = ""
         self._lora_rank = 0
@@ -499,6 +507,24 @@ class TaskModel(TextPipeline):
                 max_seq_length=max_seq_length,
                 name=name,
             )
+
+
+def _sizes_of(encoder) -> configs.EncoderConfig:
+    """Those of whatever a model was given as its encoder.
+
+    Raises:
+      ValueError: If it is none.
+    """
+    if isinstance(encoder, Encoder):
+        return encoder.config
+    if isinstance(encoder, configs.EncoderConfig):
+        return encoder
+    if not isinstance(encoder, Mapping):
+        raise ValueError(
+            "Expected an electra_tf.Encoder or the sizes of one; "
+            f"from_checkpoint takes a path. Received: {encoder!r}"
+        )
+    return sizes_from(encoder)
 
 
 def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:

@@ -124,7 +124,8 @@ def draw_positions(
 
     Returns:
       <int32>[B, N], or <int32>[B, L] where `distinct`: all positions in a
-      random order, candidates first. Rows without candidates give 0.
+      random order, candidates first. Rows without candidates give 0, unless
+      `distinct`.
     """
     if distinct:
         keys = tf.where(candidate, uniform, uniform + 1.0)

@@ -31,7 +31,8 @@ from electra_tf.training import replicas
 
 # Until a data service answers; one may be started at the same time.
 _SERVICE_SECONDS = 60
-# Where the tokens of many records are counted.
+# Records whose tokens are counted, spread over all, and how many at once.
+_NUM_COUNTED = 10_000
 _RECORDS_AT_ONCE = 10_000
 
 
@@ -272,18 +273,16 @@ class PretrainingData:
             .map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         )
 
-    def token_frequencies(self, num_records: int = 10_000) -> np.ndarray:
-        """Share of each token among those that may be masked, or nearly so.
-
-        Args:
-          num_records: How many records to count, spread over all.
+    def token_frequencies(self) -> np.ndarray:
+        """Share of each token, of all but padding, in some of the records.
 
         Returns:
-          <float32>[V], at least one count each, summing to 1.
+          <float32>[V], at least one count each, summing to 1. [CLS] and [SEP]
+          are counted, though nothing masks them.
         """
         counts = 1.0 + sum(
             chunk.sum(axis=0, dtype=np.float64)
-            for chunk in self._token_counts(num_records)
+            for chunk in self._token_counts(_NUM_COUNTED)
         )
         return np.asarray(counts / counts.sum(), np.float32)[0]
 

@@ -65,9 +65,11 @@ def export(
     then renamed.
 
     Args:
-      model_dir: What to export; like `kind`, `has_pairs` and `max_seq_length`
-        as in `exportable.load`.
+      model_dir: What to export, as in `exportable.load`.
       output_dir: Holds the versions 1, 2, ...
+      kind: As in `exportable.load`.
+      has_pairs: Likewise.
+      max_seq_length: Likewise.
       name: What the server calls the model; by default as `output_dir` is
         called.
       dtype: Of the layers' products, one of `kinds.DTYPES`. The metadata say

@@ -30,7 +30,7 @@ SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
 
 def train(
     engine: engine_lib.Engine,
-    num_train_steps: int,
+    last_step: int,
     description: str,
     live_metrics: tuple[str, ...],
     evaluate: Callable[[], dict[str, float]] | None = None,
@@ -44,7 +44,7 @@ def train(
 
     Args:
       engine: Model, optimizer and data.
-      num_train_steps: The last step.
+      last_step: Where to end.
       description: Opens the live line.
       live_metrics: Metrics on the live line.
       evaluate: Called every `run.eval_steps` steps.
@@ -65,11 +65,11 @@ def train(
         _hush_compiler()
     checkpoints = saving.Checkpoints(engine)
     is_chief = replicas.is_chief(engine.strategy)
-    line = progress.Progress(description, num_train_steps, "step", is_chief)
+    line = progress.Progress(description, last_step, "step", is_chief)
     loop = _Loop(
         engine,
         checkpoints,
-        num_train_steps,
+        last_step,
         line,
         live_metrics,
         evaluate,
@@ -79,7 +79,7 @@ def train(
     summary_dir = os.path.join(run.model_dir, "train")
     checkpoints.restore()
     engine.check_same_step()
-    _refuse_later_step(engine, num_train_steps)
+    _refuse_later_step(engine, last_step)
     with (
         loop.stop_requests,
         # Orbit's lines would break the live line.
@@ -98,7 +98,7 @@ def train(
         try:
             if not loop.is_long_enough():
                 with contextlib.suppress(_LongEnough):
-                    stretches.run(num_train_steps)
+                    stretches.run(last_step)
             checkpoints.save()
         finally:
             checkpoints.finish()
@@ -127,7 +127,7 @@ class _Loop:
 
     engine: engine_lib.Engine
     checkpoints: saving.Checkpoints
-    num_train_steps: int
+    last_step: int
     line: progress.Progress
     live_metrics: tuple[str, ...]
     evaluate: Callable | None
@@ -197,7 +197,7 @@ class _Loop:
             self._look_at_evaluation(step, self.evaluate())
         is_enough = self.is_long_enough()
         stop = engine.any_worker(self.stop_requests.signal_name is not None)
-        is_last = step == self.num_train_steps
+        is_last = step == self.last_step
         is_due = step % run.save_checkpoints_steps == 0
         if stop or is_last or is_enough or is_due:
             self.checkpoints.save()
@@ -211,7 +211,7 @@ class _Loop:
             )
         if is_enough and not is_last:
             self.line.note(
-                f"training ends at step {step} of {self.num_train_steps}: "
+                f"training ends at step {step} of {self.last_step}: "
                 f"{self.patience} evaluations in a row were not better"
             )
             raise _LongEnough

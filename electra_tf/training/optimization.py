@@ -351,18 +351,14 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """One update from gradients that are summed over replicas already.
 
         Args:
-          gradients: One for each variable; None where a variable does
-            not take part.
-          variables: Those that the optimizer was built with.
+          gradients: One for each variable.
+          variables: Of those that the optimizer was built with, those that
+            take part.
 
         Returns:
           <float32>[], the global norm before clipping.
         """
-        pairs = [
-            (g, v)
-            for g, v in zip(gradients, variables, strict=True)
-            if g is not None
-        ]
+        pairs = list(zip(gradients, variables, strict=True))
         dense = [tf.cast(tf.convert_to_tensor(g), tf.float32) for g, _ in pairs]
         norm = tf.linalg.global_norm(
             [
@@ -375,7 +371,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         clipped, _ = tf.clip_by_global_norm(
             dense, self.config.clip_norm, use_norm=norm
         )
-        self.apply(clipped, [v for _, v in pairs])
+        self.apply(clipped, variables)
         if self.skips_non_finite_updates:
             self.iterations.assign_sub(
                 tf.cast(~tf.math.is_finite(norm), self.iterations.dtype)

@@ -28,6 +28,19 @@ def encoder():
     return _encoder()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "received"),
+    [
+        ({"vocab_size": 9, "hidden_size": 8}, "no num_hidden_layers, num_at"),
+        (SIZES | {"num_layers": 3}, "num_layers$"),
+        ({"num_layers": 3}, "no vocab_size.*, and num_layers$"),
+    ],
+)
+def test_sizes_that_are_missing_or_none_are_named(sizes, received):
+    with pytest.raises(ValueError, match=f"^[^\n]*Received: {received}"):
+        electra_tf.Encoder(**sizes)
+
+
 def _sequence(model, **kwargs):
     return model(INPUTS, **kwargs)["sequence_output"].numpy()
 
@@ -69,7 +82,9 @@ def test_a_generator_is_no_encoder():
 @pytest.mark.parametrize("format_name", ["electra_tf", "huggingface"])
 def test_save_checkpoint(encoder, format_name, tmp_path):
     preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=9)
-    encoder.save_checkpoint(tmp_path / "to", preprocessor, format_name)
+    encoder.save_checkpoint(
+        tmp_path / "to", format_name, preprocessor=preprocessor
+    )
     again = electra_tf.Encoder.from_checkpoint(tmp_path / "to")
     layer_checks.assert_same_bits(again(INPUTS), encoder(INPUTS))
     assert (

@@ -327,6 +327,28 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
 
 
 @pytest.mark.dear
+def test_an_encoder_gives_its_weights(pretrained):
+    encoder = electra_tf.Encoder.from_checkpoint(pretrained)
+    preprocessor = electra_tf.Preprocessor.from_checkpoint(pretrained)
+    found = electra_tf.TextClassifier(encoder, LABELS, preprocessor)
+    ids = preprocessor(TEXTS)
+    np.testing.assert_array_equal(
+        found.encoder()(ids)["sequence_output"], encoder(ids)["sequence_output"]
+    )
+    found.fit(TEXTS, TARGETS, epochs=1, verbose=0)
+    # Copies: the one that was given has not learned.
+    fresh = electra_tf.Encoder.from_checkpoint(pretrained)
+    for ours, theirs in zip(encoder.weights, fresh.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_is_no_encoder_is_refused():
+    with pytest.raises(
+        ValueError, match="^Expected an electra_tf.Encoder .*'x'"
+    ):
+        electra_tf.TextClassifier("x", LABELS)
+
+
 def test_pairs(pretrained):
     found = classifier(pretrained)
     found._arrays(PAIRS, TARGETS, None, is_training=True)

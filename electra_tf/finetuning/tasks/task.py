@@ -202,8 +202,9 @@ class Task(abc.ABC):
         Args:
           outputs: The head's outputs for all rows of `features`, in order and
             without padding rows.
-          examples: What `features` was called with; this and the next two are
-            needed for question answering only.
+          examples: What `features` was called with. Question answering needs
+            this and the next two; tagging without them scores only words that
+            the model saw.
           tokenizer: See `examples`.
           max_seq_length: See `examples`.
 
@@ -316,8 +317,8 @@ class Task(abc.ABC):
         Args:
           examples: See `scores`, as are the others.
           outputs: Of those examples.
-          tokenizer: For question answering only.
-          max_seq_length: For question answering only.
+          tokenizer: For question answering and tagging.
+          max_seq_length: For question answering.
 
         Returns:
           The header, and the rows.

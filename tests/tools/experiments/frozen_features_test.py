@@ -33,7 +33,7 @@ def test_a_long_text_is_the_mean_of_all_its_tokens(tmp_path):
     )
     encoder(preprocessor(["a"]))
     folder = str(tmp_path / "model")
-    encoder.save_checkpoint(folder, preprocessor)
+    encoder.save_checkpoint(folder, preprocessor=preprocessor)
     told = []
     long = "a b c a b c"
     found = frozen_features.read(folder, [long, "a"], report=told.append)

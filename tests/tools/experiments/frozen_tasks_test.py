@@ -40,7 +40,7 @@ def encoder_dir(tmp_path):
         max_position_embeddings=128,
     )
     encoder(preprocessor(["a"]))
-    encoder.save_checkpoint(str(tmp_path / "model"), preprocessor)
+    encoder.save_checkpoint(str(tmp_path / "model"), preprocessor=preprocessor)
     return str(tmp_path / "model")
 
 
