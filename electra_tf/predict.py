@@ -54,7 +54,9 @@ def make_parser() -> arguments.ArgumentParser:
 
 
 def _predict(args: argparse.Namespace) -> None:
-    batches = text_lines.read_batches(args.text, args.file, args.batch_size)
+    batches = text_lines.read_batches(
+        args.text, args.file, args.batch_size, takes_objects=True
+    )
     # Imports TensorFlow: late, so that --help is quick.
     from electra_tf.inference import predictor
 

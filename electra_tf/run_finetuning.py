@@ -193,6 +193,12 @@ def _trained_run() -> launch.Base | None:
     if not flags.FLAGS.eval_only:
         return None
     model_dir = flags.FLAGS.model_dir
+    if flags.FLAGS.init_checkpoint is not None:
+        raise errors.ConfigError(
+            "Expected no --init_checkpoint with --eval_only, which asks the "
+            "models of --model_dir. Received: "
+            f"--init_checkpoint={flags.FLAGS.init_checkpoint}"
+        )
     if not model_dir:
         raise errors.ConfigError(
             "Expected --model_dir, of the run whose models are to be asked, "

@@ -516,6 +516,7 @@ def test_a_list_may_be_one_value_or_text_with_commas():
         ({"num_train_epochs_options": [0]}, "must be different positive"),
         ({"dropout": 1.0}, "must be at least 0 and below 1"),
         ({"reseed_degenerate": -1}, "must be 0 or more"),
+        ({"class_weights": "a=1,b=2,a=3"}, "must be one weight for each"),
     ],
 )
 def test_refuses_a_finetuning_run(changes, message):

@@ -85,6 +85,11 @@ def _export(args) -> None:
                 "Expected --dtype=float32 with --format=litert, which writes a "
                 f"file in float32 and one in int8. Received: {args.dtype}"
             )
+        if args.name is not None:
+            raise ValueError(
+                "Expected no --name with --format=litert, whose files no "
+                f"server calls by a name. Received: --name={args.name}"
+            )
         from electra_tf.serving import on_device
 
         for path in on_device.export(args.model_dir, args.output, **settings):

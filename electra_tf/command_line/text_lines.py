@@ -3,6 +3,7 @@
 Imports no TensorFlow.
 """
 
+import codecs
 import itertools
 import os
 import sys
@@ -13,6 +14,20 @@ from typing import NamedTuple
 from electra_tf.command_line import arguments
 
 _STDIN = "-"
+# How a file begins that is none of lines of UTF-8.
+_BEGINNINGS = {
+    b"\x1f\x8b": "packed by gzip",
+    b"\xfd7zXZ\x00": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"BZh": "packed by bzip2",
+    b"PK\x03\x04": "packed by zip",
+    b"PAR1": "of Parquet",
+    codecs.BOM_UTF16_LE: "in UTF-16",
+    codecs.BOM_UTF16_BE: "in UTF-16",
+}
+# Their lines are rows of several values.
+_TABLES = (".csv", ".json", ".parquet")
+_OBJECTS = ".jsonl"
 # They turn the direction of all that follows.
 _DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -41,7 +56,10 @@ def add_arguments(parser: arguments.ArgumentParser) -> None:
 
 
 def read_batches(
-    texts: Sequence[str], path: str | None, batch_size: int
+    texts: Sequence[str],
+    path: str | None,
+    batch_size: int,
+    takes_objects: bool = False,
 ) -> Iterator[list[Line]]:
     """The texts that a command was given.
 
@@ -53,16 +71,20 @@ def read_batches(
       path: Of --file.
       batch_size: Lines in a batch; a person who types has each by itself, as
         they wait for its answer.
+      takes_objects: Whether the lines of a .jsonl may be objects.
 
     Returns:
       The lines in order, in batches, none of them empty.
 
     Raises:
-      ValueError: If both are given, or the file cannot be read.
+      ValueError: If both are given, or the file cannot be read or has no
+        texts for its lines.
     """
     reads_stdin = not texts and path in (None, _STDIN)
     if reads_stdin and sys.stdin is None:
         raise ValueError("Expected texts. Received: a closed standard input")
+    if path is not None:
+        _refuse_tables(path, takes_objects)
     lines = _read_lines(texts, path)
     if reads_stdin and sys.stdin.isatty():
         print("one text a line; Ctrl-D on an empty line ends", file=sys.stderr)
@@ -97,6 +119,32 @@ def _read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
     return _lines_of_file(path)
 
 
+def _refuse_tables(path: str, takes_objects: bool) -> None:
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _TABLES or (ending == _OBJECTS and not takes_objects):
+        also = ", or .jsonl" * takes_objects
+        raise ValueError(
+            f"Expected a file with one text a line{also}. Received: "
+            f"--file={path}, whose name is that of another kind: write its "
+            "texts into a .txt"
+        )
+
+
+def _refuse_no_text(first_line: bytes, name: str) -> None:
+    found = next(
+        (
+            kind
+            for beginning, kind in _BEGINNINGS.items()
+            if first_line.startswith(beginning)
+        ),
+        "with NUL bytes" if b"\0" in first_line else None,
+    )
+    if found:
+        raise ValueError(
+            f"Expected lines of text in UTF-8. Received: {name}, {found}"
+        )
+
+
 def _lines_of_file(path: str) -> Iterator[Line]:
     with open(path, "rb") as reader:
         yield from _lines_of(reader, path)
@@ -105,6 +153,7 @@ def _lines_of_file(path: str) -> Iterator[Line]:
 def _lines_of(reader: Iterable[bytes], name: str) -> Iterator[Line]:
     for number, line in enumerate(reader, start=1):
         if number == 1:
+            _refuse_no_text(line, name)
             line = line.removeprefix(b"\xef\xbb\xbf")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         yield Line(f"{name}, line {number}", line)

@@ -301,6 +301,13 @@ class FinetuningConfig:
         )
         weights = self.weights_of_classes
         is_given = isinstance(weights, dict)
+        given = self.class_weights
+        must(
+            not (is_given and isinstance(given, str))
+            or given.count(",") + 1 == len(weights),
+            "class_weights",
+            "one weight for each label",
+        )
         must(
             not is_given
             or bool(weights)

@@ -62,7 +62,7 @@ def score(config: FinetuningConfig) -> dict | None:
         os.path.join(
             model_dir, EVALUATION_DIR, _name_of_rows(config.data, data)
         ),
-        _files(config.data),
+        preparation.files_of(config.data),
     )
     about_data = {}
     for of_task in data:
@@ -102,7 +102,8 @@ def score(config: FinetuningConfig) -> dict | None:
         about_data,
         best_on_dev=found["best_on_dev"],
     )
-    summary |= {"directory": directory, "files": _files(config.data)}
+    files = preparation.files_of(config.data)
+    summary |= {"directory": directory, "files": files}
     results.write(directory, summary)
     report_page.write(directory, summary)
     return summary
@@ -196,7 +197,7 @@ def _read_rows(
         tasks = [
             own_data.task_of_model(
                 config.data.task_name,
-                _files(config.data),
+                preparation.files_of(config.data),
                 about,
                 config.data.skip_empty_texts,
             )
@@ -231,21 +232,11 @@ def _read_rows(
                 f"Received: none{_where(of_task)}"
             )
         _refuse_other_windows(of_task, described_of[of_task.task.name], config)
-        for line in [*of_task.remarks(), *_not_scored(of_task, config.data)]:
+        files = preparation.files_of(config.data)
+        unscored = preparation.not_scored(of_task, files)
+        for line in [*of_task.remarks(), *unscored]:
             print(line)
     return data
-
-
-def _not_scored(data: TaskData, config: FinetuningDataConfig) -> list[str]:
-    """A line for each file whose rows have no labels to be scored by."""
-    column = data.task.reading().get("label_column")
-    what = f"no column {column!r} with labels" if column else "no labels"
-    return [
-        f"{data.task.name}: {split}: {path} has {what}: its rows are "
-        "predicted, and not scored"
-        for split, path in _files(config).items()
-        if split in data.examples and split not in data.labelled
-    ]
 
 
 def _refuse_other_windows(
@@ -293,20 +284,12 @@ def _refuse_other_answers(ours: dict, theirs: dict, model_dir: str) -> None:
             )
 
 
-def _files(data: FinetuningDataConfig) -> dict[str, str]:
-    """Split -> where its rows are."""
-    if data.task_names:
-        return {"data_dir": data.data_dir}
-    files = {"dev": data.dev_file, "test": data.test_file}
-    return {split: path for split, path in files.items() if path}
-
-
 def _directory(path: str, files: dict[str, str]) -> str:
     """Where scores go: beside those of other files of the same name.
 
     Args:
       path: Where they go if there are none.
-      files: See `_files`.
+      files: See `preparation.files_of`.
     """
 
     def places(of_files: dict) -> dict:
@@ -333,6 +316,6 @@ def _name_of_rows(data: FinetuningDataConfig, rows: list[TaskData]) -> str:
         return "_".join(of_task.task.name for of_task in rows)
     stems = [
         os.path.splitext(os.path.basename(path))[0]
-        for path in _files(data).values()
+        for path in preparation.files_of(data).values()
     ]
     return "_".join(dict.fromkeys(stems))

@@ -11,16 +11,14 @@ from electra_tf import errors, model_directory
 from electra_tf.files import whole_file, write_json
 from electra_tf.finetuning import results
 from electra_tf.finetuning.task_data import TaskData
+from electra_tf.finetuning.tasks import glue
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
 SUBMISSION_DIR = "submission"
 
 # All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
-FILES = (
-    *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
-    *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv", "AX.tsv"),
-)
+FILES = tuple(glue.NUM_ROWS)
 HEADER = "index\tprediction"
 
 

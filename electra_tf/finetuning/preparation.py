@@ -13,7 +13,10 @@ from electra_tf.finetuning import (
     starting_point,
     task_data,
 )
-from electra_tf.finetuning.configs import FinetuningConfig
+from electra_tf.finetuning.configs import (
+    FinetuningConfig,
+    FinetuningDataConfig,
+)
 from electra_tf.finetuning.tasks import by_name
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
@@ -51,7 +54,14 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
                 whole, config.data.folds, config.run.seed
             )
         ]
-    remarks = [remark for of_task in data for remark in of_task.remarks()]
+    remarks = [
+        remark
+        for of_task in data
+        for remark in (
+            *of_task.remarks(),
+            *not_scored(of_task, files_of(config.data)),
+        )
+    ]
     hidden_size = start.encoder_config.hidden_size
     about_data = {}
     for of_task in data:
@@ -89,7 +99,10 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         trials=plan.make_trials(config, optimizer.learning_rate),
         reseed_degenerate=config.reseed_degenerate,
         patience=config.early_stopping_patience,
-        notes=[*start.notes, *cuts, *notes, f"recipe: {chosen}", *remarks],
+        notes=[
+            *(*start.notes, *cuts, *notes, *recipe.given_way(config)),
+            *(f"recipe: {chosen}", *remarks),
+        ],
         recipe=choices,
         about_data=about_data,
     )
@@ -173,6 +186,31 @@ def look_at(
         {what: told for what, told in about.items() if told},
         [f"{data.task.name}: {line}" for line in lines],
     )
+
+
+def files_of(data: FinetuningDataConfig) -> dict[str, str]:
+    """Split -> where its rows are, but for those of training."""
+    if data.task_names:
+        return {"data_dir": data.data_dir}
+    files = {"dev": data.dev_file, "test": data.test_file}
+    return {split: path for split, path in files.items() if path}
+
+
+def not_scored(data: task_data.TaskData, files: dict[str, str]) -> list[str]:
+    """A line for each file whose rows have no labels to be scored by.
+
+    Args:
+      data: The task with its rows.
+      files: See `files_of`.
+    """
+    column = data.task.reading().get("label_column")
+    what = f"no column {column!r} with labels" if column else "no labels"
+    return [
+        f"{data.task.name}: {split}: {path} has {what}: its rows are "
+        "predicted, and not scored"
+        for split, path in files.items()
+        if split in data.examples and split not in data.labelled
+    ]
 
 
 def within_positions(

@@ -119,6 +119,30 @@ def complete(
     return dataclasses.replace(optimizer, **changes), notes
 
 
+def given_way(config: FinetuningConfig) -> list[str]:
+    """A line for each single value that a grid takes the place of."""
+    default = type(config.data).num_train_epochs
+    single = {
+        "learning_rate": (
+            config.optimizer.learning_rate,
+            None,
+            config.learning_rates,
+        ),
+        "num_train_epochs": (
+            config.data.num_train_epochs,
+            default,
+            config.num_train_epochs_options,
+        ),
+    }
+    return [
+        f"{name} {value:g} gives way to "
+        + ", ".join(f"{other:g}" for other in grid)
+        + ", which are tried"
+        for name, (value, unset, grid) in single.items()
+        if grid and value != unset and value not in grid
+    ]
+
+
 def choices(
     config: FinetuningConfig,
     optimizer: configs.OptimizerConfig,

@@ -225,8 +225,9 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"of {start.source} has it, with keep_head. Received: "
             f"{task.pooling!r}"
         )
+    notes = start.notes
     if kind in _WITH_LABELS:
-        _adopt_labels(task, head, start.source)
+        notes += _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
     tensors = start.checkpoint.tensors
@@ -241,10 +242,16 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         checkpoint=dataclasses.replace(
             start.checkpoint, tensors=tensors | of_head
         ),
+        notes=notes,
     )
 
 
-def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
+def _adopt_labels(task: Task, head: TaskHead, source: str) -> tuple[str, ...]:
+    """Puts the labels in the order of the head's outputs.
+
+    Returns:
+      A line where nothing says that order.
+    """
     labels = list(task.labels)  # type: ignore[attr-defined]
     num_outputs = head.num_outputs or len(head.labels or ())
     if head.labels is None:
@@ -254,7 +261,14 @@ def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
                 f"{source} has. Received: {len(labels)}, "
                 + text_tasks.listing(labels)
             )
-        return
+        numbers = [str(number) for number in range(num_outputs)]
+        if set(labels) == set(numbers):
+            labels = numbers
+        task.labels = labels  # type: ignore[attr-defined]
+        return (
+            f"nothing says which labels the head of {source} has: its outputs "
+            f"are taken for {text_tasks.listing(labels)}, in this order",
+        )
     unknown = [label for label in labels if label not in head.labels]
     if unknown:
         raise errors.ConfigError(
@@ -264,3 +278,4 @@ def _adopt_labels(task: Task, head: TaskHead, source: str) -> None:
             "FinetuningConfig.keep_head a new head is trained"
         )
     task.labels = list(head.labels)  # type: ignore[attr-defined]
+    return ()

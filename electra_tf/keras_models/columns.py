@@ -68,6 +68,26 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     return tuple(part.tolist() for part in found)
 
 
+def refuse_labels_in(x: typing.Any, y: typing.Any, name: str) -> None:
+    """Refuses a DataFrame of texts one of whose columns is that of the labels.
+
+    Args:
+      x: What the user gave for texts.
+      y: Their labels, in any form.
+      name: Of x, for the error.
+    """
+    if not (hasattr(x, "columns") and hasattr(x, "iloc")):
+        return
+    labels = np.asarray(y, dtype=object)
+    for column in x.columns:
+        if np.array_equal(np.asarray(x[column], dtype=object), labels):
+            raise ValueError(
+                f"Expected {name} without the labels. Received: a DataFrame "
+                f"whose column {column!r} is that of the labels; one column "
+                "is df['text'], a pair df[['first', 'second']]."
+            )
+
+
 def listed(x: typing.Any, name: str, refused) -> list:
     """The N values of a list, an array, a tensor or a pandas column.
 

@@ -115,6 +115,11 @@ class QuestionAnswerer(TaskModel):
             return _new_head(bool(may_have_no_answer), **options), False
         has_it = kept.question_answering.answerable_classifier
         if may_have_no_answer not in (None, has_it):
+            warnings.warn(
+                f"A new head with may_have_no_answer={may_have_no_answer}: "
+                f"that of {source} has may_have_no_answer={has_it}",
+                stacklevel=3,
+            )
             return _new_head(may_have_no_answer, **options), False
         head = dataclasses.replace(kept, options=kept.options | options)
         configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.

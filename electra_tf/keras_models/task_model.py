@@ -268,6 +268,13 @@ class TaskModel(TextPipeline):
         source = checkpoints.name_of(path)
         config = checkpoints.sizes_of(checkpoint, source)
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
+        theirs = checkpoint.head
+        if theirs is not None and theirs.kind != head.kind:
+            warnings.warn(
+                f"A new head for {head.kind}: that of {source} is for "
+                f"{theirs.kind}",
+                stacklevel=2,
+            )
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
         if is_auto:

@@ -207,6 +207,13 @@ class TextClassifier(_TextModel, LabelledModel):
                     name, f"an array of the shape {tuple(shape)} of others"
                 )
             return matrix.astype(np.int32)
+        if len(self.labels) == 2 and num_rows and all(map(_is_decisions, rows)):
+            # Of more labels, one of them would be there twice.
+            raise self._labels.refused(
+                name,
+                f"{columns.short(rows[0])} in row 0; a 0 or 1 for every label "
+                "is an array [N, 2]",
+            )
         wanted = np.zeros((num_rows, len(self.labels)), np.int32)
         for row, of_row in enumerate(rows):
             if not isinstance(of_row, list | tuple | set):
@@ -442,6 +449,15 @@ def _pooling_options(pooling: str | None) -> dict:
             f"{pooling!r}."
         )
     return {"pooling": pooling}
+
+
+def _is_decisions(row) -> bool:
+    """Whether a row of labels reads as a 0 or 1 for each of two."""
+    return (
+        isinstance(row, list | tuple)
+        and len(row) == 2
+        and all(not isinstance(x, str) and x in (0, 1) for x in row)
+    )
 
 
 def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:

@@ -171,6 +171,7 @@ class TextPipeline(EngineModel):
                 f"Expected {prefix}y, a label for each row of {prefix}x. "
                 f"Received: {prefix}y=None"
             )
+        columns.refuse_labels_in(x, y, f"{prefix}x")
         features = self.features(inputs, y, f"{prefix}y")
         if is_training:
             self.note_pairs(len(inputs) == 2)

@@ -19,6 +19,7 @@ SMALL_SHARD_BYTES = 64 << 10
 MIN_SHARDS = 8
 MAX_SHARDS = 1000
 
+_DEDUP_THRESHOLD = 0.8
 _share = arguments.number(
     float, lambda share: 0 <= share <= 1, "a number from 0 to 1"
 )
@@ -136,9 +137,8 @@ def add_local_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dedup-threshold",
         type=_share,
-        default=0.8,
         help="Share of runs of five words in common from which documents are "
-        "near duplicates (default 0.8).",
+        f"near duplicates (default {_DEDUP_THRESHOLD}).",
     )
     parser.add_argument(
         "--preflight",
@@ -166,8 +166,8 @@ def check(args: argparse.Namespace) -> None:
     """Refuses what needs no look at the corpus to be refused.
 
     Raises:
-      ValueError: If the examples would be too short, or all held out, or a
-        path is nothing that TensorFlow can open.
+      ValueError: If the examples would be too short, or all held out, a
+        path is nothing that TensorFlow can open, or a flag has no effect.
     """
     for path in (args.vocab_file, args.output_dir):
         if not corpus.is_utf8(path):
@@ -178,6 +178,13 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(
             "Expected --max-seq-length of at least "
             f"{manifest.MIN_SEQ_LENGTH}. Received: {args.max_seq_length}."
+        )
+    threshold = getattr(args, "dedup_threshold", None)
+    if threshold is not None and args.dedup != "near":
+        raise ValueError(
+            "Expected --dedup-threshold with --dedup=near only. Received: "
+            f"--dedup-threshold={threshold} "
+            + (f"with --dedup={args.dedup}." if args.dedup else "alone.")
         )
     if args.heldout_fraction == 1:
         raise ValueError(
@@ -236,6 +243,9 @@ def make_build(
             "which the corpus must have been through already"
         )
     dedup = getattr(args, "dedup", "")
+    threshold = getattr(args, "dedup_threshold", None)
+    if threshold is None:
+        threshold = _DEDUP_THRESHOLD
     build = manifest.Build(
         max_seq_length=args.max_seq_length,
         blanks_separate_docs=args.blanks_separate_docs is None
@@ -244,7 +254,7 @@ def make_build(
         num_out_files=args.num_out_files or default_num_shards(files),
         text_field=args.text_field,
         dedup=dedup,
-        dedup_threshold=args.dedup_threshold if dedup == "near" else 0.0,
+        dedup_threshold=threshold if dedup == "near" else 0.0,
         heldout_fraction=args.heldout_fraction,
         **settings,
     )

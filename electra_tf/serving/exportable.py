@@ -137,6 +137,7 @@ def load(
             assert head is not None
             model = FinetuningModel(config, [task_head.make_head(head, config)])
             its_encoder = model.electra
+            _refuse_other_pairs(head, has_pairs, model_dir)
             about = _about_head(head, has_pairs)
             about["windows"] = _windows(head, max_seq_length, model_dir)
             if about["windows"] and about.get("has_pairs"):
@@ -205,6 +206,19 @@ def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
     else:
         about["has_pairs"] = has_pairs
     return about
+
+
+def _refuse_other_pairs(
+    head: task_head.TaskHead, has_pairs: bool | None, model_dir: str
+) -> None:
+    """Refuses other inputs than those that a head was trained on."""
+    if has_pairs is None or head.has_pairs in (None, has_pairs):
+        return
+    learned = "pairs of texts" if head.has_pairs else "single texts"
+    raise errors.ConfigError(
+        f"Expected has_pairs={head.has_pairs}, as {model_dir} was trained on "
+        f"{learned}. Received: has_pairs={has_pairs}"
+    )
 
 
 def _windows(

@@ -89,7 +89,7 @@ class Vocabulary:
         return [
             f"nothing says whether text is lower-cased: taken as {lower}, "
             f"since the vocabulary has {'no ' if lower else ''}capitals "
-            "(--do-lower-case)"
+            "(electra-tf convert --do-lower-case says it)"
         ]
 
     def settled(self) -> "Vocabulary":

@@ -511,6 +511,7 @@ def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
     assert "data.num_train_epochs=2.0 (was 7.0)" in result.stderr
 
 
+@pytest.mark.dear
 def test_a_command_line_of_the_original(tmp_path):
     (tmp_path / "pretrain_tfrecords").mkdir()
     helpers.write_tfrecords(

@@ -72,6 +72,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.dear
 def test_quickstart(folder):
     gin = helpers.ROOT / "gin"
     succeed(

@@ -210,6 +210,7 @@ def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("step", "end", "error"),
     [
@@ -240,6 +241,7 @@ def test_a_killed_run_ends_as_one_that_was_not(
     assert log_of(killed) == log_of(config)
 
 
+@pytest.mark.dear
 def test_what_has_ended_is_not_trained_again(
     folder, whole, watched, monkeypatch
 ):

@@ -26,7 +26,7 @@ from electra_tf.finetuning import (
     trials,
 )
 from electra_tf.finetuning.tasks import tagging, text_tasks
-from electra_tf.model import heads
+from electra_tf.model import heads, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import loop, metrics_log
 from tests import helpers, pages
@@ -648,6 +648,22 @@ def test_refuses_more_labels_than_the_head(pretrained, finished, tmp_path):
         "'yes'. Received: 3 labels, with 'perhaps' among them; without "
         "FinetuningConfig.keep_head a new head is trained"
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        (map(str, range(11)), [str(number) for number in range(11)]),
+        ([f"{number:02}" for number in range(11)], None),
+    ],
+)
+def test_the_order_of_a_head_without_names(labels, order):
+    labels = sorted(labels)
+    task = text_tasks.ClassificationTask("own", labels)
+    head = task_head.TaskHead("classification", "old", None, 11)
+    (note,) = starting_point._adopt_labels(task, head, "model")
+    assert task.labels == (order or labels)
+    assert note.startswith("nothing says which labels the head of model has: ")
 
 
 def test_keeps_only_a_head_that_is_there(pretrained, tmp_path):

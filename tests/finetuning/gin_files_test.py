@@ -131,9 +131,14 @@ def test_help_shows_the_flags():
             "scored instead. Received: dev_file='b.tsv'",
         ),
         (
-            ["--eval_only", "--test_file=a.tsv"],
+            ["--eval_only", "--test_file=a.tsv", "--model_dir=mine"],
             "Expected a finished fine-tuning run in mine, found no "
             "operative_config.gin there",
+        ),
+        (
+            ["--eval_only", "--model_dir=mine", "--init_checkpoint=other"],
+            "Expected no --init_checkpoint with --eval_only, which asks the "
+            "models of --model_dir. Received: --init_checkpoint=other",
         ),
         (
             ["--task_names=rte,sts"],

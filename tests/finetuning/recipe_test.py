@@ -1,5 +1,7 @@
 """Tests of finetuning/recipe.py."""
 
+import dataclasses
+
 import pytest
 
 from electra_tf import configs
@@ -94,6 +96,23 @@ def test_every_choice_has_its_source():
     # Nothing but the rates is the recipe's.
     found = choices(config({"warmup_proportion": None}))
     assert found["warmup_proportion"] == (None, "given")
+
+
+def test_a_grid_takes_the_place_of_what_was_given():
+    grid = {
+        "learning_rates": (1e-4, 3e-4),
+        "num_train_epochs_options": (3.0, 10.0),
+    }
+    given = config({"learning_rate": 1e-3}, data={"num_train_epochs": 5.0})
+    assert recipe.given_way(given) == []
+    assert recipe.given_way(dataclasses.replace(given, **grid)) == [
+        "learning_rate 0.001 gives way to 0.0001, 0.0003, which are tried",
+        "num_train_epochs 5 gives way to 3, 10, which are tried",
+    ]
+    # Nothing was given, or one of the grid.
+    assert recipe.given_way(config(**grid)) == []
+    given = config({"learning_rate": 1e-4}, data={"num_train_epochs": 10.0})
+    assert recipe.given_way(dataclasses.replace(given, **grid)) == []
 
 
 def test_what_the_released_code_has_is_called_so():

@@ -420,6 +420,7 @@ def test_some_rows_that_were_learned_are_counted(finished, capsys):
     assert "training file" not in capsys.readouterr().out
 
 
+@pytest.mark.dear
 def test_another_file_of_the_same_name_has_a_folder_of_its_own(finished):
     first, other = finished / "new.tsv", finished / "others" / "new.tsv"
     other.parent.mkdir()

@@ -1,6 +1,7 @@
 """Tests of predict.py and of what is below it."""
 
 import functools
+import gzip
 import io
 import json
 import shutil
@@ -297,6 +298,31 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(ValueError, match="a closed standard input"):
         text_lines.read_batches([], "-", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"text,label\nwa,1\n", "whose name is that of another kind"),
+        ("a.json", b"{}\n", "one text a line. Received: .*another kind"),
+        ("a.jsonl", b"{}\n", "one text a line. Received: .*another kind"),
+        ("a.txt", gzip.compress(b"wa\n"), "a.txt, packed by gzip$"),
+        ("a.txt", "wa\n".encode("utf-16"), "a.txt, in UTF-16$"),
+        ("a.txt", "wa\n".encode("utf-16-le"), "a.txt, with NUL bytes$"),
+    ],
+)
+def test_a_file_of_another_kind_has_no_texts(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        list(text_lines.read_batches([], str(path), 2))
+
+
+def test_lines_may_be_objects_where_they_are_read(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n")
+    (batch,) = text_lines.read_batches([], str(path), 2, takes_objects=True)
+    assert [line.content for line in batch] == [b"{}"]
 
 
 def test_a_text_that_looks_like_a_flag_stays_as_it_is():

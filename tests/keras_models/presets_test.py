@@ -65,6 +65,7 @@ def test_predicts_the_same_bits(preset):
     )
 
 
+@pytest.mark.dear
 def test_a_preset_is_a_checkpoint_for_other_models(preset):
     model, path = preset
     ids = model.preprocessor(TEXTS)

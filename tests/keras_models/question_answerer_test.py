@@ -77,6 +77,7 @@ def test_no_answer_that_is_never_said_is_told(trained, pretrained):
         trained[0].features(inputs, ["", *ANSWERS[1:]])
 
 
+@pytest.mark.dear
 def test_answers_what_the_export_answers(trained, tmp_path):
     found, *_ = trained
     predictions = found.predict(X, verbose=0)
@@ -156,6 +157,7 @@ def test_a_last_row_without_windows_has_a_weight(trained):
     assert {w for _, _, weights in batches for w in weights.numpy()} == {2.0}
 
 
+@pytest.mark.dear
 def test_learns_from_a_dataset(pretrained):
     found = answerer(pretrained)
     rows = dataset(X, ANSWERS)

@@ -6,12 +6,14 @@ import shutil
 import keras
 import numpy as np
 import pandas
+import pytest
 import tensorflow as tf
 
 from tests import helpers
 from tests.keras_models.tasks import TARGETS, TEXTS
 
 
+@pytest.mark.dear
 def test_in_a_notebook(pretrained, tmp_path, monkeypatch):
     readme = (helpers.ROOT / "README.md").read_text()
     (block,) = re.findall(

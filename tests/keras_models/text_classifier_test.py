@@ -100,6 +100,13 @@ def test_texts_and_labels_in_every_form(model):
         tasks.assert_equal_bits(found, expected)
 
 
+def test_a_column_of_labels_is_no_second_text(model):
+    frame = pd.DataFrame({"text": TEXTS, "label": TARGETS})
+    for y in (frame["label"], TARGETS):
+        with pytest.raises(ValueError, match="whose column 'label' is that of"):
+            model.evaluate(frame, y)
+
+
 def test_rows_that_are_not_shuffled_keep_their_order(model):
     weights = np.arange(len(TEXTS), dtype=np.float32)  # Tells the rows.
     features = model._arrays(TEXTS, TARGETS, weights)
@@ -164,6 +171,7 @@ def test_fit_on_a_dataset(pretrained):
         found.fit(endless)
 
 
+@pytest.mark.dear
 def test_weights_of_rows_and_classes(model):
     weights = np.linspace(0.5, 2.0, len(TEXTS)).astype(np.float32)
     rows = model._arrays(TEXTS, TARGETS, weights, {"pos": 3})
@@ -281,6 +289,7 @@ def test_exports_what_the_tool_exports(trained, tmp_path):
     assert names == trained.decode_predictions(expected)
 
 
+@pytest.mark.dear
 def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
     found = classifier(pretrained, pooling="mean")
     found.network.set_weights(trained.network.get_weights())
@@ -326,7 +335,6 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         classifier(pretrained, pooling="max")
 
 
-@pytest.mark.dear
 def test_an_encoder_gives_its_weights(pretrained):
     encoder = electra_tf.Encoder.from_checkpoint(pretrained)
     preprocessor = electra_tf.Preprocessor.from_checkpoint(pretrained)
@@ -349,6 +357,7 @@ def test_what_is_no_encoder_is_refused():
         electra_tf.TextClassifier("x", LABELS)
 
 
+@pytest.mark.dear
 def test_pairs(pretrained):
     found = classifier(pretrained)
     found._arrays(PAIRS, TARGETS, None, is_training=True)
@@ -384,6 +393,18 @@ def test_several_labels_a_row(pretrained):
     probabilities = found.predict(TEXTS, verbose=0)
     expected = np.mean(((probabilities > 0.5) == matrix).all(axis=-1))
     assert accuracy == pytest.approx(expected)
+
+
+def test_two_decisions_a_row_are_no_labels(pretrained):
+    found = classifier(pretrained, labels=["a", "b"], multi_label=True)
+    rows = [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match=r"Received: \[1, 0\] in row 0; a 0 "):
+        found.targets(rows, "y", 2)
+    matrix = np.array(rows)
+    tasks.assert_equal_bits(found.targets(matrix, "y", 2), matrix)
+    # Both labels, beside a row with one.
+    expected = np.array([[1, 1], [0, 1]])
+    tasks.assert_equal_bits(found.targets([[1, 0], [1]], "y", 2), expected)
 
 
 def test_several_labels_a_row_are_0_or_1_without_a_preprocessor(
@@ -702,8 +723,13 @@ def test_a_checkpoint_without_what_is_asked_of_it(
         from_checkpoint(path, labels=LABELS[::-1])
     with pytest.warns(UserWarning, match="A new head for the labels 'a', 'b'"):
         from_checkpoint(path, labels=["a", "b"])
+    with pytest.warns(UserWarning, match="A new head for multi_label_class"):
+        from_checkpoint(path, labels=LABELS, multi_label=True)
+    with pytest.warns(UserWarning, match="for regression: that of .*classif"):
+        electra_tf.TextRegressor.from_checkpoint(path)
 
 
+@pytest.mark.dear
 def test_a_dataset_of_unknown_length_has_no_step_beyond_it(pretrained):
     rows = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(8)
     found = classifier(pretrained)
@@ -713,6 +739,7 @@ def test_a_dataset_of_unknown_length_has_no_step_beyond_it(pretrained):
     assert int(found.optimizer.iterations.numpy()) == 6
 
 
+@pytest.mark.dear
 def test_a_dataset_of_unknown_length_has_all_its_epochs(pretrained):
     model = tasks.classifier(pretrained)
     rows = list(zip(tasks.TEXTS[:6], tasks.TARGETS[:6], strict=True))
@@ -724,6 +751,7 @@ def test_a_dataset_of_unknown_length_has_all_its_epochs(pretrained):
     assert min(history.history["loss"]) > 0
 
 
+@pytest.mark.dear
 def test_labels_may_be_a_tuple(pretrained):
     model = tasks.classifier(pretrained)
     numbers = tuple(tasks.LABELS.index(label) for label in tasks.TARGETS[:6])

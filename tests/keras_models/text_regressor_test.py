@@ -120,6 +120,7 @@ def test_bad_use(trained, pretrained):
         regressor(pretrained, min_value=1)
 
 
+@pytest.mark.dear
 def test_a_head_of_the_original_is_in_the_unit_of_its_task(tmp_path):
     # The original divides labels from 0 to 5 by 5, and saves that nowhere.
     raw = models.finetuned("regression", 1)

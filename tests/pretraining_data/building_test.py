@@ -379,6 +379,17 @@ def test_refuses_an_output_of_other_flags(folder, flag, message, capsys):
     assert message in error_of(capsys)
 
 
+@pytest.mark.parametrize(
+    ("flags", "received"),
+    [([], "alone"), (["--dedup=exact"], "with --dedup=exact")],
+)
+def test_refuses_a_threshold_of_no_use(folder, flags, received, capsys):
+    assert run(folder, *flags, "--dedup-threshold=0.3") == 1
+    assert error_of(capsys).endswith(
+        f"with --dedup=near only. Received: --dedup-threshold=0.3 {received}."
+    )
+
+
 def test_refuses_an_output_of_another_corpus(folder, capsys):
     assert run(folder) == 0
     (folder / "corpus" / "one.txt").write_text("a b\nb A\n\nb\n")

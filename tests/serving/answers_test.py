@@ -138,6 +138,7 @@ def test_answers_as_the_evaluation(loaded):
     assert len(set(answer["start"])) > 2
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "not"])
 def test_fewer_positions_than_beams(config, tmp_path):
     many = dataclasses.replace(

@@ -22,6 +22,9 @@ from electra_tf.serving.local_server.servable import Servable, ServingError
 from tests import helpers
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
+# Converting takes long.
+pytestmark = pytest.mark.dear
+
 ALL_TEXTS = [*(text.encode() for text in TEXTS), *NASTY]
 IDS = {
     "input_ids": [[2, 5, 6, 3], [2, 7, 3, 0]],

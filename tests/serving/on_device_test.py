@@ -158,6 +158,7 @@ def test_answers_are_numbers():
     ) == [3.0]
 
 
+@pytest.mark.dear
 def test_a_head_on_the_mean_of_all_tokens(exported, tmp_path):
     model = electra_tf.TextClassifier.from_checkpoint(
         exported[0], labels=["no", "yes"], pooling="mean"
@@ -194,3 +195,11 @@ def test_bfloat16_is_refused(capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "Expected --dtype=float32 with --format=litert" in error
+
+
+def test_a_name_for_the_server_is_refused(capsys):
+    flags = ["--model-dir=m", "--output=o", "--format=litert"]
+    assert export_saved_model.main([*flags, "--name=film"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "Expected no --name with --format=litert" in error

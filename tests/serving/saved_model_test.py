@@ -268,6 +268,7 @@ def test_refuses_a_directory_that_is_no_model(tmp_path):
     assert message.endswith("does not exist")
 
 
+@pytest.mark.dear
 def test_products_in_bfloat16(exported, tmp_path):
     path = saved_model.export(
         str(exported.model_dir), str(tmp_path / "b"), dtype=kinds.BFLOAT16

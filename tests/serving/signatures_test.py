@@ -125,9 +125,15 @@ def test_examples_for_classify(pairs):
     ("kind", "num_outputs", "more"),
     [
         ("classification", 3, {}),
-        ("classification", 3, {"pooling": "mean"}),
-        ("multi_label_classification", 3, {}),
-        ("regression", 1, {"pooling": "mean"}),
+        pytest.param(
+            *("classification", 3, {"pooling": "mean"}), marks=pytest.mark.dear
+        ),
+        pytest.param(
+            *("multi_label_classification", 3, {}), marks=pytest.mark.dear
+        ),
+        pytest.param(
+            *("regression", 1, {"pooling": "mean"}), marks=pytest.mark.dear
+        ),
     ],
 )
 def test_long_texts_are_averaged_over_windows_as_in_training(
@@ -192,6 +198,7 @@ def test_windows_that_do_not_fit_an_export_are_refused(serve):
         serve(checkpoint, has_pairs=True)
 
 
+@pytest.mark.dear
 def test_many_rows_go_through_the_model_in_parts(pairs, monkeypatch):
     found, signatures = pairs
     monkeypatch.setattr(
@@ -431,6 +438,24 @@ def test_says_what_no_file_says(tmp_path, capsys):
     assert "taken as one (--pairs)" in capsys.readouterr().out
     found = exportable.load(folders["text"], vocab_dir, has_pairs=False)
     assert found.metadata["notes"] == []
+
+
+def test_other_inputs_than_in_training_are_refused(tmp_path):
+    checkpoint = models.finetuned()
+    options = checkpoint.head.options | {"has_pairs": False}
+    head = dataclasses.replace(checkpoint.head, options=options)
+    path = str(tmp_path / "model")
+    electra_tf_format.write(dataclasses.replace(checkpoint, head=head), path)
+    (tmp_path / "vocab").mkdir()
+    vocab_dir = str(tmp_path / "vocab")
+    with pytest.raises(errors.ConfigError) as caught:
+        exportable.load(path, vocab_dir, has_pairs=True)
+    assert str(caught.value) == (
+        f"Expected has_pairs=False, as {path} was trained on single texts. "
+        "Received: has_pairs=True"
+    )
+    found = exportable.load(path, vocab_dir, has_pairs=False)
+    assert found.has_pairs is False
 
 
 def test_says_that_a_label_has_the_sign_between_labels(tmp_path, capsys):

@@ -108,6 +108,7 @@ def test_rare_characters_are_left_out():
     assert vocab[:5] == ["[UNK]", "a", "b", "##a", "##b"]
 
 
+@pytest.mark.dear
 def test_another_process_writes_the_same_bytes(text_file, tmp_path):
     assert run(text_file, "--vocab-size", "40") == 0
     other = tmp_path / "other.txt"

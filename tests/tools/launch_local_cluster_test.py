@@ -67,6 +67,7 @@ def test_an_error_stops_the_others(monkeypatch, capfd):
     ]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_all(number):
     code = WAITS.format(then="")

@@ -4,6 +4,7 @@ Only what is certain is taken. Otherwise the two readings are shown, and the
 setting that decides between them.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Sequence
 
@@ -188,6 +189,12 @@ def _is_sentence(cell: str) -> bool:
     return len(cell.split()) > _MOST_WORDS_OF_A_NAME or cell.endswith(
         _SENTENCE_ENDS
     )
+
+
+def has_like(table: Table, name: str) -> bool:
+    """Whether a column is called so, or almost so."""
+    known = [column.lower() for column in table.columns]
+    return bool(difflib.get_close_matches(name.lower(), known, cutoff=0.8))
 
 
 def like_train(

@@ -11,6 +11,8 @@ from electra_tf.finetuning.tasks.task import read_lines
 _DOCUMENT = "-DOCSTART-"
 # Such as "# text = ..." of CoNLL-U.
 _KEY_AND_VALUE = re.compile(r"#\s*[\w.]+\s*[=:]")
+# CoNLL-U: tokens of several words, and words that are not written.
+_BETWEEN_WORDS = re.compile(r"\d+-\d+|\d+\.\d+")
 # One sentence with more words than this is a file without blank rows.
 _LONGEST_SENTENCE = 1000
 
@@ -197,6 +199,12 @@ def _check_sentences(sentences: list[list[_Row]], path: str) -> None:
             f"{rows[0].number}, with the text {rows[0].columns[0][:40]!r}: a "
             "file with a text and its label in each row is a .tsv."
         )
+    if len(rows) > len(sentences) and all(map(_is_numbered, sentences)):
+        raise ValueError(
+            f"Expected a word and its tag in each row. Received: {path!r}, row "
+            f"{rows[0].number}, with the number of a word, as CoNLL-U has it: "
+            "cut -f2,4 leaves words and parts of speech."
+        )
     for sentence in sentences:
         if len(sentence) > _LONGEST_SENTENCE:
             raise ValueError(
@@ -204,6 +212,15 @@ def _check_sentences(sentences: list[list[_Row]], path: str) -> None:
                 f"{len(sentence)} rows without one in {path!r}, from row "
                 f"{sentence[0].number} on."
             )
+
+
+def _is_numbered(sentence: list[_Row]) -> bool:
+    """Whether the first column counts words, as 1, 2-3, 2, 3, 3.1, 4."""
+    whole = [r.columns[0] for r in sentence if r.columns[0].isdigit()]
+    others = [r.columns[0] for r in sentence if not r.columns[0].isdigit()]
+    return whole == [str(i) for i in range(1, len(whole) + 1)] and all(
+        map(_BETWEEN_WORDS.fullmatch, others)
+    )
 
 
 def _have_tags(

@@ -12,6 +12,16 @@ import tensorflow as tf
 from electra_tf.finetuning.tasks import metrics, text_tasks
 from electra_tf.finetuning.tasks.task import read_tsv
 
+# Rows of the benchmark's test sets, by their files in its archive.
+NUM_ROWS = {
+    **{"CoLA.tsv": 1063, "SST-2.tsv": 1821, "MRPC.tsv": 1725},
+    **{"STS-B.tsv": 1379, "QQP.tsv": 390965, "MNLI-m.tsv": 9796},
+    **{"MNLI-mm.tsv": 9847, "QNLI.tsv": 5463, "RTE.tsv": 3000},
+    **{"WNLI.tsv": 146, "AX.tsv": 1104},
+}
+# What GLUE's files call columns that are no text.
+_NO_TEXTS = ("index", "id", "idx", "label", "gold_label", "score", "quality")
+
 
 class Columns(typing.NamedTuple):
     """Where the parts of an example are in a row of a GLUE file.
@@ -61,6 +71,7 @@ def read_glue(
     for row, values in read_tsv(path):
         if row == 1 and columns.has_header:
             _refuse_example(values, columns, labels, path)
+            _refuse_other_columns(values, columns, path)
             continue
         if len(values) < least:
             short_rows.append((row, len(values)))
@@ -79,6 +90,7 @@ def read_glue(
                 label,
                 (path, row),
                 has_label=columns.label is not None,
+                index="" if columns.label is not None else values[0],
             )
         )
     if short_rows:
@@ -116,6 +128,24 @@ def _refuse_example(
             f"Received: {value!r} in its column {column % len(values) + 1} in "
             f"{path!r}, row 1."
         )
+
+
+def _refuse_other_columns(
+    header: Sequence[str], columns: Columns, path: str
+) -> None:
+    """Refuses a file whose texts are elsewhere than in GLUE's.
+
+    Raises:
+      ValueError: If the column of a text is called a number or a label.
+    """
+    for column in (columns.text_a, columns.text_b):
+        if column is None or not -len(header) <= column < len(header):
+            continue
+        if header[column].strip().lower() in _NO_TEXTS:
+            raise ValueError(
+                f"Expected a text in column {column % len(header) + 1}, as in "
+                f"GLUE's file. Received: {header[column]!r} in {path!r}, row 1."
+            )
 
 
 class GlueFiles:
@@ -163,8 +193,28 @@ class GlueFiles:
     def file_stem(self, split: str) -> str:
         return split
 
+    def warnings(self, examples=None, features=None):
+        found = super().warnings(examples, features)
+        for split, name in self.SUBMISSIONS.items():
+            rows = (examples or {}).get(split, ())
+            if not rows:
+                continue
+            path = rows[0].source[0]
+            if odd := _not_in_order(rows):
+                found.append(
+                    f"{path}, row {odd.source[1]}: GLUE's file has the index "
+                    f"{odd.eid} here, and this {odd.index!r}: there will be no "
+                    f"{name}"
+                )
+            elif len(rows) != NUM_ROWS[name]:
+                found.append(
+                    f"{path}: {len(rows):,} rows, GLUE's file has "
+                    f"{NUM_ROWS[name]:,}: the benchmark will not take {name}"
+                )
+        return found
+
     def submission_rows(self, split, examples, outputs):
-        if split not in self.SUBMISSIONS:
+        if split not in self.SUBMISSIONS or _not_in_order(examples):
             return None
         predictions = self._submitted(outputs)
         rows = (
@@ -176,6 +226,13 @@ class GlueFiles:
     def _submitted(self, outputs: dict[str, np.ndarray]) -> list[str]:
         """The predictions, as the benchmark writes them."""
         raise NotImplementedError
+
+
+def _not_in_order(
+    examples: Sequence[text_tasks.TextExample],
+) -> text_tasks.TextExample | None:
+    """The first row that is not where its index says."""
+    return next((e for e in examples if e.index != str(e.eid)), None)
 
 
 class _GlueClassification(GlueFiles, text_tasks.ClassificationTask):

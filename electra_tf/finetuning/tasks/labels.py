@@ -291,6 +291,21 @@ def have_decimal_commas(labels: Sequence[str], path: str) -> bool:
     return bool(with_comma)
 
 
+def one_for_all(split: str, labels: Sequence) -> list[str]:
+    """A line where all rows of a split have the same label.
+
+    Args:
+      split: Its name.
+      labels: Of its rows.
+    """
+    if len(labels) < 2 or len(set(labels)) > 1:
+        return []
+    return [
+        f"{split}: all {len(labels)} rows have the label {labels[0]!r}, by "
+        "which they are scored: is it a placeholder?"
+    ]
+
+
 def remarks(labels: Sequence[str]) -> list[str]:
     """What should be looked at in the names of classes, a line each."""
     by_form = collections.defaultdict(list)

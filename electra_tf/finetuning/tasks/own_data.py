@@ -118,7 +118,8 @@ class OwnFiles:
             )
         texts = [table.column(name, "text") for name in self.text_columns]
         label = None
-        if split != "test" or self.label_column in table.columns:
+        if split != "test" or columns.has_like(table, self.label_column):
+            # Refused where it is called otherwise.
             label = table.column(self.label_column, "labels")
         if split == "test" and label is not None:
             # A column of nothing stands for labels that are kept secret.
@@ -380,6 +381,9 @@ class _OwnTextTask(text_tasks.TextTask):
                     f"{split}: {num_empty} texts are such as 'nan': had they "
                     "none?"
                 )
+            if split != "train":
+                labels = [e.labels or e.label for e in of_split if e.has_label]
+                found += labels_lib.one_for_all(split, labels)
         found += labels_lib.remarks(getattr(self, "labels", ()))
         return found + super().warnings(examples, features)
 
@@ -502,6 +506,12 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
             texts, source.train.path
         )
         self.has_separator = any(self.separator in text for text in texts)
+        if separator and texts and not self.has_separator:
+            raise ValueError(
+                f"Expected labels with {separator!r} between them "
+                f"(label_separator). Received: none in {source.train.path!r}, "
+                f"column {source.label_column!r}, such as {texts[0]!r}."
+            )
         labels = {label for row in rows for label in self._split(row.label)}
         if not labels:
             raise ValueError(
@@ -570,6 +580,7 @@ class OwnTagging(tagging.TaggingTask):
         tags = sorted(self._tags())
         self.is_token_level = not self.form
         if self.is_token_level:
+            self._refuse_other_columns(tags)
             self._labels = tags
         else:
             kinds = sorted({tag[2:] for tag in tags if tag != tagging.OUTSIDE})
@@ -587,6 +598,22 @@ class OwnTagging(tagging.TaggingTask):
         num_comments = sum(file.num_comments for file in self._read.values())
         if num_comments:
             self.origin += f"; {num_comments} rows of comments left out"
+
+    def _refuse_other_columns(self, tags: list[str]) -> None:
+        """Refuses what is no column of tags, or none of words."""
+        path = self.files["train"]
+        if len(tags) == 1:
+            raise ValueError(
+                f"Expected words with different tags. Received: {tags[0]!r} "
+                f"for all words of {path!r}."
+            )
+        words = {w for s in self.sentences("train") for w in s.words}
+        if tag_schemes.form_of(words):
+            raise ValueError(
+                "Expected a word and its tag in each row, the tag last. "
+                f"Received: tags in place of words, such as {max(words)!r}, in "
+                f"{path!r}."
+            )
 
     def reading(self):
         of_columns = self.source.reading() if self.source else {}

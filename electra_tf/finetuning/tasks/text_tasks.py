@@ -34,6 +34,7 @@ class TextExample(typing.NamedTuple):
       source: File and row, for error messages.
       has_label: False where the label stands for an unknown one.
       labels: Where a row may have several: all of them.
+      index: What GLUE's file calls a row without a label, such as "0".
     """
 
     eid: int
@@ -43,6 +44,7 @@ class TextExample(typing.NamedTuple):
     source: tuple[str, int]
     has_label: bool = True
     labels: tuple[str, ...] = ()
+    index: str = ""
 
 
 class TextTask(Task):

@@ -331,6 +331,17 @@ HEADERS = [
         AS_CLASSES + "; test: f g / g h",
     ),
     Case(
+        "a test file whose labels are all the same",
+        {COMMON: USUAL, "test.tsv": "text\tlabel\nf g\tx\ng h\tx\n"},
+        AS_CLASSES + "; test: f g = x / g h = x; test: all 2 rows have the "
+        "label 'x', by which they are scored: is it a placeholder?",
+    ),
+    Case(
+        "a test file whose column of labels is called otherwise",
+        {COMMON: USUAL, "test.tsv": "text\tLabel\nf g\tx\n"},
+        refuses=("the column 'label'", "test.tsv", "mean 'Label'"),
+    ),
+    Case(
         "a dev file of more columns, without it",
         {COMMON: table(GOOD), "dev.tsv": "1\tf g\tx\n"},
         refuses=("2 columns", "3 in", "dev.tsv"),
@@ -436,6 +447,9 @@ LABELS = [
     Case("semicolons and commas", labels("x;y", "y,z"),
          refuses=("one separator", "';' and ','", "--label_separator"),
          settings={"task_type": "multi_label"}),
+    Case("a separator that is nowhere", labels("x|y", "y|z"),
+         refuses=("'+' between", "label_separator", "such as 'x|y'"),
+         settings={"label_separator": "+"}),
     Case("a separator that is given", labels("x+y", "y, z"),
          "multi_label ['x', 'y', 'y, z']: a = x|y / b = y, z",
          settings={"label_separator": "+"}),
@@ -644,6 +658,29 @@ CONLL = [
         "words and tags in a .tsv",
         {COMMON: "a\tB-PER\nb\tI-PER\nc\tO\n\nd\tO\n"},
         refuses=("'a' and 'B-PER'", ".txt or .conll"),
+    ),
+    Case(
+        "CoNLL-U",
+        words(
+            "# sent_id = 1\n1\ta\ta\tDET\n2-3\tbc\t_\t_\n2\tb\tb\tNOUN\n"
+            "3\tc\tc\tVERB\n3.1\td\td\t_\n\n1\te\te\tX\n"
+        ),
+        refuses=("a word and its tag", "row 2", "CoNLL-U", "cut -f2,4"),
+    ),
+    Case(
+        "numbers that are words",
+        words("1 NUM\n3 NUM\na DET\n\n1 NUM\n2 NUM\n"),
+        "words ['DET', 'NUM']: 1=NUM 3=NUM a=DET / 1=NUM 2=NUM",
+    ),
+    Case(
+        "one tag",
+        words("a _\nb _\n\nc _\n"),
+        refuses=("different tags", "'_' for all words", "train.txt"),
+    ),
+    Case(
+        "tags first",
+        words("B-PER a\nO b\n\nO c\nI-PER d\n"),
+        refuses=("the tag last", "tags in place of words, such as 'O'"),
     ),
 ]
 

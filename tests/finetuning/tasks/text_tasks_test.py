@@ -262,10 +262,42 @@ def test_names_of_the_benchmark(task, files):
     assert set(files) <= set(task.SPLITS)
 
 
+def test_rows_that_are_not_where_glue_has_them_are_not_submitted(
+    tmp_path, write
+):
+    task = glue.Rte(tmp_path)
+    path = write("test.tsv", "index\ts1\ts2\n0\ta\tb\n247\tc\td\n")
+    examples = {"test": task.read_examples("test")}
+    assert task.warnings(examples) == [
+        f"{path}, row 3: GLUE's file has the index 1 here, and this '247': "
+        "there will be no RTE.tsv"
+    ]
+    outputs = {"predictions": np.array([0, 1])}
+    assert task.submission_rows("test", examples["test"], outputs) is None
+    # Its beginning is in order, and too short.
+    examples = {"test": examples["test"][:1]}
+    assert task.warnings(examples) == [
+        f"{path}: 1 rows, GLUE's file has 3,000: the benchmark will not take "
+        "RTE.tsv"
+    ]
+    assert task.submission_rows("test", examples["test"], outputs) is not None
+
+
+def test_texts_are_in_the_columns_of_glue(tmp_path, write):
+    # As transformers' datasets write it.
+    path = write("test.tsv", "sentence\tlabel\tidx\na film\t-1\t0\n")
+    with pytest.raises(ValueError) as caught:
+        glue.Sst(tmp_path).read_examples("test")
+    assert str(caught.value) == (
+        "Expected a text in column 2, as in GLUE's file. Received: 'label' in "
+        f"'{path}', row 1."
+    )
+
+
 def test_mnli_is_submitted_by_name(tmp_path, write):
-    row = "\t".join(f"c{i}" for i in range(10))
+    row = "\t".join(f"c{i}" for i in range(1, 10))
     for name in ("test_matched", "test_mismatched"):
-        write(f"{name}.tsv", f"header\n{row}\n{row}\n")
+        write(f"{name}.tsv", f"header\n0\t{row}\n1\t{row}\n")
     write("diagnostic.tsv", "index\ta\tb\n0\tc\td\n")
     task = glue.Mnli(tmp_path)
     assert task.splits() == ["test", "test_mismatched", "diagnostic"]

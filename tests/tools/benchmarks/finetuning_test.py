@@ -67,6 +67,7 @@ class InThisProcess:
         return 1.0
 
 
+@pytest.mark.dear
 def test_contestants_are_timed_and_judged(flags, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(finetuning.training_workers, "Worker", InThisProcess)
     assert finetuning.main(flags) == 0

@@ -41,6 +41,7 @@ def data():
     return features, noise
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "changes",
     [{}, {"untied_generator": False, "generator_hidden_size": 1.0}],
@@ -65,6 +66,7 @@ def test_loss_and_gradients_are_those_of_the_model(changes):
         )
 
 
+@pytest.mark.dear
 def test_update_is_that_of_the_optimizer():
     model, reference = build()
     optimizer = optimization.AdamWeightDecay(OPTIMIZER, 10)

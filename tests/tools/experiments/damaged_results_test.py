@@ -339,6 +339,7 @@ def test_what_was_trained_again_is_judged_again(tmp_path):
 # --- Commands -----------------------------------------------------------------
 
 
+@pytest.mark.dear
 def test_a_table_of_records_without_labelled_texts_is_one_line(
     tmp_path, capsys
 ):
@@ -402,6 +403,7 @@ def test_reviews_that_were_built_again_are_one_line(
     assert "another dev.tsv; move build/imdb/runs away" in line
 
 
+@pytest.mark.dear
 def test_a_record_without_the_first_row_still_has_a_table(
     tmp_path, monkeypatch, capfd
 ):

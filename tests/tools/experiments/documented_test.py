@@ -137,6 +137,7 @@ def write_figures(path, figures):
     return f"schedule={path}"
 
 
+@pytest.mark.dear
 def test_new_figures_are_taken_into_their_page(docs, tmp_path, capsys):
     flag = write_figures(tmp_path / "new.json", NEW)
     assert documented.main([flag]) == 0

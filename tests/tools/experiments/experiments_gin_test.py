@@ -358,6 +358,7 @@ def train(data, eager, tmp_path_factory):
 
 
 # Reading the records stays a graph, as it should.
+@pytest.mark.dear
 @pytest.mark.filterwarnings("ignore:Even though the:UserWarning")
 @pytest.mark.parametrize("row", TRAINED)
 def test_a_row_trains(row, train):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("metric", ["accuracy", "mcc", "spearman"])
 def test_a_linear_model_reads_what_is_there(metric):
     draw = np.random.default_rng(0)

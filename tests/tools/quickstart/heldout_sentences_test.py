@@ -67,6 +67,7 @@ def model_dir(config):
     return config.run.model_dir
 
 
+@pytest.mark.dear
 def test_every_real_token_is_judged_the_same_every_time(model_dir):
     detected = heldout_sentences.detect_heldout(model_dir, 10)
     examples, _ = detected
