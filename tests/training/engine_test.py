@@ -511,7 +511,7 @@ for name in sys.argv[3:]:
             found[name]["refusal"] = str(error)
 
 replicas.make_strategy = lambda run: two
-found["refused run"] = engine_test.refusal_of_run(*sys.argv[1:])
+found["refused run"] = engine_test.refusal_of_run(*sys.argv[1:3])
 found["norms"] = {
     dtype: engine_test.one_weight_engine(
         helpers.run_config(sys.argv[1], gradient_reduction_dtype=dtype),
