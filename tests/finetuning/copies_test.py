@@ -6,7 +6,12 @@ from sklearn import model_selection
 
 from electra_tf import errors
 from electra_tf.finetuning import copies, results, task_data
-from electra_tf.finetuning.tasks import own_data, tagging, text_tasks
+from electra_tf.finetuning.tasks import (
+    own_data,
+    own_tagging,
+    tagging,
+    text_tasks,
+)
 from tests.finetuning import results_test
 
 TRAIN = [
@@ -104,7 +109,7 @@ def test_pairs_are_copies_if_both_texts_are(write):
 def test_sentences_and_questions_have_copies(write):
     train = write("train.txt", "a O\nb B-X\n\nc O\n\n")
     dev = write("dev.txt", "d O\n\na O\nb O\n\n")
-    task = own_data.OwnTagging("own", {"train": train, "dev": dev})
+    task = own_tagging.OwnTagging("own", {"train": train, "dev": dev})
     examples = {split: task.read_examples(split) for split in ("train", "dev")}
     assert copies.about(task, examples, True)["dev"] == {
         "num_rows": 1,

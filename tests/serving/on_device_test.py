@@ -189,17 +189,16 @@ def test_a_missing_file_is_refused(tmp_path):
         on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
 
 
-def test_bfloat16_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [
+        ("--dtype=bfloat16", "--dtype=float32 with --format=litert"),
+        ("--name=film", "no --name with --format=litert"),
+    ],
+)
+def test_flags_of_a_server_are_refused(flag, expected, capsys):
     flags = ["--model-dir=m", "--output=o", "--format=litert"]
-    assert export_saved_model.main([*flags, "--dtype=bfloat16"]) == 1
+    assert export_saved_model.main([*flags, flag]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "Expected --dtype=float32 with --format=litert" in error
-
-
-def test_a_name_for_the_server_is_refused(capsys):
-    flags = ["--model-dir=m", "--output=o", "--format=litert"]
-    assert export_saved_model.main([*flags, "--name=film"]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "Expected no --name with --format=litert" in error
+    assert f"Expected {expected}" in error

@@ -90,7 +90,7 @@ def read_glue(
                 label,
                 (path, row),
                 has_label=columns.label is not None,
-                index="" if columns.label is not None else values[0],
+                glue_index="" if columns.label is not None else values[0],
             )
         )
     if short_rows:
@@ -203,7 +203,7 @@ class GlueFiles:
             if odd := _not_in_order(rows):
                 found.append(
                     f"{path}, row {odd.source[1]}: GLUE's file has the index "
-                    f"{odd.eid} here, and this {odd.index!r}: there will be no "
+                    f"{odd.eid} here, and this {odd.glue_index!r}: there will be no "
                     f"{name}"
                 )
             elif len(rows) != NUM_ROWS[name]:
@@ -232,7 +232,7 @@ def _not_in_order(
     examples: Sequence[text_tasks.TextExample],
 ) -> text_tasks.TextExample | None:
     """The first row that is not where its index says."""
-    return next((e for e in examples if e.index != str(e.eid)), None)
+    return next((e for e in examples if e.glue_index != str(e.eid)), None)
 
 
 class _GlueClassification(GlueFiles, text_tasks.ClassificationTask):
