@@ -203,8 +203,8 @@ class GlueFiles:
             if odd := _not_in_order(rows):
                 found.append(
                     f"{path}, row {odd.source[1]}: GLUE's file has the index "
-                    f"{odd.eid} here, and this {odd.glue_index!r}: there will be no "
-                    f"{name}"
+                    f"{odd.eid} here, and this {odd.glue_index!r}: there will "
+                    f"be no {name}"
                 )
             elif len(rows) != NUM_ROWS[name]:
                 found.append(
