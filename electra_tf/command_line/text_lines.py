@@ -19,9 +19,9 @@ _BEGINNINGS = {
     b"\x1f\x8b": "packed by gzip",
     b"\xfd7zXZ\x00": "packed by xz",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
-    b"BZh": "packed by bzip2",
+    b"BZh91AY&SY": "packed by bzip2",
     b"PK\x03\x04": "packed by zip",
-    b"PAR1": "of Parquet",
+    b"PAR1\x15": "of Parquet",
     codecs.BOM_UTF16_LE: "in UTF-16",
     codecs.BOM_UTF16_BE: "in UTF-16",
 }

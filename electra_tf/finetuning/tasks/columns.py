@@ -4,7 +4,6 @@ Only what is certain is taken. Otherwise the two readings are shown, and the
 setting that decides between them.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
 
@@ -192,9 +191,13 @@ def _is_sentence(cell: str) -> bool:
 
 
 def has_like(table: Table, name: str) -> bool:
-    """Whether a column is called so, or almost so."""
-    known = [column.lower() for column in table.columns]
-    return bool(difflib.get_close_matches(name.lower(), known, cutoff=0.8))
+    """Whether a column is called so, but for case, signs and a plural."""
+    wanted = _plain(name)
+    return any(_plain(column) == wanted for column in table.columns)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower()).removesuffix("s")
 
 
 def like_train(
