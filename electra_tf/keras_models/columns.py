@@ -78,14 +78,26 @@ def refuse_labels_in(x: typing.Any, y: typing.Any, name: str) -> None:
     """
     if not (hasattr(x, "columns") and hasattr(x, "iloc")):
         return
-    labels = np.asarray(y, dtype=object)
+    labels = _as_strings(y)
     for column in x.columns:
-        if np.array_equal(np.asarray(x[column], dtype=object), labels):
+        if labels is not None and _as_strings(x[column]) == labels:
             raise ValueError(
                 f"Expected {name} without the labels. Received: a DataFrame "
                 f"whose column {column!r} is that of the labels; one column "
                 "is df['text'], a pair df[['first', 'second']]."
             )
+
+
+def _as_strings(column: typing.Any) -> list[str] | None:
+    """The cells as text, to compare them; None if they are no plain ones."""
+    rows = column.numpy() if tf.is_tensor(column) else column
+    rows = rows.tolist() if hasattr(rows, "tolist") else rows
+    if not isinstance(rows, list | tuple):
+        return None
+    return [
+        x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)
+        for x in rows
+    ]
 
 
 def listed(x: typing.Any, name: str, refused) -> list:

@@ -57,7 +57,7 @@ class PretrainingModel(keras.Model):
             num_hidden_layers=12, num_attention_heads=4,
             intermediate_size=1024, embedding_size=128, max_seq_length=128)
         model.fit("train/*tfrecord*", batch_size=128, epochs=3,
-                  validation_data="heldout/*.tfrecord")
+                  validation_data="heldout/*tfrecord*")
         model.save_checkpoint("pretrained")
 
     Called with {"input_ids", "input_mask", "segment_ids"}: <int32>[B, L] it

@@ -77,8 +77,7 @@ def build(
         for path in paths if note is None else ():
             with open_or_refuse(path):
                 pass
-    # Before what takes long.
-    os.makedirs(os.path.dirname(os.path.abspath(vocab_file)), exist_ok=True)
+    _make_folder_of(vocab_file)  # Before what takes long.
 
     from electra_tf.text import tokenization, vocabulary
 
@@ -245,6 +244,23 @@ def _repeated_words(
         for _ in range(rounds):
             yield f"{word} " * _WORDS_PER_STRING
         yield f"{word} " * rest
+
+
+def _make_folder_of(vocab_file: str) -> None:
+    """Makes the folder that a vocabulary goes into, on this machine.
+
+    Raises:
+      ValueError: If there can be no such folder.
+    """
+    expected = "Expected --vocab-file in a folder of this machine. Received: "
+    if "://" in vocab_file:
+        raise ValueError(f"{expected}{vocab_file!r}.")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(vocab_file)), exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"{expected}{vocab_file!r}, {error.strerror}."
+        ) from None
 
 
 def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:

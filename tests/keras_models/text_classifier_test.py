@@ -102,9 +102,12 @@ def test_texts_and_labels_in_every_form(model):
 
 def test_a_column_of_labels_is_no_second_text(model):
     frame = pd.DataFrame({"text": TEXTS, "label": TARGETS})
-    for y in (frame["label"], TARGETS):
+    for y in (frame["label"], TARGETS, tf.constant(TARGETS)):
         with pytest.raises(ValueError, match="whose column 'label' is that of"):
             model.evaluate(frame, y)
+    missing = pd.Series([*TARGETS[:-1], pd.NA], dtype="string")
+    with pytest.raises(ValueError, match="Received: .* in row 19"):
+        model.evaluate(frame[["text"]], missing)
 
 
 def test_rows_that_are_not_shuffled_keep_their_order(model):

@@ -207,8 +207,11 @@ def test_makes_the_output_folder(text_file, tmp_path):
 def test_refuses_an_output_folder_that_cannot_be(text_file, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "vocab.txt"
-    assert run(text_file, "--vocab-file", str(path)) == 1
-    assert str(tmp_path / "file") in error_of(capsys)
+    for name in (str(path), "gs://bucket/vocab.txt"):
+        assert run(text_file, "--vocab-file", name) == 1
+        error = error_of(capsys)
+        assert "--vocab-file in a folder of this machine" in error
+        assert repr(name) in error
 
 
 @pytest.mark.parametrize(
