@@ -70,7 +70,7 @@ def pretrain(
       TrainingError: If the loss is not finite.
     """
     run, data = config.run, config.data
-    _refuse_layerwise_rates(config.optimizer)
+    optimization.refuse_layerwise_rates(config.optimizer)
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
@@ -276,15 +276,6 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
         f"{model_directory.BEST_DIR}/ begins anew"
     )
     return found
-
-
-def _refuse_layerwise_rates(optimizer: configs.OptimizerConfig) -> None:
-    decay = optimizer.layerwise_lr_decay
-    if decay is None or 0.0 < decay != 1.0:
-        raise errors.ConfigError(
-            "OptimizerConfig.layerwise_lr_decay must be 0 or 1, one rate, in "
-            f"pre-training. Received: layerwise_lr_decay={decay}"
-        )
 
 
 def _refuse_other_vocabulary(

@@ -10,7 +10,7 @@ import pytest
 from electra_tf import configs, errors, model_directory, pretraining
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
-from electra_tf.training import metrics_log
+from electra_tf.training import metrics_log, optimization
 from tests import helpers
 
 CONFIG = configs.PretrainingConfig(
@@ -235,7 +235,7 @@ def test_pre_training_has_one_rate(decay):
 @pytest.mark.parametrize("decay", [0.0, 1.0, -1.0])
 def test_takes_the_ways_to_say_one_rate(decay):
     optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)
-    pretraining._refuse_layerwise_rates(optimizer)
+    optimization.refuse_layerwise_rates(optimizer)
 
 
 def test_refuses_to_go_on_with_other_tokens(tmp_path):

@@ -75,7 +75,7 @@ def convert(asked: Conversion) -> None:
     path = hub.local_path(asked.input)
     input_format = reading.recognise(path)
     writer = reading.format_module(asked.output_format)
-    source = _read(asked, input_format)
+    source = _read(asked, path, input_format)
     checkpoint = _complete(source, asked)
     print(f"{asked.input}: {reading.TITLES[input_format]}")
     _describe(checkpoint)
@@ -115,17 +115,17 @@ def convert(asked: Conversion) -> None:
     print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
 
 
-def _read(asked: Conversion, input_format: str) -> Checkpoint:
+def _read(asked: Conversion, path: str, input_format: str) -> Checkpoint:
     """Reads the input, with the settings of --hparams if there are any."""
     if not asked.hparams:
-        return reading.read_checkpoint(asked.input)
+        return reading.read_checkpoint(path)
     if input_format != "original":
         raise ValueError(
             "--hparams is for checkpoints of the original. Received: "
             f"{asked.input}, {reading.TITLES[input_format]}"
         )
     hparams = files.read_json(asked.hparams)
-    return reading.read_checkpoint(asked.input, hparams=hparams)
+    return reading.read_checkpoint(path, hparams=hparams)
 
 
 def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:

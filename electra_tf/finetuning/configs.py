@@ -301,10 +301,8 @@ class FinetuningConfig:
         )
         weights = self.weights_of_classes
         is_given = isinstance(weights, dict)
-        given = self.class_weights
         must(
-            not (is_given and isinstance(given, str))
-            or given.count(",") + 1 == len(weights),
+            not is_given or len(weights) == len(self._pairs_of_weights),
             "class_weights",
             "one weight for each label",
         )
@@ -323,6 +321,15 @@ class FinetuningConfig:
         )
 
     @property
+    def _pairs_of_weights(self) -> list[tuple]:
+        """(label, weight) as they are given, where they are."""
+        given = self.class_weights
+        if isinstance(given, str):
+            # A label may hold a "=", a weight does not.
+            return [part.rpartition("=")[::2] for part in given.split(",")]
+        return list(given.items()) if isinstance(given, dict) else []
+
+    @property
     def weights_of_classes(self) -> str | dict[str, float] | None:
         """`class_weights`: 'balanced', or label -> weight.
 
@@ -331,12 +338,8 @@ class FinetuningConfig:
         given = self.class_weights
         if given is None or given == "balanced":
             return given
-        pairs: list = list(given.items()) if isinstance(given, dict) else []
-        if isinstance(given, str):
-            # A label may hold a "=", a weight does not.
-            pairs = [part.rpartition("=")[::2] for part in given.split(",")]
         found = {}
-        for label, weight in pairs:
+        for label, weight in self._pairs_of_weights:
             try:
                 found[str(label).strip()] = float(weight)
             except (TypeError, ValueError):

@@ -232,9 +232,7 @@ def _read_rows(
                 f"Received: none{_where(of_task)}"
             )
         _refuse_other_windows(of_task, described_of[of_task.task.name], config)
-        files = preparation.files_of(config.data)
-        unscored = preparation.not_scored(of_task, files)
-        for line in [*of_task.remarks(), *unscored]:
+        for line in preparation.remarks_on(of_task, config.data):
             print(line)
     return data
 

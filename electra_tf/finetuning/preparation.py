@@ -55,12 +55,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
             )
         ]
     remarks = [
-        remark
-        for of_task in data
-        for remark in (
-            *of_task.remarks(),
-            *not_scored(of_task, files_of(config.data)),
-        )
+        line for of_task in data for line in remarks_on(of_task, config.data)
     ]
     hidden_size = start.encoder_config.hidden_size
     about_data = {}
@@ -100,8 +95,12 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         reseed_degenerate=config.reseed_degenerate,
         patience=config.early_stopping_patience,
         notes=[
-            *(*start.notes, *cuts, *notes, *recipe.given_way(config)),
-            *(f"recipe: {chosen}", *remarks),
+            *start.notes,
+            *cuts,
+            *notes,
+            *recipe.given_way(config),
+            f"recipe: {chosen}",
+            *remarks,
         ],
         recipe=choices,
         about_data=about_data,
@@ -196,19 +195,21 @@ def files_of(data: FinetuningDataConfig) -> dict[str, str]:
     return {split: path for split, path in files.items() if path}
 
 
-def not_scored(data: task_data.TaskData, files: dict[str, str]) -> list[str]:
-    """A line for each file whose rows have no labels to be scored by.
+def remarks_on(
+    data: task_data.TaskData, config: FinetuningDataConfig
+) -> list[str]:
+    """What the user should know of a task's files, a line each.
 
     Args:
       data: The task with its rows.
-      files: See `files_of`.
+      config: Which files they are.
     """
     column = data.task.reading().get("label_column")
     what = f"no column {column!r} with labels" if column else "no labels"
-    return [
+    return data.remarks() + [
         f"{data.task.name}: {split}: {path} has {what}: its rows are "
         "predicted, and not scored"
-        for split, path in files.items()
+        for split, path in files_of(config).items()
         if split in data.examples and split not in data.labelled
     ]
 

@@ -121,26 +121,27 @@ def complete(
 
 def given_way(config: FinetuningConfig) -> list[str]:
     """A line for each single value that a grid takes the place of."""
-    default = type(config.data).num_train_epochs
-    single = {
-        "learning_rate": (
-            config.optimizer.learning_rate,
-            None,
-            config.learning_rates,
-        ),
-        "num_train_epochs": (
-            config.data.num_train_epochs,
-            default,
-            config.num_train_epochs_options,
-        ),
-    }
+    rate, epochs = config.optimizer.learning_rate, config.data.num_train_epochs
+    given = {}
+    if rate is not None:
+        given["learning_rate"] = rate
+    if epochs != type(config.data).num_train_epochs:
+        given["num_train_epochs"] = epochs
     return [
-        f"{name} {value:g} gives way to "
+        f"{name} {given[name]:g} gives way to "
         + ", ".join(f"{other:g}" for other in grid)
         + ", which are tried"
-        for name, (value, unset, grid) in single.items()
-        if grid and value != unset and value not in grid
+        for name, grid in _grids(config).items()
+        if grid and name in given and given[name] not in grid
     ]
+
+
+def _grids(config: FinetuningConfig) -> dict[str, tuple[float, ...]]:
+    """What is tried instead of a single value; empty where nothing is."""
+    return {
+        "learning_rate": config.learning_rates,
+        "num_train_epochs": config.num_train_epochs_options,
+    }
 
 
 def choices(
@@ -166,10 +167,7 @@ def choices(
         }
         released |= original_settings.of_task(config.data.task_names)
         released |= rates("released", hidden_size)._asdict()
-    tried = {
-        "learning_rate": config.learning_rates,
-        "num_train_epochs": config.num_train_epochs_options,
-    }
+    tried = _grids(config)
     defaults = {
         field.name: field.default
         for owner in (optimizer, config.data)

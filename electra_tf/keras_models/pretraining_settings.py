@@ -9,6 +9,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import optimizers
 from electra_tf.keras_models.encoder import sizes_from
 from electra_tf.keras_models.preprocessor import Preprocessor
+from electra_tf.training import optimization
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
 
@@ -48,10 +49,12 @@ def optimizer_config(
     """What `PretrainingModel.compile` was asked for.
 
     Raises:
-      ValueError: If it is neither "auto" nor a configuration.
+      ValueError: If it is neither "auto" nor a configuration, or has rates by
+        layer.
     """
     config = DEFAULT_OPTIMIZER
     if isinstance(asked, configs.OptimizerConfig):
+        optimization.refuse_layerwise_rates(asked)
         config = asked
     elif not isinstance(asked, str) or asked != "auto":
         raise ValueError(

@@ -82,26 +82,26 @@ class TaskModel(TextPipeline):
         name: str | None = None,
         dtype=None,
     ):
-        given, encoder = encoder, _sizes_of(encoder)
+        config = _sizes_of(encoder)
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
-        _check_preprocessor(preprocessor, encoder)
+        _check_preprocessor(preprocessor, config)
         super().__init__(name=name, dtype=dtype, autocast=False)
         with policy_scope(self.dtype_policy):
-            layers = task_head.make_head(head, encoder)
+            layers = task_head.make_head(head, config)
             if head_dropout is not None:
                 layers.set_dropout(head_dropout)
             self.head_dropout = head_dropout
-            self.encoder_config = encoder
+            self.encoder_config = config
             # Not a dict that Keras would wrap.
             self._of_head = types.SimpleNamespace(head=head)
             self.seed = random.randrange(2**31) if seed is None else seed
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
-            self.network = FinetuningModel(encoder, [layers], self._windows())
-        if isinstance(given, Encoder):
+            self.network = FinetuningModel(config, [layers], self._windows())
+        if isinstance(encoder, Encoder):
             reading.assign_all(
-                given.to_checkpoint(),
+                encoder.to_checkpoint(),
                 self.network.electra.variables,
                 "the encoder given",
                 "the encoder",

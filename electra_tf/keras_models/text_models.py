@@ -212,7 +212,7 @@ class TextClassifier(_TextModel, LabelledModel):
             raise self._labels.refused(
                 name,
                 f"{columns.short(rows[0])} in row 0; a 0 or 1 for every label "
-                "is an array [N, 2]",
+                f"is an array [N, 2], and both labels are {list(self.labels)}",
             )
         wanted = np.zeros((num_rows, len(self.labels)), np.int32)
         for row, of_row in enumerate(rows):

@@ -25,11 +25,11 @@ _MAX_OPEN_FILES = 100
 
 
 def match_files(pattern: str) -> list[str]:
-    """TFRecords that a glob, or globs separated by commas, match, in order.
+    """Files that a glob, or globs separated by commas, match, in order.
 
     Args:
-      pattern: What else a builder writes beside them is not matched; a folder
-        is its files with "tfrecord" in their names.
+      pattern: A folder is its files with "tfrecord" in their names. A builder's
+        `manifest.BESIDE_RECORDS` are left out.
 
     Raises:
       DataError: If nothing matches one of them, or a file is matched twice.

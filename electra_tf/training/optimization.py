@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.model import kernels
 
 # Variables whose name matches one of these are not decayed (the original's
@@ -144,6 +144,20 @@ def layerwise_scales(
         )
         for v in variables
     }
+
+
+def refuse_layerwise_rates(config: configs.OptimizerConfig) -> None:
+    """Refuses rates by layer for pre-training, which has one for all.
+
+    Raises:
+      ConfigError: If there would be several.
+    """
+    decay = config.layerwise_lr_decay
+    if decay is None or 0.0 < decay != 1.0:
+        raise errors.ConfigError(
+            "OptimizerConfig.layerwise_lr_decay must be 0 or 1, one rate, in "
+            f"pre-training. Received: layerwise_lr_decay={decay}"
+        )
 
 
 def slow_warmup(

@@ -400,6 +400,14 @@ def test_a_vocabulary_is_no_preprocessor():
             },
             "brings its own. Received: .*learning_rate=None, num_train_steps=9",
         ),
+        (
+            {
+                "optimizer": configs.OptimizerConfig(
+                    1e-3, layerwise_lr_decay=0.8
+                )
+            },
+            "one rate, in pre-training. Received: layerwise_lr_decay=0.8",
+        ),
         ({"loss": "mse"}, "those of the objective. Received: loss"),
     ],
 )

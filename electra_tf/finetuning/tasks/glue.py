@@ -12,12 +12,20 @@ import tensorflow as tf
 from electra_tf.finetuning.tasks import metrics, text_tasks
 from electra_tf.finetuning.tasks.task import read_tsv
 
-# Rows of the benchmark's test sets, by their files in its archive.
+# The files of the benchmark's archive, in its order, and how many rows each of
+# its test sets has.
 NUM_ROWS = {
-    **{"CoLA.tsv": 1063, "SST-2.tsv": 1821, "MRPC.tsv": 1725},
-    **{"STS-B.tsv": 1379, "QQP.tsv": 390965, "MNLI-m.tsv": 9796},
-    **{"MNLI-mm.tsv": 9847, "QNLI.tsv": 5463, "RTE.tsv": 3000},
-    **{"WNLI.tsv": 146, "AX.tsv": 1104},
+    "CoLA.tsv": 1063,
+    "SST-2.tsv": 1821,
+    "MRPC.tsv": 1725,
+    "STS-B.tsv": 1379,
+    "QQP.tsv": 390965,
+    "MNLI-m.tsv": 9796,
+    "MNLI-mm.tsv": 9847,
+    "QNLI.tsv": 5463,
+    "RTE.tsv": 3000,
+    "WNLI.tsv": 146,
+    "AX.tsv": 1104,
 }
 # What GLUE's files call columns that are no text.
 _NO_TEXTS = ("index", "id", "idx", "label", "gold_label", "score", "quality")
@@ -90,7 +98,7 @@ def read_glue(
                 label,
                 (path, row),
                 has_label=columns.label is not None,
-                glue_index="" if columns.label is not None else values[0],
+                glue_index=None if columns.label is not None else values[0],
             )
         )
     if short_rows:
@@ -199,17 +207,17 @@ class GlueFiles:
             rows = (examples or {}).get(split, ())
             if not rows:
                 continue
-            path = rows[0].source[0]
+            path, wanted = rows[0].source[0], NUM_ROWS.get(name, len(rows))
             if odd := _not_in_order(rows):
                 found.append(
                     f"{path}, row {odd.source[1]}: GLUE's file has the index "
                     f"{odd.eid} here, and this {odd.glue_index!r}: there will "
                     f"be no {name}"
                 )
-            elif len(rows) != NUM_ROWS[name]:
+            elif len(rows) != wanted:
                 found.append(
-                    f"{path}: {len(rows):,} rows, GLUE's file has "
-                    f"{NUM_ROWS[name]:,}: the benchmark will not take {name}"
+                    f"{path}: {len(rows):,} rows, GLUE's file has {wanted:,}: "
+                    f"the benchmark will not take {name}"
                 )
         return found
 
@@ -231,8 +239,10 @@ class GlueFiles:
 def _not_in_order(
     examples: Sequence[text_tasks.TextExample],
 ) -> text_tasks.TextExample | None:
-    """The first row that is not where its index says."""
-    return next((e for e in examples if e.glue_index != str(e.eid)), None)
+    """The first row that is not where its index says, if it has one."""
+    return next(
+        (e for e in examples if e.glue_index not in (None, str(e.eid))), None
+    )
 
 
 class _GlueClassification(GlueFiles, text_tasks.ClassificationTask):

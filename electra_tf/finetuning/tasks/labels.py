@@ -300,9 +300,10 @@ def one_for_all(split: str, labels: Sequence) -> list[str]:
     """
     if len(labels) < 2 or len(set(labels)) > 1:
         return []
+    what = f"the label {labels[0]!r}" if labels[0] else "no label"
     return [
-        f"{split}: all {len(labels)} rows have the label {labels[0]!r}, by "
-        "which they are scored: is it a placeholder?"
+        f"{split}: all {len(labels)} rows have {what}, by which they are "
+        "scored: is it a placeholder?"
     ]
 
 

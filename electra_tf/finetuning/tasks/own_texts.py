@@ -70,7 +70,7 @@ class _OwnTextTask(text_tasks.TextTask):
                     "none?"
                 )
             if split != "train":
-                labels = [e.labels or e.label for e in of_split if e.has_label]
+                labels = [e.label for e in of_split if e.has_label]
                 found += labels_lib.one_for_all(split, labels)
         found += labels_lib.remarks(getattr(self, "labels", ()))
         return found + super().warnings(examples, features)

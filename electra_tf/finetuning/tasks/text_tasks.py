@@ -34,7 +34,8 @@ class TextExample(typing.NamedTuple):
       source: File and row, for error messages.
       has_label: False where the label stands for an unknown one.
       labels: Where a row may have several: all of them.
-      glue_index: What GLUE's file calls a row without a label, such as "0".
+      glue_index: What GLUE's file calls a row without a label, such as "0";
+        None for other rows.
     """
 
     eid: int
@@ -44,7 +45,7 @@ class TextExample(typing.NamedTuple):
     source: tuple[str, int]
     has_label: bool = True
     labels: tuple[str, ...] = ()
-    glue_index: str = ""
+    glue_index: str | None = None
 
 
 class TextTask(Task):

@@ -26,3 +26,12 @@ def test_guess_type(rows, kind, separator):
         for number, (text, label) in enumerate(rows, start=1)
     ]
     assert labels.guess_type(rows) == (kind, separator)
+
+
+def test_rows_that_all_say_the_same():
+    assert labels.one_for_all("dev", ["x", "y"]) == []
+    assert labels.one_for_all("dev", ["x"]) == []
+    (line,) = labels.one_for_all("dev", ["x|y", "x|y"])
+    assert line.startswith("dev: all 2 rows have the label 'x|y', by which")
+    (line,) = labels.one_for_all("dev", ["", "", ""])
+    assert line.startswith("dev: all 3 rows have no label, by which they are")

@@ -283,6 +283,19 @@ def test_rows_that_are_not_where_glue_has_them_are_not_submitted(
     assert task.submission_rows("test", examples["test"], outputs) is not None
 
 
+def test_a_task_like_those_of_glue_has_files_of_its_own(tmp_path):
+    class Mine(glue.Rte):
+        SUBMISSIONS = {"test": "Mine.tsv"}
+
+    task = Mine(tmp_path)
+    # Of rows that it reads by itself no index is known.
+    rows = [text_tasks.TextExample(7, "a", "b", "entailment", ("mine", 1))]
+    assert task.warnings({"test": rows}) == []
+    outputs = {"predictions": np.array([1])}
+    name, _, submitted = task.submission_rows("test", rows, outputs)
+    assert (name, list(submitted)) == ("Mine.tsv", [["7", "not_entailment"]])
+
+
 def test_texts_are_in_the_columns_of_glue(tmp_path, write):
     # As transformers' datasets write it.
     path = write("test.tsv", "sentence\tlabel\tidx\na film\t-1\t0\n")
