@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable
 
 import keras
@@ -11,7 +10,7 @@ import numpy as np
 from electra_tf import configs, errors, files
 from electra_tf.checkpoints import hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.keras_models import presets
+from electra_tf.keras_models import presets, user_warnings
 
 # What `from_checkpoint` takes.
 Source = str | os.PathLike | Checkpoint
@@ -43,7 +42,7 @@ def read(source: Source) -> Checkpoint:
         return task.to_checkpoint()
     checkpoint = reading.read_checkpoint(path)
     for remark in checkpoint.remarks:
-        warnings.warn(f"{source}: {remark}", stacklevel=3)
+        user_warnings.warn(f"{source}: {remark}")
     return checkpoint
 
 
@@ -141,7 +140,7 @@ def write(
             beside(temporary)
         elif format != "electra_tf":
             for line in _left_behind(checkpoint, temporary):
-                warnings.warn(f"{path}: {line}", stacklevel=3)
+                user_warnings.warn(f"{path}: {line}")
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -4,7 +4,6 @@ Shapes: N rows, C labels.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import labels as labels_lib
+from electra_tf.keras_models import user_warnings
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
 
@@ -97,10 +97,9 @@ class LabelledModel(TaskModel):
                     f"pooling={pooling!r}"
                 )
             new = cls.new_head(labels, **options)
-            warnings.warn(
+            user_warnings.warn(
                 f"A new head with pooling={pooling!r}: that of {source} has "
-                f"{has}",
-                stacklevel=4,
+                f"{has}"
             )
             return new, False
         if labels is None:
@@ -122,11 +121,10 @@ class LabelledModel(TaskModel):
         cls.check_order(theirs or (), ours, source)
         if found.pooling != configs.DEFAULT_POOLING:
             options["pooling"] = found.pooling
-        warnings.warn(
+        user_warnings.warn(
             f"A new head for the labels {text_tasks.listing(ours)}: that of "
             f"{source} is for "
-            + (text_tasks.listing(theirs) if theirs else "others"),
-            stacklevel=4,
+            + (text_tasks.listing(theirs) if theirs else "others")
         )
         return cls.new_head(ours, **options), False
 

@@ -5,7 +5,6 @@ Shapes: B batch, L length.
 
 import os
 import typing
-import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints
+from electra_tf.keras_models import checkpoints, user_warnings
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
@@ -154,10 +153,9 @@ class Preprocessor(keras.layers.Layer):
             do_lower_case = known.do_lower_case
             if do_lower_case is None:
                 lower = known.lower_cases()
-                warnings.warn(
+                user_warnings.warn(
                     f"{source} does not say whether text is lower-cased: "
-                    f"taken as do_lower_case={lower} from its vocabulary",
-                    stacklevel=3,
+                    f"taken as do_lower_case={lower} from its vocabulary"
                 )
         config = checkpoint.discriminator or checkpoint.generator
         if max_seq_length is None and config is not None:
@@ -178,7 +176,7 @@ class Preprocessor(keras.layers.Layer):
             checkpoint.vocabulary, self.vocabulary, "the preprocessor"
         )
         for line in lines:
-            warnings.warn(f"{source}: {line}", stacklevel=3)
+            user_warnings.warn(f"{source}: {line}")
 
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:

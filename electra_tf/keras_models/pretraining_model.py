@@ -11,7 +11,6 @@ import functools
 import os
 import random
 import typing
-import warnings
 
 import keras
 import numpy as np
@@ -28,6 +27,7 @@ from electra_tf.keras_models import (
     pretraining_settings,
     resuming,
     token_ids,
+    user_warnings,
 )
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -675,7 +675,7 @@ class PretrainingModel(keras.Model):
                 f"Received: {batch_size}, but {pattern} holds {len(data)}"
             )
         for line in data.remarks_on_heldout(train, batch_size, steps):
-            warnings.warn(line, stacklevel=3)
+            user_warnings.warn(line)
         return data.dataset(batch_size).take(min(steps or most, most))
 
 

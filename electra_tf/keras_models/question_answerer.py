@@ -15,7 +15,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.finetuning.tasks import passages, question_answering
-from electra_tf.keras_models import columns
+from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads, task_head
 from electra_tf.training import replicas
@@ -115,19 +115,17 @@ class QuestionAnswerer(TaskModel):
             return _new_head(bool(may_have_no_answer), **options), False
         has_it = kept.question_answering.answerable_classifier
         if may_have_no_answer not in (None, has_it):
-            warnings.warn(
+            user_warnings.warn(
                 f"A new head with may_have_no_answer={may_have_no_answer}: "
-                f"that of {source} has may_have_no_answer={has_it}",
-                stacklevel=3,
+                f"that of {source} has may_have_no_answer={has_it}"
             )
             return _new_head(may_have_no_answer, **options), False
         head = dataclasses.replace(kept, options=kept.options | options)
         configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.
         layers = {name: kept.options.get(name) for name in _OF_LAYERS}
         if any(head.options.get(name) != layers[name] for name in _OF_LAYERS):
-            warnings.warn(
-                f"A new head for {options}: that of {source} is for {layers}",
-                stacklevel=3,
+            user_warnings.warn(
+                f"A new head for {options}: that of {source} is for {layers}"
             )
             return _new_head(has_it, **options), False
         return head, True
@@ -183,11 +181,10 @@ class QuestionAnswerer(TaskModel):
             impossible = features[f"{self.task_name}_is_impossible"] > 0
             rows = self.rows_of_features(features, inputs)
             if num := len(np.unique(rows[impossible])):
-                warnings.warn(
+                user_warnings.warn(
                     f"{num} of {len(inputs[1])} rows have no answer in {name}, "
                     "which decode_predictions never says but with "
-                    "may_have_no_answer=True",
-                    stacklevel=2,
+                    "may_have_no_answer=True"
                 )
         return features
 

@@ -14,7 +14,6 @@ import random
 import tempfile
 import types
 import typing
-import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -25,7 +24,7 @@ from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.features import ENCODER_FEATURES
-from electra_tf.keras_models import checkpoints, presets
+from electra_tf.keras_models import checkpoints, presets, user_warnings
 from electra_tf.keras_models.encoder import (
     LORA_TARGETS,
     Encoder,
@@ -270,10 +269,9 @@ class TaskModel(TextPipeline):
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         theirs = checkpoint.head
         if theirs is not None and theirs.kind != head.kind:
-            warnings.warn(
+            user_warnings.warn(
                 f"A new head for {head.kind}: that of {source} is for "
-                f"{theirs.kind}",
-                stacklevel=2,
+                f"{theirs.kind}"
             )
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
@@ -302,7 +300,7 @@ class TaskModel(TextPipeline):
         if is_kept:
             variables, what = model.network.variables, "the model"
             for note in checkpoint.notes_of_heads():
-                warnings.warn(f"{source}: {note}", stacklevel=2)
+                user_warnings.warn(f"{source}: {note}")
         reading.assign_all(checkpoint, variables, source, what)
         return model
 
@@ -356,11 +354,10 @@ class TaskModel(TextPipeline):
         frozen = arguments.pop("frozen", None)
         mode = arguments.pop("quantization_mode", None)
         if rank := arguments.pop("lora_rank", None):
-            warnings.warn(
+            user_warnings.warn(
                 "What LoRA has learned is in the kernels, and all variables "
                 "learn from now on: to go on with additions alone, load with "
-                f"compile=False, and call enable_lora({rank})",
-                stacklevel=2,
+                f"compile=False, and call enable_lora({rank})"
             )
         model = cls(**arguments)
         if mode:

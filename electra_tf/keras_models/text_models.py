@@ -4,7 +4,6 @@ Shapes: N rows, B batch, C labels.
 """
 
 import typing
-import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -15,7 +14,7 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.tasks import text_tasks
-from electra_tf.keras_models import columns
+from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
@@ -385,9 +384,8 @@ class TextRegressor(_TextModel):
         theirs["pooling"] = kept.pooling
         if theirs == ours:
             return kept, True
-        warnings.warn(
-            f"A new head for {ours}: that of {source} is for {theirs}",
-            stacklevel=3,
+        user_warnings.warn(
+            f"A new head for {ours}: that of {source} is for {theirs}"
         )
         return new, False
 

@@ -9,7 +9,6 @@ Shapes: N rows, B batch.
 
 import contextlib
 import typing
-import warnings
 from collections.abc import Iterator, Mapping
 
 import keras
@@ -18,7 +17,7 @@ import tensorflow as tf
 
 from electra_tf.finetuning import batches
 from electra_tf.finetuning.features import Features
-from electra_tf.keras_models import columns, token_ids
+from electra_tf.keras_models import columns, token_ids, user_warnings
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.resuming import Start, steps_taken
@@ -465,11 +464,10 @@ class TextPipeline(EngineModel):
         yield
         taken, skipped = np.subtract(counts(), before)
         if skipped > _MANY_SKIPPED * (taken + skipped):
-            warnings.warn(
+            user_warnings.warn(
                 f"{skipped} of {taken + skipped} steps were not taken, as "
                 "their float16 gradients were not finite: train for longer, or "
-                "with dtype='mixed_bfloat16'",
-                stacklevel=3,
+                "with dtype='mixed_bfloat16'"
             )
 
     @property

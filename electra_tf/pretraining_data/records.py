@@ -32,18 +32,22 @@ def match_files(pattern: str) -> list[str]:
         `manifest.BESIDE_RECORDS` are left out.
 
     Raises:
-      DataError: If nothing matches one of them, or a file is matched twice.
+      DataError: If nothing matches one of them, a file is matched twice, or the
+        file system cannot be asked.
     """
     files: list[str] = []
     known: set[str] = set()
     for part in filter(None, map(str.strip, pattern.split(","))):
-        if tf.io.gfile.isdir(part):
-            part = os.path.join(part, "*tfrecord*")
-        found = [
-            path
-            for path in tf.io.gfile.glob(part)
-            if os.path.basename(path) not in manifest.BESIDE_RECORDS
-        ]
+        try:
+            found = [
+                path
+                for path in _files_at(part)
+                if os.path.basename(path) not in manifest.BESIDE_RECORDS
+            ]
+        except tf.errors.OpError as error:
+            raise errors.DataError(
+                f"Expected TFRecord files at {part}. Received: {error.message}"
+            ) from None
         if not found:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}, found none. Build them "
@@ -62,6 +66,15 @@ def match_files(pattern: str) -> list[str]:
             known.add(place)
             files.append(path)
     return sorted(files)
+
+
+def _files_at(pattern: str) -> list[str]:
+    """What a glob matches, or the files of a folder with records."""
+    if not tf.io.gfile.isdir(pattern):
+        return tf.io.gfile.glob(pattern)
+    # The folder's own name may have signs of a glob.
+    names = tf.io.gfile.listdir(pattern)
+    return [os.path.join(pattern, n) for n in names if "tfrecord" in n]
 
 
 def place_of(path: str) -> str:

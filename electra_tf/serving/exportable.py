@@ -143,7 +143,7 @@ def load(
             if about["windows"] and about.get("has_pairs"):
                 raise errors.ConfigError(
                     f"Expected no pairs, as {model_dir} reads a long text in "
-                    "windows. Received: has_pairs=True"
+                    "windows. Received: has_pairs=True (--pairs)"
                 )
         variables = list(model.variables)
         what = "the encoder" if kind == kinds.ENCODING else "the model"
@@ -214,10 +214,12 @@ def _refuse_other_pairs(
     """Refuses other inputs than those that a head was trained on."""
     if has_pairs is None or head.has_pairs in (None, has_pairs):
         return
-    learned = "pairs of texts" if head.has_pairs else "single texts"
+    kinds_of_input = {True: "pairs of texts", False: "single texts"}
+    flag = {True: "--pairs", False: "--no-pairs"}[has_pairs]
     raise errors.ConfigError(
-        f"Expected has_pairs={head.has_pairs}, as {model_dir} was trained on "
-        f"{learned}. Received: has_pairs={has_pairs}"
+        f"Expected {kinds_of_input[bool(head.has_pairs)]}, on which "
+        f"{model_dir} was trained. Received: {kinds_of_input[has_pairs]}, by "
+        f"has_pairs={has_pairs} ({flag})"
     )
 
 

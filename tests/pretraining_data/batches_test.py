@@ -82,9 +82,22 @@ def test_a_builders_folder_is_its_records(tmp_path, pattern):
     assert os.path.samefile(found, tmp_path / shard)
 
 
+def test_a_folder_may_have_signs_of_a_glob(tmp_path):
+    folder = tmp_path / "run[1]"
+    folder.mkdir()
+    (folder / "a.tfrecord").write_text("")
+    (folder / "vocab.txt").write_text("")
+    assert records_lib.match_files(str(folder)) == [f"{folder}/a.tfrecord"]
+
+
+def test_a_file_system_that_cannot_be_asked_is_named():
+    with pytest.raises(errors.DataError, match="at none://a/b. Received: File"):
+        records_lib.match_files("none://a/b")
+
+
 def test_a_builders_folder_without_records_is_named(tmp_path):
     (tmp_path / manifest.FILE_NAME).write_text("")
-    with pytest.raises(errors.DataError, match="files at .*/[*]tfrecord[*]"):
+    with pytest.raises(errors.DataError, match="files at .*, found none"):
         records_lib.match_files(str(tmp_path))
 
 

@@ -451,8 +451,8 @@ def test_other_inputs_than_in_training_are_refused(tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         exportable.load(path, vocab_dir, has_pairs=True)
     assert str(caught.value) == (
-        f"Expected has_pairs=False, as {path} was trained on single texts. "
-        "Received: has_pairs=True"
+        f"Expected single texts, on which {path} was trained. Received: pairs "
+        "of texts, by has_pairs=True (--pairs)"
     )
     found = exportable.load(path, vocab_dir, has_pairs=False)
     assert found.has_pairs is False

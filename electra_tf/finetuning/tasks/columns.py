@@ -190,10 +190,21 @@ def _is_sentence(cell: str) -> bool:
     )
 
 
-def has_like(table: Table, name: str) -> bool:
-    """Whether a column is called so, but for case, signs and a plural."""
+def has_like(table: Table, train: Table, name: str) -> bool:
+    """Whether a column is called so, but for case, signs and a plural.
+
+    Args:
+      table: Where it is looked for.
+      train: The training file, whose other columns are none like it.
+      name: Of a column of `train`.
+    """
+    others = set(train.columns) - {name}
     wanted = _plain(name)
-    return any(_plain(column) == wanted for column in table.columns)
+    return any(
+        _plain(column) == wanted
+        for column in table.columns
+        if column not in others
+    )
 
 
 def _plain(name: str) -> str:

@@ -101,7 +101,8 @@ def make_task(
     rows = source.rows("train")
     _refuse_conll(source, rows, task_type)
     labels_lib.check(rows, train.path, task_type)
-    if task_type == "auto":
+    is_guessed = task_type == "auto"
+    if is_guessed:
         task_type, label_separator = labels_lib.guess_type(
             rows, label_separator, train.path
         )
@@ -109,7 +110,7 @@ def make_task(
     if task_type == "tagging":
         task = OwnTagging(name, paths, source)
     elif task_type == "multi_label":
-        task = OwnMultiLabel(name, source, label_separator)
+        task = OwnMultiLabel(name, source, label_separator, is_guessed)
     elif task_type == "regression":
         task = OwnRegression(name, source)
     else:
@@ -191,7 +192,8 @@ def _describe(task: Task, source: OwnFiles, task_type: str) -> None:
     if isinstance(task, OwnRegression):
         kind += f" from {task.min_value} to {task.max_value}"
     if isinstance(task, OwnMultiLabel):
-        kind += f" between {task.separator!r}" * task.has_separator
+        between = f"between {task.separator!r}"
+        kind += f" {between}" if task.has_separator else f", none {between}"
     header = ""
     if not train.has_header:
         header = f", no header: row {train.rows[0].number} is "

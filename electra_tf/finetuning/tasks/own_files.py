@@ -87,7 +87,9 @@ class OwnFiles:
             )
         texts = [table.column(name, "text") for name in self.text_columns]
         label = None
-        if split != "test" or columns.has_like(table, self.label_column):
+        if split != "test" or columns.has_like(
+            table, self.train, self.label_column
+        ):
             # Refused where it is called otherwise.
             label = table.column(self.label_column, "labels")
         if split == "test" and label is not None:

@@ -181,8 +181,22 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
         name: str,
         source: OwnFiles,
         separator: str = "",
+        is_guessed: bool = False,
         trained: Mapping | None = None,
     ):
+        """Finds the labels.
+
+        Args:
+          source: The files.
+          separator: Between the labels of a row; empty for the usual ones.
+          is_guessed: Whether nothing but the separator says that rows may have
+            several labels, so that one must have it.
+          trained: `Task.description` of the task that was trained.
+
+        Raises:
+          ValueError: If there are no labels, or no separator between them where
+            it must be.
+        """
         self.source = source
         if trained is not None:
             self.separator = trained["reading"]["label_separator"]
@@ -194,7 +208,7 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
             texts, source.train.path
         )
         self.has_separator = any(self.separator in text for text in texts)
-        if separator and texts and not self.has_separator:
+        if is_guessed and separator and texts and not self.has_separator:
             raise ValueError(
                 f"Expected labels with {separator!r} between them "
                 f"(label_separator). Received: none in {source.train.path!r}, "

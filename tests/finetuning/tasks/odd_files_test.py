@@ -337,6 +337,12 @@ HEADERS = [
         "label 'x', by which they are scored: is it a placeholder?",
     ),
     Case(
+        "a column of both that is called almost as the labels",
+        {COMMON: "text\tlabel\tlabels\na b\tx\t1\nc d\ty\t2\n",
+         "test.tsv": "text\tlabels\nf g\t3\n"},
+        "classification ['x', 'y']: a b = x / c d = y; test: f g",
+    ),
+    Case(
         "a test file whose column of labels is called otherwise",
         {COMMON: USUAL, "test.tsv": "text\tLabel\nf g\tx\n"},
         refuses=("the column 'label'", "test.tsv", "mean 'Label'"),
@@ -450,6 +456,9 @@ LABELS = [
     Case("a separator that is nowhere", labels("x|y", "y|z"),
          refuses=("'+' between", "label_separator", "such as 'x|y'"),
          settings={"label_separator": "+"}),
+    Case("a separator of rows with one label each", labels("x", "y", "x"),
+         "multi_label ['x', 'y']: a = x / b = y / c = x",
+         settings={"label_separator": "+", "task_type": "multi_label"}),
     Case("a separator that is given", labels("x+y", "y, z"),
          "multi_label ['x', 'y', 'y, z']: a = x|y / b = y, z",
          settings={"label_separator": "+"}),
