@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.checkpoints import disentangled, reading, sizes
+from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
 from electra_tf.text import vocabulary
@@ -97,7 +97,8 @@ def _start_generator(path: str, model: electra.PretrainingModel) -> None:
 def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
-    checkpoint = reading.read_checkpoint(path)
+    local_path = hub.local_path(path)
+    checkpoint = reading.read_checkpoint(local_path)
     different = sizes.other_sizes(config.model, checkpoint, path)
     if different:
         raise errors.ConfigError(
@@ -126,7 +127,8 @@ def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
             "PretrainingConfig.init_checkpoint must have variables of the "
             f"model. Received: {path}, with {summarize(report.unused)}"
         )
-    lines = [f"started from {path}: {reading.TITLES[reading.recognise(path)]}"]
+    title = reading.TITLES[reading.recognise(local_path)]
+    lines = [f"started from {path}: {title}"]
     for what, names in report._asdict().items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {what:8} {len(names)}{listed}")

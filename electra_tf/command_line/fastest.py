@@ -17,8 +17,9 @@ from electra_tf.model import flops
 # converts to float32 and back.
 _BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 _CPU_INFO = "/proc/cpuinfo"
-# Operations of a part of a batch in a step. With less, a part of its own is as
-# fast or slower, and takes its time to trace.
+# Operations of a step that is cut in two, and of each part where there are more.
+# Smaller parts are as fast or slower, and each takes its time to trace.
+_LEAST_FLOPS_OF_TWO_PARTS = 1.25e9
 _LEAST_FLOPS_OF_A_PART = 5e9
 # Of a step. With less, products of bfloat16 save nothing: most of the time goes
 # into starting operations.
@@ -88,7 +89,10 @@ def settle(
 
 def _num_parts(examples: int, cores: int, step_flops: float) -> int:
     """The most parts that are equal, large enough, and have a core each."""
-    most = min(cores, int(step_flops / _LEAST_FLOPS_OF_A_PART))
+    enough = int(step_flops / _LEAST_FLOPS_OF_A_PART)
+    if step_flops >= _LEAST_FLOPS_OF_TWO_PARTS:
+        enough = max(2, enough)
+    most = min(cores, enough)
     return next((n for n in range(most, 0, -1) if examples % n == 0), 1)
 
 

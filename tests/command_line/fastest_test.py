@@ -42,9 +42,12 @@ def parts_and_threads(run, batch_size, step_flops=LARGE, before=None):
         (6, 32, LARGE, (4, 2)),
         (64, 128, LARGE, (64, 1)),
         (1, 32, LARGE, (1, 1)),
-        # Small models: too little for a part of its own.
-        (2, 32, 2e9, (1, 1)),
-        (16, 32, 2e9, (1, 1)),
+        # Small models: too little for more parts, or for a part of its own.
+        (2, 32, 2e9, (2, 1)),
+        (16, 32, 2e9, (2, 1)),
+        (1, 32, 2e9, (1, 1)),
+        (2, 33, 2e9, (1, 1)),
+        (16, 32, 1e9, (1, 1)),
         (16, 32, 3e10, (4, 4)),
     ],
 )
