@@ -141,10 +141,14 @@ def pretrain(
             run.model_dir, train_data.digest, heldout=heldout
         )
 
+    evaluated: dict[int, dict[str, float]] = {}  # Step -> metrics.
+
     def evaluate():
-        return engine.evaluate_on(
+        step = int(engine.global_step.numpy())
+        evaluated[step] = engine.evaluate_on(
             heldout_data.dataset, data.eval_batch_size, num_eval_steps
         )
+        return dict(evaluated[step])
 
     last_step = min(
         run.stop_at_step or run.num_train_steps, run.num_train_steps
@@ -158,7 +162,9 @@ def pretrain(
             evaluate if heldout_data else None,
             functools.partial(advice, config),
         )
-        metrics = evaluate() if heldout_data else {}
+        is_logged = last_step in evaluated
+        if heldout_data and not is_logged:
+            evaluate()
     except (tf.errors.OpError, UnicodeDecodeError, errors.DataError):
         # TensorFlow does not tell which record it cannot read, nor quite when.
         train_data.refuse_bad_batches(
@@ -173,9 +179,11 @@ def pretrain(
         raise
     if not is_chief:
         return None
-    if not metrics:
+    if not heldout_data:
         return {}
-    loop.write_summaries(run.model_dir, "eval", last_step, metrics)
+    metrics = evaluated[last_step]
+    if not is_logged:
+        loop.write_summaries(run.model_dir, "eval", last_step, metrics)
     write_json(
         os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
         {"step": last_step} | metrics,

@@ -17,7 +17,7 @@ from electra_tf.model import flops
 # converts to float32 and back.
 _BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 _CPU_INFO = "/proc/cpuinfo"
-# Operations of a step that is cut in two, and of each part where there are more.
+# Operations of a step that is cut in two, and of each part of more than two.
 # Smaller parts are as fast or slower, and each takes its time to trace.
 _LEAST_FLOPS_OF_TWO_PARTS = 1.25e9
 _LEAST_FLOPS_OF_A_PART = 5e9

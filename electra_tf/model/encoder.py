@@ -203,7 +203,11 @@ class Embeddings(Layer):
         return self.dropout(self.layer_norm(embeddings), dropout_key)
 
     def _look_up(self, table, ids):
-        return self._cast(tf.nn.embedding_lookup(table.value, ids))
+        # Of the value: a look-up in the variable is an operation that a graph
+        # runs whether or not anything follows from it, with the generator that
+        # the ids are drawn from. See `engine.Engine._sums_of_weights`.
+        table = tf.convert_to_tensor(table.value)
+        return self._cast(tf.gather(table, ids))
 
     def _cast(self, x):
         return tf.cast(x, self.compute_dtype)

@@ -45,7 +45,7 @@ RunConfig.num_train_steps = {NUM_TRAIN_STEPS}
 RunConfig.steps_per_loop = 1
 RunConfig.save_checkpoints_steps = 7
 RunConfig.keep_checkpoint_max = 100
-RunConfig.eval_steps = 9
+RunConfig.eval_steps = 10
 """
 
 
@@ -230,6 +230,19 @@ def test_the_best_checkpoint_is_kept(folder, runs):
     ]
     results = json.loads((kept / "eval_results.json").read_text())
     assert results | {"split": "heldout"} == best
+
+
+def test_the_last_step_is_evaluated_once(folder, runs):
+    model_dir = folder / "undisturbed"
+    evaluations = [r for r in log_of(model_dir) if r["split"] == "heldout"]
+    assert [r["step"] for r in evaluations] == list(
+        range(10, NUM_TRAIN_STEPS + 1, 10)
+    )
+    results = json.loads((model_dir / "eval_results.json").read_text())
+    assert results | {"split": "heldout"} == evaluations[-1]
+    # TensorBoard's, of which every evaluation writes one.
+    written = list((model_dir / "eval").glob("events.out.tfevents.*"))
+    assert len(written) == len(evaluations)
 
 
 def test_another_run_in_the_directory_is_refused(folder, runs):

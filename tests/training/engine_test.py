@@ -546,6 +546,33 @@ def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
     assert_same_learned(cuts["whole"], cuts[cut])
 
 
+def test_what_losses_are_divided_by_takes_no_network(tmp_path, data_pattern):
+    run = helpers.run_config(tmp_path, num_parallel_parts=2)
+    engine = electra_engine(run, data_pattern)
+    features = next(iter(engine.distribute(engine.train_dataset, 4, 0)))
+
+    @tf.function
+    def totals(features):
+        weights, _ = engine._sums_of_weights(features, tf.constant([1, 2]))
+        return weights
+
+    graph = totals.get_concrete_function(features).graph
+    assert len(graph.outputs) == 2
+    # What a graph runs: what its outputs follow from, and whatever has a state.
+    running = [tensor.op for tensor in graph.outputs]
+    running += [op for op in graph.get_operations() if op.op_def.is_stateful]
+    found = set()
+    while running:
+        op = running.pop()
+        if op not in found:
+            found.add(op)
+            running += [tensor.op for tensor in op.inputs]
+    assert {"MatMul", "BatchMatMulV2"} <= {
+        op.type for op in graph.get_operations()
+    }
+    assert not {op.type for op in found} & {"MatMul", "BatchMatMulV2", "Exp"}
+
+
 @pytest.mark.dear
 def test_a_batch_teaches_the_same_under_xla(tmp_path, data_pattern):
     names = "whole", "2 x 2 x 8, XLA"
