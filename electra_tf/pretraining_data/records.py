@@ -49,6 +49,8 @@ def match_files(pattern: str) -> list[str]:
                 f"Expected TFRecord files at {part}. Received: {error.message}"
             ) from None
         if not found:
+            if tf.io.gfile.isdir(part):
+                part = os.path.join(part, "*tfrecord*")
             raise errors.DataError(
                 f"Expected TFRecord files at {part}, found none. Build them "
                 "with: electra-tf build-data "

@@ -217,7 +217,7 @@ def _refuse_other_pairs(
     kinds_of_input = {True: "pairs of texts", False: "single texts"}
     flag = {True: "--pairs", False: "--no-pairs"}[has_pairs]
     raise errors.ConfigError(
-        f"Expected {kinds_of_input[bool(head.has_pairs)]}, on which "
+        f"Expected {kinds_of_input[not has_pairs]}, on which "
         f"{model_dir} was trained. Received: {kinds_of_input[has_pairs]}, by "
         f"has_pairs={has_pairs} ({flag})"
     )
