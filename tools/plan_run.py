@@ -4,7 +4,9 @@
         --num_devices=8
 
 prints FLOPs, memory per device, all-reduce traffic, step time and days, with
-the paper's figure beside them where the run is one of its models. Without
+the paper's figure beside them where the run is one of its models. What the run
+computes and sends in is `RunConfig.dtype_policy` and
+`RunConfig.gradient_reduction_dtype`. Without
 --hardware every device of the table is listed; --hardware=this_cpu measures
 the matrix product rate of the machine that it runs on, in the run's dtype.
 
@@ -29,13 +31,17 @@ def _plan(args: argparse.Namespace) -> None:
     config = gin_files.load(
         configs.PretrainingConfig, args.gin_file, args.gin_param
     )
-    _, step_flops = fastest.of_pretraining(config)
-    run, chosen = fastest.settle(config.run, step_flops=step_flops)
-    if chosen:
-        print(chosen)
+    run = config.run
+    if plan.THIS_CPU in (args.hardware or ()):
+        _, step_flops = fastest.of_pretraining(config)
+        run, chosen = fastest.settle(run, step_flops=step_flops)
+        if chosen:
+            print(chosen)
     rows = [
         (d, plan.plan(config, d, args.num_devices, args.micro_batch_size))
-        for d in plan.devices(args.hardware, args.mfu, run.dtype_policy)
+        for d in plan.devices(
+            args.hardware, args.mfu, config.run.dtype_policy, run.dtype_policy
+        )
     ]
     print(plan.table(config, rows, args.num_devices))
 

@@ -6,6 +6,7 @@ rate, not hidden behind the computation.
 """
 
 import dataclasses
+import typing
 from collections.abc import Sequence
 
 from electra_tf import configs, errors
@@ -15,7 +16,7 @@ from electra_tf.model.memory import activation_bytes, num_parameters
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
-    """One device; figures are the makers' public ones.
+    """One device as a run uses it; figures are the makers' public ones.
 
     Attributes:
       name: For people.
@@ -34,28 +35,62 @@ class Hardware:
     mfu: float
 
 
+class _Maker(typing.NamedTuple):
+    """What a maker says of a device.
+
+    Attributes:
+      name: For people.
+      float32: TFLOP/s of dense matrix products, as TensorFlow computes them
+        unless told otherwise: in TF32 on GPUs that have it, on TPUs in bfloat16.
+      half: In 16 bits.
+      memory: GB.
+      link: GB/s from one device to the others, one way.
+      mfu: Share of the peak that is assumed.
+      has_bfloat16: False where 16 bits are float16.
+    """
+
+    name: str
+    float32: float
+    half: float
+    memory: float
+    link: float
+    mfu: float
+    has_bfloat16: bool = True
+
+    def device(self, dtype_policy: str) -> Hardware:
+        """As a run of that `RunConfig.dtype_policy` uses it."""
+        has_half = self.has_bfloat16 or dtype_policy == "mixed_float16"
+        if dtype_policy == configs.AUTO:
+            dtype_policy = "mixed_bfloat16" if has_half else "float32"
+        is_fast = has_half and dtype_policy != "float32"
+        return Hardware(
+            name=self.name,
+            peak=(self.half if is_fast else self.float32) * 1e12,
+            precision=dtype_policy,
+            memory=self.memory * _GB,
+            link=self.link * _GB,
+            mfu=self.mfu,
+        )
+
+
 _GB = 1e9
 # Shares: what well-tuned BERT-like training is commonly reported to reach,
 # lower where the memory is slow for the arithmetic. An assumption.
-HARDWARE = {
-    key: Hardware(
-        name, teraflops * 1e12, "mixed_bfloat16", memory * _GB, link * _GB, mfu
-    )
-    for key, name, teraflops, memory, link, mfu in (
-        ("v100", "NVIDIA V100 SXM2 (float16)", 125, 32, 150, 0.25),
-        ("t4", "NVIDIA T4 (float16)", 65, 16, 16, 0.25),
-        ("a10g", "NVIDIA A10G", 70, 24, 32, 0.35),
-        ("a100", "NVIDIA A100 SXM 80 GB", 312, 80, 300, 0.35),
-        ("h100", "NVIDIA H100 SXM", 989, 80, 450, 0.30),
-        ("l4", "NVIDIA L4", 121, 24, 32, 0.30),
-        ("rtx4090", "NVIDIA RTX 4090", 165, 24, 32, 0.35),
-        ("tpu_v2", "TPU v2 core", 22.5, 8, 60, 0.40),
-        ("tpu_v3", "TPU v3 core", 61.5, 16, 80, 0.40),
-        ("tpu_v4", "TPU v4 chip", 275, 32, 150, 0.40),
-        ("tpu_v5e", "TPU v5e chip", 197, 16, 200, 0.40),
-        ("tpu_v5p", "TPU v5p chip", 459, 95, 300, 0.40),
-    )
+_MAKERS = {
+    "v100": _Maker("NVIDIA V100 SXM2", 15.7, 125, 32, 150, 0.25, False),
+    "t4": _Maker("NVIDIA T4", 8.1, 65, 16, 16, 0.25, False),
+    "a10g": _Maker("NVIDIA A10G", 35, 70, 24, 32, 0.35),
+    "a100": _Maker("NVIDIA A100 SXM 80 GB", 156, 312, 80, 300, 0.35),
+    "h100": _Maker("NVIDIA H100 SXM", 494, 989, 80, 450, 0.30),
+    "l4": _Maker("NVIDIA L4", 60, 121, 24, 32, 0.30),
+    "rtx4090": _Maker("NVIDIA RTX 4090", 82.6, 165, 24, 32, 0.35),
+    "tpu_v2": _Maker("TPU v2 core", 22.5, 22.5, 8, 60, 0.40),
+    "tpu_v3": _Maker("TPU v3 core", 61.5, 61.5, 16, 80, 0.40),
+    "tpu_v4": _Maker("TPU v4 chip", 275, 275, 32, 150, 0.40),
+    "tpu_v5e": _Maker("TPU v5e chip", 197, 197, 16, 200, 0.40),
+    "tpu_v5p": _Maker("TPU v5p chip", 459, 459, 95, 300, 0.40),
 }
+HARDWARE = tuple(_MAKERS)
 THIS_CPU = "this_cpu"
 # Share of the matrix product rate that tools/benchmarks/training.py measures
 # for ELECTRA-Small on two cores, with a part of the batch on each.
@@ -122,7 +157,8 @@ def this_cpu(precision: str) -> Hardware:
 def devices(
     names: Sequence[str] | None = None,
     mfu: float | None = None,
-    precision: str = "float32",
+    dtype_policy: str = "float32",
+    settled: str | None = None,
 ) -> list[Hardware]:
     """Devices by their names.
 
@@ -130,7 +166,8 @@ def devices(
       names: Of `HARDWARE`, or `THIS_CPU`, which is measured; None for all of
         `HARDWARE`.
       mfu: Share of the peak, instead of each one's own.
-      precision: Of the run, in which this CPU is measured.
+      dtype_policy: `RunConfig.dtype_policy`; 'auto' is what each device has.
+      settled: What 'auto' is on this CPU.
 
     Raises:
       ConfigError: If that is no share.
@@ -140,7 +177,9 @@ def devices(
             f"--mfu must be above 0 and at most 1. Received: {mfu}"
         )
     found = [
-        this_cpu(precision) if name == THIS_CPU else HARDWARE[name]
+        this_cpu(settled or dtype_policy)
+        if name == THIS_CPU
+        else _MAKERS[name].device(dtype_policy)
         for name in names or HARDWARE
     ]
     if mfu is None:
@@ -225,8 +264,9 @@ def plan(
         while at_once > 1 and not _fits(memory_with(at_once), hardware):
             at_once = max(d for d in range(1, at_once) if examples % d == 0)
     memory = memory_with(at_once)
+    width = 4.0 if config.run.gradient_reduction_dtype == "float32" else 2.0
     # A ring sends and receives the gradients nearly twice.
-    sent = 2 * 4.0 * trained * (num_devices - 1) / num_devices
+    sent = 2 * width * trained * (num_devices - 1) / num_devices
     per_step = batch_size * float(flops.of_training_example(networks))
     computing = per_step / (num_devices * hardware.peak * hardware.mfu)
     talking = sent / hardware.link if sent else 0.0
@@ -279,7 +319,7 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     if sizes in PAPER:
         lines.append(f"the paper says: {PAPER[sizes]}")
     lines.append(
-        f"\n{'device':28}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
+        f"\n{'device':22}{'dtype':>15}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"
         f"{'at once':>9}{'sent GB':>9}{'s/step':>9}{'days':>9}"
     )
@@ -293,7 +333,8 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
             )
         )
         lines.append(
-            f"{hardware.name:28}{num_devices:>7}{hardware.peak / 1e12:>9.4g}"
+            f"{hardware.name:22}{hardware.precision:>15}{num_devices:>7}"
+            f"{hardware.peak / 1e12:>9.4g}"
             f"{hardware.mfu:>6.0%}{parts}{total / _GB:>8.2f}{at_once:>9}"
             f"{predicted.all_reduce_bytes / _GB:>9.3g}"
             f"{predicted.seconds_per_step:>9.3g}{predicted.days:>9.3g}"
@@ -301,6 +342,7 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     lines.append(
         "\nPeaks and links are the makers' figures, MFU is assumed (--mfu). "
         "'at once' is how many\nexamples of its part of a batch fit into a "
-        "device: RunConfig.micro_batch_size."
+        "device: RunConfig.micro_batch_size. 'dtype' is\nRunConfig.dtype_policy"
+        "; TPUs multiply float32 in bfloat16, GPUs since the A100 in TF32."
     )
     return "\n".join(lines)

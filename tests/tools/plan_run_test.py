@@ -6,6 +6,7 @@ from electra_tf.training import plan
 from tests import helpers
 from tools import plan_run
 
+(A100,) = plan.devices(["a100"])
 SMALL = str(helpers.ROOT / "gin" / "small.gin")
 
 
@@ -14,7 +15,7 @@ def test_prints_the_table_with_the_papers_figure(capsys):
     text = capsys.readouterr().out
     assert "1.29e+18 the run" in text
     assert "the paper says: 1.4e18 FLOPs, 4 days on one V100" in text
-    for hardware in plan.HARDWARE.values():
+    for hardware in plan.devices():
         assert hardware.name in text
 
 
@@ -23,13 +24,24 @@ def test_an_open_dtype_is_settled(capsys, monkeypatch):
     monkeypatch.setattr(
         plan,
         "this_cpu",
-        lambda precision: asked.append(precision) or plan.HARDWARE["a100"],
+        lambda precision: asked.append(precision) or A100,
     )
     flags = [f"--gin_file={SMALL}", "--hardware=this_cpu"]
     plan_run.main([*flags, "--gin_param=RunConfig.dtype_policy='auto'"])
     (policy,) = asked
     line, *_ = capsys.readouterr().out.splitlines()
     assert line.startswith(f"chosen: RunConfig.dtype_policy={policy!r} (")
+
+
+def test_what_the_run_computes_in_decides_the_row(capsys):
+    flags = [f"--gin_file={SMALL}", "--hardware=a100", "--gin_param"]
+    rows = []
+    for policy in ("float32", "mixed_bfloat16", "auto"):
+        plan_run.main([*flags, f"RunConfig.dtype_policy={policy!r}"])
+        lines = capsys.readouterr().out.splitlines()
+        rows += [line for line in lines if line.startswith(A100.name)]
+    first, second, third = rows
+    assert first != second == third
 
 
 @pytest.mark.parametrize(

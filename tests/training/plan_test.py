@@ -96,8 +96,21 @@ def test_devices_must_share_evenly():
         plan.plan(config(), HARDWARE, num_devices=3)
 
 
+def test_gradients_of_half_the_bits_are_half_the_bytes():
+    whole = config()
+    half = dataclasses.replace(
+        whole,
+        run=dataclasses.replace(whole.run, gradient_reduction_dtype="bfloat16"),
+    )
+    sent, less = (
+        plan.plan(run, HARDWARE, num_devices=4).all_reduce_bytes
+        for run in (whole, half)
+    )
+    assert less == sent / 2 > 0
+
+
 def test_devices_by_their_names(monkeypatch):
-    assert plan.devices() == list(plan.HARDWARE.values())
+    assert len(plan.devices()) == len(plan.HARDWARE)
     rates = {"float32": 1e11, "bfloat16": 2e11}
     monkeypatch.setattr(matmul_rate, "of_cpus", rates.get)
     (device,) = plan.devices(["this_cpu"])
@@ -105,3 +118,35 @@ def test_devices_by_their_names(monkeypatch):
     found = plan.devices(["a100", "this_cpu"], 0.5, "mixed_bfloat16")
     assert [device.peak for device in found] == [312e12, 2e11]
     assert [device.mfu for device in found] == [0.5, 0.5]
+    found = plan.devices(["a100", "this_cpu"], None, "auto", "float32")
+    assert [device.peak for device in found] == [312e12, 1e11]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "precision", "teraflops"),
+    [
+        ("a100", "float32", "float32", 156),
+        ("a100", "mixed_float16", "mixed_float16", 312),
+        # Without bfloat16: what such a run computes there is no faster.
+        ("v100", "mixed_bfloat16", "mixed_bfloat16", 15.7),
+        ("v100", "auto", "float32", 15.7),
+        ("v100", "mixed_float16", "mixed_float16", 125),
+        ("tpu_v3", "float32", "float32", 61.5),
+        ("tpu_v3", "auto", "mixed_bfloat16", 61.5),
+    ],
+)
+def test_a_device_computes_what_the_run_says(
+    name, policy, precision, teraflops
+):
+    (device,) = plan.devices([name], dtype_policy=policy)
+    assert (device.precision, device.peak) == (precision, teraflops * 1e12)
+
+
+def test_activations_of_16_bits_take_half():
+    run = config()
+    wide, narrow = (
+        plan.plan(run, *plan.devices(["a100"], dtype_policy=policy))
+        for policy in ("float32", "mixed_bfloat16")
+    )
+    assert narrow.memory["activations"] < wide.memory["activations"]
+    assert narrow.seconds_per_step < wide.seconds_per_step
