@@ -5,6 +5,7 @@ put together and trained. What it takes stands below it in the order of use;
 last, `advice` on what the metrics show.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -183,7 +184,8 @@ def pretrain(
         return {}
     metrics = evaluated[last_step]
     if not is_logged:
-        loop.write_summaries(run.model_dir, "eval", last_step, metrics)
+        with contextlib.closing(loop.Summaries(run.model_dir)) as summaries:
+            summaries.write(last_step, metrics)
     write_json(
         os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
         {"step": last_step} | metrics,

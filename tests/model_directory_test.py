@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -85,6 +86,44 @@ def test_git_commit_is_that_of_the_source(tmp_path):
     expected = found.stdout.strip() or None
     commit = record["git_commit"]
     assert (commit and commit.removesuffix("-dirty")) == expected
+
+
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_a_package_has_no_commit_of_another_project(tmp_path, is_its_own):
+    """In a checkout with a tag, or installed into a folder of one."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path]
+    folder = "" if is_its_own else "venv/site-packages"
+    package = tmp_path / folder / "electra_tf"
+    package.mkdir(parents=True)
+    for name in ("errors.py", "files.py"):
+        shutil.copy(helpers.ROOT / "electra_tf" / name, package)
+    for args in (
+        ("init", "--quiet"),
+        ("add", "."),
+        ("commit", "--quiet", "--message=a"),
+        ("tag", "--annotate", "--message=a", "v1"),
+    ):
+        subprocess.run([*git, *args], check=True)
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    ask = "from electra_tf import files; print(files.git_commit())"
+
+    def commit():
+        result = subprocess.run(
+            [sys.executable, "-c", ask],
+            cwd=package.parent,
+            env={**os.environ, "PYTHONPATH": str(package.parent)},
+            capture_output=True,
+            text=True,
+        )
+        assert not result.returncode, result.stderr
+        return result.stdout.strip()
+
+    assert commit() == (head if is_its_own else "None")
+    with open(package / "errors.py", "a") as file:
+        file.write("# Changed.\n")
+    assert commit() == (f"{head}-dirty" if is_its_own else "None")
 
 
 def test_every_run_adds_a_line(trained):

@@ -109,9 +109,15 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
+# Clears a line on a terminal: that of `progress`, which another process of this
+# command may have open.
+CLEAR = "\r\x1b[K"
+
+
 def say(prog: str, message: str) -> None:
     """Tells the user what a program does, on stderr."""
-    print(f"{_called or prog}: {message}", file=sys.stderr)
+    clear = CLEAR if sys.stderr.isatty() else ""
+    print(f"{clear}{_called or prog}: {message}", file=sys.stderr)
 
 
 def run(

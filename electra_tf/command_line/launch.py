@@ -114,7 +114,7 @@ def launch(
             arguments.say(command, "error: " + " ".join(str(error).split()))
             code = 1
         except KeyboardInterrupt:
-            print(f"\n{command}: interrupted", file=sys.stderr)
+            arguments.say(command, "interrupted")
             code = 130
         return arguments.written(command, code)
 

@@ -4,6 +4,8 @@ import os
 import sys
 import time
 
+from electra_tf.command_line.arguments import CLEAR
+
 # Seconds between two lines where the output is no terminal.
 _SECONDS_BETWEEN_LINES = 10.0
 # Between two states of the line on a terminal; more are a flicker.
@@ -37,7 +39,7 @@ class LiveLine:
 
     def note(self, text: str) -> None:
         """Writes a line that stays."""
-        self._write(("\r\x1b[K" if self._is_terminal else "") + text + "\n")
+        self._write((CLEAR if self._is_terminal else "") + text + "\n")
         if self._is_terminal:
             self._written = ""
             self._written_at = float("-inf")
@@ -52,7 +54,7 @@ class LiveLine:
         if self._text == self._written:
             return
         if self._is_terminal:
-            self._write(f"\r\x1b[K{_cut_to_terminal(self._text)}")
+            self._write(f"{CLEAR}{_cut_to_terminal(self._text)}")
         else:
             self._write(self._text + "\n")
         self._written = self._text

@@ -69,7 +69,7 @@ def score(config: FinetuningConfig) -> dict | None:
         about, lines = preparation.look_at(of_task)
         about_data[of_task.task.name] = about
         if is_chief:
-            for line in lines:
+            for line in preparation.remarks_on(of_task, config.data) + lines:
                 print(line)
     if is_chief:
         lines = _learned(model_dir, results.counted_trials(found), data)
@@ -232,8 +232,6 @@ def _read_rows(
                 f"Received: none{_where(of_task)}"
             )
         _refuse_other_windows(of_task, described_of[of_task.task.name], config)
-        for line in preparation.remarks_on(of_task, config.data):
-            print(line)
     return data
 
 

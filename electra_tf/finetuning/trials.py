@@ -1,6 +1,7 @@
 """The models of a fine-tuning run, one after the other; each one's record."""
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -126,7 +127,8 @@ def run_trial(
         step = about.get(model_directory.BEST_STEP) or int(
             engine.global_step.numpy()
         )
-        loop.write_summaries(directory, "eval", step, found.dev_scores)
+        with contextlib.closing(loop.Summaries(directory)) as summaries:
+            summaries.write(step, found.dev_scores)
         write_predictions(directory, plan.tasks, found)
         _write_reports(directory, reports)
         write_json(results_path, result)

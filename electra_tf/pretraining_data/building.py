@@ -116,11 +116,13 @@ def build_dataset(args: argparse.Namespace) -> None:
                     build, share, files, records, shards, entry, versions
                 )
                 outputs.append(output)
+            num_tokens = crew.counts.num_tokens
         output_folder.publish(output_dir, folder, outputs)
     tell(
         [output["manifest"] for output in outputs],
         folders,
         bad_inputs.count,
+        num_tokens,
         time.monotonic() - start,
     )
 
@@ -129,9 +131,18 @@ def tell(
     manifests: Sequence[dict],
     folders: Sequence[str],
     num_bad_inputs: int,
+    num_tokens: int,
     seconds: float,
 ) -> None:
-    """Says what was written."""
+    """Says what was written, and how fast.
+
+    Args:
+      manifests: Of all shares.
+      folders: Where they are.
+      num_bad_inputs: Damaged places that were seen before anything was built.
+      num_tokens: Read by this process: none of what it found finished.
+      seconds: What it took.
+    """
     for manifest, folder in zip(manifests, folders, strict=True):
         totals = manifest["totals"]
         output_folder.say(
@@ -139,8 +150,8 @@ def tell(
             f"documents, {totals['tokens']} tokens, to "
             f"{len(manifest['shards'])} file(s) in {folder}"
         )
-    num_tokens = sum(manifest["totals"]["tokens"] for manifest in manifests)
-    output_folder.say(f"{seconds:.1f} s, {num_tokens / seconds:,.0f} tokens/s")
+    speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
+    output_folder.say(f"{seconds:.1f} s{speed}")
     totals = manifests[0]["totals"]
     if totals["dropped_documents"]:
         output_folder.say(
@@ -263,7 +274,7 @@ def find_duplicates(
     num_bytes = sum(part.num_bytes for part in parts)
     done_before = num_bytes - sum(part.num_bytes for part in missing)
     crew.start_progress(
-        num_bytes, parts_lib.Progress(done_before), "looking for duplicates"
+        num_bytes, parts_lib.Counts(done_before), "looking for duplicates"
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
@@ -344,7 +355,7 @@ def build_parts(
         )
     crew.start_progress(
         sum(part.num_bytes for part in parts),
-        parts_lib.add_up(parts_lib.Progress(), *done_before),
+        parts_lib.add_up(parts_lib.Counts(), *done_before),
         "building examples",
     )
     crew.run("build", missing)

@@ -58,8 +58,8 @@ class Crew:
         self._worker: Worker | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
         self._progress: progress.Progress | None = None
-        self._done_before: Sequence[int] = parts.Progress()
-        self._counts = parts.Progress()
+        self._done_before: Sequence[int] = parts.Counts()
+        self._counts = parts.Counts()
         self._arguments = (build, vocabulary, skips)
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
@@ -95,15 +95,22 @@ class Crew:
 
         Args:
           total_bytes: Text of all tasks, done or not.
-          done_before: Counts, as in `parts.Progress`, of what need not be run.
+          done_before: Counts, as in `parts.Counts`, of what need not be run.
           activity: Opens the line.
         """
         self._progress = progress.Progress(activity, total_bytes)
         self._progress.start(done_before[0])
         self._done_before = done_before
-        self._counts = parts.Progress()
+        self._counts = parts.Counts()
         if self._pool is not None:
             self._counters[:] = self._counts
+
+    @property
+    def counts(self) -> parts.Counts:
+        """Of the tasks since `start_progress`: what this process has done."""
+        if self._pool is not None:
+            return parts.Counts(*self._counters[:])
+        return self._counts
 
     def run(self, method: str, tasks: Sequence) -> None:
         """Calls a method of `Worker` with each task; nothing comes back."""
@@ -121,16 +128,16 @@ class Crew:
 
     def _report(self, done: Sequence[int]) -> None:
         self._counts = parts.add_up(self._counts, done)
-        self._show(self._counts)
+        self._show()
 
-    def _show(self, counts: Sequence[int]) -> None:
+    def _show(self) -> None:
         """Shows counts of this run and what was done before."""
         if self._progress is None:
             return
-        total = parts.add_up(self._done_before, counts)
+        total = parts.add_up(self._done_before, self.counts)
         figures = f"{total.num_documents:,} documents"
         if total.num_tokens:
-            speed = counts[2] / self._progress.seconds
+            speed = self.counts.num_tokens / self._progress.seconds
             figures += (
                 f"  {total.num_examples:,} examples  {total.num_tokens:,} "
                 f"tokens  {speed:,.0f} tokens/s"
@@ -146,7 +153,7 @@ class Crew:
                 done, pending = futures.wait(
                     pending, 0.2, futures.FIRST_EXCEPTION
                 )
-                self._show(self._counters[:])
+                self._show()
                 for future in done:
                     future.result()
         except BrokenProcessPool:
@@ -220,7 +227,7 @@ class Worker:
                 ):
                     for document in found:
                         yield number, document
-                    self._report(parts.Progress(num_bytes, len(found)))
+                    self._report(parts.Counts(num_bytes, len(found)))
 
         fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
         with (

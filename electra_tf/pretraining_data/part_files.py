@@ -42,7 +42,7 @@ class _ShareOfFile:
 
     def add(
         self, lines: list[str], sentences: Iterable[bytes], num_bytes: int
-    ) -> parts.Progress:
+    ) -> parts.Counts:
         """Writes the examples that the lines complete.
 
         Args:
@@ -72,7 +72,7 @@ class _ShareOfFile:
                 num_example_tokens += segments.num_tokens
                 write(serialize(segments))
         self._in_document = in_document
-        return parts.Progress(
+        return parts.Counts(
             num_bytes,
             num_documents,
             num_tokens,
@@ -91,7 +91,7 @@ class _FileOfPart:
 
     def __init__(self, file: corpus.CorpusFile):
         self.name = file.name
-        self.totals: dict[str, parts.Progress] = {}
+        self.totals: dict[str, parts.Counts] = {}
         self._path = file.path
         self._digest = hashlib.sha256()
         self._num_dropped = self._num_bad_inputs = 0
@@ -145,7 +145,7 @@ class _FileOfPart:
             self.name,
             self._digest.hexdigest(),
             self.totals[parts.TRAINING],
-            self.totals.get(parts.HELDOUT, parts.Progress()),
+            self.totals.get(parts.HELDOUT, parts.Counts()),
             self._num_dropped,
             self._num_bad_inputs,
         )
@@ -205,7 +205,7 @@ class PartBuilder:
     def write(
         self,
         part: parts.Part,
-        report: Callable[[parts.Progress], object] | None = None,
+        report: Callable[[parts.Counts], object] | None = None,
     ) -> list[parts.FileRecord]:
         """Writes a TFRecord file a share, which appears once it is whole.
 
@@ -264,7 +264,7 @@ class PartBuilder:
                     lines, itertools.islice(sentences, len(lines)), num_bytes
                 )
                 file.totals[name] = parts.add_up(
-                    file.totals.get(name, parts.Progress()), done
+                    file.totals.get(name, parts.Counts()), done
                 )
                 if report is not None and any(done):
                     report(done)

@@ -89,7 +89,7 @@ def part_path(
     return os.path.join(folder, f"{kind}-{digest}")
 
 
-class Progress(NamedTuple):
+class Counts(NamedTuple):
     """What was done since the last report.
 
     Attributes:
@@ -107,9 +107,9 @@ class Progress(NamedTuple):
     num_example_tokens: int = 0
 
 
-def add_up(*counts: Sequence[int]) -> Progress:
+def add_up(*counts: Sequence[int]) -> Counts:
     """The sums of some counts."""
-    return Progress(*map(sum, zip(*counts, strict=True)))
+    return Counts(*map(sum, zip(*counts, strict=True)))
 
 
 class FileRecord(NamedTuple):
@@ -126,12 +126,12 @@ class FileRecord(NamedTuple):
 
     name: str
     sha256: str
-    counts: Progress
-    heldout: Progress = Progress()
+    counts: Counts
+    heldout: Counts = Counts()
     num_dropped: int = 0
     num_bad_inputs: int = 0
 
-    def counts_of(self, share: str) -> Progress:
+    def counts_of(self, share: str) -> Counts:
         """Of the share that is TRAINING or HELDOUT."""
         return self.heldout if share == HELDOUT else self.counts
 
@@ -157,7 +157,7 @@ def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
     except (FileNotFoundError, json.JSONDecodeError):
         return None
     records = [
-        FileRecord(name, sha256, Progress(*counts), Progress(*heldout), *rest)
+        FileRecord(name, sha256, Counts(*counts), Counts(*heldout), *rest)
         for name, sha256, counts, heldout, *rest in rows
     ]
     if any(record.num_bad_inputs for record in records) and not skips:

@@ -102,6 +102,7 @@ def train(
             checkpoints.save()
         finally:
             checkpoints.finish()
+            loop.summaries.close()
             line.close()
     checkpoints.check_saved()
 
@@ -137,6 +138,7 @@ class _Loop:
     def __post_init__(self):
         self.is_chief = replicas.is_chief(self.engine.strategy)
         self.stop_requests = StopRequests()
+        self.summaries = Summaries(self.engine.run.model_dir)
         self._said: set[str] = set()
 
     def start(self) -> None:
@@ -244,7 +246,7 @@ class _Loop:
         if best in evaluated and self.log.is_best(step, best, evaluated[best]):
             self.checkpoints.save_best(evaluated)
         self._write(step, "heldout", evaluated)
-        write_summaries(run.model_dir, "eval", step, evaluated)
+        self.summaries.write(step, evaluated)
         self.line.note(
             f"held-out at step {step}: " + progress.format_metrics(evaluated)
         )
@@ -264,15 +266,30 @@ class _Loop:
             self.line.note(message)
 
 
-def write_summaries(
-    model_dir: str, name: str, step: int, metrics: dict[str, float]
-) -> None:
-    """Writes metrics for TensorBoard."""
-    writer = tf.summary.create_file_writer(os.path.join(model_dir, name))
-    with writer.as_default(step=step):
-        for metric, value in metrics.items():
-            tf.summary.scalar(metric, value)
-    writer.close()
+class Summaries:
+    """Metrics of evaluations for TensorBoard, in one file of a run's process.
+
+    Args:
+      model_dir: The run's; the file is made with the first metrics.
+    """
+
+    def __init__(self, model_dir: str):
+        self._folder = os.path.join(model_dir, "eval")
+        self._writer = None
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Adds the metrics of a step."""
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._folder)
+        with self._writer.as_default(step=step):
+            for metric, value in metrics.items():
+                tf.summary.scalar(metric, value)
+        # Whoever looks at a long run sees its last evaluation.
+        self._writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 class StopRequests:

@@ -41,7 +41,8 @@ class _Maker(typing.NamedTuple):
     Attributes:
       name: For people.
       float32: TFLOP/s of dense matrix products, as TensorFlow computes them
-        unless told otherwise: in TF32 on GPUs that have it, on TPUs in bfloat16.
+        unless told otherwise: on GPUs in TF32 if they have it, on TPUs in
+        bfloat16.
       half: In 16 bits.
       memory: GB.
       link: GB/s from one device to the others, one way.

@@ -1,10 +1,12 @@
-"""Tests of arguments.py: types of flags."""
+"""Tests of arguments.py: types of flags, and what is said."""
 
 import argparse
+import io
+import sys
 
 import pytest
 
-from electra_tf.command_line import arguments
+from electra_tf.command_line import arguments, progress
 
 
 @pytest.mark.parametrize("text", ["1_0", " 1", "+1", "-1", "1.0", "", "٣"])
@@ -21,3 +23,20 @@ def test_a_number_must_fit():
     assert parse("098") == 98
     with pytest.raises(argparse.ArgumentTypeError, match="received '99'"):
         parse("99")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_said_is_a_line_of_its_own(monkeypatch, is_terminal):
+    """On a terminal whatever live line is there makes way."""
+    err = io.StringIO()
+    err.isatty = lambda: is_terminal
+    monkeypatch.setattr(sys, "stderr", err)
+    line = progress.Progress("building", 10)
+    line.update(5)
+    arguments.say("build", "error: no room")
+    shown = err.getvalue().rstrip("\n").split("\n")[-1]
+    if is_terminal:
+        before, cleared, shown = shown.rpartition(arguments.CLEAR)
+        assert "building 50%" in before
+        assert cleared
+    assert shown == "build: error: no room"

@@ -663,6 +663,8 @@ def test_finished_parts_stay_when_an_input_is_damaged(
     assert "line 2 of" in lines[-1]
     assert "2 finished part(s) stay in" in lines[-2]
     (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n')
+    told = []
+    monkeypatch.setattr(building, "tell", lambda *args: told.append(args[3]))
     # Damaged since.
     next((folder / "out").glob("unfinished_build/part-*.json")).write_text("[")
     assert run(folder) == 0
@@ -671,6 +673,9 @@ def test_finished_parts_stay_when_an_input_is_damaged(
     # As if there had never been damage.
     assert run(folder, f"--output-dir={folder / 'same'}") == 0
     assert bytes_of(folder / "same") == bytes_of(folder / "out")
+    # Of the two parts that this process built, and of all three.
+    resumed, fresh = told
+    assert 0 < resumed < fresh
 
 
 def test_damaged_places_are_left_out_on_demand(folder, monkeypatch, capsys):
@@ -726,7 +731,10 @@ def test_finished_parts_stay_after_ctrl_c(folder, method, monkeypatch, capsys):
     if method == "fingerprint":
         assert len(tasks) == 3
     else:
-        assert "2 of 2 parts are finished" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "2 of 2 parts are finished" in said
+        # Its speed would be that of another run.
+        assert "tokens/s" not in said.splitlines()[-1]
     assert run(folder, *flags, f"--output-dir={folder / 'other'}") == 0
     assert bytes_of(folder / "other") == bytes_of(folder / "out")
 

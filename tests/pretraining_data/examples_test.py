@@ -168,7 +168,7 @@ def test_a_part_is_counted(tmp_path):
         corpus.list_files(str(tmp_path)), tmp_path / "part", 0, reports.append
     )
     assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert record.counts == parts.Progress(
+    assert record.counts == parts.Counts(
         num_bytes=16,
         num_documents=2,
         num_tokens=4,
