@@ -20,8 +20,7 @@ from collections.abc import Callable
 
 from absl import flags
 
-# Registers QuestionAnsweringConfig for gin.
-from electra_tf import configs, errors, model_directory  # noqa: F401
+from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import launch, original_hparams
 from electra_tf.finetuning import configs as finetuning_configs
 

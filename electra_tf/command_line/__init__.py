@@ -1,1 +1,1 @@
-"""What a person types and sees; imports no TensorFlow."""
+"""What a person types and sees; imports no TensorFlow but to ask GPUs."""

@@ -102,7 +102,6 @@ def launch(
                 [*params, *_GIN_PARAM.value],
                 bindings or {},
             )
-            _set_environment(config.run)
             if chosen:
                 print(chosen)
             run(config, before_training)
@@ -140,15 +139,11 @@ def _parse_flags(command: str, argv: list[str]) -> list[str]:
         sys.exit(arguments.written(command, 1))
 
 
-def _set_environment(run: configs.RunConfig) -> None:
-    """Sets what TensorFlow's C++ reads when it is imported.
+def _hush_tensorflow(run: configs.RunConfig) -> None:
+    """Has TensorFlow, not imported yet, print less.
 
-    It prints less. Without a GPU that includes an error about CUDA, which is
-    none.
+    Without a GPU that includes an error about CUDA, which is none.
     """
-    if run.num_intra_op_threads:
-        threads = str(run.num_intra_op_threads)
-        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     uses_cpu = not run.num_gpus and run.distribution_strategy != "tpu"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if uses_cpu else "2")
 
@@ -232,7 +227,11 @@ def _configure(
     ]
     config = gin_files.load(configurable, files, params)
     model_directory.refuse_other_run(config)
+    _hush_tensorflow(config.run)
     config, chosen = _settle(config)
+    if config.run.num_intra_op_threads:
+        threads = str(config.run.num_intra_op_threads)
+        os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [
         f"--{name}={flags.FLAGS[name].value}"

@@ -81,7 +81,7 @@ def read(text: str) -> dict:
       Name -> value.
 
     Raises:
-      configs.ConfigError: If there is no such file, or it is no JSON object,
+      errors.ConfigError: If there is no such file, or it is no JSON object,
         or has a key twice, or a number beyond all measure.
     """
     source = "--hparams"
@@ -167,7 +167,7 @@ def pretraining(
       The bindings of a `configs.PretrainingConfig`, and notes.
 
     Raises:
-      configs.ConfigError: If a setting is unknown, or cannot be had here.
+      errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
     _check(hparams, PRETRAINING)
     settings = {name: h.default for name, h in PRETRAINING.items()}
@@ -212,7 +212,7 @@ def finetuning(
       The bindings of a `configs.FinetuningConfig`, and notes.
 
     Raises:
-      configs.ConfigError: If a setting is unknown, or cannot be had here.
+      errors.ConfigError: If a setting is unknown, or cannot be had here.
     """
     _check(hparams, FINETUNING)
     settings = {name: h.default for name, h in FINETUNING.items()}

@@ -347,7 +347,7 @@ def encoder_config(settings: Mapping) -> configs.EncoderConfig:
       The discriminator's sizes.
 
     Raises:
-      configs.ConfigError: If the model size or an override is unknown.
+      errors.ConfigError: If the model size or an override is unknown.
     """
     model_size = settings.get("model_size", "small")
     overrides = settings.get("model_hparam_overrides") or {}
@@ -404,7 +404,7 @@ def expected_encoder(hparams: Mapping) -> dict[str, object]:
       size, and what was given by itself.
 
     Raises:
-      configs.ConfigError: If the model size or an override is unknown.
+      errors.ConfigError: If the model size or an override is unknown.
     """
     encoder = encoder_config(hparams)
     names = {"hidden_size", "num_hidden_layers"}

@@ -29,7 +29,10 @@ def apply(data: TaskData, class_weights: str | Mapping[str, float]) -> TaskData:
 def about(
     data: TaskData, class_weights: str | Mapping[str, float]
 ) -> dict[str, float]:
-    """Label -> weight; of folds about that, as each weighs its own rows."""
+    """Label -> weight over all training rows.
+
+    With folds each model's weights come from its own rows, and differ a little.
+    """
     return data.task.loss_weights(data.examples["train"], class_weights)[1]
 
 

@@ -82,9 +82,9 @@ def _show_class(found: WrongRow, labels: Sequence[str]) -> str:
 def _show_decisions(found: WrongRow, labels: Sequence[str]) -> str:
     row = found.row
     said = [
-        f"{'lacks' if hin_bold else 'has too much'} {in_bold(label)}: "
+        f"{'lacks' if has_label else 'has too much'} {in_bold(label)}: "
         f"{_percent(probability)}"
-        for label, hin_bold, probability in report_rows.wrong_decisions(
+        for label, has_label, probability in report_rows.wrong_decisions(
             row, labels
         )
     ]

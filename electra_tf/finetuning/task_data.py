@@ -23,7 +23,8 @@ class TaskData:
 
     Attributes:
       task: The task.
-      examples: Split -> its examples; "train" and "dev" are there.
+      examples: Split -> its examples. A run trains on "train" and chooses by
+        "dev"; rows for a finished model may be of any split.
       features: Split -> what the model reads of them.
       labelled: The splits that can be scored.
       tokenizer: Of their texts.

@@ -2,8 +2,6 @@
 
 What ELECTRA's discriminator was trained to say (arXiv:2003.10555, section 2),
 asked of texts that nobody has corrupted on purpose.
-
-Shapes: W windows, L length, D hidden.
 """
 
 from collections.abc import Sequence

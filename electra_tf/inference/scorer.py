@@ -10,7 +10,7 @@ It comes from one of two kinds of model:
   (arXiv:1910.14659, section 2), see `MaskedLanguageModel`. ELECTRA's generator
   is one.
 
-Shapes: W rows, L length, D hidden, V vocabulary.
+Shapes: B rows of a batch, L length.
 """
 
 import dataclasses
@@ -97,11 +97,11 @@ class Energies(tf.Module):
         """Scores all tokens in one pass.
 
         Args:
-          input_ids: <int32>[W, L].
-          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
+          input_ids: <int32>[B, L].
+          input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
 
         Returns:
-          <float32>[W, L], log p(x_t | all other tokens) up to log Z, in nats;
+          <float32>[B, L], log p(x_t | all other tokens) up to log Z, in nats;
           means nothing at [CLS], [SEP] and padding.
         """
         return -self._discriminator.logits(
@@ -154,13 +154,13 @@ class MaskedLanguageModel(tf.Module):
         """Scores one token of each row, which is [MASK] there.
 
         Args:
-          input_ids: <int32>[W, L], with [MASK] at `positions`.
-          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
-          positions: <int32>[W].
-          token_ids: <int32>[W], whose probability at `positions` is asked.
+          input_ids: <int32>[B, L], with [MASK] at `positions`.
+          input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
+          positions: <int32>[B].
+          token_ids: <int32>[B], whose probability at `positions` is asked.
 
         Returns:
-          <float32>[W], log p(token | all other tokens), in nats.
+          <float32>[B], log p(token | all other tokens), in nats.
         """
         outputs = self._encoder(input_ids, input_mask, tf.zeros_like(input_ids))
         logits = self._head(

@@ -2,7 +2,7 @@
 
 What judging (`detector`) and scoring (`scorer`) texts have in common.
 
-Shapes: W rows, L length.
+Shapes: B rows of a batch, L length.
 """
 
 import dataclasses
@@ -156,8 +156,8 @@ def in_batches(
       batch_size: Rows in a batch.
 
     Yields:
-      For each batch which rows are in it, their `input_ids` <int32>[W, L], each
-      as [CLS] ids [SEP] and padding, and `input_mask` <int32>[W, L], 1 on
+      For each batch which rows are in it, their `input_ids` <int32>[B, L], each
+      as [CLS] ids [SEP] and padding, and `input_mask` <int32>[B, L], 1 on
       tokens, 0 on padding. Every row comes once, the shortest first.
     """
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
@@ -184,7 +184,7 @@ def ask_of_tokens(
     """What a network says of every token of some rows.
 
     Args:
-      network: From `input_ids` and `input_mask` to <float32>[W, L].
+      network: From `input_ids` and `input_mask` to <float32>[B, L].
       tokenizer: See `in_batches`, as are the next two.
       rows: Token ids without special ones.
       batch_size: Rows in a batch.

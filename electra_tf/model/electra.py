@@ -153,12 +153,12 @@ class Discriminator(tf.Module):
         """Scores tokens.
 
         Args:
-          input_ids: <int32>[W, L].
-          input_mask: <int32>[W, L], 1 on tokens, 0 on padding.
-          segment_ids: <int32>[W, L].
+          input_ids: <int32>[B, L].
+          input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
+          segment_ids: <int32>[B, L].
 
         Returns:
-          <float32>[W, L], the head's output: before the sigmoid, or Electric's
+          <float32>[B, L], the head's output: before the sigmoid, or Electric's
           energies.
         """
         outputs = self.encoder(input_ids, input_mask, segment_ids)
@@ -172,7 +172,7 @@ class Discriminator(tf.Module):
         """Judges tokens; takes what `logits` takes.
 
         Returns:
-          <float32>[W, L], the probabilities of having been replaced.
+          <float32>[B, L], the probabilities of having been replaced.
         """
         return tf.sigmoid(self.logits(input_ids, input_mask, segment_ids))
 

@@ -1,5 +1,6 @@
 """Tests of command_line/gin_files.py and of the files in gin/."""
 
+import dataclasses
 import fnmatch
 import math
 import os
@@ -378,6 +379,53 @@ def test_refuses_a_missing_value(tmp_path):
     assert refusal(path) == (
         "The gin configuration must set OptimizerConfig.learning_rate"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "configurables", "others"),
+    [
+        (
+            "pretraining.gin",
+            (
+                configs.PretrainingConfig,
+                configs.ElectraConfig,
+                configs.EncoderConfig,
+                configs.PretrainingDataConfig,
+                configs.OptimizerConfig,
+                configs.RunConfig,
+            ),
+            # Columns of Table 6, what fine-tuning alone has, and the folder.
+            TABLE_6.keys()
+            | {"layerwise_lr_decay", "layerwise_top_layer_scaled", "model_dir"},
+        ),
+        (
+            "finetuning.gin",
+            (
+                finetuning_configs.FinetuningConfig,
+                finetuning_configs.FinetuningDataConfig,
+                configs.OptimizerConfig,
+            ),
+            # What is read, and how.
+            {"init_checkpoint", "expected_encoder", "question_answering"}
+            | {"task_name", "task_names", "data_dir", "vocab_file", "eval_only"}
+            | {"train_file", "dev_file", "test_file"}
+            | {"text_columns", "label_column", "label_separator"}
+            | {"task_type", "has_header"}
+            # Of a schedule for lengths that are not known.
+            | {"num_decay_steps", "decay_proportion"},
+        ),
+    ],
+)
+def test_every_choice_has_its_line(name, configurables, others):
+    lines = (GIN / name).read_text().splitlines()
+    bound = {line.partition(" =")[0] for line in lines if " =" in line}
+    missing = {
+        f"{configurable.__name__}.{field.name}"
+        for configurable in configurables
+        for field in dataclasses.fields(configurable)
+        if field.name not in others
+    } - bound
+    assert not missing
 
 
 def test_pretraining_gin_leaves_the_sizes_to_decide():
