@@ -4,7 +4,8 @@
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
 #   make test-wheel   the wheel by itself, from pre-training to an answer
-#   make test-serving exported models in C++, over REST and gRPC, on real rows
+#   make test-serving DATA=<folder>  exported models in C++, over REST and gRPC,
+#                     on rows of public sets; without DATA on made texts alone
 #   make test-dear    what make test has no time for
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
@@ -261,7 +262,7 @@ test-wheel: $(INSTALLED)
 # Exported models in the C++ runtime, and the same answer everywhere. Not in
 # `make test`, as they compile a program and take minutes.
 test-serving: $(INSTALLED)
-	$(PYTHON) -m pytest -q -s tests/serving/*_proof.py
+	ELECTRA_TF_DATA="$(DATA)" $(PYTHON) -m pytest -q -s tests/serving/*_proof.py
 
 # What `make test` has no time for, and the Keras models on two replicas.
 test-dear: $(INSTALLED)

@@ -155,6 +155,10 @@ def write(config, operative_config: str, flags: list[str]) -> None:
       config: Dataclass with a `run: RunConfig`.
       operative_config: gin's account of it.
       flags: Command-line flags.
+
+    Raises:
+      ConfigError: If the directory cannot be made.
+      ValueError: If a file there cannot be written.
     """
     model_dir = config.run.model_dir
     try:

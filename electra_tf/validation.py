@@ -19,6 +19,13 @@ def check_types(config) -> None:
     """gin accepts '128' for an int, so types are checked here.
 
     With them the rules that stand in a type, such as `Positive[int]`.
+
+    Args:
+      config: A dataclass; whole numbers among its floats become floats, and
+        whole floats among its ints become ints.
+
+    Raises:
+      ConfigError: If a value is of another type, or breaks the rule of its own.
     """
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):

@@ -445,6 +445,9 @@ class TaskModel(TextPipeline):
         Args:
           rank: Of the additions.
           target_layer_names: See `Encoder.enable_lora`.
+
+        Raises:
+          ValueError: If the model is compiled already.
         """
         if self.compiled:
             raise ValueError(

@@ -565,6 +565,10 @@ class TextPipeline(EngineModel):
 
         Returns:
           As the model's `call`, a row for each text.
+
+        Raises:
+          ValueError: If `x` is not what the model reads, or `steps` is given
+            with columns.
         """
         if not self._reads_texts:
             x = self._checked(x)

@@ -112,6 +112,9 @@ def layerwise_scale(
 
     Returns:
       A factor; of at most 1 with a decay of at most 1.
+
+    Raises:
+      ValueError: If nothing says how deep the variable is.
     """
     if decay <= 0:
         return 1.0

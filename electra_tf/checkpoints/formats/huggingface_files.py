@@ -72,7 +72,11 @@ def write_json(content: dict, folder: str, name: str) -> None:
 
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:
-    """All tensors of a directory, in float32."""
+    """All tensors of a directory, in float32.
+
+    Raises:
+      CheckpointError: If it has none, or they cannot be read.
+    """
     for name, read_file in (
         (SAFETENSORS_FILE, _read_safetensors),
         (PICKLED_FILE, _read_pickled),
