@@ -159,8 +159,8 @@ class ElectraConfig:
     discriminator_objective: str = "replaced_token_detection"
     copy_mechanism: bool = True
     electric_objective: bool = False
-    gen_weight: float = 1.0
-    disc_weight: float = 50.0
+    gen_weight: NotNegative[float] = 1.0
+    disc_weight: NotNegative[float] = 50.0
     generator_layers: Positive[float] = 1.0
     generator_hidden_size: Positive[float] = 0.25
     untied_generator: bool = True
@@ -402,7 +402,7 @@ class OptimizerConfig:
     schedule: str = "polynomial"
     num_decay_steps: NotNegative[int] = 0
     decay_proportion: float | None = None
-    lr_decay_power: float = 1.0
+    lr_decay_power: NotNegative[float] = 1.0
     layerwise_lr_decay: float | None = 0.0
     layerwise_top_layer_scaled: bool = True
     weight_decay_rate: float = 0.01
@@ -559,7 +559,7 @@ class RunConfig:
         the same, keep the other cores busy; elsewhere all cores.
     """
 
-    model_dir: str
+    model_dir: validation.LocalFolder[str]
     num_train_steps: NotNegative[int] = 0
     stop_at_step: NotNegative[int] = 0
     save_checkpoints_steps: Positive[int] = 1000
@@ -568,7 +568,7 @@ class RunConfig:
     keep_checkpoint_max: Positive[int] = 5
     keep_best_metric: str = "total_loss"
     async_checkpoints: bool = True
-    seed: NotNegative[int] = 42
+    seed: validation.Seed[int] = 42
     distribution_strategy: str = "one_device"
     num_gpus: NotNegative[int] = 0
     tpu: str = ""
@@ -583,7 +583,6 @@ class RunConfig:
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require(self, bool(self.model_dir), "model_dir", "a path")
         validation.require_one_of(
             self,
             distribution_strategy=(

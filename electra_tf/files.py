@@ -75,6 +75,21 @@ def read_bytes(path: str | os.PathLike, what: str) -> bytes:
         raise ValueError(f"Cannot read the {what} {path!r}: {reason}") from None
 
 
+def exists(path: str | os.PathLike) -> bool:
+    """Whether a file is there, in any file system of `tf.io.gfile`.
+
+    Raises:
+      ValueError: If the file system cannot be asked.
+    """
+    import tensorflow as tf
+
+    try:
+        return tf.io.gfile.exists(os.fspath(path))
+    except tf.errors.OpError as error:
+        reason = errors.first_line(error.message)
+        raise ValueError(f"Cannot look for {path}: {reason}") from None
+
+
 def check_fields(
     record: Mapping, source: str | os.PathLike, **kinds: typing.Any
 ) -> None:

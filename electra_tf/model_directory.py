@@ -234,8 +234,9 @@ def _read_json(model_dir: str) -> dict:
             f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
             "found none: has the model been trained?"
         )
+    parts = dict.fromkeys(("model", "data", "optimizer", "run"), dict)
     try:
-        return files.read_json(path)
+        return files.read_json(path, **parts)
     except errors.CheckpointError as error:
         raise errors.ConfigError(str(error)) from None
 

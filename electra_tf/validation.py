@@ -4,6 +4,7 @@ No TensorFlow is imported here, as in `configs`.
 """
 
 import dataclasses
+import math
 import operator
 import sys
 import typing
@@ -94,7 +95,8 @@ def require_positive(config, *names: str) -> None:
     """Requires that fields are above 0, or None where their types allow it."""
     for name in names:
         value = getattr(config, name)
-        require(config, value is None or value > 0, name, "positive")
+        is_one = value is None or 0 < value < math.inf
+        require(config, is_one, name, "positive")
 
 
 def require_fraction(config, *names: str) -> None:
@@ -112,7 +114,25 @@ def require_fraction(config, *names: str) -> None:
 def require_not_negative(config, *names: str) -> None:
     """Requires that fields are 0 or more."""
     for name in names:
-        require(config, getattr(config, name) >= 0, name, "0 or more")
+        is_one = 0 <= getattr(config, name) < math.inf
+        require(config, is_one, name, "0 or more")
+
+
+def require_local_folder(config, *names: str) -> None:
+    """Requires paths of this machine."""
+    for name in names:
+        value = getattr(config, name)
+        require(config, bool(value), name, "a path")
+        rule = "a folder of this machine (a bucket can be mounted)"
+        require(config, "://" not in value, name, rule)
+
+
+def require_seed(config, *names: str) -> None:
+    """Requires what Keras takes for a seed."""
+    require_not_negative(config, *names)
+    for name in names:
+        is_one = getattr(config, name) < 2**32
+        require(config, is_one, name, "less than 2**32")
 
 
 def require_one_of(config, **choices: Sequence) -> None:
@@ -148,3 +168,5 @@ _T = typing.TypeVar("_T")
 Positive = typing.Annotated[_T, require_positive]
 Fraction = typing.Annotated[_T, require_fraction]
 NotNegative = typing.Annotated[_T, require_not_negative]
+LocalFolder = typing.Annotated[_T, require_local_folder]
+Seed = typing.Annotated[_T, require_seed]

@@ -1,6 +1,7 @@
 """Tests of configs.py."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -197,6 +198,22 @@ def test_refuses_what_is_not_positive(make, names, value):
     for name in names:
         message = refusal(make, **{name: value})
         assert f".{name} must be positive. Received: {name}={value}" in message
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "rule"),
+    [
+        (model, {"disc_weight": -5.0}, "disc_weight must be 0 or more"),
+        (model, {"gen_weight": -1.0}, "gen_weight must be 0 or more"),
+        (optimizer, {"lr_decay_power": -1.0}, "lr_decay_power must be 0 or"),
+        (optimizer, {"learning_rate": math.inf}, "learning_rate must be pos"),
+        (optimizer, {"learning_rate": math.nan}, "learning_rate must be pos"),
+        (run, {"seed": 2**32}, "seed must be less than 2**32"),
+        (run, {"model_dir": "gs://b/m"}, "must be a folder of this machine"),
+    ],
+)
+def test_refuses_what_nobody_means(make, changes, rule):
+    assert rule in refusal(make, **changes)
 
 
 def test_pre_training_needs_steps():

@@ -33,7 +33,7 @@ def find(path: str | os.PathLike) -> str | None:
         # Releases come without the file that names the latest one.
         found = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
         return found[0].removesuffix(".index") if len(found) == 1 else None
-    return prefix if tf.io.gfile.exists(prefix + ".index") else None
+    return prefix if files.exists(prefix + ".index") else None
 
 
 class TensorsOnDisk(Mapping[str, np.ndarray]):

@@ -194,7 +194,17 @@ def check(args: argparse.Namespace) -> None:
 
 
 def output_folders(args: argparse.Namespace) -> list[str]:
-    """Where the data sets go, the training set first."""
+    """Where the data sets go, the training set first.
+
+    Raises:
+      ValueError: If that is no folder of this machine.
+    """
+    if "://" in args.output_dir:
+        raise ValueError(
+            "Expected --output-dir in a folder of this machine; "
+            "tools/build_pretraining_dataset_beam.py writes to others. "
+            f"Received: {args.output_dir}"
+        )
     folder = os.path.abspath(args.output_dir)
     if not args.heldout_fraction:
         return [folder]

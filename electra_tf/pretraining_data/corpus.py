@@ -58,6 +58,11 @@ _OTHER_KINDS = {
 _BYTE_ORDER_MARK = "\ufeff"
 # No text holds so many.
 _ZEROS = bytes(16)
+# Nor as many characters that are none. More than a third of UTF-16 is, where it
+# is not of a script whose bytes are no UTF-8 anyway.
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r"})
+_MOST_CONTROLS = 1 / 3
+_LEAST_BYTES_TO_TELL = 512
 
 
 class CorpusFile(NamedTuple):
@@ -447,6 +452,13 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     while block := stream.read(_BLOCK_BYTES):
         if not block.endswith(b"\n"):
             block += stream.readline()
+        if _is_binary(block):
+            reading.refuse(
+                f"Expected text in UTF-8. Received: {name!r}, a third or more "
+                "of whose bytes are control characters, as in UTF-16."
+            )
+            offset += len(block)
+            continue
         try:
             lines = _decode(block).split("\n")
         except UnicodeDecodeError:
@@ -461,6 +473,17 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
         yield lines
         offset += len(block)
     yield [""]
+
+
+def _is_binary(block: bytes) -> bool:
+    """Whether a block has more control characters than any text.
+
+    Zeros that a damaged disk leaves are told line by line.
+    """
+    if len(block) < _LEAST_BYTES_TO_TELL or _ZEROS in block:
+        return False
+    num_controls = len(block) - len(block.translate(None, _CONTROLS))
+    return num_controls > _MOST_CONTROLS * len(block)
 
 
 def _decode(content: bytes) -> str:

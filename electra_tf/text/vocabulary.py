@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from electra_tf import files
 from electra_tf.errors import CheckpointError, ConfigError
 from electra_tf.files import read_bytes, write_atomically, write_json
 from electra_tf.text import cleaning
@@ -138,7 +139,7 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
     Raises:
       ValueError: If it is missing, damaged or not of the model's size.
     """
-    if not tf.io.gfile.exists(vocab_file):
+    if not files.exists(vocab_file):
         raise ConfigError(
             f"Expected a vocabulary at {vocab_file}, found none. "
             "Build one with: electra-tf build-vocab --corpus_dir=CORPUS "
@@ -206,7 +207,7 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
       ValueError: If the file is there but does not hold these settings.
     """
     path = settings_file(vocab_file)
-    if not tf.io.gfile.exists(path):
+    if not files.exists(path):
         return {}
     names = ("do_lower_case", "strip_accents")
     try:

@@ -1,6 +1,7 @@
 """A command -> several processes of it, the workers of a cluster."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
 _GRACE_SECONDS = 30.0
 _SECONDS_BETWEEN_LOOKS = 0.05
+# Of Linux, in sys/prctl.h.
+_PR_SET_PDEATHSIG = 1
 
 
 def free_ports(count: int) -> list[int]:
@@ -34,6 +37,16 @@ def tf_config(ports: list[int], index: int) -> str:
             "task": {"type": "worker", "index": index},
         }
     )
+
+
+def _end_with_parent() -> None:
+    """Has Linux tell this process to save and leave when its parent dies.
+
+    However that happens: nobody else would stop a worker whose launcher was
+    killed.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Cluster:
@@ -70,6 +83,7 @@ class Cluster:
                     errors="replace",
                     # Ctrl-C on the terminal comes from here, once.
                     start_new_session=True,
+                    preexec_fn=_end_with_parent,
                 )
             except OSError as error:
                 self.signal(signal.SIGKILL)
@@ -123,8 +137,10 @@ class Cluster:
                 self.signal(stopped_with)
                 deadline = time.monotonic() + _GRACE_SECONDS
             time.sleep(_SECONDS_BETWEEN_LOOKS)
+        # A command may leave processes behind that keep its output open.
+        deadline = time.monotonic() + _GRACE_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
         if self._unwritten:
             raise self._unwritten
         return code or self._first_error()

@@ -57,8 +57,8 @@ def train(
       ConfigError: If the workers do not share `run.model_dir`, or it has no
         whole checkpoint, or one of a later step than the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
-      TrainingError: If the loss is not finite, or the last state could not be
-        saved.
+      TrainingError: If the loss is not finite, an update has destroyed the
+        weights, or the last state could not be saved.
     """
     run = engine.run
     if run.distribution_strategy != "tpu":
@@ -196,6 +196,7 @@ class _Loop:
         self.line.update(step, progress.format_metrics(shown))
         self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
+            self.checkpoints.refuse_broken_weights()
             self._look_at_evaluation(step, self.evaluate())
         is_enough = self.is_long_enough()
         stop = engine.any_worker(self.stop_requests.signal_name is not None)
@@ -275,7 +276,7 @@ class Summaries:
 
     def __init__(self, model_dir: str):
         self._folder = os.path.join(model_dir, "eval")
-        self._writer = None
+        self._writer: tf.summary.SummaryWriter | None = None
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
         """Adds the metrics of a step."""

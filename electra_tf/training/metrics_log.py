@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import typing
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class MetricsLog:
         """
         before = [r for r in read(self.path) if r["step"] < step]
         best = best_evaluation(before, metric).record
-        return best is None or _is_better(metric, value, best[metric])
+        return _is_better(metric, value, best[metric] if best else math.nan)
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Adds the line of one look."""
@@ -70,14 +71,16 @@ def best_evaluation(records: Sequence[dict], metric: str) -> BestEvaluation:
         if record["split"] != "heldout":
             continue
         num_since += 1
-        if metric in record and (
-            best is None or _is_better(metric, record[metric], best[metric])
-        ):
+        other = best[metric] if best else math.nan
+        if metric in record and _is_better(metric, record[metric], other):
             best, num_since = record, 0
     return BestEvaluation(best, num_since)
 
 
 def _is_better(metric: str, value: float, other: float) -> bool:
+    """Whether a value is better than another; NaN is the worst."""
+    if math.isnan(value) or math.isnan(other):
+        return not math.isnan(value)
     return value < other if metric.endswith("loss") else value > other
 
 

@@ -1,5 +1,6 @@
 """A run's state <-> checkpoints on disk, the best one beside the last ones."""
 
+import contextlib
 import itertools
 import os
 import re
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from electra_tf import errors, model_directory
 from electra_tf.files import write_json
@@ -113,6 +115,12 @@ def is_whole(prefix: str) -> bool:
     return True
 
 
+def _prefix(manager: tf.train.CheckpointManager, step: int) -> str:
+    return os.path.join(
+        manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
+    )
+
+
 class Checkpoints:
     """Saves and restores a run; the chief alone writes.
 
@@ -124,6 +132,7 @@ class Checkpoints:
     """
 
     def __init__(self, engine: engine_lib.Engine):
+        self.engine = engine
         self.run = engine.run
         self.is_chief = replicas.is_chief(engine.strategy)
         self.strategy = engine.strategy
@@ -184,13 +193,33 @@ class Checkpoints:
             ).assert_existing_objects_matched()
         self._saved_step = int(self.global_step.numpy())
 
+    def refuse_broken_weights(self) -> None:
+        """Refuses weights that the last update has destroyed.
+
+        The loss of a step is that of the weights before its update, so it does
+        not tell.
+
+        Raises:
+          TrainingError: If one of them is no number.
+        """
+        for weight in self.engine.model.variables:
+            if not keras.backend.is_float_dtype(weight.dtype):
+                continue
+            if not bool(tf.reduce_all(tf.math.is_finite(weight.value))):
+                raise errors.TrainingError(
+                    f"The update of step {int(self.global_step.numpy())} left "
+                    f"NaN or infinity in {weight.path}; nothing was saved "
+                    "after it. Try a lower OptimizerConfig.learning_rate or a "
+                    "longer warm-up"
+                )
+
     def save(self) -> None:
         """Saves the state of the current step, once.
 
         Raises:
-          TrainingError: If this, or what was saved before it in the
-            background, cannot be written.
+          TrainingError: If it cannot be written, or its weights are broken.
         """
+        self.refuse_broken_weights()
         step = int(self.global_step.numpy())
         if self.is_chief and step != self._saved_step:
             self._write(self._manager, step)
@@ -234,16 +263,23 @@ class Checkpoints:
     def _write(self, manager: tf.train.CheckpointManager, step: int) -> None:
         try:
             manager.save(checkpoint_number=step, options=self._options)
+            return
         except (tf.errors.OpError, OSError) as error:
+            reason = errors.first_line(error)
+        # Maybe that of a step before, which was written in the background:
+        # there may be room again.
+        with contextlib.suppress(tf.errors.OpError, OSError):
+            manager.save(checkpoint_number=step)  # Waits, as nobody else does.
+        if not is_whole(_prefix(manager, step)):
             raise errors.TrainingError(
-                f"Cannot save step {step} in {manager.directory}: "
-                f"{errors.first_line(error)}"
-            ) from None
+                f"Cannot save step {step} in {manager.directory}: {reason}"
+            )
+        logging.warning(
+            "Step %d is saved, a step before it was not: %s", step, reason
+        )
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):
-        prefix = os.path.join(
-            manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
-        )
+        prefix = _prefix(manager, step)
         if not is_whole(prefix):
             # Once more: it tells what went wrong in the background.
             self._write(manager, step)

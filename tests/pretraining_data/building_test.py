@@ -497,6 +497,12 @@ def test_a_lock_that_a_run_removes_at_its_end_keeps_nobody_out(
             pass
 
 
+def test_refuses_another_file_system_as_output(folder, capsys):
+    assert run(folder, "--output-dir=gs://bucket/out") == 1
+    assert error_of(capsys).endswith("Received: gs://bucket/out")
+    assert not os.path.exists("gs:")
+
+
 def test_refuses_a_file_as_output(folder, capsys):
     (folder / "out").write_text("")
     assert run(folder) == 1

@@ -450,6 +450,13 @@ DAMAGE = {
         r"Expected text in UTF-8. Received: '.*x\.txt', whose byte 4 is 0x00.",
         2,
     ),
+    "UTF-16 that is UTF-8, too": (
+        "x.txt",
+        ("Привет мир\n\nэто текст\n\n" * 100).encode("utf-16-le"),
+        r"Expected text in UTF-8. Received: '.*x\.txt', a third or more of "
+        "whose bytes are control characters, as in UTF-16.",
+        0,
+    ),
     "no parquet at all": (
         "x.parquet",
         b"plain text, long enough",

@@ -55,3 +55,16 @@ def test_settled(lower, strip, expected):
 def test_a_tokenizer_needs_the_special_tokens():
     with pytest.raises(ValueError, match=r"2 entries and without \[PAD\], "):
         tokenization.FullTokenizer(Vocabulary(("a", "[CLS]")))
+
+
+def test_a_file_system_that_cannot_be_asked_is_told_in_a_line():
+    path = "nosuchscheme://bucket/vocab.txt"
+    for load in (
+        vocabulary.load_settings,
+        lambda p: vocabulary.load_of_size(p, 9),
+    ):
+        with pytest.raises(
+            ValueError, match=f"Cannot look for {path}"
+        ) as caught:
+            load(path)
+        assert "\n" not in str(caught.value)

@@ -1,9 +1,12 @@
 """Tests of tools/launch_local_cluster.py, with workers that only print."""
 
+import contextlib
 import json
 import os
+import pathlib
 import signal
 import sys
+import time
 
 import pytest
 
@@ -95,6 +98,45 @@ def test_a_signal_while_they_are_started_reaches_all(number, monkeypatch):
     result = launch_local_cluster.main(["--num_workers=2", "--", "sleep", "60"])
     assert result == 128 + number
     assert signal.getsignal(number) is before
+
+
+def test_workers_do_not_outlive_their_launcher(tmp_path):
+    """Whatever kills it: they save and leave."""
+    code = WAITS.format(then="open(sys.argv[1] + str(index), 'w').close()")
+    process = helpers.start(
+        *(TOOL, "--num_workers=2", "--", sys.executable, "-c", code),
+        str(tmp_path / "worker"),
+    )
+    end = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process.kill()
+    # Both ends of the workers' pipes are theirs alone now.
+    process.communicate(timeout=60)
+    while _num_with(str(tmp_path)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _num_with(argument: str) -> int:
+    """Processes that have it on their command lines."""
+    found = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += argument in path.read_text(errors="replace")
+    return found
+
+
+def test_what_a_command_leaves_behind_keeps_nobody(monkeypatch, capfd):
+    monkeypatch.setattr(local_cluster, "_GRACE_SECONDS", 0.5)
+    start = time.monotonic()
+    result = launch_local_cluster.main(
+        ["--num_workers=1", "--", "bash", "-c", "sleep 20 & echo a; exit 3"]
+    )
+    assert result == 3
+    assert time.monotonic() - start < 15
+    assert capfd.readouterr().out == "[0] a\n"
 
 
 def test_an_output_that_nobody_takes_stops_all():

@@ -167,6 +167,33 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path):
     assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-4")
 
 
+@pytest.mark.parametrize("eval_steps", [0, 4])
+def test_weights_that_an_update_destroyed_are_not_saved(tmp_path, eval_steps):
+    """The loss of a step does not tell: it is that of the weights before."""
+    run = helpers.run_config(
+        tmp_path, save_checkpoints_steps=2, eval_steps=eval_steps
+    )
+    engine = one_weight_engine(run)
+
+    def destroy(step, metrics):
+        assert math.isfinite(metrics["total_loss"])
+        if step == 4:
+            engine.model.w.assign(math.inf)
+        return {}
+
+    with pytest.raises(errors.TrainingError) as caught:
+        loop.train(
+            engine, 8, "training", (), lambda: {"total_loss": 1.0}, destroy
+        )
+    assert str(caught.value) == (
+        f"The update of step 4 left NaN or infinity in {engine.model.w.path}; "
+        "nothing was saved after it. Try a lower OptimizerConfig.learning_rate "
+        "or a longer warm-up"
+    )
+    assert steps(run, "heldout") == []
+    assert tf.train.latest_checkpoint(run.model_dir).endswith("model.ckpt-2")
+
+
 def test_a_bad_record_ends_the_run_with_its_own_line(tmp_path):
     def dataset(batch_size, first_step, shard):
         def load(x):

@@ -1,6 +1,19 @@
 """Tests of electra_tf/training/metrics_log.py."""
 
+import math
+
 from electra_tf.training import metrics_log
+
+
+def test_nan_is_never_the_best(tmp_path):
+    log = metrics_log.MetricsLog(str(tmp_path), 0)
+    for step, loss in enumerate([math.nan, 0.5, math.nan, 0.7], 1):
+        assert log.is_best(step, "loss", loss) == (loss == 0.5)
+        log.write(step, "heldout", {"loss": loss})
+    records = metrics_log.read(log.path)
+    best = metrics_log.best_evaluation(records, "loss")
+    assert (best.record["step"], best.num_since) == (2, 2)
+    assert metrics_log.best_evaluation(records[:1], "loss").record is None
 
 
 def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):

@@ -139,6 +139,24 @@ def test_a_state_that_was_not_saved_is_told(tmp_path, is_async):
         checkpoints.check_saved()
 
 
+def test_what_failed_before_does_not_keep_a_step_from_being_saved(
+    tmp_path, caplog
+):
+    """The error of a save in the background comes with the next one."""
+    engine = engine_test.one_weight_engine(helpers.run_config(tmp_path))
+    checkpoints = saving.Checkpoints(engine)
+    with full_disk():
+        checkpoints.save()
+        checkpoints.finish()
+    # There is room again.
+    engine.global_step.assign(2)
+    checkpoints.save()
+    assert "Step 2 is saved, a step before it was not: " in caplog.text
+    checkpoints.finish()
+    checkpoints.check_saved()
+    assert [p.stem for p in tmp_path.glob("*.index")] == ["model.ckpt-2"]
+
+
 def test_a_run_ends_with_what_was_not_saved(tmp_path, monkeypatch):
     """However writing fails: what is not there at the end is missed."""
     sync = tf.train.CheckpointManager.sync

@@ -177,6 +177,14 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
     saving.checkpoint_state(folder)  # Refuses what is damaged.
     prefix = tf.train.latest_checkpoint(folder)
     if prefix is None:
+        whole = [p for p in saving.checkpoints_of(folder) if saving.is_whole(p)]
+        if whole:
+            raise CheckpointError(
+                f"Expected the file 'checkpoint' in {folder} to name the last "
+                "one. Received: none that is there. Whole are "
+                f"{', '.join(map(os.path.basename, whole))}: the run, started "
+                "again, goes on from the first of them and names it"
+            )
         raise CheckpointError(
             f"Expected a checkpoint in {folder}, found none: has the model "
             "been trained?"
