@@ -6,6 +6,7 @@ last, `advice` on what the metrics show.
 """
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -20,7 +21,12 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import read_json, write_atomically, write_json
 from electra_tf.model import ablations, electra, flops, masking
-from electra_tf.pretraining_data import batches, records_report, reports
+from electra_tf.pretraining_data import (
+    batches,
+    records,
+    records_report,
+    reports,
+)
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
@@ -76,15 +82,13 @@ def pretrain(
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(run)
-    vocab = vocabulary.load_of_size(
-        data.vocab_file, config.model.encoder.vocab_size
-    )
     train_data = batches.PretrainingData(
         data.train_files,
         config.model,
         run.seed,
         service=data.data_service_address,
     )
+    vocab = _vocabulary(config, train_data)
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
@@ -286,6 +290,19 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
         f"{model_directory.BEST_DIR}/ begins anew"
     )
     return found
+
+
+def _vocabulary(
+    config: configs.PretrainingConfig, train_data: batches.PretrainingData
+) -> vocabulary.Vocabulary:
+    """The tokens, with what was done to the text of the training records.
+
+    Whoever takes the model treats text likewise.
+    """
+    path = config.data.vocab_file
+    found = vocabulary.load_of_size(path, config.model.encoder.vocab_size)
+    treatment = records.treatment_of_text(train_data.records.files)
+    return dataclasses.replace(found, **treatment)
 
 
 def _refuse_other_vocabulary(

@@ -254,3 +254,47 @@ def test_refuses_to_go_on_with_other_tokens(tmp_path):
         "its vocab.txt. Received: another one as "
         "PretrainingDataConfig.vocab_file"
     )
+
+
+@pytest.mark.parametrize(
+    ("beside_the_vocabulary", "beside_the_records", "expected"),
+    [
+        (None, None, (None, None)),
+        ((False, False), None, (False, False)),
+        # What the records were built with is what the model has learned.
+        ((True, True), [(False, False)] * 2, (False, False)),
+        (None, [(True, False)] * 2, (True, False)),
+        # Two builds that differ: the vocabulary says it.
+        ((True, True), [(False, False), (True, True)], (True, True)),
+        ((True, True), [(False, False)], (True, True)),
+    ],
+)
+def test_the_treatment_of_text_travels_with_the_model(
+    tmp_path, beside_the_vocabulary, beside_the_records, expected
+):
+    names = ("do_lower_case", "strip_accents")
+    vocab_file = helpers.write_vocab(tmp_path)
+    if beside_the_vocabulary:
+        settings = dict(zip(names, beside_the_vocabulary, strict=True))
+        (tmp_path / "vocab.txt.json").write_text(json.dumps(settings))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        helpers.write_tfrecords(
+            tmp_path / folder / "x.tfrecord", [helpers.row(1)]
+        )
+    for folder, flags in zip("ab", beside_the_records or (), strict=False):
+        manifest = {
+            "shards": [{"name": "x.tfrecord", "examples": 1}],
+            "flags": dict(zip(names, flags, strict=True)),
+        }
+        (tmp_path / folder / "manifest.json").write_text(json.dumps(manifest))
+    data = configs.PretrainingDataConfig(f"{tmp_path}/*/*.tfrecord", vocab_file)
+    found = pretraining._vocabulary(
+        dataclasses.replace(CONFIG, data=data),
+        batches.PretrainingData(data.train_files, CONFIG.model, 0),
+    )
+    assert (found.do_lower_case, found.strip_accents) == expected
+    vocabulary.write(found, str(tmp_path / "a"))
+    again = vocabulary.load(tmp_path / "a" / "vocab.txt")
+    assert again.lower_cases() == found.lower_cases()
+    assert again.strips_accents() == found.strips_accents()

@@ -93,6 +93,14 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {vocab_source}"
         )
+    is_open = vocab.do_lower_case is config.data.do_lower_case is None
+    if is_open and not vocab.lower_cases():
+        remarks = [
+            *remarks,
+            "nothing says whether text is lower-cased, and the vocabulary has "
+            "capitals: it is, as in the original; "
+            "FinetuningDataConfig.do_lower_case=False keeps them",
+        ]
     _check_expected_encoder(config.expected_encoder or {}, checkpoint, source)
     vocab = _treated_as_wanted(vocab, config.data, vocab_source)
     _check_sizes(config.data, encoder_config, len(vocab.tokens), source)

@@ -236,12 +236,6 @@ class Preprocessor(keras.layers.Layer):
         is_fixed = self.pad_to_max or not is_batch
         length = self.max_seq_length if is_fixed else 2
         features = inputs.pad(features, length)
-        if self.tokenizer.pad_token_id:  # Else it is what padding is.
-            features["input_ids"] = tf.where(
-                features["input_mask"] > 0,
-                features["input_ids"],
-                self.tokenizer.pad_token_id,
-            )
         if is_fixed:
             features = {
                 name: tf.ensure_shape(values, [None, length])

@@ -70,7 +70,7 @@ class ExampleBuilder:
         """Starts without a sentence.
 
         Args:
-          tokenizer: Supplies the ids of [CLS], [SEP] and [PAD].
+          tokenizer: Supplies the ids of [CLS] and [SEP].
           max_length: L.
           rng: All randomness; drawn from in the original's order.
 
@@ -84,7 +84,6 @@ class ExampleBuilder:
             )
         self._packed_cls = records.varint(tokenizer.cls_token_id)
         self._packed_sep = records.varint(tokenizer.sep_token_id)
-        self._packed_pad = records.varint(tokenizer.pad_token_id)
         self._max_length = max_length
         self._rng = rng
         self._sentences: list[tuple[bytes, int]] = []
@@ -175,8 +174,9 @@ class ExampleBuilder:
             num_second += 1
             parts += [second, self._packed_sep]
         num_padding = self._max_length - num_first - num_second
-        parts.append(self._packed_pad * num_padding)
+        # Of all three 0, as in the original, whatever the id of [PAD] is.
         padding = b"\0" * num_padding
+        parts.append(padding)
         return records.serialize_features(
             b"".join(parts),
             b"\1" * (num_first + num_second) + padding,

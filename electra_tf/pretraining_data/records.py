@@ -5,7 +5,7 @@ import functools
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import google_crc32c
 import numpy as np
@@ -22,6 +22,8 @@ _LENGTH = struct.Struct("<Q")
 # Records that are parsed before a run starts; digests of runs depend on it.
 NUM_CHECKED = 1000
 _MAX_OPEN_FILES = 100
+# In the flags of a manifest.
+_TREATMENT = ("do_lower_case", "strip_accents")
 
 
 def match_files(pattern: str) -> list[str]:
@@ -68,6 +70,30 @@ def match_files(pattern: str) -> list[str]:
             known.add(place)
             files.append(path)
     return sorted(files)
+
+
+def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
+    """What was done to the text of records before it became ids.
+
+    Args:
+      files: The records.
+
+    Returns:
+      "do_lower_case" and "strip_accents", as the manifests beside all of them
+      have it; empty where one of them has none that says so, or they differ.
+    """
+    found: list[dict[str, bool]] = []
+    for folder in sorted({os.path.dirname(path) for path in files}):
+        path = os.path.join(folder, manifest.FILE_NAME)
+        try:
+            with tf.io.gfile.GFile(path) as reader:
+                flags = manifest.parse(reader.read())["flags"]
+            found.append({name: flags[name] for name in _TREATMENT})
+        except (tf.errors.OpError, ValueError, KeyError, TypeError):
+            return {}  # Who compares the two says what is wrong with it.
+    of_first = found[0] if found else {}
+    is_known = all(isinstance(value, bool) for value in of_first.values())
+    return of_first if is_known and found.count(of_first) == len(found) else {}
 
 
 def _files_at(pattern: str) -> list[str]:

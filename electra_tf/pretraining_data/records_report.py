@@ -318,10 +318,11 @@ def _check_rows(rows: Rows, vocab_size, special, errors, doubts) -> None:
         rows,
         ((ids == special["[MASK]"]) & is_token).any(axis=-1),
     )
-    is_stray = (mask == 0) & ((ids != special["[PAD]"]) | (segments != 0))
+    is_padding = (ids == 0) | (ids == special["[PAD]"])
+    is_stray = (mask == 0) & (~is_padding | (segments != 0))
     doubts.add_rows(
-        f"have another id than [PAD] ({special['[PAD]']}) or another segment "
-        "than 0 on padding",
+        f"have another id than 0 or [PAD] ({special['[PAD]']}), or another "
+        "segment than 0, on padding",
         rows,
         is_prefix & is_stray.any(axis=-1),
     )

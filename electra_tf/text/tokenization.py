@@ -352,7 +352,8 @@ class FullTokenizer(tf.Module):
         )
         shape = [None, max_seq_length if pad_to_max else None]
         return {
-            "input_ids": input_ids.to_tensor(self.pad_token_id, shape=shape),
+            # Padding is 0, as in the original, whatever the id of [PAD] is.
+            "input_ids": input_ids.to_tensor(shape=shape),
             "input_mask": tf.ones_like(input_ids).to_tensor(shape=shape),
             "segment_ids": segment_ids.to_tensor(shape=shape),
         }

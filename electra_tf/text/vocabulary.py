@@ -130,10 +130,10 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
 
 
 def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
-    """Reads the vocabulary of a model, without the treatment of text.
+    """Reads the vocabulary of a model, with what is known of its text.
 
     Args:
-      vocab_file: See `load_vocab`.
+      vocab_file: See `load`.
       vocab_size: Of the model.
 
     Raises:
@@ -145,14 +145,14 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
             "Build one with: electra-tf build-vocab --corpus_dir=CORPUS "
             f"--vocab_file={vocab_file} --vocab_size={vocab_size}"
         )
-    tokens = load_vocab(vocab_file)
-    if len(tokens) != vocab_size:
+    found = load(vocab_file)
+    if len(found.tokens) != vocab_size:
         raise ConfigError(
             "EncoderConfig.vocab_size must be the size of the vocabulary. "
             f"Received: vocab_size={vocab_size}, but {vocab_file} has "
-            f"{len(tokens)} entries"
+            f"{len(found.tokens)} entries"
         )
-    return Vocabulary(tuple(tokens))
+    return found
 
 
 def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:

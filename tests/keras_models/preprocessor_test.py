@@ -118,7 +118,8 @@ def test_the_config_is_all_there_is():
     layer_checks.check_config(preprocessor)
     layer_checks.check_symbolic(preprocessor, tf.constant(["Wa wb", "wc"]))
     assert again("Wa wb")["input_ids"].numpy().tolist() == [
-        *(3, 0, 7, 4, 1, 1, 1, 1, 1)
+        # Padding is 0, whatever the id of [PAD] is.
+        *(3, 0, 7, 4, 0, 0, 0, 0, 0)
     ]
 
 

@@ -199,6 +199,21 @@ def test_auc_of_a_few(labels, probs, expected):
     assert auc(labels, probs) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("labels", [[0] * 5, [1] * 5, [0, 1, 1, 0, 0]], ids=str)
+def test_auc_is_that_of_tf1(labels):
+    """Also where nothing was replaced, or everything."""
+    probs = [0.1, 0.6, 0.3, 0.9, 0.3]
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        value, update = v1.metrics.auc(
+            tf.constant(labels), tf.constant(probs, tf.float32)
+        )
+        session.run(v1.local_variables_initializer())
+        session.run(update)
+        expected = session.run(value)
+    assert auc(labels, probs) == pytest.approx(float(expected), abs=1e-6)
+
+
 def test_auc_is_close_to_the_exact_one():
     rng = np.random.default_rng(0)
     labels = (rng.uniform(size=2000) < 0.15).astype(np.int32)

@@ -20,9 +20,9 @@ from tests import helpers
 from tests.pretraining_data import readable
 from tests.pretraining_data.readable import Example
 
-# [PAD] 0, [CLS] 1, [SEP] 2.
+# Padding is 0.
 TOKENIZER = types.SimpleNamespace(
-    pad_token_id=0, cls_token_id=1, sep_token_id=2, do_lower_case=True
+    cls_token_id=1, sep_token_id=2, do_lower_case=True
 )
 
 

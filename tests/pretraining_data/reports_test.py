@@ -335,8 +335,8 @@ def test_padding_with_another_id(tmp_path, rows):
     assert report.errors == []
     (line,) = report.warnings
     assert line == (
-        "1 record(s) have another id than [PAD] (0) or another segment than 0 "
-        f"on padding: record 1 of {path}"
+        "1 record(s) have another id than 0 or [PAD] (0), or another segment "
+        f"than 0, on padding: record 1 of {path}"
     )
 
 

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from electra_tf.text import vocabulary
+from electra_tf.text import tokenization, vocabulary
 from tests import helpers
 
 VOCAB = [
@@ -60,6 +60,15 @@ def test_special_tokens_and_size(tokenizer):
         tokenizer.sep_token_id,
         tokenizer.mask_token_id,
     ] == [0, 1, 2, 3, 4]
+
+
+def test_padding_is_0_wherever_pad_is(tmp_path):
+    tokens = ("[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "[PAD]")
+    tokenizer = tokenization.FullTokenizer(vocabulary.Vocabulary(tokens))
+    packed = tokenizer.pack_inputs(
+        [tokenizer.tokenize(tf.constant(["a b"]))], 7, pad_to_max=True
+    )
+    assert packed["input_ids"].numpy().tolist() == [[1, 4, 5, 2, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,8 @@ class QuestionAnsweringTask(Task):
         doc_tokens = [word.group() for word in words]
 
         def word_at(offset: int) -> int:
+            # As in the original, which asks a list by it: from its end.
+            offset += len(context) if offset < 0 else 0
             return bisect.bisect_right(word_starts, offset) - 1
 
         for qa in paragraph["qas"]:
@@ -171,7 +173,8 @@ class QuestionAnsweringTask(Task):
             elif is_training:
                 offset, text = passages.learned_answer(qa)
                 last = offset + len(text) - 1
-                if not 0 <= offset < len(context) or last >= len(context):
+                places = range(-len(context), len(context))
+                if offset not in places or last not in places:
                     continue
                 start, end = word_at(offset), word_at(last)
                 found = " ".join(doc_tokens[start : end + 1]).lower()
@@ -242,6 +245,9 @@ class QuestionAnsweringTask(Task):
                         "Expected examples of the split 'train'. Received: "
                         f"one without an answer, {example.question_text!r}."
                     )
+                # Before the first word there is -1, by which the original
+                # comes to the last one.
+                first += len(example.doc_tokens) if first < 0 else 0
                 span = passages.tighten(
                     tokens,
                     bisect.bisect_left(token_to_orig, first),

@@ -39,6 +39,32 @@ def test_examples(write, tmp_path):
     assert example.answers == ("b",)
 
 
+@pytest.mark.parametrize(
+    ("context", "answer", "words", "tokens"),
+    [
+        # Python's lists, which the original asks, have a place -1.
+        ("a b c", {"text": "", "answer_start": 0}, (0, 2), (3, 5)),
+        ("a b c", {"text": "c", "answer_start": -1}, (2, 2), (5, 5)),
+        ("a b c", {"text": "a", "answer_start": -5}, (0, 0), (3, 3)),
+        # Before the first word.
+        ("  a b", {"text": " ", "answer_start": 0}, (-1, -1), (4, 2)),
+    ],
+)
+def test_odd_places_are_those_of_the_original(
+    write, tmp_path, tokenizer, context, answer, words, tokens
+):
+    _squad(write, context=context, answers=[answer])
+    task = _task(tmp_path)
+    (example,) = task.read_examples("train")
+    assert (example.start_position, example.end_position) == words
+    features = task.features([example], tokenizer, 12, is_training=True)
+    prefix = "squad_"
+    found = [
+        features[f"{prefix}{name}_positions"][0] for name in ("start", "end")
+    ]
+    assert tuple(found) == tokens
+
+
 def test_training_drops_what_is_not_in_the_passage(write, tmp_path):
     _squad(write, answers=[{"text": "h", "answer_start": 3}])
     with pytest.raises(ValueError, match="none in .*train.json"):
