@@ -63,7 +63,7 @@ def _predict(args: argparse.Namespace) -> None:
     model = predictor.ExportedModel(args.saved_model, args.outputs)
     for note in model.notes:
         arguments.say("predict", note)
-    is_json = (args.file or "").endswith(".jsonl")
+    is_json = (args.file or "").lower().endswith(".jsonl")
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )

@@ -125,6 +125,8 @@ def require_local_folder(config, *names: str) -> None:
         require(config, bool(value), name, "a path")
         rule = "a folder of this machine (a bucket can be mounted)"
         require(config, "://" not in value, name, rule)
+        rule = "a path without [, ] and \\, which TensorFlow takes for signs"
+        require(config, not set(value) & set("[]\\"), name, rule)
 
 
 def require_seed(config, *names: str) -> None:

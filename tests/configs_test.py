@@ -210,6 +210,7 @@ def test_refuses_what_is_not_positive(make, names, value):
         (optimizer, {"learning_rate": math.nan}, "learning_rate must be pos"),
         (run, {"seed": 2**32}, "seed must be less than 2**32"),
         (run, {"model_dir": "gs://b/m"}, "must be a folder of this machine"),
+        (run, {"model_dir": "run[1]"}, "must be a path without [, ] and \\"),
     ],
 )
 def test_refuses_what_nobody_means(make, changes, rule):

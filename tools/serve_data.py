@@ -19,6 +19,11 @@ import sys
 from electra_tf.command_line import arguments
 
 
+def _is_port(number: int | str) -> bool:
+    """Whether it is one: a larger one would be taken for another."""
+    return str(number).isdecimal() and 1 <= int(number) <= 65535
+
+
 def serve_data(args: argparse.Namespace) -> None:
     """Serves until it is interrupted.
 
@@ -31,7 +36,7 @@ def serve_data(args: argparse.Namespace) -> None:
     worker_port = 0
     if args.worker_address:
         number = args.worker_address.rpartition(":")[2]
-        if ":" not in args.worker_address or not number.isdecimal():
+        if ":" not in args.worker_address or not _is_port(number):
             raise ValueError(
                 "Expected --worker-address of the form host:port. Received: "
                 f"{args.worker_address!r}."
@@ -66,7 +71,7 @@ def main(argv=None) -> int:
     add = parser.add_argument
     add(
         "--port",
-        type=arguments.positive_int,
+        type=arguments.number(int, _is_port, "a port from 1 to 65535"),
         default=5050,
         help="Where runs reach this service (default 5050).",
     )

@@ -123,7 +123,7 @@ def test_lines_of_stdin_as_they_are(exported, capsys, monkeypatch):
 
 
 def test_a_file_of_objects_to_read(exported, capsys, tmp_path):
-    path = tmp_path / "texts.jsonl"
+    path = tmp_path / "texts.JSONL"
     path.write_text('{"text_pair": "b", "text": "a\\tb\\u001b["}\n')
     flags = [f"--saved-model={exported}", f"--file={path}", "--format=text"]
     assert predict.main(flags) == 0

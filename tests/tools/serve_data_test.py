@@ -2,6 +2,8 @@
 
 import socket
 
+import pytest
+
 from tools import serve_data
 
 
@@ -21,3 +23,13 @@ def test_a_worker_address_without_a_port(capsys):
         "serve_data: error: Expected --worker-address of the form host:port. "
         "Received: 'host'.\n"
     )
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_that_is_none(port, capsys):
+    """It would be taken for another one."""
+    with pytest.raises(SystemExit):
+        serve_data.main([f"--port={port}"])
+    assert "expected a port from 1 to 65535" in capsys.readouterr().err
+    assert serve_data.main([f"--worker-address=localhost:{port}"]) == 1
+    assert f"Received: 'localhost:{port}'" in capsys.readouterr().err

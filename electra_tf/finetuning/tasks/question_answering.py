@@ -290,6 +290,11 @@ class QuestionAnsweringTask(Task):
         windows = list(
             self.windows(examples, tokenizer, max_seq_length, is_training)
         )
+        if not windows:
+            raise ValueError(
+                f"Expected passages of words for {self.name!r}. Received: "
+                f"{len(examples)} questions, all with an empty passage."
+            )
 
         own = {"eid": [w.eid for w in windows]}
         if is_training:

@@ -65,6 +65,14 @@ def test_odd_places_are_those_of_the_original(
     assert tuple(found) == tokens
 
 
+def test_refuses_a_split_without_a_passage(write, tmp_path, tokenizer):
+    _squad(write, "dev", context="", answers=[], is_impossible=True)
+    task = _task(tmp_path)
+    examples = task.read_examples("dev")
+    with pytest.raises(ValueError, match="1 questions, all with an empty pass"):
+        task.features(examples, tokenizer, 12)
+
+
 def test_training_drops_what_is_not_in_the_passage(write, tmp_path):
     _squad(write, answers=[{"text": "h", "answer_start": 3}])
     with pytest.raises(ValueError, match="none in .*train.json"):
