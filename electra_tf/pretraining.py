@@ -302,7 +302,7 @@ def _vocabulary(
     path = config.data.vocab_file
     found = vocabulary.load_of_size(path, config.model.encoder.vocab_size)
     treatment = records.treatment_of_text(train_data.records.files)
-    return dataclasses.replace(found, **treatment)
+    return dataclasses.replace(found, **treatment)  # type: ignore[arg-type]
 
 
 def _refuse_other_vocabulary(

@@ -163,6 +163,22 @@ def positive(value: typing.Any, name: str) -> int:
     return int(value)
 
 
+def check_executions(steps_per_execution: int, steps: int) -> None:
+    """Refuses to cut steps that Keras takes several of at once.
+
+    Of data without an end it would take more than it was told.
+
+    Raises:
+      ValueError: If the last of them would be cut.
+    """
+    if steps % steps_per_execution:
+        raise ValueError(
+            "Expected steps_per_execution to divide the steps of an epoch. "
+            f"Received: steps_per_execution={steps_per_execution}, {steps} "
+            "steps"
+        )
+
+
 def check_positive(**numbers: typing.Any) -> None:
     """Refuses what is given and is no whole number of at least 1.
 

@@ -395,6 +395,22 @@ class Encoder(keras.Model):
             }
         return outputs
 
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Exports `call`, see `keras.Model.export`.
+
+        Args:
+          filepath: Where to.
+          format: Of Keras.
+          **kwargs: Of Keras. `input_signature` is that of `call` by default:
+            <int32>[B, L] each.
+        """
+        names = ("input_ids", "input_mask", "segment_ids")
+        of_any_length = keras.InputSpec(shape=(None, None), dtype="int32")
+        kwargs.setdefault(
+            "input_signature", [dict.fromkeys(names, of_any_length)]
+        )
+        return super().export(filepath, format, **kwargs)
+
     def build(self, input_shape=None):
         """Does nothing: the sizes are known from the beginning."""
 

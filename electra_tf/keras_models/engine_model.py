@@ -17,7 +17,12 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
-from electra_tf.keras_models import columns, optimizers, resuming
+from electra_tf.keras_models import (
+    columns,
+    directions,
+    optimizers,
+    resuming,
+)
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import optimization, replicas
@@ -119,7 +124,7 @@ class EngineModel(keras.Model):
                 )
             auto_metrics = isinstance(metrics, str) and metrics == "auto"
             self._trackers.of_scores = {
-                name: keras.metrics.Mean(name=name)
+                name: directions.directed(keras.metrics.Mean(name=name))
                 for name in (self.score_names if auto_metrics else ())
             }
             is_float16 = self.dtype_policy.name == "mixed_float16"

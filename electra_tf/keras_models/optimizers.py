@@ -76,8 +76,19 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         self.num_train_steps = num_train_steps
 
     def build(self, variables):
-        """Creates the slots, and looks up the rates of the layers."""
+        """Creates the slots, and looks up the rates of the layers.
+
+        Raises:
+          ValueError: If it has some for other variables.
+        """
         if self.built:
+            ours = {v.path for v in self._trainable_variables}
+            if ours != {v.path for v in variables}:
+                raise ValueError(
+                    "Expected compile after a change of what learns. Received: "
+                    f"{len(variables)} variables to train, and an optimizer "
+                    f"of {len(ours)}"
+                )
             return
         self.scales = optimization.layerwise_scales(
             variables, self.num_hidden_layers, self.config

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs, pretraining
-from electra_tf.keras_models import token_ids
+from electra_tf.keras_models import directions, token_ids
 from electra_tf.model import losses
 from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
@@ -109,6 +109,7 @@ class Ratio(keras.metrics.Metric):
     def __init__(self, name: str, shape):
         super().__init__(name=name, dtype="float64")
         self.of_name = name
+        directions.directed(self)
         self.value, self.weight = (
             self.add_variable(shape, "zeros", "float64", name=part)
             for part in ("value", "weight")

@@ -454,6 +454,7 @@ class PretrainingModel(keras.Model):
         if isinstance(x, str | os.PathLike):
             data = self.data(x)
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
+            columns.check_executions(self.steps_per_execution, steps_per_epoch)
             if self.config.unigram_generator:
                 self.network.set_unigram_generator(data.token_frequencies())
             start = resuming.Start()
@@ -518,6 +519,12 @@ class PretrainingModel(keras.Model):
             x = {name: values.numpy() for name, values in features.items()}
         x = token_ids.checked(x, self.config.encoder)
         return super().predict(x, batch_size=batch_size, **kwargs)
+
+    def train_on_batch(self, *args, **kwargs):
+        """Refused: what a step draws follows from its number in `fit`."""
+        raise ValueError("Expected fit or evaluate. Received: a single batch")
+
+    test_on_batch = train_on_batch
 
     def train_step(self, data):
         """One step of the engine, see `Engine.replica_step`."""

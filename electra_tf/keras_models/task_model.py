@@ -105,6 +105,8 @@ class TaskModel(TextPipeline):
                 "the encoder given",
                 "the encoder",
             )
+            # Frozen ones stay frozen.
+            self.network.electra.trainable = encoder.trainable
         self.built = True
         self._quantized = ""
         self._lora_rank = 0

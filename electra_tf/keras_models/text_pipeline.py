@@ -419,6 +419,7 @@ class TextPipeline(EngineModel):
             num_rows = len(features["input_ids"])
             num_steps = steps_per_epoch or -(-num_rows // batch_size)
             steps_per_epoch = num_steps
+            columns.check_executions(self.steps_per_execution, num_steps)
         if steps_per_epoch and _may_end(x):
             # In every epoch, as without `steps_per_epoch` in Keras.
             x = x.repeat()

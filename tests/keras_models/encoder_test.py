@@ -338,3 +338,22 @@ def test_what_it_refuses(encoder, inputs, message):
 def test_sizes_that_do_not_fit():
     with pytest.raises(ValueError, match="num_attention_heads must divide"):
         _encoder(num_attention_heads=3)
+
+
+def test_exports_after_a_call(tmp_path):
+    """Keras does not know by itself what goes in."""
+    encoder = electra_tf.Encoder(
+        vocab_size=20,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    names = ("input_ids", "input_mask", "segment_ids")
+    features = {name: tf.ones([2, 5], tf.int32) for name in names}
+    expected = encoder(features)["sequence_output"]
+    encoder.export(str(tmp_path / "e"), verbose=False)
+    loaded = tf.saved_model.load(str(tmp_path / "e"))
+    found = loaded.serve(features)
+    np.testing.assert_allclose(found["sequence_output"], expected, atol=1e-6)

@@ -283,3 +283,31 @@ def test_arguments_of_from_checkpoint(pretrained, tmp_path):
         from_checkpoint(tmp_path / "answerer", joint_prediction=False)
     with pytest.warns(UserWarning, match="A new head with may_have_no_answer="):
         from_checkpoint(tmp_path / "answerer", may_have_no_answer=True)
+
+
+def test_several_steps_at_once_must_fit_into_an_epoch(pretrained):
+    """Keras would take more steps than the schedule has."""
+    model = classifier(pretrained)
+    model.compile(steps_per_execution=2)
+    with pytest.raises(ValueError, match="steps_per_execution=2, 3 steps"):
+        model.fit(TEXTS, TARGETS, batch_size=8, verbose=0)
+
+
+def test_a_frozen_encoder_stays_frozen(pretrained):
+    encoder = electra_tf.Encoder.from_checkpoint(str(pretrained))
+    encoder.trainable = False
+    model = electra_tf.TextClassifier(
+        encoder, LABELS, classifier(pretrained).preprocessor
+    )
+    learns = {v.path for v in model.trainable_variables}
+    assert learns
+    assert not learns & {v.path for v in model.network.electra.variables}
+
+
+def test_what_learns_may_not_change_behind_the_optimizer(pretrained):
+    model = classifier(pretrained)
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    model.network.electra.trainable = False
+    with pytest.raises(ValueError, match="Expected compile after a change of"):
+        model.fit(TEXTS, TARGETS, verbose=0)

@@ -479,3 +479,9 @@ def test_the_steps_of_the_schedule():
 def test_what_fit_refuses(model, x, arguments, message):
     with pytest.raises(ValueError, match=message):
         model.fit(x, **arguments)
+
+
+def test_a_single_batch_is_refused_in_a_line(trained):
+    for take in (trained[0].train_on_batch, trained[0].test_on_batch):
+        with pytest.raises(ValueError, match="Expected fit or evaluate"):
+            take({})
