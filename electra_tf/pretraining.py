@@ -82,13 +82,16 @@ def pretrain(
     strategy = replicas.make_strategy(run)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(run)
+    vocab = vocabulary.load_of_size(
+        data.vocab_file, config.model.encoder.vocab_size
+    )
     train_data = batches.PretrainingData(
         data.train_files,
         config.model,
         run.seed,
         service=data.data_service_address,
     )
-    vocab = _vocabulary(config, train_data)
+    vocab = _treated_as(train_data, vocab)
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
@@ -292,17 +295,15 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
     return found
 
 
-def _vocabulary(
-    config: configs.PretrainingConfig, train_data: batches.PretrainingData
+def _treated_as(
+    train_data: batches.PretrainingData, vocab: vocabulary.Vocabulary
 ) -> vocabulary.Vocabulary:
-    """The tokens, with what was done to the text of the training records.
+    """The vocabulary, with what was done to the text of the training records.
 
     Whoever takes the model treats text likewise.
     """
-    path = config.data.vocab_file
-    found = vocabulary.load_of_size(path, config.model.encoder.vocab_size)
     treatment = records.treatment_of_text(train_data.records.files)
-    return dataclasses.replace(found, **treatment)  # type: ignore[arg-type]
+    return dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
 
 
 def _refuse_other_vocabulary(

@@ -288,11 +288,8 @@ def test_the_treatment_of_text_travels_with_the_model(
             "flags": dict(zip(names, flags, strict=True)),
         }
         (tmp_path / folder / "manifest.json").write_text(json.dumps(manifest))
-    data = configs.PretrainingDataConfig(f"{tmp_path}/*/*.tfrecord", vocab_file)
-    found = pretraining._vocabulary(
-        dataclasses.replace(CONFIG, data=data),
-        batches.PretrainingData(data.train_files, CONFIG.model, 0),
-    )
+    data = batches.PretrainingData(f"{tmp_path}/*/*.tfrecord", CONFIG.model, 0)
+    found = pretraining._treated_as(data, vocabulary.load(vocab_file))
     assert (found.do_lower_case, found.strip_accents) == expected
     vocabulary.write(found, str(tmp_path / "a"))
     again = vocabulary.load(tmp_path / "a" / "vocab.txt")
