@@ -19,9 +19,9 @@ import sys
 from electra_tf.command_line import arguments
 
 
-def _is_port(number: int | str) -> bool:
+def _is_port(number: int) -> bool:
     """Whether it is one: a larger one would be taken for another."""
-    return str(number).isdecimal() and 1 <= int(number) <= 65535
+    return 1 <= number <= 65535
 
 
 def serve_data(args: argparse.Namespace) -> None:
@@ -36,7 +36,8 @@ def serve_data(args: argparse.Namespace) -> None:
     worker_port = 0
     if args.worker_address:
         number = args.worker_address.rpartition(":")[2]
-        if ":" not in args.worker_address or not _is_port(number):
+        is_one = number.isdecimal() and _is_port(int(number))
+        if ":" not in args.worker_address or not is_one:
             raise ValueError(
                 "Expected --worker-address of the form host:port. Received: "
                 f"{args.worker_address!r}."

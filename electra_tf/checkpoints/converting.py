@@ -141,7 +141,7 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
         )
     said = {
         name: getattr(asked, name)
-        for name in ("do_lower_case", "strip_accents")
+        for name in vocabulary.TREATMENT
         if getattr(asked, name) is not None
     }
     if vocab is not None:

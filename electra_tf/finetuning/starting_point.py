@@ -93,8 +93,8 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningDataConfig.vocab_file must be given, as there is no "
             f"vocabulary beside {vocab_source}"
         )
-    is_open = vocab.do_lower_case is config.data.do_lower_case is None
-    if is_open and not vocab.lower_cases():
+    said = (vocab.do_lower_case, config.data.do_lower_case)
+    if said == (None, None) and not vocab.lower_cases():
         remarks = [
             *remarks,
             "nothing says whether text is lower-cased, and the vocabulary has "

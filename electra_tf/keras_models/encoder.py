@@ -404,11 +404,9 @@ class Encoder(keras.Model):
           **kwargs: Of Keras. `input_signature` is that of `call` by default:
             <int32>[B, L] each.
         """
-        names = ("input_ids", "input_mask", "segment_ids")
-        of_any_length = keras.InputSpec(shape=(None, None), dtype="int32")
-        kwargs.setdefault(
-            "input_signature", [dict.fromkeys(names, of_any_length)]
-        )
+        of_each = keras.InputSpec(shape=(None, None), dtype="int32")
+        signature = dict.fromkeys(ENCODER_FEATURES, of_each)
+        kwargs.setdefault("input_signature", [signature])
         return super().export(filepath, format, **kwargs)
 
     def build(self, input_shape=None):

@@ -17,12 +17,7 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
-from electra_tf.keras_models import (
-    columns,
-    directions,
-    optimizers,
-    resuming,
-)
+from electra_tf.keras_models import columns, directions, optimizers, resuming
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import optimization, replicas

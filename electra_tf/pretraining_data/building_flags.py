@@ -237,7 +237,7 @@ def make_build(
     tokens = tuple(vocabulary_lib.load_vocab(args.vocab_file))
     of_vocab = vocabulary_lib.load_settings(args.vocab_file)
     settings = {}
-    for name in ("do_lower_case", "strip_accents"):
+    for name in vocabulary_lib.TREATMENT:
         flag = getattr(args, name)
         made_for = of_vocab.get(name, True)
         settings[name] = made_for if flag is None else flag

@@ -14,6 +14,7 @@ import tensorflow as tf
 from electra_tf import errors
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import manifest
+from electra_tf.text import vocabulary
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
@@ -22,8 +23,6 @@ _LENGTH = struct.Struct("<Q")
 # Records that are parsed before a run starts; digests of runs depend on it.
 NUM_CHECKED = 1000
 _MAX_OPEN_FILES = 100
-# In the flags of a manifest.
-_TREATMENT = ("do_lower_case", "strip_accents")
 
 
 def match_files(pattern: str) -> list[str]:
@@ -88,7 +87,7 @@ def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
         try:
             with tf.io.gfile.GFile(path) as reader:
                 flags = manifest.parse(reader.read())["flags"]
-            found.append({name: flags[name] for name in _TREATMENT})
+            found.append({name: flags[name] for name in vocabulary.TREATMENT})
         except (tf.errors.OpError, ValueError, KeyError, TypeError):
             return {}  # Who compares the two says what is wrong with it.
     of_first = found[0] if found else {}

@@ -30,6 +30,8 @@ SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 
 SUFFIX_INDICATOR = "##"
 
+# What the settings beside a vocabulary say of a text, each true or false.
+TREATMENT = ("do_lower_case", "strip_accents")
 # In the settings beside a model's vocabulary, which nobody should change.
 _DIGEST = "sha256"
 
@@ -209,17 +211,16 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
     path = settings_file(vocab_file)
     if not files.exists(path):
         return {}
-    names = ("do_lower_case", "strip_accents")
     try:
         with tf.io.gfile.GFile(path) as reader:
             settings = json.loads(reader.read())
-        found = {name: settings[name] for name in names}
+        found = {name: settings[name] for name in TREATMENT}
     except (ValueError, TypeError, KeyError, RecursionError):
         found = {}
     if not found or any(type(value) is not bool for value in found.values()):
         raise ValueError(
-            f"Expected a JSON file with true or false for {' and '.join(names)}"
-            f". Received: {path!r}."
+            "Expected a JSON file with true or false for "
+            f"{' and '.join(TREATMENT)}. Received: {path!r}."
         )
     if _DIGEST in settings:
         found[_DIGEST] = settings[_DIGEST]

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 # others are stopped; one that hangs in a collective does not hear SIGTERM.
 _GRACE_SECONDS = 30.0
 _SECONDS_BETWEEN_LOOKS = 0.05
+# Opened here: a process that was just forked may be unable to, for locks that
+# another thread held.
+_LIBC = ctypes.CDLL(None)
 # Of Linux, in sys/prctl.h.
 _PR_SET_PDEATHSIG = 1
 
@@ -45,8 +48,8 @@ def _end_with_parent() -> None:
     However that happens: nobody else would stop a worker whose launcher was
     killed.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    with contextlib.suppress(AttributeError):  # On other systems.
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Cluster:

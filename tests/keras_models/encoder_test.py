@@ -340,16 +340,8 @@ def test_sizes_that_do_not_fit():
         _encoder(num_attention_heads=3)
 
 
-def test_exports_after_a_call(tmp_path):
+def test_exports_after_a_call(encoder, tmp_path):
     """Keras does not know by itself what goes in."""
-    encoder = electra_tf.Encoder(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
     names = ("input_ids", "input_mask", "segment_ids")
     features = {name: tf.ones([2, 5], tf.int32) for name in names}
     expected = encoder(features)["sequence_output"]
