@@ -6,6 +6,7 @@ import sys
 
 import gin
 import pytest
+from absl import logging
 
 # What XLA compiles here runs a few times: compiling it is what takes long.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -68,6 +69,14 @@ def no_gin_bindings():
     gin.clear_config()
     yield
     gin.clear_config()
+
+
+@pytest.fixture(autouse=True)
+def same_verbosity():
+    """Commands that speak less set it for their process, which is the tests'."""
+    verbosity = logging.get_verbosity()
+    yield
+    logging.set_verbosity(verbosity)
 
 
 @pytest.fixture
