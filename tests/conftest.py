@@ -73,7 +73,7 @@ def no_gin_bindings():
 
 @pytest.fixture(autouse=True)
 def same_verbosity():
-    """Commands that speak less set it for their process, which is the tests'."""
+    """Commands that speak less set it for the whole process."""
     verbosity = logging.get_verbosity()
     yield
     logging.set_verbosity(verbosity)
