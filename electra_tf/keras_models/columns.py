@@ -122,6 +122,14 @@ def listed(x: typing.Any, name: str, refused) -> list:
     return list(x)
 
 
+def one_a_row(y: typing.Any) -> typing.Any:
+    """The values [N] of an array, a tensor or a DataFrame [N, 1], as Keras's
+    labels often are; all others as they are."""
+    if getattr(y, "ndim", None) != 2 or y.shape[1] != 1:
+        return y
+    return y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
+
+
 def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
     """A number for each row, <float32>[N].
 

@@ -17,7 +17,13 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import recipe
-from electra_tf.keras_models import columns, directions, optimizers, resuming
+from electra_tf.keras_models import (
+    columns,
+    directions,
+    optimizers,
+    overrides,
+    resuming,
+)
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.training import optimization, replicas
@@ -93,9 +99,11 @@ class EngineModel(keras.Model):
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
-            optimizer that has its own, or is no such number; or if the weights
-            are not float32, for the paper's optimizer.
+            optimizer that has its own, or is no such number; if the weights
+            are not float32, for the paper's optimizer; or if a subclass has
+            methods that `fit` would not call.
         """
+        overrides.refuse(self)
         is_to_be_made = isinstance(optimizer, configs.OptimizerConfig) or (
             isinstance(optimizer, str) and optimizer == "auto"
         )
@@ -279,6 +287,12 @@ class EngineModel(keras.Model):
                     of_keras,
                 )
         if self.loss is None:
+            if self.losses:
+                raise ValueError(
+                    "Expected compile(loss=...) with a loss of Keras, which "
+                    "those of add_loss and of regularizers are added to. "
+                    f"Received: loss='auto' and {len(self.losses)} of them"
+                )
             of_rows = outputs["per_example_loss"]
             if sample_weight is not None:
                 # Any other would count every row with the weights of all.

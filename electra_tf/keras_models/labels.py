@@ -1,7 +1,7 @@
 """Labels as a user has them, names or numbers -> their ids.
 
 A number is looked up among the names where these are numbers, and counts the
-labels from 0 where they are not.
+labels from 0 where they are not. It may be a float, if it is a whole one.
 """
 
 import typing
@@ -79,7 +79,8 @@ class Labels:
             value = str(value)  # Not a number where it is a name.
         if isinstance(value, str):
             return self._ids.get(value)
-        if isinstance(value, _NUMBER):
+        is_float = isinstance(value, float | np.floating)
+        if isinstance(value, _NUMBER) or (is_float and value == value // 1):
             return self._of_numbers.get(int(value))
         return None
 
@@ -123,16 +124,19 @@ class Labels:
         )
 
     def graph_ids(self, y: tf.Tensor) -> tf.Tensor:
-        """The ids <int32>[...] of names <string> or numbers <int>, in a graph.
+        """The ids <int32>[...] of names <string> or whole numbers, in a graph.
 
         Raises:
           ValueError: If they are of another type.
         """
         if y.dtype == tf.string:
             keys = tf.constant(self.names)
-        elif y.dtype.is_integer:
+        elif y.dtype.is_integer or y.dtype.is_floating:
             keys = tf.constant(list(self._of_numbers), tf.int64)
-            y = tf.cast(y, tf.int64)
+            if y.dtype.is_floating:
+                keys = tf.cast(keys, y.dtype)
+            else:
+                y = tf.cast(y, tf.int64)
         else:
             raise self.refused("y", f"a dataset with labels of {y.dtype.name}")
         # Not by a table, which somebody would have to keep.

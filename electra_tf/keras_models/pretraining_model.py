@@ -23,6 +23,7 @@ from electra_tf.keras_models import (
     checkpoints,
     columns,
     optimizers,
+    overrides,
     pretraining_batches,
     pretraining_settings,
     resuming,
@@ -320,8 +321,10 @@ class PretrainingModel(keras.Model):
 
         Raises:
           ValueError: On any other, and if learning_rate or num_train_steps
-            comes with an optimizer that has its own.
+            comes with an optimizer that has its own, or a subclass has methods
+            that `fit` would not call.
         """
+        overrides.refuse(self)
         unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
         if unknown:
             raise ValueError(

@@ -191,7 +191,7 @@ class TextClassifier(_TextModel, LabelledModel):
 
     def targets(self, y, name, num_rows):
         if not self.multi_label:
-            return self._labels.ids(y, name, num_rows)
+            return self._labels.ids(columns.one_a_row(y), name, num_rows)
         shape = getattr(y, "shape", ())
         if len(shape) == 2:  # Which of them each row has.
             y = np.asarray(y)
@@ -235,6 +235,7 @@ class TextClassifier(_TextModel, LabelledModel):
     def graph_targets(self, y):
         if self.multi_label:
             return self._graph_decisions(y)
+        y = columns.one_a_row(y)
         if y.shape.rank != 1:
             raise self._labels.refused("y", f"a dataset of the shape {y.shape}")
         return self._labels.graph_ids(y)
@@ -412,7 +413,7 @@ class TextRegressor(_TextModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        return columns.numbers(y, name, num_rows)
+        return columns.numbers(columns.one_a_row(y), name, num_rows)
 
     def note_targets(self, features):
         if "scale" in self.head.options:
@@ -425,6 +426,7 @@ class TextRegressor(_TextModel):
         self.predict_function = None
 
     def graph_targets(self, y):
+        y = columns.one_a_row(y)
         if y.shape.rank != 1 or not (y.dtype.is_floating or y.dtype.is_integer):
             raise ValueError(
                 "Expected a dataset with a number for each text. Received: "

@@ -312,6 +312,7 @@ def test_refuses_a_generator_that_is_none(folder, tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
     def train(num_train_steps):
         config = make_config(
@@ -626,14 +627,8 @@ def test_another_vocabulary_of_the_same_size_is_noted(folder, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    "init",
-    [
-        pytest.param("original", marks=pytest.mark.dear),
-        "electra_tf",
-        pytest.param("huggingface", marks=pytest.mark.dear),
-    ],
-)
+@pytest.mark.dear
+@pytest.mark.parametrize("init", ["original", "electra_tf", "huggingface"])
 def test_finetuning_and_export_take_every_format(folder, tmp_path, init):
     rows = [("wa wb", "yes"), ("wc wd we", "no")] * 2
     for split in ("train", "dev"):

@@ -268,6 +268,7 @@ def test_what_has_ended_is_not_trained_again(
     assert_has_weights(exported(killed), weights[6])
 
 
+@pytest.mark.dear
 def test_a_run_that_gets_better_goes_to_the_end(folder, watched, monkeypatch):
     monkeypatch.setitem(DEV_SCORES, 9, 70.0)
     config = make_config(folder, "better", epochs=4.0)
@@ -281,6 +282,7 @@ def test_a_run_that_gets_better_goes_to_the_end(folder, watched, monkeypatch):
     assert_has_weights(exported(config), watched.weights[9])
 
 
+@pytest.mark.dear
 def test_without_a_score_that_is_a_number_the_last_weights_count(
     folder, watched, monkeypatch
 ):

@@ -404,6 +404,7 @@ def crossed(pretrained, tmp_path_factory):
     return config, run(config)
 
 
+@pytest.mark.dear
 def test_every_row_is_scored_in_one_fold(crossed):
     config, results = crossed
     texts = []
@@ -481,6 +482,7 @@ def test_dropout_on_the_classifier_alone(pretrained, tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_class_weights_are_those_of_each_folds_rows(pretrained, tmp_path):
     # None of them is a copy of another.
     rows = [(f"wa w{letter}", "yes") for letter in "abcdefgh"]

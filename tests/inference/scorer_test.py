@@ -226,6 +226,7 @@ def test_masked_scores_are_those_of_a_hand_written_loop(masked_lm, masked):
         )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("has_own_tables", [False, True])
 def test_the_generator_of_an_electra_scores(tmp_path, has_own_tables):
     helpers.write_vocab(tmp_path)
@@ -244,6 +245,7 @@ def test_the_generator_of_an_electra_scores(tmp_path, has_own_tables):
     )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("has_own_tables", [False, True])
 def test_electric_scores_whatever_its_towers_share(tmp_path, has_own_tables):
     helpers.write_vocab(tmp_path)

@@ -216,6 +216,7 @@ def test_no_rank():
         _encoder().enable_lora(0)
 
 
+@pytest.mark.dear
 def test_strings_to_classes_in_one_model(tmp_path):
     encoder = _encoder()
     preprocessor = electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=12)

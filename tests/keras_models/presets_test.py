@@ -24,7 +24,13 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "classifier",
+        *(pytest.param(n, marks=pytest.mark.dear) for n in [*MODELS][1:]),
+    ],
+)
 def test_there_and_back(name, pretrained, tmp_path):
     model = MODELS[name](pretrained)
     model.save_to_preset(tmp_path / "preset")
@@ -80,6 +86,7 @@ def test_a_preset_is_a_checkpoint_for_other_models(preset):
         electra_tf.TokenClassifier.from_preset(path)
 
 
+@pytest.mark.dear
 def test_kerashub_reads_the_encoder(preset):
     model, path = preset
     backbone = keras_hub.models.ElectraBackbone.from_preset(path)

@@ -92,6 +92,10 @@ def test_texts_and_labels_in_every_form(model):
         (np.array(TEXTS, object), np.array(TARGETS)),
         (frame["text"], frame["label"]),
         (frame[["text"]], frame["id"]),
+        (TEXTS, frame[["id"]]),
+        (TEXTS, np.array(ids, np.float32)[:, np.newaxis]),
+        (TEXTS, tf.constant(ids)[:, tf.newaxis]),
+        (TEXTS, [float(i) for i in ids]),
         (frame["text"].astype("category").astype(str), frame["id"]),
         (tf.constant(TEXTS), tf.constant(ids)),
         ({"text": TEXTS}, [label.encode() for label in TARGETS]),
@@ -143,7 +147,8 @@ def test_numbers_as_labels(pretrained):
 def test_a_dataset_is_as_good_as_a_list(model):
     expected = model.evaluate(TEXTS, TARGETS, return_dict=True, verbose=0)
     ids = [LABELS.index(label) for label in TARGETS]
-    for labels in (TARGETS, ids):
+    column = np.array(ids, np.float32)[:, np.newaxis]
+    for labels in (TARGETS, ids, column):
         dataset = tf.data.Dataset.from_tensor_slices((TEXTS, labels)).batch(6)
         found = model.evaluate(dataset, return_dict=True, verbose=0)
         assert found == pytest.approx(expected, abs=1e-5)
@@ -338,6 +343,7 @@ def test_the_mean_of_all_tokens(pretrained, trained, tmp_path):
         classifier(pretrained, pooling="max")
 
 
+@pytest.mark.dear
 def test_an_encoder_gives_its_weights(pretrained):
     encoder = electra_tf.Encoder.from_checkpoint(pretrained)
     preprocessor = electra_tf.Preprocessor.from_checkpoint(pretrained)
@@ -376,6 +382,7 @@ def test_pairs(pretrained):
         found.predict(TEXTS)
 
 
+@pytest.mark.dear
 def test_several_labels_a_row(pretrained):
     found = classifier(pretrained, labels=["a", "b", "c"], multi_label=True)
     rows = [["a"], [], ["b", "c"], [0, 2]] * 5
@@ -495,6 +502,7 @@ def test_ids_with_labels_and_weights_of_another_shape(pretrained, model):
         found.test_on_batch(rows, ids, weights[:, np.newaxis])
 
 
+@pytest.mark.dear
 def test_a_weight_of_a_dataset_that_is_no_number(model):
     weights = np.ones(len(TEXTS), np.float32)
     weights[3] = np.nan

@@ -91,6 +91,7 @@ def test_predictions_are_of_the_words_given(trained):
     assert found.predict(texts.batch(2), steps=1, verbose=0).shape[0] == 2
 
 
+@pytest.mark.dear
 def test_saved_exported_and_back(trained, tmp_path):
     found, *_ = trained
     expected = found.predict(WORDS, verbose=0)

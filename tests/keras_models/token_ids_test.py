@@ -186,6 +186,7 @@ def test_labels_that_there_are_not(compiles):
         model.evaluate(dataset, verbose=0)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("compiles", [False, True])
 @pytest.mark.parametrize("value", [2, 0.5, -1.0])
 def test_decisions_that_are_neither_0_nor_1(value, compiles):

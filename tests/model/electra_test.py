@@ -249,7 +249,7 @@ def loss_and_gradients(model, data, draws):
     "objective",
     [
         name
-        if name in ("electra", "masked_lm", "tied", "electric")
+        if name in ("electra", "masked_lm")
         else pytest.param(name, marks=pytest.mark.dear)
         for name in OBJECTIVES
     ],

@@ -9,6 +9,11 @@ from tests import helpers
 ELECTRIC = {"electra_objective": False, "electric_objective": True}
 
 
+def _dear(changes: dict):
+    """A case for test-dear alone."""
+    return pytest.param(changes, marks=pytest.mark.dear)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -16,17 +21,22 @@ ELECTRIC = {"electra_objective": False, "electric_objective": True}
         {"electra_objective": False},
         {"electra_objective": False, "untied_generator_embeddings": True},
         {"uniform_generator": True},
-        {"unigram_generator": True},
+        _dear({"unigram_generator": True}),
         {"untied_generator": False, "generator_hidden_size": 1.0},
         {"untied_generator_embeddings": True},
-        {"disentangled_embeddings": True},
-        {"discriminator_objective": "replace_mlm"},
+        _dear({"disentangled_embeddings": True}),
+        _dear({"discriminator_objective": "replace_mlm"}),
         {"discriminator_objective": "all_tokens_mlm"},
-        {"discriminator_objective": "all_tokens_mlm", "copy_mechanism": False},
-        {"generator_training": "adversarial"},
+        _dear(
+            {
+                "discriminator_objective": "all_tokens_mlm",
+                "copy_mechanism": False,
+            }
+        ),
+        _dear({"generator_training": "adversarial"}),
         {"generator_training": "frozen", "untied_generator_embeddings": True},
         ELECTRIC,
-        ELECTRIC | {"untied_generator_embeddings": True},
+        _dear(ELECTRIC | {"untied_generator_embeddings": True}),
     ],
     ids=str,
 )

@@ -206,11 +206,12 @@ def _smallest_case(group: str) -> str:
             "outputs.npz",
             ("eval_metrics.json", "masked_lm_loss"),
         ),
-        (
+        pytest.param(
             "finetune",
             "finetuning_parity",
             "outputs_eval_mode.npz",
             ("config.json", "final_max_abs_diff_onehot_vs_gather"),
+            marks=pytest.mark.dear,
         ),
     ],
 )

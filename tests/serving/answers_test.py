@@ -72,7 +72,13 @@ def checkpoint(config) -> Checkpoint:
     )
 
 
-@pytest.fixture(scope="module", params=[JOINT, SEPARATE], ids=["joint", "not"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(JOINT, id="joint"),
+        pytest.param(SEPARATE, id="not", marks=pytest.mark.dear),
+    ],
+)
 def loaded(request, tmp_path_factory):
     """The source, and its default signature."""
     return load(request.param, tmp_path_factory.mktemp("answers"))
@@ -203,6 +209,7 @@ def test_refuses_inputs_of_different_sizes(loaded):
         signature(question=tf.constant(["wa"]), context=tf.constant(["a", "b"]))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "not"])
 def test_products_in_bfloat16_have_an_error(tmp_path, config):
     electra_tf_format.write(checkpoint(config), str(tmp_path / "model"))

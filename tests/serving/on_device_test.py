@@ -45,6 +45,7 @@ def expected(exported, tmp_path_factory):
     )["probabilities"].numpy()
 
 
+@pytest.mark.dear
 def test_files(exported):
     model_dir, paths = exported
     names = ["model.float32.tflite", "model.int8.tflite"]
@@ -61,6 +62,7 @@ def test_files(exported):
     }
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "number, least, most", [(0, 0.0, 1e-5), (1, 1e-5, 0.05)]
 )
@@ -79,6 +81,7 @@ def test_any_batch_and_length(exported, expected, number, least, most):
     assert least <= max(errors) < most
 
 
+@pytest.mark.dear
 def test_a_fixed_length(exported, expected):
     model = on_device.OnDeviceModel(exported[1][0])
     features = model.pack(TEXTS[2:3])
@@ -88,6 +91,7 @@ def test_a_fixed_length(exported, expected):
     )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("about", "segment", "note"),
     [
@@ -115,6 +119,7 @@ def test_a_taggers_words_are_in_its_segment(
     assert note in capsys.readouterr().out
 
 
+@pytest.mark.dear
 def test_metadata_that_are_odd_are_refused(exported, tmp_path):
     source = os.path.dirname(exported[1][0])
     shutil.copytree(source, tmp_path, dirs_exist_ok=True)
@@ -128,6 +133,7 @@ def test_metadata_that_are_odd_are_refused(exported, tmp_path):
             on_device.OnDeviceModel(path)
 
 
+@pytest.mark.dear
 def test_another_vocabulary_is_refused(exported, tmp_path):
     folder = shutil.copytree(os.path.dirname(exported[1][0]), tmp_path / "copy")
     vocab = folder / "vocab.txt"

@@ -568,6 +568,7 @@ def cuts(tmp_path_factory, data_pattern):
     )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("cut", ["2 x 16", "2 x 2 x 8 side by side"])
 def test_a_batch_teaches_the_same_however_it_is_cut(cuts, cut):
     assert_same_learned(cuts["whole"], cuts[cut])
@@ -627,6 +628,7 @@ def assert_same_learned(whole, found):
         )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("cut", ["2 x 16", "2 x 2 x 8 side by side"])
 def test_replicas_and_parts_evaluate_as_one_does(cuts, cut):
     assert cuts[cut]["heldout"] == pytest.approx(
@@ -634,6 +636,7 @@ def test_replicas_and_parts_evaluate_as_one_does(cuts, cut):
     )
 
 
+@pytest.mark.dear
 def test_replicas_exchange_gradients_in_the_dtype_asked_for(cuts):
     """Two gradients of 1 + 2^-10, which bfloat16 rounds to 1."""
     assert cuts["norms"] == {"float32": 2 + 2**-9, "bfloat16": 2}
@@ -647,6 +650,7 @@ def test_letting_go_of_batches_waits_for_no_tuner(tmp_path):
     assert found.options().autotune.enabled is False
 
 
+@pytest.mark.dear
 def test_refuses_a_batch_that_replicas_cannot_share(cuts):
     assert cuts["whole"]["refusal"] is None
     assert cuts["2 x 16"]["refusal"] == (
@@ -655,6 +659,7 @@ def test_refuses_a_batch_that_replicas_cannot_share(cuts):
     )
 
 
+@pytest.mark.dear
 def test_refuses_before_step_1_to_evaluate_what_replicas_cannot_share(cuts):
     assert cuts["refused run"] == (
         "eval_batch_size must be a multiple of the number of replicas. "
@@ -724,6 +729,7 @@ def test_a_sum_over_micro_batches_is_the_sum_over_the_batch(tmp_path):
     assert w != 0
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("graph_optimizer")
 def test_large_gradients_add_up_over_micro_batches_in_every_call(tmp_path):
     """What the graph's optimizer makes of large sums is undone by its end."""
@@ -811,7 +817,13 @@ def float32_log(tmp_path_factory, data_pattern):
     return train_with_policy(folder, data_pattern, "float32")
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "mixed_bfloat16",
+        pytest.param("mixed_float16", marks=pytest.mark.dear),
+    ],
+)
 def test_low_precision_stays_near_float32(
     tmp_path, data_pattern, float32_log, policy
 ):

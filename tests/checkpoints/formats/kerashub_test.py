@@ -125,6 +125,7 @@ def test_kerashub_computes_what_we_wrote(tmp_path, embedding_size):
     assert_close(received, ours(written.discriminator, written.tensors))
 
 
+@pytest.mark.dear
 def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     written = random_checkpoint(hidden_act="gelu")
     kerashub.write(written, tmp_path)
@@ -135,6 +136,7 @@ def test_kerashub_has_the_approximation_of_gelu_only(tmp_path):
     assert any("GELU" in note for note in kerashub.notes(written))
 
 
+@pytest.mark.dear
 def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
     written = random_checkpoint(hidden_act="gelu")
     kerashub.write(written, tmp_path)
@@ -211,6 +213,7 @@ def test_round_trip_is_bitwise(tmp_path, embedding_size):
         np.testing.assert_array_equal(read.tensors[name], tensor, name)
 
 
+@pytest.mark.dear
 def test_a_generator_stays_one(tmp_path):
     config = helpers.encoder_config(hidden_size=4, hidden_act="gelu_new")
     written = checkpoint.Checkpoint(
@@ -226,6 +229,7 @@ def test_a_generator_stays_one(tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_a_generator_brings_the_tables_that_it_shares(tmp_path):
     config = helpers.encoder_config(hidden_size=4)
     tensors = {
@@ -272,6 +276,7 @@ def test_the_pooler_is_the_identity(tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_low_precision_is_read_as_float32(tmp_path):
     backbone = library_backbone(dtype="bfloat16")
     backbone.save_to_preset(str(tmp_path))
@@ -284,6 +289,7 @@ def test_low_precision_is_read_as_float32(tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_weights_in_several_files(tmp_path):
     backbone = library_backbone()
     path = str(tmp_path / "model.weights.json")

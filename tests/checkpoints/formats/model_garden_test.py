@@ -180,6 +180,7 @@ def test_round_trip_is_bitwise(tmp_path):
         np.testing.assert_array_equal(read.tensors[name], tensor, name)
 
 
+@pytest.mark.dear
 def test_a_task_loads_it(tmp_path):
     """params.yaml and init_checkpoint are all that a task needs."""
     written = random_checkpoint(attention_probs_dropout_prob=0.3)
@@ -204,6 +205,7 @@ def test_a_task_loads_it(tmp_path):
     assert settings.attention_dropout_rate == 0.3
 
 
+@pytest.mark.dear
 def test_an_encoder_with_the_exact_gelu(tmp_path):
     """What the note advises for weights trained with the error function."""
     written = random_checkpoint(hidden_act="gelu")
@@ -215,6 +217,7 @@ def test_an_encoder_with_the_exact_gelu(tmp_path):
     assert_close(call(exact), ours(written.discriminator, written.tensors))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
 def test_other_activations_have_the_same_names(tmp_path, hidden_act):
     written = random_checkpoint(hidden_act=hidden_act)
@@ -225,6 +228,7 @@ def test_other_activations_have_the_same_names(tmp_path, hidden_act):
     assert model_garden.GELU_NOTE not in model_garden.notes(written)
 
 
+@pytest.mark.dear
 def test_three_segments_travel(tmp_path):
     written = our_models.with_hidden_act(
         our_models.with_three_segments(), "gelu_new"
@@ -336,6 +340,7 @@ def test_damaged_checkpoint(damaged, damage, message):
     assert str(damaged) in str(error.value)
 
 
+@pytest.mark.dear
 def test_checkpoint_of_another_architecture(tmp_path):
     albert = networks.AlbertEncoder(
         vocab_size=20, hidden_size=8, num_attention_heads=2, num_layers=1

@@ -387,6 +387,7 @@ def weights(folder, prefix):
     }
 
 
+@pytest.mark.dear
 def test_the_second_stage_trains_one_of_two_equal_networks(train):
     first, _ = train("training_algorithms/two_stage_generator")
     second, _ = train("training_algorithms/two_stage")
