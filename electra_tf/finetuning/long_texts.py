@@ -1,4 +1,7 @@
-"""Texts longer than the model: cut and counted, or read in windows."""
+"""Texts longer than the model: cut and counted, or read in windows.
+
+Texts without a token are counted, too.
+"""
 
 from collections.abc import Sequence
 
@@ -11,6 +14,9 @@ from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks.task import Task
 from electra_tf.finetuning.tasks.text_tasks import TextTask
 from electra_tf.model.windows import Windows
+
+# [CLS] and [SEP].
+_NUM_BARE = 2
 
 
 def choose(
@@ -71,8 +77,9 @@ def about(data: TaskData) -> dict:
     Returns:
       "long_texts", and of windows "window_stride" and "max_windows"; by split
       "num_cut", the texts that lose their end, and "longest", the tokens of the
-      longest text, where any is cut; of windows also "num_windows", of all the
-      split's texts, and "most_windows", of one.
+      longest text, where any is cut, and "num_without_tokens", where there are
+      rows of which nothing is left but [CLS] and [SEP]; of windows also
+      "num_windows", of all the split's texts, and "most_windows", of one.
     """
     if not isinstance(data.task, TextTask) or data.tokenizer is None:
         return {}
@@ -83,9 +90,12 @@ def about(data: TaskData) -> dict:
         found["max_windows"] = windows.max_windows
     for split, features in data.features.items():
         num_cut, longest = _cut(data, split)
+        num_tokens = features["input_mask"].sum(axis=-1)
         of_split = {"num_cut": num_cut, "longest": longest}
+        if num_bare := int((num_tokens <= _NUM_BARE).sum()):
+            of_split["num_without_tokens"] = num_bare
         if windows:
-            counts = windows.counts(features["input_mask"].sum(axis=-1))
+            counts = windows.counts(num_tokens)
             of_split["num_windows"] = int(counts.sum())
             of_split["most_windows"] = int(counts.max())
         found[split] = of_split
@@ -127,6 +137,12 @@ def remarks(told: dict, data: TaskData) -> list[str]:
         if not isinstance(of_split, dict):
             continue
         num_rows = data.num_rows[split]
+        if "num_without_tokens" in of_split:
+            lines.append(
+                f"{split}: {of_split['num_without_tokens']} of {num_rows} "
+                "texts have no token, such as one of control characters "
+                "alone: to the model they are [CLS] [SEP]"
+            )
         if windows and of_split["most_windows"] > 1:
             lines.append(
                 f"{split}: {of_split['num_windows']} windows of at most "

@@ -194,6 +194,22 @@ def test_the_cut_is_counted(data, tmp_path):
     ) in plan.notes
 
 
+def test_texts_without_a_token_are_counted(data, tmp_path):
+    # The last two of characters that are cleaned away.
+    rows = [("wa wb", "no"), ("wc", "yes"), ("\u200b", "no"), ("\x7f", "yes")]
+    path = helpers.write_tsv(tmp_path / "dev.tsv", rows)
+    plan = preparation.prepare(
+        make_config(data, tmp_path / "model", dev_file=path)
+    )
+    about = plan.about_data["own_data"]["long_texts"]
+    assert about["dev"]["num_without_tokens"] == 2
+    assert "num_without_tokens" not in about["train"]
+    assert (
+        "own_data: dev: 2 of 4 texts have no token, such as one of control "
+        "characters alone: to the model they are [CLS] [SEP]"
+    ) in plan.notes
+
+
 def test_pairs_that_are_cut_are_counted(tokenizer):
     task = text_tasks.ClassificationTask("pairs", ["no", "yes"])
     examples = [
