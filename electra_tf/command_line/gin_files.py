@@ -71,7 +71,7 @@ def load(
         tokenize.TokenError,
     ) as error:
         raise errors.ConfigError(_explain(error, param, configurable)) from None
-    _refuse_unused_bindings()
+    _refuse_unused_bindings(configurable)
     return config
 
 
@@ -213,7 +213,25 @@ def _keys(config_str: str) -> list[str]:
     return _BINDING.findall(config_str)
 
 
-def _refuse_unused_bindings() -> None:
+def _place_of(name: str, configurable: Callable) -> str:
+    """How an object that nothing refers to becomes a part of what is built.
+
+    Args:
+      name: Of its class.
+      configurable: What is built.
+
+    Returns:
+      A sentence; "" where the object has no place.
+    """
+    fields = getattr(configurable, "__dataclass_fields__", {}).values()
+    for field in fields:
+        if re.search(rf"\b{name}\b", str(field.type)):
+            owner = configurable.__name__
+            return f" For {name} to count: {owner}.{field.name} = @{name}()"
+    return ""
+
+
+def _refuse_unused_bindings(configurable: Callable) -> None:
     """Raises on bindings, macros and scopes that nothing has read."""
     used = set()
     for key in _keys(gin.operative_config_str()):
@@ -224,7 +242,13 @@ def _refuse_unused_bindings() -> None:
             used.add("/".join([*scopes[: len(scopes) - i], name]))
     unused = [key for key in _keys(gin.config_str()) if key not in used]
     if unused:
+        # The objects of what is read, without their scopes.
+        objects = {key.split("/")[-1].split(".")[0] for key in used}
+        name, dot, _ = unused[0].partition(".")
+        hint = ""
+        if dot and name not in objects:
+            hint = _place_of(name, configurable)
         raise errors.ConfigError(
             f"The gin configuration sets {', '.join(unused)}, which nothing "
-            "reads." + errors.did_you_mean(unused[0], sorted(used))
+            "reads." + (hint or errors.did_you_mean(unused[0], sorted(used)))
         )

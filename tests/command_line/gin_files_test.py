@@ -371,6 +371,26 @@ def test_refuses_an_unused_binding(gin_file):
     )
 
 
+def test_says_how_an_object_becomes_a_part():
+    with pytest.raises(errors.ConfigError) as caught:
+        gin_files_lib.load(
+            finetuning_configs.FinetuningConfig,
+            [],
+            [
+                "FinetuningConfig.init_checkpoint = 'model'",
+                "FinetuningDataConfig.train_file = 'train.tsv'",
+                "FinetuningDataConfig.dev_file = 'dev.tsv'",
+                "RunConfig.model_dir = 'out'",
+                "QuestionAnsweringConfig.n_best_size = 5",
+            ],
+        )
+    assert str(caught.value) == (
+        "The gin configuration sets QuestionAnsweringConfig.n_best_size, which "
+        "nothing reads. For QuestionAnsweringConfig to count: "
+        "FinetuningConfig.question_answering = @QuestionAnsweringConfig()"
+    )
+
+
 def test_refuses_a_missing_value(tmp_path):
     path = tmp_path / "run.gin"
     path.write_text(

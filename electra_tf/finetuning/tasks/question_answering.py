@@ -614,6 +614,12 @@ class QuestionAnsweringTask(Task):
                     f"{split}: {num_cut} of {len(of_split)} questions have an "
                     "empty passage"
                 )
+            num_empty = sum(not e.question_text.strip() for e in of_split)
+            if num_empty:
+                found.append(
+                    f"{split}: {num_empty} of {len(of_split)} questions are "
+                    "empty"
+                )
         return found
 
     def description(self):

@@ -297,6 +297,8 @@ def test_odd_questions_are_counted(write, tmp_path):
     assert not task.warnings({"test": unknown})
     (none,) = task.warnings({"dev": unknown})
     assert none.startswith("dev: 1 of 1 questions have no answer")
+    empty = [example._replace(question_text=" "), example._replace(qas_id="b")]
+    assert task.warnings({"dev": empty}) == ["dev: 1 of 2 questions are empty"]
 
 
 def test_answers_of_impossible_questions_are_told(write, tmp_path):
