@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -144,6 +145,7 @@ def run(
     # TensorFlow's notes on the machine would bury the one line that matters;
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    _write_utf8()
     try:
         code = command(args) or 0
     except BrokenPipeError:
@@ -156,6 +158,13 @@ def run(
         say(parser.prog, "interrupted")
         code = 130
     return written(parser.prog, code)
+
+
+def _write_utf8() -> None:
+    """Texts are UTF-8 on their way out, too, whatever the locale says."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files that are not UTF-8 keep their way of being written.
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def written(prog: str, code: int = 0, text: str = "") -> int:

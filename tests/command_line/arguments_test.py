@@ -40,3 +40,13 @@ def test_what_is_said_is_a_line_of_its_own(monkeypatch, is_terminal):
         assert "building 50%" in before
         assert cleared
     assert shown == "build: error: no room"
+
+
+def test_texts_are_utf_8_whatever_the_locale_says(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(
+        sys, "stdout", io.TextIOWrapper(raw, "ascii", "surrogateescape")
+    )
+    parser = arguments.ArgumentParser(prog="say")
+    assert arguments.run(lambda args: print("é", "\udcff"), parser, []) == 0
+    assert raw.getvalue() == "é ".encode() + b"\xff\n"
