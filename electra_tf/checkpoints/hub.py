@@ -26,9 +26,15 @@ def local_path(path: str | os.PathLike) -> str:
         or HF_HUB_OFFLINE=1.
 
     Raises:
-      CheckpointError: If it is neither in the cache nor to be had.
+      CheckpointError: If it is neither in the cache nor to be had, or is a
+        handle of Kaggle's, which KerasHub reads.
     """
     path = os.fspath(path)
+    if path.startswith("kaggle://"):
+        raise errors.CheckpointError(
+            "Expected a folder: keras_hub.models.Backbone.from_preset(handle)"
+            f".save_to_preset(folder) makes it of a handle. Received: {path}"
+        )
     if not path.startswith(HANDLE):
         return path
     match = _HANDLE.fullmatch(path)
@@ -57,6 +63,11 @@ def local_path(path: str | os.PathLike) -> str:
             f"Expected {path} on the Hugging Face Hub or in its cache. "
             f"Received: {_reason(error)}"
         ) from None
+
+
+def is_handle(path: str) -> bool:
+    """Whether this is how a repository of the Hub is called."""
+    return _HANDLE.fullmatch(path) is not None
 
 
 def _reason(error: Exception) -> str:

@@ -64,6 +64,8 @@ def recognise(path: str | os.PathLike) -> str:
     received = f"the file {path}"
     if not os.path.exists(path):
         received = f"{path}, does not exist"
+        if hub.is_handle(hub.HANDLE + path):
+            received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
     elif os.path.isdir(path):
         names = sorted(os.listdir(path))
         shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

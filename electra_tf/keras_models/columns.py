@@ -101,7 +101,7 @@ def _as_strings(column: typing.Any) -> list[str] | None:
 
 
 def listed(x: typing.Any, name: str, refused) -> list:
-    """The N values of a list, an array, a tensor or a pandas column.
+    """The N values of a list, an array, a tensor, a pandas or Arrow column.
 
     Args:
       x: What the user gave.
@@ -110,6 +110,8 @@ def listed(x: typing.Any, name: str, refused) -> list:
     """
     if isinstance(x, str | bytes):
         raise refused(name, f"the text {short(x)}")
+    if hasattr(x, "to_pylist"):  # Of Arrow.
+        x = x.to_pylist()
     shape = getattr(x, "shape", None)
     if shape is not None:
         if len(shape) != 1:

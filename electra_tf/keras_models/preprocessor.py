@@ -297,14 +297,16 @@ def as_texts(value) -> tf.Tensor:
     """Texts in any form -> <string>[B], or <string>[] of a string.
 
     Args:
-      value: A string, a list, an array, a column of pandas, or a tensor of
-        shape [], [B] or [B, 1].
+      value: A string, a list, an array, a column of pandas or of Arrow, or a
+        tensor of shape [], [B] or [B, 1].
 
     Raises:
       ValueError: If it holds anything but strings.
     """
     if not tf.is_tensor(value):
-        if hasattr(value, "to_numpy"):
+        if hasattr(value, "to_pylist"):
+            value = value.to_pylist()
+        elif hasattr(value, "to_numpy"):
             value = value.to_numpy(dtype=object)
         array = value if isinstance(value, np.ndarray) else None
         if array is None or array.dtype == object:

@@ -126,6 +126,14 @@ class TextPipeline(EngineModel):
 
     def _checked(self, x, name: str = "x"):
         """Token ids as given, or an error; see `token_ids.checked`."""
+        is_batches = columns.is_dataset(x) or isinstance(
+            x, keras.utils.PyDataset | Iterator
+        )
+        if not isinstance(x, Mapping) and not is_batches:
+            raise ValueError(
+                f"Expected {name} as a dictionary of token ids, without a "
+                f"preprocessor. Received: {columns.short(x)}"
+            )
         return token_ids.checked(
             x, self.encoder_config, name, self.num_label_values
         )
@@ -392,11 +400,6 @@ class TextPipeline(EngineModel):
                 arguments["shuffle"] = shuffle
                 num_steps = steps_per_epoch or getattr(x, "num_batches", None)
             elif not columns.is_dataset(x):
-                if not isinstance(x, Mapping):
-                    raise ValueError(
-                        "Expected x as a dictionary of token ids, without a "
-                        f"preprocessor. Received: {columns.short(x)}"
-                    )
                 arguments["batch_size"] = batch_size
                 num_rows = len(next(iter(x.values())))
                 kept = int(np.floor(num_rows * (1.0 - validation_split)))

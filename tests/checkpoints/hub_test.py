@@ -90,3 +90,17 @@ def test_a_conversion_reads_a_handle(hub_cache, tmp_path, capsys):
 def test_no_handle_is_left_as_it_is(tmp_path):
     assert hub.local_path(tmp_path) == str(tmp_path)
     assert hub.local_path("gs://bucket/model") == "gs://bucket/model"
+
+
+def test_a_handle_of_kaggle_says_who_reads_it():
+    with pytest.raises(errors.CheckpointError, match="from_preset.*kaggle://"):
+        hub.local_path("kaggle://keras/electra/keras/small")
+
+
+def test_a_handle_without_its_scheme_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        errors.CheckpointError,
+        match=r"a/b, does not exist \(of the Hugging Face Hub: hf://a/b\)$",
+    ):
+        reading.recognise("a/b")

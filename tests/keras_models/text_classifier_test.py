@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 
@@ -93,6 +94,7 @@ def test_texts_and_labels_in_every_form(model):
         (frame["text"], frame["label"]),
         (frame[["text"]], frame["id"]),
         (TEXTS, frame[["id"]]),
+        (pa.chunked_array([TEXTS[:9], TEXTS[9:]]), pa.chunked_array([ids])),
         (TEXTS, np.array(ids, np.float32)[:, np.newaxis]),
         (TEXTS, tf.constant(ids)[:, tf.newaxis]),
         (TEXTS, [float(i) for i in ids]),
@@ -465,6 +467,17 @@ def test_without_a_preprocessor(pretrained, model):
         found.fit(TEXTS, ids)
     with pytest.raises(ValueError, match="Received: class_weight='balanced'"):
         found.fit(rows, ids, class_weight="balanced")
+
+
+def test_texts_without_a_preprocessor_are_refused(pretrained):
+    found = classifier(pretrained, preprocessor=None)
+    for use in (
+        lambda: found.predict(TEXTS, verbose=0),
+        lambda: found.evaluate(TEXTS, TARGETS, verbose=0),
+        lambda: found.fit(TEXTS, TARGETS, verbose=0),
+    ):
+        with pytest.raises(ValueError, match="Expected x as a dictionary of"):
+            use()
 
 
 @pytest.mark.dear
