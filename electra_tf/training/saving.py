@@ -266,17 +266,17 @@ class Checkpoints:
             return
         except (tf.errors.OpError, OSError) as error:
             reason = errors.first_line(error)
-        # Maybe that of a step before, which was written in the background:
-        # there may be room again.
+        # In the background that of a step before; there may be room again.
         with contextlib.suppress(tf.errors.OpError, OSError):
             manager.save(checkpoint_number=step)  # Waits, as nobody else does.
         if not is_whole(_prefix(manager, step)):
             raise errors.TrainingError(
                 f"Cannot save step {step} in {manager.directory}: {reason}"
             )
-        logging.warning(
-            "Step %d is saved, a step before it was not: %s", step, reason
-        )
+        what = "the first try"
+        if self.run.async_checkpoints:
+            what = "a step before it"
+        logging.warning("Step %d is saved; %s failed: %s", step, what, reason)
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):
         prefix = _prefix(manager, step)

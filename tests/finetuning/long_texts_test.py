@@ -107,6 +107,7 @@ def read_predictions(config):
     return [dict(zip(names, r.split("\t"), strict=True)) for r in rows]
 
 
+@pytest.mark.dear
 def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     config, results = finished
     path = saved_model.export(config.run.model_dir, str(tmp_path / "served"))

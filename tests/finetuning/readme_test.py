@@ -26,6 +26,7 @@ def code():
     return "\n".join(lines)
 
 
+@pytest.mark.dear
 def test_a_task_in_code(code, tmp_path, monkeypatch):
     (tmp_path / "rhymes.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))

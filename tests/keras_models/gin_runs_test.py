@@ -1,6 +1,7 @@
 """What a gin run fine-tuned, as a Keras model, and the way back."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import electra_tf
@@ -14,6 +15,7 @@ from tests.keras_models.tasks import TEXTS
 from tests.serving.conftest import LABELS, write_finetuned
 
 
+@pytest.mark.dear
 def test_there_and_back(tmp_path):
     model_dir, network = write_finetuned(tmp_path)
     model = electra_tf.TextClassifier.from_checkpoint(model_dir)

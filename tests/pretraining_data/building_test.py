@@ -893,6 +893,7 @@ def test_progress_counts_what_was_done_before(monkeypatch):
     assert last.startswith("building 50% | 2 documents  6 examples  40 tokens")
 
 
+@pytest.mark.dear
 def test_preflight(folder):
     # In a process of its own, as TensorFlow must not have run before a fork.
     (folder / "corpus" / "one.txt").write_text("a \u2603\n\na \u2603 a\n")

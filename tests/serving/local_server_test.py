@@ -580,6 +580,7 @@ def test_warms_up(servable):
     assert servable.warm_up() == 6
 
 
+@pytest.mark.dear
 def test_a_damaged_warm_up_is_one_line(exported, tmp_path, monkeypatch, capsys):
     # Which the server sets for its own process.
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")

@@ -151,7 +151,7 @@ def test_what_failed_before_does_not_keep_a_step_from_being_saved(
     # There is room again.
     engine.global_step.assign(2)
     checkpoints.save()
-    assert "Step 2 is saved, a step before it was not: " in caplog.text
+    assert "Step 2 is saved; a step before it failed: " in caplog.text
     checkpoints.finish()
     checkpoints.check_saved()
     assert [p.stem for p in tmp_path.glob("*.index")] == ["model.ckpt-2"]
