@@ -180,7 +180,10 @@ class Checkpoints:
                 + ", ".join(passed_over)
             )
         if len(passed_over) == len(found):
-            if found:
+            # "checkpoint" is written after the first one: without it a run was
+            # killed over that one, and begins anew.
+            is_first = checkpoint_state(self.run.model_dir) is None
+            if len(found) > is_first:
                 raise errors.ConfigError(
                     f"None of the checkpoints in {self.run.model_dir} is "
                     "whole. Choose another --model_dir, or move them away to "

@@ -93,7 +93,7 @@ def wait_for_a_moment(model_dir, process, moments):
     """Waits until a run goes on, and with many kills up to three seconds."""
     line = last_line(model_dir)
     while last_line(model_dir) == line:
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     if NUM_KILLS > 1:
         time.sleep(moments.uniform(0, 3))
@@ -128,7 +128,7 @@ def runs(folder):
     model_dir = folder / "disturbed"
     process = start(folder, "disturbed")
     while not is_under_way(model_dir):
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.kill()
     found = {"killed": finish(process, model_dir)}

@@ -110,6 +110,32 @@ def test_none_that_is_whole_is_refused(tmp_path):
     assert (tmp_path / "model.ckpt-8.index").exists()
 
 
+def test_a_run_that_was_killed_over_its_first_checkpoint_begins_anew(
+    tmp_path, capsys
+):
+    """TensorFlow opens the index by its name and writes it at the end."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    expected = train(whole)
+    train(killed, 2, keep_checkpoint_max=1)
+    (killed / "checkpoint").unlink()
+    (killed / "model.ckpt-2.index").write_bytes(b"")
+    engine = train(killed)
+    assert f"or damaged: {killed}/model.ckpt-2\n" in capsys.readouterr().out
+    assert engine_test.steps(engine.run, "train") == [2, 4, 6, 8]
+    assert float(engine.model.w) == float(expected.model.w)
+
+
+def test_more_than_one_that_is_not_whole_is_refused(tmp_path):
+    train(tmp_path, 4)
+    (tmp_path / "checkpoint").unlink()
+    for path in tmp_path.glob("*.index"):
+        path.write_bytes(b"")
+    with pytest.raises(errors.ConfigError, match="None of the checkpoints"):
+        train(tmp_path)
+
+
 @contextlib.contextmanager
 def full_disk():
     """No file can be larger than 20 bytes, which may be pytest's output."""
