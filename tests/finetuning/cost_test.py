@@ -68,7 +68,9 @@ def model_of(data):
     ("make", "options", "from_text"),
     [
         (text_data, {}, True),
-        (text_data, {"second": "d e"}, True),
+        pytest.param(
+            *(text_data, {"second": "d e"}, True), marks=pytest.mark.dear
+        ),
         (text_data, {"windows": windows.Windows(8, 4, 9)}, True),
         (tagging_data, {}, False),
     ],

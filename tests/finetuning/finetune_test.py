@@ -328,6 +328,7 @@ def joint(pretrained, tmp_path_factory):
     return config, run(config)
 
 
+@pytest.mark.dear
 def test_several_tasks_train_in_one_model(joint):
     config, results = joint
     assert set(results["tasks"]) == {"rte", "sts"}
@@ -343,6 +344,7 @@ def test_several_tasks_train_in_one_model(joint):
     assert [t["task_name"] for t in about["tasks"]] == ["rte", "sts"]
 
 
+@pytest.mark.dear
 def test_dev_is_scored_while_it_trains(joint):
     config, results = joint
     trial_dir = f"{config.run.model_dir}/trial_1"
@@ -357,6 +359,7 @@ def test_dev_is_scored_while_it_trains(joint):
     )
 
 
+@pytest.mark.dear
 def test_each_task_of_several_has_its_predictions(joint):
     config, _ = joint
     folder = f"{config.run.model_dir}/trial_1"
@@ -366,6 +369,7 @@ def test_each_task_of_several_has_its_predictions(joint):
     assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
 
 
+@pytest.mark.dear
 def test_several_tasks_are_scored_again_without_training(joint):
     config, results = joint
     data = dataclasses.replace(config.data, eval_only=True)
@@ -377,6 +381,7 @@ def test_several_tasks_are_scored_again_without_training(joint):
     assert len(read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")) == 5
 
 
+@pytest.mark.dear
 def test_test_sets_become_a_submission(joint):
     config, _ = joint
     path = f"{config.run.model_dir}/glue_submission.zip"

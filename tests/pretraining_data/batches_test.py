@@ -560,6 +560,7 @@ def services():
     del servers
 
 
+@pytest.mark.dear
 def test_services_yield_the_same_batches_in_the_same_order(folder, services):
     here = take(open_data(folder).dataset(4, 1), 5)
     there = take(open_data(folder, service=services).dataset(4, 1), 5)
@@ -567,6 +568,7 @@ def test_services_yield_the_same_batches_in_the_same_order(folder, services):
         assert_equal(ours, theirs)
 
 
+@pytest.mark.dear
 def test_services_yield_the_parts_of_a_worker(folder, services):
     shard = replicas.Shard(4, 2, 2)
     here = take(open_data(folder).dataset(2, 5, shard), 3)
@@ -589,6 +591,7 @@ def test_services_need_no_python(folder):
     assert b"PyFunc" not in graph.numpy()
 
 
+@pytest.mark.dear
 def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
     monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
     rows = [helpers.row(n) for n in range(3)]
@@ -604,6 +607,7 @@ def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
     )
 
 
+@pytest.mark.dear
 def test_refuses_batches_in_another_order(folder, services, monkeypatch):
     in_order = batches_lib.PretrainingData._batches_in_graph
 

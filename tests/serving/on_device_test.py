@@ -179,6 +179,7 @@ def test_a_head_on_the_mean_of_all_tokens(exported, tmp_path):
     )
 
 
+@pytest.mark.dear
 def test_what_litert_cannot_represent_is_said_so(tmp_path):
     module = tf.Module()
     call = tf.function(

@@ -817,13 +817,8 @@ def float32_log(tmp_path_factory, data_pattern):
     return train_with_policy(folder, data_pattern, "float32")
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        "mixed_bfloat16",
-        pytest.param("mixed_float16", marks=pytest.mark.dear),
-    ],
-)
+@pytest.mark.dear
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision_stays_near_float32(
     tmp_path, data_pattern, float32_log, policy
 ):
