@@ -37,7 +37,9 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
       ValueError: If it is something else.
     """
     if hasattr(x, "columns") and hasattr(x, "iloc"):  # A DataFrame.
-        x = tuple(x[column] for column in x.columns)
+        by_name = {column: x[column] for column in x.columns}
+        names = {preprocessor.TEXT, preprocessor.TEXT_PAIR}
+        x = by_name if set(by_name) == names else tuple(by_name.values())
     if isinstance(x, Mapping):
         x = tuple(preprocessor.parts_of(x))
     parts = x if isinstance(x, tuple) else (x,)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import keras
 
 from electra_tf import configs
+from electra_tf.keras_models import user_warnings
 from electra_tf.training import optimization
 
 
@@ -101,6 +102,8 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
         Args:
           num_train_steps: Where the rate reaches 0.
         """
+        for line in optimization.slow_warmup(self.config, num_train_steps):
+            user_warnings.warn(line)
         self.schedule.num_train_steps = num_train_steps
         self.schedule.num_warmup_steps = self.config.warmup_steps(
             num_train_steps

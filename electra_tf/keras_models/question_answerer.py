@@ -4,6 +4,7 @@ Shapes: N rows, B batch of windows, L length.
 """
 
 import dataclasses
+import re
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,8 @@ class QuestionAnswerer(TaskModel):
     "question" and "context"; longer contexts are read in windows that overlap,
     each a row of a batch. An answer is a text, (text, start), where start
     counts the characters before it, or what SQuAD's files have. Without a start
-    it is the first place where the text occurs.
+    it is the first place where the text occurs, of whole words if it does so
+    as such.
 
     A `tf.data.Dataset` has batches of (rows, answers) or (rows, answers,
     weights): rows (questions, contexts) or {"question": ..., "context": ...},
@@ -519,7 +521,7 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         if isinstance(value, str):
-            value = (value, context.find(value))
+            value = (value, _place(value, context))
         if (
             not isinstance(value, tuple | list)
             or len(value) != 2
@@ -535,3 +537,12 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
             )
         found.append((value[0], int(value[1])))
     return found
+
+
+def _place(answer: str, context: str) -> int:
+    """The first character of an answer's first occurrence; -1 if there is none.
+
+    Of those that are no part of a longer word or number, if there are such.
+    """
+    whole = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", context)
+    return whole.start() if whole else context.find(answer)

@@ -3,6 +3,7 @@
 Shapes: N rows, B batch, C labels.
 """
 
+import math
 import typing
 from collections.abc import Mapping, Sequence
 
@@ -416,11 +417,18 @@ class TextRegressor(_TextModel):
         return columns.numbers(columns.one_a_row(y), name, num_rows)
 
     def note_targets(self, features):
-        if "scale" in self.head.options:
-            return
         values = features[f"{self.task_name}_targets"]
-        spread = float(values.max() - values.min())
-        self.note(min_value=float(values.min()), scale=spread or 1.0)
+        least, greatest = float(values.min()), float(values.max())
+        if "scale" in self.head.options:
+            first, scale = self.unit
+            if not first <= least <= greatest <= first + scale:
+                user_warnings.warn(
+                    f"Labels from {least:g} to {greatest:g}, in the unit of "
+                    f"those from {first:g} to {first + scale:g}: it is that of "
+                    "the first fit, or of min_value and scale"
+                )
+            return
+        self.note(min_value=least, scale=greatest - least or 1.0)
         # The unit is in their graphs.
         self.train_function = self.test_function = None
         self.predict_function = None
@@ -461,7 +469,8 @@ def _is_decisions(row) -> bool:
 
 
 def _regression_head(min_value, scale, pooling=None) -> task_head.TaskHead:
-    if (min_value is None) != (scale is None) or (scale or 1.0) <= 0.0:
+    is_scale = scale is None or 0.0 < scale < math.inf
+    if (min_value is None) != (scale is None) or not is_scale:
         raise ValueError(
             "Expected both min_value and a positive scale, or none of the two. "
             f"Received: min_value={min_value}, scale={scale}"

@@ -168,6 +168,8 @@ def slow_warmup(
 ) -> list[str]:
     """A line where the training ends before the rate has reached its peak.
 
+    The first step's rate is 0, as in the original.
+
     Args:
       optimizer: Of a model.
       num_train_steps: Of that model.
@@ -177,6 +179,11 @@ def slow_warmup(
     """
     warmup = optimizer.warmup_steps(num_train_steps)
     decay = optimizer.decay_steps(num_train_steps) or 0
+    if num_train_steps == 1 and warmup:
+        return [
+            "a training of one step learns nothing, as a warm-up begins with "
+            "the learning rate 0: take more steps"
+        ]
     if warmup < num_train_steps < warmup + decay:
         return [
             f"the decay of {decay:g} of {num_train_steps} steps begins before "

@@ -257,3 +257,23 @@ def test_bad_use(trained, name):
     use, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         use(trained[0])
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "start"),
+    [
+        ("in 1943 there were 4 ships", "4", 19),
+        ("concatenate the cat", "cat", 16),
+        ("in 1943", "4", 5),  # Nowhere as a word.
+        ("x (a) y", "(a)", 2),
+    ],
+)
+def test_an_answer_is_looked_for_as_words_first(
+    trained, context, answer, start
+):
+    found, *_ = trained
+    inputs = found.read_inputs((["wa"], [context]))
+    tasks.assert_equal_bits(
+        found.features(inputs, [answer]),
+        found.features(inputs, [(answer, start)]),
+    )

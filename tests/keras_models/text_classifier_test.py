@@ -9,6 +9,7 @@ import electra_tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
 from electra_tf.finetuning import evaluation, features
+from electra_tf.keras_models import columns
 from electra_tf.model import heads
 from electra_tf.model.finetuning_model import FinetuningModel
 from tests import helpers
@@ -104,6 +105,23 @@ def test_texts_and_labels_in_every_form(model):
     ):
         found = model.features(model.read_inputs(x), y)
         tasks.assert_equal_bits(found, expected)
+
+
+def test_pairs_of_a_frame_go_by_name():
+    first, second = PAIRS
+    swapped = pd.DataFrame({"text_pair": second, "text": first})
+    assert columns.texts(swapped) == columns.texts(PAIRS)
+    by_place = pd.DataFrame({"b": first, "a": second})
+    assert columns.texts(by_place) == columns.texts(PAIRS)
+
+
+def test_a_training_that_learns_nothing_is_said(pretrained):
+    found = classifier(pretrained)
+    before = [v.numpy() for v in found.network.variables]
+    with pytest.warns(UserWarning, match="one step learns nothing"):
+        found.fit(TEXTS, TARGETS, batch_size=20, epochs=1, verbose=0)
+    for old, new in zip(before, found.network.variables, strict=True):
+        tasks.assert_equal_bits(old, new.numpy())
 
 
 def test_a_column_of_labels_is_no_second_text(model):

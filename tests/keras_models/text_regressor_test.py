@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -122,6 +124,22 @@ def test_bad_use(trained, pretrained):
         found.fit(["wa"], [1.0], class_weight={1: 2.0})
     with pytest.raises(ValueError, match="Received: min_value=1, scale=None"):
         regressor(pretrained, min_value=1)
+    for scale in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="a positive scale"):
+            regressor(pretrained, min_value=0, scale=scale)
+
+
+def test_labels_outside_the_unit_are_said(trained):
+    found, *_ = trained
+    least, scale = found.unit
+    row = {"regression_targets": np.array([least, least + scale])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.note_targets(row)
+    row = {"regression_targets": np.array([least, least + 2 * scale])}
+    with pytest.warns(UserWarning, match="in the unit of those from"):
+        found.note_targets(row)
+    assert found.unit == (least, scale)
 
 
 @pytest.mark.dear

@@ -1,5 +1,7 @@
 """Tests of training/optimization.py."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -318,6 +320,15 @@ def test_a_warmup_that_never_ends_is_said():
         "steps or longer"
     )
     assert not optimization.slow_warmup(optimizer, 10_001)
+
+
+def test_a_training_of_one_step_is_said_to_learn_nothing():
+    optimizer = configs.OptimizerConfig(1e-3, warmup_proportion=0.1)
+    (line,) = optimization.slow_warmup(optimizer, 1)
+    assert line.startswith("a training of one step learns nothing")
+    assert not optimization.slow_warmup(optimizer, 2)
+    without = dataclasses.replace(optimizer, warmup_proportion=0.0)
+    assert not optimization.slow_warmup(without, 1)
 
 
 def test_a_warmup_that_meets_the_decay_is_said():

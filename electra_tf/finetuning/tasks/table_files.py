@@ -203,13 +203,20 @@ def _check_length(row: Row, expected: int, path: str, ending: str) -> None:
 
 
 def _check_quotes(rows: Sequence[Row], path: str) -> None:
-    """Refuses a .tsv that means its quotes: all of a column are in them."""
+    """Refuses a .tsv that means its quotes: all of a column are in them, but
+    maybe a header."""
+    # Of two rows one may well be so by chance.
+    header = 0 if len(rows) < 3 else 1
     for values in zip(*(row.values for row in rows), strict=True):
-        if all(len(v) > 1 and v[0] == v[-1] == '"' for v in map(str, values)):
+        is_quoted = [
+            len(v) > 1 and v[0] == v[-1] == '"' for v in map(str, values)
+        ]
+        if all(is_quoted[header:]):
+            first = is_quoted.index(True)
             raise ValueError(
                 f"Expected texts without quotes around them. Received: {path!r}"
-                f", row {rows[0].number}, with {values[0]!r}: quotes mean "
-                "nothing in a .tsv. A file with quoted texts is a .csv, "
+                f", row {rows[first].number}, with {values[first]!r}: quotes "
+                "mean nothing in a .tsv. A file with quoted texts is a .csv, "
                 "whatever separates its columns."
             )
 

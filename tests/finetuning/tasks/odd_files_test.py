@@ -135,6 +135,11 @@ QUOTES = [
         refuses=("without quotes", "row 1", "is a .csv"),
     ),
     Case(
+        "quotes around all texts in a .tsv, not around the header",
+        {COMMON: 'text\tlabel\n"a"\tx\n"b"\ty\n'},
+        refuses=("without quotes", "row 2", "is a .csv"),
+    ),
+    Case(
         "a line break in quotes in a .tsv",
         {COMMON: 'text\tlabel\n"a\nb"\tx\n'},
         refuses=("2 columns", "row 2", "is a .csv"),
