@@ -557,7 +557,9 @@ def services():
         servers += [dispatcher, worker]
         addresses.append(dispatcher.target)
     yield ", ".join(addresses)
-    del servers
+    # Workers first: they wait for a dispatcher that is gone.
+    while servers:
+        servers.pop()
 
 
 @pytest.mark.dear

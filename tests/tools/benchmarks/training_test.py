@@ -212,7 +212,7 @@ def test_sections_measure(tmp_path):
         "--num-steps=2",
         "--num-input-steps=2",
         f"--sections={sections}",
-        "--contestants=reference,ours,ours_bfloat16",
+        "--contestants=reference,ours",
         f"--output={output}",
         timeout=600,
     )
