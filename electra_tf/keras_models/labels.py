@@ -1,11 +1,12 @@
 """Labels as a user has them, names or numbers -> their ids.
 
 A number is looked up among the names where these are numbers, and counts the
-labels from 0 where they are not. It may be a float, if it is a whole one.
+labels from 0 where they are not. 1.0 is 1.
 """
 
+import math
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -53,6 +54,15 @@ def names(labels: typing.Any, least: int = 2) -> tuple[str, ...]:
     return found
 
 
+def _numbers_of(labels: Sequence[str], kind: Callable) -> list:
+    """What the labels are as finite numbers; nothing if one is none."""
+    try:
+        found = [kind(label) for label in labels]
+    except ValueError:
+        return []
+    return found if all(map(math.isfinite, found)) else []
+
+
 class Labels:
     """The labels of a task.
 
@@ -65,11 +75,11 @@ class Labels:
         self._ids: dict[typing.Any, int] = {
             name: i for i, name in enumerate(self.names)
         }
-        try:
-            numbers = [int(name) for name in self.names]
-        except ValueError:
-            numbers = list(range(len(self.names)))
-        self._of_numbers = {number: i for i, number in enumerate(numbers)}
+        numbers = _numbers_of(self.names, int) or _numbers_of(self.names, float)
+        self._of_numbers = {
+            number: i
+            for i, number in enumerate(numbers or range(len(self.names)))
+        }
 
     def id_of(self, value: typing.Any) -> int | None:
         """The id of a name or number; None if it is no label."""
@@ -79,9 +89,10 @@ class Labels:
             value = str(value)  # Not a number where it is a name.
         if isinstance(value, str):
             return self._ids.get(value)
-        is_float = isinstance(value, float | np.floating)
-        if isinstance(value, _NUMBER) or (is_float and value == value // 1):
+        if isinstance(value, _NUMBER):
             return self._of_numbers.get(int(value))
+        if isinstance(value, float | np.floating):
+            return self._of_numbers.get(float(value))
         return None
 
     def ids(self, y: typing.Any, name: str, num_rows: int) -> np.ndarray:
@@ -124,7 +135,7 @@ class Labels:
         )
 
     def graph_ids(self, y: tf.Tensor) -> tf.Tensor:
-        """The ids <int32>[...] of names <string> or whole numbers, in a graph.
+        """The ids <int32>[...] of names <string> or of numbers, in a graph.
 
         Raises:
           ValueError: If they are of another type.
@@ -132,11 +143,9 @@ class Labels:
         if y.dtype == tf.string:
             keys = tf.constant(self.names)
         elif y.dtype.is_integer or y.dtype.is_floating:
-            keys = tf.constant(list(self._of_numbers), tf.int64)
-            if y.dtype.is_floating:
-                keys = tf.cast(keys, y.dtype)
-            else:
-                y = tf.cast(y, tf.int64)
+            keys = tf.constant(np.array(list(self._of_numbers)))
+            dtype = y.dtype if y.dtype.is_floating else keys.dtype
+            keys, y = tf.cast(keys, dtype), tf.cast(y, dtype)
         else:
             raise self.refused("y", f"a dataset with labels of {y.dtype.name}")
         # Not by a table, which somebody would have to keep.

@@ -23,6 +23,8 @@ from electra_tf.model import task_head
 
 # Of heads: with one label a row, and with several.
 _KINDS = ("classification", "multi_label_classification")
+# Of a label between the least and the greatest, 0 and 1.
+_ROUNDING = 1e-6
 
 
 class _TextModel(TaskModel):
@@ -421,7 +423,8 @@ class TextRegressor(_TextModel):
         least, greatest = float(values.min()), float(values.max())
         if "scale" in self.head.options:
             first, scale = self.unit
-            if not first <= least <= greatest <= first + scale:
+            shares = (least - first) / scale, (greatest - first) / scale
+            if shares[0] < -_ROUNDING or shares[1] > 1.0 + _ROUNDING:
                 user_warnings.warn(
                     f"Labels from {least:g} to {greatest:g}, in the unit of "
                     f"those from {first:g} to {first + scale:g}: it is that of "

@@ -140,6 +140,12 @@ def test_labels_outside_the_unit_are_said(trained):
     with pytest.warns(UserWarning, match="in the unit of those from"):
         found.note_targets(row)
     assert found.unit == (least, scale)
+    # The same labels once more, rounded on the way.
+    found.note(min_value=0.1, scale=0.7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.note_targets({"regression_targets": np.float32([0.1, 0.8])})
+    found.note(min_value=least, scale=scale)
 
 
 @pytest.mark.dear
