@@ -182,8 +182,8 @@ class Checkpoints:
         if len(passed_over) == len(found):
             # "checkpoint" is written after the first one: without it a run was
             # killed over that one, and begins anew.
-            is_first = checkpoint_state(self.run.model_dir) is None
-            if len(found) > is_first:
+            is_none_finished = checkpoint_state(self.run.model_dir) is None
+            if found and not (is_none_finished and len(found) == 1):
                 raise errors.ConfigError(
                     f"None of the checkpoints in {self.run.model_dir} is "
                     "whole. Choose another --model_dir, or move them away to "
