@@ -535,8 +535,8 @@ def test_a_command_line_of_the_original(tmp_path):
     model_dir = tmp_path / "models/m"
     assert result.stdout.endswith(f"pre-trained model: {model_dir}\n")
     assert (
-        "the warm-up of 10000 steps is as long as the whole training of 1 "
-        "steps or longer, so that the learning rate never reaches its peak: "
+        "a training of one step learns nothing, as a warm-up begins with the "
+        "learning rate 0: "
     ) in result.stdout
     (line,) = (model_dir / "runs.jsonl").read_text().splitlines()
     assert json.loads(line)["flags"] == [
