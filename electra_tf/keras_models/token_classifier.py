@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning.tasks import tagging
-from electra_tf.keras_models import columns
+from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.model import task_head
@@ -82,6 +82,22 @@ class TokenClassifier(LabelledModel):
 
     def answer(self, outputs):
         return tf.nn.softmax(outputs["logits"])
+
+    def compile(self, optimizer="auto", loss="auto", **kwargs):
+        """See `TaskModel.compile`.
+
+        Args:
+          optimizer: Likewise.
+          loss: Likewise.
+          **kwargs: Likewise. `weighted_metrics` leave padding out.
+        """
+        metrics = kwargs.get("metrics", "auto")
+        if metrics and not (isinstance(metrics, str) and metrics == "auto"):
+            user_warnings.warn(
+                "metrics= counts padding as words, here and in evaluate: "
+                "weighted_metrics= leaves it out"
+            )
+        super().compile(optimizer, loss, **kwargs)
 
     def for_keras(self, x, y, y_pred, sample_weight):
         weights = x["labels_mask"]

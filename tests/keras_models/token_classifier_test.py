@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -108,6 +110,30 @@ def test_saved_exported_and_back(trained, tmp_path):
     served = signatures["words"](words=words)["labels"].numpy()
     names = [[x.decode() for x in row if x] for row in served]
     assert names == found.decode_predictions(expected)
+
+
+def test_metrics_that_count_padding_are_told(pretrained):
+    found = tagger(pretrained)
+    with pytest.warns(UserWarning, match="weighted_metrics= leaves it out"):
+        found.compile(metrics=["accuracy"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.compile(weighted_metrics=["accuracy"])
+        found.compile(metrics=[])
+
+
+@pytest.mark.dear
+def test_weighted_metrics_leave_padding_out(pretrained):
+    found = tagger(pretrained)
+    found.compile(
+        weighted_metrics=[
+            keras.metrics.SparseCategoricalAccuracy(name="of_words")
+        ]
+    )
+    of_keras = found.evaluate(WORDS, TAGS, return_dict=True, verbose=0)
+    found.compile()
+    ours = found.evaluate(WORDS, TAGS, return_dict=True, verbose=0)
+    assert of_keras["of_words"] == pytest.approx(ours["accuracy"], abs=1e-6)
 
 
 BAD = {
