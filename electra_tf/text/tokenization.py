@@ -42,14 +42,29 @@ _WORDS_BY_THEMSELVES = _character_class(
     unicode_13_0.PUNCTUATION, unicode_13_0.CJK
 )
 
+# What Turkish, Azerbaijani and Lithuanian lower in their own way, beside I and
+# J (SpecialCasing.txt of Unicode).
+_LOWERED_BY_LOCALE = ("\u0130", "\u00cc", "\u00cd", "\u0128", "\u012e")
+
 
 def remove_control_characters(text: tf.Tensor) -> tf.Tensor:
     """Text without characters of the categories C*, <string>[B]."""
     return tf.strings.regex_replace(text, _REMOVED, "")
 
 
+def _lower(text: tf.Tensor) -> tf.Tensor:
+    """`str.lower`, whatever the locale of the process.
+
+    That of ICU goes by LANG and LC_ALL: under tr_TR it makes of TITLE "tıtle".
+    """
+    text = tf.strings.lower(text)  # ASCII alone, in any locale.
+    for upper in _LOWERED_BY_LOCALE:
+        text = tf.strings.regex_replace(text, upper, upper.lower())
+    return tf.strings.lower(text, encoding="utf-8")
+
+
 def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
-    text = tf.strings.lower(text, encoding="utf-8")
+    text = _lower(text)
     text = tf_text.normalize_utf8(text, "NFD")
     return tf.strings.regex_replace(text, _NONSPACING_MARKS, "")
 
@@ -81,7 +96,7 @@ def split_into_words(
     if do_lower_case and strip_accents:
         text = _lower_without_accents(text)
     elif do_lower_case:
-        text = tf.strings.lower(text, encoding="utf-8")
+        text = _lower(text)
     text = tf.strings.regex_replace(text, _WORDS_BY_THEMSELVES, r" \0 ")
     return tf.strings.split(text)
 

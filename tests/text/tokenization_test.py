@@ -1,7 +1,10 @@
 """Tests of electra_tf/text/tokenization.py."""
 
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -280,6 +283,38 @@ def test_load_settings_refuses(tmp_path, content):
         file.write(content)
     with pytest.raises(ValueError, match="true or false for do_lower_case"):
         vocabulary.load_settings(vocab_file)
+
+
+# What a locale of ICU lowers in its own way, and Greek's final sigma.
+OF_LOCALES = (
+    "TITLE I J\u0301 I\u0300 \u0130 \u0130I \u00cc\u00cd \u0128 \u012e "
+    "\u03a3\u0391\u03a3"
+)
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("locale", ["tr_TR.UTF-8", "az_AZ", "lt_LT.UTF-8"])
+def test_lower_case_is_the_same_in_every_locale(locale):
+    program = (
+        "import sys\n"
+        "from electra_tf.text import tokenization\n"
+        "words = tokenization.split_into_words([sys.argv[1]], True, False)\n"
+        "print(ascii(b' '.join(words[0].numpy().tolist()).decode()))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, OF_LOCALES],
+        cwd=helpers.ROOT,
+        env=os.environ | {"LC_ALL": locale, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == ascii(OF_LOCALES.lower())
+
+
+def test_lower_case_is_that_of_python():
+    words = tokenization.split_into_words([OF_LOCALES], True, False)
+    assert b" ".join(words[0].numpy()).decode() == OF_LOCALES.lower()
 
 
 def test_text_is_cleaned_first(tmp_path):
