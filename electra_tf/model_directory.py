@@ -133,6 +133,13 @@ def trial_dir(model_dir: str, number: int) -> str:
     return os.path.join(model_dir, f"trial_{number}")
 
 
+def trial_numbers(model_dir: str) -> list[int]:
+    """Of the trials that have folders, in order; one may be missing."""
+    names = os.listdir(model_dir) if os.path.isdir(model_dir) else ()
+    found = (re.fullmatch(r"trial_([1-9]\d*)", name) for name in names)
+    return sorted(int(match[1]) for match in found if match)
+
+
 def weights_dir(folder: str) -> str:
     """Where the checkpoint is that is the model of a run, or of a trial.
 
@@ -448,11 +455,14 @@ def write_records_digest(
 
 
 def _has_learned(model_dir: str) -> bool:
-    """Whether there are checkpoints, whatever "checkpoint" says."""
+    """Whether there are checkpoints, whatever "checkpoint" says, or scores."""
+    trials = [trial_dir(model_dir, n) for n in trial_numbers(model_dir)]
     return any(
         glob.glob(pattern, root_dir=folder)
-        for folder in (model_dir, trial_dir(model_dir, 1))
+        for folder in (model_dir, *trials)
         for pattern in ("checkpoint", f"{CHECKPOINT_NAME}-*.index")
+    ) or any(
+        os.path.isfile(os.path.join(folder, RESULTS_FILE)) for folder in trials
     )
 
 

@@ -294,6 +294,18 @@ def test_another_run_may_begin_where_nothing_was_learned(trained):
     assert "seed=4 (was 3)" in refusal(changed)
 
 
+@pytest.mark.parametrize("left", ["checkpoint", "results.json"])
+def test_a_trial_has_learned_whichever_it_is(trained, left):
+    model_dir = trained.run.model_dir
+    os.remove(f"{model_dir}/checkpoint")
+    os.mkdir(f"{model_dir}/trial_2")
+    other = pretraining_config(model_dir, run={"seed": 4})
+    assert model_directory.refuse_other_run(other) is None
+    with open(f"{model_dir}/trial_2/{left}", "w"):
+        pass
+    assert "seed=4 (was 3)" in refusal(other)
+
+
 def test_refuses_a_directory_without_config(tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         model_directory.read_config(str(tmp_path))

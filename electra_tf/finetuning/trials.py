@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import itertools
 import os
 from collections.abc import Sequence
 
@@ -212,11 +211,11 @@ def refuse_changes(plan: RunPlan) -> list[str]:
     """
     unknown = []
     planned = {trial.number: trial for trial in plan.trials}
-    for number in itertools.count(1):
+    for number in model_directory.trial_numbers(plan.run.model_dir):
         directory = model_directory.trial_dir(plan.run.model_dir, number)
         claim = _read_claim(directory)
         if claim is None:
-            break
+            continue
         if number in planned:
             _refuse_other_settings(directory, planned[number], claim)
         elif "replaces" not in claim:

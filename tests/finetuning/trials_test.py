@@ -179,6 +179,17 @@ def test_what_has_changed_is_refused_and_nothing_written(
     assert contents(finished / "model") == before
 
 
+def test_a_missing_trial_hides_no_other(finished):
+    first, second = (finished / "model" / f"trial_{i}" for i in (1, 2))
+    first.rename(second)
+    claim = helpers.read_json(second / "trial.json")
+    claim |= {"trial": 2, "seed": claim["seed"] + 1}
+    (second / "trial.json").write_text(json.dumps(claim))
+    swap_the_labels_of_dev(finished)
+    with pytest.raises(errors.ConfigError, match="trial_2 holds a model of ot"):
+        run(dataclasses.replace(with_test(finished), num_trials=2))
+
+
 def test_settings_of_a_trial_are_refused_before_anything_is_written(finished):
     before = contents(finished / "model")
     config = dataclasses.replace(with_test(finished), learning_rates=(5e-3,))
