@@ -246,7 +246,19 @@ def like_train(
             f"Expected {len(train.columns)} columns, as in {train.path!r}. "
             f"Received: {len(table.columns)} in {table.path!r}."
         )
+    if missing and _has_labels_last(table, train):
+        raise ValueError(
+            f"Expected {len(train.columns)} columns, as in {train.path!r}, or "
+            f"all but the labels. Received: {len(table.columns)} in "
+            f"{table.path!r}, whose last one has nothing but labels."
+        )
     return table
+
+
+def _has_labels_last(table: Table, train: Table) -> bool:
+    """Whether the last column of a table is that of the training's labels."""
+    labels = {str(row.values[-1]) for row in train.rows}
+    return labels.issuperset(str(row.values[-1]) for row in table.rows)
 
 
 def choose_columns(
@@ -285,19 +297,33 @@ def choose_columns(
     by_name = {column.lower(): column for column in table.columns[::-1]}
     taken = {*texts, label_column}
     if not texts:
-        known = [
+        pairs = (
             [by_name[name] for name in names if name in by_name]
-            for names in (*TEXT_PAIRS, *((name,) for name in TEXT_NAMES))
-        ]
-        counts = [2] * len(TEXT_PAIRS) + [1] * len(TEXT_NAMES)
+            for names in TEXT_PAIRS
+        )
         texts = next(
             (
-                found
-                for found, count in zip(known, counts, strict=True)
-                if len(found) == count and not taken & set(found)
+                pair
+                for pair in pairs
+                if len(pair) == 2 and not taken & set(pair)
             ),
             [],
         )
+    if not texts:
+        texts = [
+            by_name[name]
+            for name in TEXT_NAMES
+            if name in by_name and by_name[name] not in taken
+        ]
+        if len(texts) > 1:  # A title is that of another text.
+            texts = [name for name in texts if name.lower() != "title"]
+        if len(texts) > 1:
+            raise ValueError(
+                "Expected one column of texts, or a pair with usual names. "
+                f"Received: {table.path!r} with "
+                f"{' and '.join(map(repr, texts))}: say which in "
+                "--text_columns, one or two."
+            )
     if not label_column:
         usual = [
             name

@@ -49,6 +49,32 @@ def test_names_that_differ_in_case_alone(write):
     assert columns.choose_columns(table, (), "label") == (["text"], "label")
 
 
+@pytest.mark.parametrize("other", ["question", "content", "review"])
+def test_two_usual_names_of_texts(write, other):
+    path = write("a.tsv", f"Text\t{other}\tlabel\na\tb\tx\n")
+    table = table_files.read_table(path).with_header()
+    with pytest.raises(ValueError, match=f"'Text' and '{other}': say which in"):
+        columns.choose_columns(table)
+    for texts in (["Text"], [other, "Text"]):
+        assert columns.choose_columns(table, texts) == (texts, "label")
+    assert columns.choose_columns(table, (), other) == (["Text"], other)
+
+
+def test_a_column_that_is_missing_is_that_of_labels_alone(write):
+    train, bare, other = (
+        table_files.read_table(write(f"{name}.tsv", text))
+        for name, text in (
+            ("train", "1\ta b\tx\n2\tc d\ty\n3\te f\tx\n"),
+            ("bare", "1\ta b\n2\tx\n"),
+            ("other", "a b\tx\nc d\ty\n"),
+        )
+    )
+    needed = ["2", "3"]
+    assert columns.like_train(bare, train, needed, False) == bare
+    with pytest.raises(ValueError, match="other.tsv', whose last one has noth"):
+        columns.like_train(other, train, needed, False)
+
+
 @pytest.mark.parametrize("missing", ["texts", "labels"])
 def test_no_usual_name(write, missing):
     other = "label" if missing == "texts" else "text"
