@@ -14,6 +14,7 @@ import tensorflow as tf
 from electra_tf import errors, files
 from electra_tf.errors import CheckpointError
 from electra_tf.files import refuse_lfs_pointer, write_atomically
+from electra_tf.training import saving
 
 # Ends every variable's name in an object-based checkpoint of TensorFlow 2.
 OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -23,17 +24,34 @@ _READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError, ValueError)
 
 
 def find(path: str | os.PathLike) -> str | None:
-    """The prefix that a path stands for, if there is a checkpoint."""
+    """The prefix that a path stands for, if there is a checkpoint.
+
+    Raises:
+      CheckpointError: If the file "checkpoint" of a folder is damaged, or names
+        what is not there.
+    """
     prefix = os.fspath(path).removesuffix(".index")
     prefix = re.sub(r"\.data-\d{5}-of-\d{5}$", "", prefix)
     if os.path.isdir(prefix):
-        latest = tf.train.latest_checkpoint(prefix)
-        if latest is not None:
-            return latest
+        state = saving.checkpoint_state(prefix)
+        if state is not None:
+            return _named_by(state.model_checkpoint_path, prefix)
         # Releases come without the file that names the latest one.
         found = glob.glob(os.path.join(glob.escape(prefix), "*.index"))
         return found[0].removesuffix(".index") if len(found) == 1 else None
     return prefix if files.exists(prefix + ".index") else None
+
+
+def _named_by(named: str, folder: str) -> str:
+    """What the file "checkpoint" of a folder names, which may have moved."""
+    beside = os.path.join(folder, os.path.basename(named))
+    for prefix in (named, beside):
+        if files.exists(f"{prefix}.index"):
+            return prefix
+    raise CheckpointError(
+        f"Expected the file 'checkpoint' in {folder} to name one that is "
+        f"there. Received: {os.path.basename(named)}"
+    )
 
 
 class TensorsOnDisk(Mapping[str, np.ndarray]):

@@ -209,8 +209,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
 
     Args:
       start: With a fine-tuned head in its checkpoint.
-      task: Its `labels` become the head's, in the head's order, and the
-        segment of a tagger's words.
+      task: Its `labels` become the head's, in the head's order, and so do the
+        segment of a tagger's words and the unit of a regression's labels.
 
     Returns:
       The same with the head's weights under the task's name.
@@ -238,6 +238,8 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
         notes += _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
+    if isinstance(task, text_tasks.RegressionTask):
+        notes += _adopt_unit(task, head, start.source)
     tensors = start.checkpoint.tensors
     of_head = {
         f"task_specific/{task.name}/{name}": tensor
@@ -251,6 +253,29 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             start.checkpoint, tensors=tensors | of_head
         ),
         notes=notes,
+    )
+
+
+def _adopt_unit(
+    task: text_tasks.RegressionTask, head: TaskHead, source: str
+) -> tuple[str, ...]:
+    """Puts the labels in the unit of the head's outputs.
+
+    Returns:
+      A line where that is another one.
+    """
+    if not {"min_value", "scale"} <= set(head.options):
+        return ()
+    before = task.min_value, task.max_value
+    task.min_value, task.scale = head.unit
+    task.max_value = head.options.get("max_value", sum(head.unit))
+    after = task.min_value, task.max_value
+    if after == before:
+        return ()
+    return (
+        f"the head of {source} is for numbers from {after[0]:g} to "
+        f"{after[1]:g}, and keeps that unit; those at hand are from "
+        f"{before[0]:g} to {before[1]:g}",
     )
 
 

@@ -75,13 +75,17 @@ def checkpoint_state(folder: str):
     Raises:
       CheckpointError: If it is damaged.
     """
+    path = os.path.join(folder, "checkpoint")
     try:
-        return tf.train.get_checkpoint_state(folder)
+        state = tf.train.get_checkpoint_state(folder)
+        if state is None and os.path.isfile(path):
+            raise ValueError("TensorFlow cannot parse it")
     except ValueError as error:  # Also of what is empty, or no text.
         raise errors.CheckpointError(
-            f"Cannot read {os.path.join(folder, 'checkpoint')}, which names "
-            f"the last checkpoint: {errors.first_line(error)}"
+            f"Cannot read {path}, which names the last checkpoint: "
+            f"{errors.first_line(error)}"
         ) from None
+    return state
 
 
 def checkpoints_of(model_dir: str) -> list[str]:

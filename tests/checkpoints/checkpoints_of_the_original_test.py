@@ -257,6 +257,16 @@ def test_refuses_settings_of_another_model(written):
         original.read(str(folder))
 
 
+def test_refuses_settings_that_the_original_does_not_know(written):
+    folder, _ = written
+    hparams = helpers.read_json(folder / "hparams.json")
+    overrides = hparams.pop("model_hparam_overrides")
+    for unknown in ({"model_hparam_override": overrides}, overrides):
+        with pytest.raises(CheckpointError, match="unknown hparam ") as caught:
+            original.read(str(folder), hparams | unknown)
+    assert "Did you mean" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("kind", "num_outputs"),
     [("classification", 3), ("regression", 1), ("tagging", 5)],

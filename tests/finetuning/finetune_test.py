@@ -794,6 +794,33 @@ def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
     assert task.description()["segment"] == 0
 
 
+def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
+    folder = tmp_path / "model"
+    whole = models.finetuned("regression", 1)
+    unit = {"min_value": 1.0, "max_value": 5.0, "scale": 4.0}
+    head = dataclasses.replace(whole.head, options=whole.head.options | unit)
+    electra_tf_format.write(dataclasses.replace(whole, head=head), str(folder))
+    start = starting_point.read(
+        make_config(
+            pretrained,
+            tmp_path / "finetuned",
+            init_checkpoint=str(folder),
+            keep_head=True,
+        )
+    )
+    task = text_tasks.RegressionTask("t", 4.0, 4.5, scale=0.5)
+    notes = starting_point.with_head(start, task).notes
+    assert notes[-1] == (
+        f"the head of {start.source} is for numbers from 1 to 5, and keeps "
+        "that unit; those at hand are from 4 to 4.5"
+    )
+    example = text_tasks.TextExample(0, "wa", None, "4.5", ("a.tsv", 1))
+    (targets,) = task.label_features([example]).values()
+    assert targets == pytest.approx([(4.5 - 1) / 4])
+    assert task.in_units_of_labels([0.0, 1.0]) == pytest.approx([1, 5])
+    assert starting_point.with_head(start, task).notes == start.notes
+
+
 def refusal(config):
     with pytest.raises(ValueError) as caught:
         run(config)

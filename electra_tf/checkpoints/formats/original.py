@@ -256,6 +256,13 @@ def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
     if hparams is None:
         return {"generator": heads}
     files.check_fields(hparams, f"The settings of {prefix}", **_HPARAMS)
+    names = {*original_settings.PRETRAINING, *original_settings.FINETUNING}
+    for name in hparams:
+        if name not in names:
+            raise CheckpointError(
+                f"The settings of {prefix}: unknown hparam {name}."
+                + errors.did_you_mean(name, sorted(names))
+            )
     try:
         config = original_settings.encoder_config(hparams)
     except errors.ConfigError as error:

@@ -93,6 +93,26 @@ def test_folder_without_checkpoint(tmp_path, variables):
         helpers.load_original(str(tmp_path), variables)
 
 
+def test_the_checkpoint_that_a_folder_names(tmp_path, variables):
+    folder = tmp_path / "there"
+    folder.mkdir()
+    write(folder / "model.ckpt-7", {"electra/kernel": KERNEL})
+    # Moved, with a path of where it was.
+    (folder / "checkpoint").write_text(
+        'model_checkpoint_path: "/gone/model.ckpt-7"\n'
+    )
+    helpers.load_original(str(folder), variables)
+    np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
+    (folder / "checkpoint").write_text(
+        'model_checkpoint_path: "model.ckpt-9"\n'
+    )
+    with pytest.raises(ValueError, match="is there. Received: model.ckpt-9$"):
+        helpers.load_original(str(folder), variables)
+    (folder / "checkpoint").write_text("damaged")
+    with pytest.raises(ValueError, match="^Cannot read .*there/checkpoint, wh"):
+        helpers.load_original(str(folder), variables)
+
+
 @pytest.mark.parametrize("size", [0, 10])
 @pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
 def test_damaged_file(tmp_path, variables, suffix, size):
