@@ -182,7 +182,7 @@ EARLIER :=
 
 .PHONY: record
 record: $(INSTALLED)
-	$(PYTHON) -m electra_tf quickstart --until=tfrecords
+	$(PYTHON) -m electra_tf quickstart
 	$(PYTHON) tools/experiments/run_records.py --rows=$(ROWS) --seeds=$(SEEDS) --earlier=$(EARLIER)
 
 # --- How fast it is: docs/performance.md --------------------------------------

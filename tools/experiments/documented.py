@@ -260,7 +260,7 @@ def _document(args: argparse.Namespace) -> None:
             raise ValueError(
                 f"Expected numbers of {source.figures}.json in the text of "
                 f"{page_path(source)}. Received: {', '.join(wrong)}; no figure "
-                "rounds to them."
+                "rounds to them. Tables are up to date: mend the text."
             )
 
 
@@ -268,21 +268,42 @@ def _take(source: Source, path: pathlib.Path) -> dict:
     """New figures.
 
     Raises:
-      ValueError: If they are missing or damaged, or a table of them is empty.
+      ValueError: If they are missing or damaged, or a table of them is empty,
+        or has fewer rows than the page.
     """
-    read = getattr(_module(source.module), "read", files.read_json)
-    figures = read(path)
-    if source.by_hand and figures_path(source.figures).is_file():
+    module = _module(source.module)
+    figures = getattr(module, "read", files.read_json)(path)
+    before_tables: dict[str, str] = {}
+    if figures_path(source.figures).is_file():
         before = read_figures(source)
         kept = {name: before[name] for name in source.by_hand if name in before}
         figures = kept | figures
-    for name, table in blocks(source, figures, str(path)).items():
-        if table.startswith("|") and len(table.strip().splitlines()) < 3:
+        if hasattr(module, "as_before"):
+            with figure_files.expecting(
+                f"the figures of {source.page}", str(path), ValueError
+            ):
+                figures = module.as_before(figures, before)
+        before_tables = blocks(source, before)
+    tables = blocks(source, figures, str(path))
+    for name, table in tables.items():
+        if table.startswith("|") and _num_rows(table) < 1:
             raise ValueError(
                 f"Expected figures of finished runs. Received: {path}, with "
                 f"nothing for the table {name} of {source.page}."
             )
+    for name, table in before_tables.items():
+        ours = _num_rows(tables.get(name, ""))
+        if ours < _num_rows(table):
+            raise ValueError(
+                f"Expected the {_num_rows(table)} rows of the table {name} of "
+                f"{source.page}, or more. Received: {path}, with {ours}."
+            )
     return figures
+
+
+def _num_rows(table: str) -> int:
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return max(0, len(lines) - 2)
 
 
 def _pages(

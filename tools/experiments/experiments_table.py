@@ -336,6 +336,29 @@ def markdown(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def as_before(results: dict, before: dict) -> dict:
+    """New figures of what a page shows, in place of its old ones.
+
+    Args:
+      results: What `collect` returns; rows at other compute are left out.
+      before: Those of the page.
+
+    Raises:
+      ValueError: If they are of other tasks.
+    """
+    if list(results["tasks"]) != list(before["tasks"]):
+        raise ValueError(
+            f"Expected the tasks {', '.join(before['tasks'])}. Received: "
+            f"{', '.join(results['tasks'])}; run_experiments.py --table_only "
+            "makes the table of all that are there."
+        )
+    budgets = {row["budget_flops"] for row in before["rows"]}
+    return results | {
+        name: [x for x in results[name] if x["budget_flops"] in budgets]
+        for name in ("rows", "ordering")
+    }
+
+
 def blocks(results: dict) -> dict[str, str]:
     """The tables of a page by their names: '<suite>-<budget>' -> Markdown.
 

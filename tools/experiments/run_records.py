@@ -47,25 +47,25 @@ def all_runs(
     output_dir: str,
     earlier: dict | None = None,
 ) -> list[Run]:
-    """All runs, each once: the first seed of all rows comes first.
+    """All runs, each once: the generator by which all are judged comes first.
+
+    Then the first seed of all rows.
 
     Args:
       rows: Of the table.
       num_seeds: Of each, from 1.
       output_dir: Where the runs are.
-      earlier: Figures (`records.collect`) whose seeds are not run again; but
-        the generator by which all are judged is.
+      earlier: Figures (`records.collect`) whose seeds are not run again.
     """
     measured = records.measured_seeds(earlier or {"rows": []})
-    found: dict[str, Run] = {}
+    judge, *_ = records.runs_of(records.RECORDS[0], 1, output_dir)
+    found: dict[str, Run] = {judge.model_dir: judge}
     for seed in range(1, num_seeds + 1):
         for row in rows:
             runs = records.runs_of(row, seed, output_dir)
-            if (row.name, seed) in measured:
-                is_judge = row == records.RECORDS[0] and seed == 1
-                runs = runs[: 1 if is_judge else 0]
-            for run in runs:
-                found.setdefault(run.model_dir, run)
+            if (row.name, seed) not in measured:
+                for run in runs:
+                    found.setdefault(run.model_dir, run)
     return list(found.values())
 
 

@@ -152,6 +152,7 @@ def test_new_figures_are_taken_into_their_page(docs, tmp_path, capsys):
         assert documented.main(flags) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert "scaling.md. Received: 28.7; no figure rounds" in line
+        assert line.endswith("mend the text.")
     (docs / "scaling.md").write_text(page.replace("2,000", "2,001"))
     assert documented.main(["--check"]) == 1
     assert "Expected the tables of docs/figures" in capsys.readouterr().err
@@ -216,5 +217,40 @@ def test_what_is_kept_by_hand_outlives_new_figures(tmp_path, monkeypatch):
         json.dumps({k: v for k, v in before.items() if k != "choices"})
     )
     assert documented._take(source, path) == before
-    path.write_text(json.dumps(before | {"choices": before["choices"][:1]}))
-    assert len(documented._take(source, path)["choices"]) == 1
+    choices = [*before["choices"], before["choices"][0]]
+    path.write_text(json.dumps(before | {"choices": choices}))
+    assert documented._take(source, path)["choices"] == choices
+    # One pilot does not take the place of all others.
+    path.write_text(json.dumps(before | {"choices": choices[:1]}))
+    with pytest.raises(ValueError, match="rows of the table choices .* with 1"):
+        documented._take(source, path)
+
+
+@pytest.fixture
+def objectives(tmp_path):
+    """The source, its figures, and a file for new ones."""
+    (source,) = (s for s in documented.SOURCES if s.figures == "objectives")
+    return source, documented.read_figures(source), tmp_path / "new.json"
+
+
+def test_compute_that_a_page_does_not_show_is_left_out(objectives):
+    source, before, path = objectives
+    more = {**before["rows"][0], "budget_flops": 1.5e12}
+    path.write_text(json.dumps(before | {"rows": [more, *before["rows"]]}))
+    assert documented._take(source, path) == before
+
+
+def test_figures_of_other_tasks_are_refused(objectives):
+    source, before, path = objectives
+    path.write_text(json.dumps(before | {"tasks": ["ner"]}))
+    with pytest.raises(
+        ValueError, match="tasks cola, .*Received: ner; run_exp"
+    ):
+        documented._take(source, path)
+
+
+def test_a_table_that_loses_rows_is_refused(objectives):
+    source, before, path = objectives
+    path.write_text(json.dumps(before | {"rows": before["rows"][1:]}))
+    with pytest.raises(ValueError, match="rows of the table objectives-"):
+        documented._take(source, path)

@@ -93,6 +93,16 @@ def test_a_pretraining_of_several_rows_is_run_once(in_the_repository, tmp_path):
     assert [run.config.run.seed for run in runs] == [1, 1, 2, 2]
 
 
+def test_the_generator_that_judges_is_trained_for_any_row(
+    in_the_repository, tmp_path
+):
+    rows = records.named(["wide"])
+    judge, *runs = run_records.all_runs(rows, 1, str(tmp_path))
+    folder = tmp_path / records.RECORDS[0].pretraining / "seed_1"
+    assert judge.model_dir == str(folder / "pretraining")
+    assert [run.model_dir.split("/")[-3] for run in runs] == ["wide", "wide"]
+
+
 def test_without_data_nothing_starts(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gin").symlink_to(helpers.ROOT / "gin")
