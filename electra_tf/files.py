@@ -26,11 +26,14 @@ _IN_WORDS = {
 _STAND_INS = {"tensorflow": "tensorflow-tpu"}
 
 
-def read_json(path: str | os.PathLike, **kinds: typing.Any) -> dict:
+def read_json(
+    path: str | os.PathLike, needed: Iterable[str] = (), **kinds: typing.Any
+) -> dict:
     """Reads a JSON object.
 
     Args:
       path: Of the file.
+      needed: Names of fields that it must have.
       **kinds: See `check_fields`.
 
     Raises:
@@ -46,7 +49,7 @@ def read_json(path: str | os.PathLike, **kinds: typing.Any) -> dict:
         raise errors.CheckpointError(
             f"Cannot read {path}: it holds no JSON object"
         )
-    check_fields(content, path, **kinds)
+    check_fields(content, path, needed, **kinds)
     return content
 
 
@@ -91,19 +94,26 @@ def exists(path: str | os.PathLike) -> bool:
 
 
 def check_fields(
-    record: Mapping, source: str | os.PathLike, **kinds: typing.Any
+    record: Mapping,
+    source: str | os.PathLike,
+    needed: Iterable[str] = (),
+    **kinds: typing.Any,
 ) -> None:
     """Refuses a record of JSON some of whose fields hold other things.
 
     Args:
       record: Name -> value.
       source: Of the record, for the error message.
+      needed: Names of fields that it must have.
       **kinds: Name -> the type of its value, such as `bool` or `list[str]`,
         where it is there and not null.
 
     Raises:
-      CheckpointError: If a value is of another type.
+      CheckpointError: If a value is of another type, or a field missing.
     """
+    for name in needed:
+        if record.get(name) is None:
+            raise errors.CheckpointError(f"{os.fspath(source)} lacks {name}")
     for name, kind in kinds.items():
         value = record.get(name)
         if value is not None and not _fits(value, kind):

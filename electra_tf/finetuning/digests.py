@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from electra_tf import files
+
 # Counts up when the same contents get other digests.
 FORMAT = 1
 # Splits that a trial cannot do without.
@@ -42,6 +44,25 @@ def of_tensors(tensors: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {tensor.dtype} {tensor.shape}\n".encode())
         digest.update(tensor.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def check(record: Mapping, path: str) -> None:
+    """Refuses digests of this format that are not whole.
+
+    Args:
+      record: As a file has them.
+      path: Of that file.
+
+    Raises:
+      CheckpointError: If a part is missing, or is none.
+    """
+    files.check_fields(
+        record,
+        path,
+        ("rows", "labels", "vocabulary", "initial weights"),
+        rows=dict[str, dict],
+        labels=dict,
+    )
 
 
 def changes(ours: Mapping, theirs: Mapping) -> list[str]:

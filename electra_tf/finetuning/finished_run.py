@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.files import read_json
+from electra_tf.files import check_fields, read_json
 from electra_tf.finetuning import (
     copies,
     evaluation,
@@ -83,9 +83,9 @@ def score(config: FinetuningConfig) -> dict | None:
         answers = evaluation.Evaluator(
             model, data, config.data.eval_batch_size
         ).ask()
-        path = os.path.join(trained, model_directory.RESULTS_FILE)
-        # Whatever fold was left out of training: all are asked the same here.
-        record = {n: of for n, of in read_json(path).items() if n != "fold"}
+        record = results.read_of_trial(trained)
+        # Whatever was left out of training: all are asked the same here.
+        record.pop("fold", None)
         record["tasks"] = answers.scores
         record["reports"] = evaluation.reports(data, answers)
         records.append(record)
@@ -168,7 +168,19 @@ def _in_training_file(
 
 def _about_models(model_dir: str) -> dict:
     """What the run wrote of its tasks."""
-    return read_json(os.path.join(model_dir, model_directory.MODEL_FILE))
+    path = os.path.join(model_dir, model_directory.MODEL_FILE)
+    about = read_json(path, reading=dict)
+    if about.get("reading") is None:  # Not files of one's own.
+        about.pop("reading", None)
+    elif about["kind"] != "tagging":
+        check_fields(
+            about["reading"],
+            path,
+            ("train_file", "columns", "has_header"),
+            columns=list[str],
+            text_columns=list[str],
+        )
+    return about
 
 
 def _read_rows(

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors, model_directory
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import check_fields, read_json, write_atomically
 from electra_tf.finetuning import copies, cost, report_text
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
@@ -254,6 +254,27 @@ def read(model_dir: str, advice: str = "") -> dict:
             f"Expected the results of a fine-tuning run in {path}. Received: "
             "others"
         )
+    return read_json(
+        path, ("trials", "from_scratch"), trials=list[dict], best_on_dev=int
+    )
+
+
+def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
+    """results.json of a finished trial.
+
+    Args:
+      directory: Of the trial.
+      tasks: Names of those with scores that it must have.
+
+    Raises:
+      CheckpointError: If it is damaged or of another trial.
+    """
+    path = os.path.join(directory, model_directory.RESULTS_FILE)
+    needed = ("trial", "degenerate", "tasks", *_SETTINGS)
+    found = read_json(
+        path, needed, trial=int, degenerate=list, tasks=dict[str, dict]
+    )
+    check_fields(found["tasks"], path, tuple(tasks))
     return found
 
 

@@ -10,7 +10,13 @@ import tensorflow as tf
 
 from electra_tf import errors, model_directory
 from electra_tf.files import read_json, write_json
-from electra_tf.finetuning import digests, evaluation, fitting, predictions
+from electra_tf.finetuning import (
+    digests,
+    evaluation,
+    fitting,
+    predictions,
+    results,
+)
 from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.text import vocabulary
@@ -278,7 +284,7 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     """The results of a finished trial, with those of splits that are new."""
     directory = plan.run.model_dir
     path = os.path.join(directory, model_directory.RESULTS_FILE)
-    result = read_json(path)
+    result = results.read_of_trial(directory, [d.task.name for d in plan.tasks])
     reports: dict[str, dict] = {}
     reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
     if os.path.exists(reports_path):  # Not of an earlier version.
@@ -341,7 +347,12 @@ def _new_splits(plan: TrialPlan, result: dict) -> list[str]:
 def _read_claim(directory: str) -> dict | None:
     """What the folder of a trial says of it; None without one."""
     path = os.path.join(directory, model_directory.TRIAL_FILE)
-    return read_json(path) if os.path.exists(path) else None
+    if not os.path.exists(path):
+        return None
+    claim = read_json(path, **{DIGESTS: dict})
+    if _knows_its_data(claim):
+        digests.check(claim[DIGESTS], path)
+    return claim
 
 
 def _knows_its_data(claim: dict) -> bool:

@@ -455,6 +455,33 @@ def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("trial_1/results.json", {"trial": None}, "results.json lacks trial"),
+        ("trial_1/results.json", {"tasks": {}}, "results.json lacks letters"),
+        ("trial_1/results.json", {"tasks": [1]}, "tasks must be an object"),
+        ("trial_1/trial.json", {"digests": "x"}, "digests must be an object"),
+        (
+            "trial_1/trial.json",
+            {"digests": {"format": 1}},
+            "trial.json lacks rows",
+        ),
+        ("results.json", {"trials": None}, "results.json lacks trials"),
+        ("model.json", {"kind": None}, "model.json: kind must be"),
+        ("model.json", {"encoder": None}, "model.json lacks encoder"),
+        ("model.json", {"reading": {}}, "model.json lacks train_file"),
+    ],
+)
+def test_a_damaged_record_is_named(finished, name, change, message):
+    path = finished / "model" / name
+    path.write_text(json.dumps(helpers.read_json(path) | change))
+    of_model = name in ("results.json", "model.json")
+    data = {"test_file": f"{finished}/test.tsv", "eval_only": of_model}
+    with pytest.raises(errors.CheckpointError, match=message):
+        run(make_config(finished, data))
+
+
 def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
     config = evaluation(finished, test_file=f"{finished}/test.tsv")
     (finished / "model" / "results.json").unlink()

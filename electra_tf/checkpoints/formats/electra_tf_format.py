@@ -232,7 +232,8 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     try:
         found: dict[str, configs.EncoderConfig] = {}
         if record["class"] == "FinetuningConfig":
-            about = _read_of_finetuning(model_dir, model_directory.MODEL_FILE)
+            name = model_directory.MODEL_FILE
+            about = _read_of_finetuning(model_dir, name, needed=("encoder",))
             found["electra"] = configs.EncoderConfig(**about["encoder"])
         elif record["class"] == "PretrainingConfig":
             model = dict(record["model"])

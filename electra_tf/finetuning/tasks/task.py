@@ -83,7 +83,7 @@ def parse_json(
     """
     try:
         found = json.loads(text, **how)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         expected = "JSON" if row is None else "a JSON object in each row"
         of_file = error.lineno if hasattr(error, "lineno") else 1
         raise ValueError(
