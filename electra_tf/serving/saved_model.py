@@ -89,6 +89,7 @@ def export(
         packed, about = _pack(found, dtype)
         model = make_served_model(packed)
         name = server_files.model_name(output_dir, name)
+        server_files.refuse_other_name(output_dir, name)
         with tensor_files.writing(output_dir):
             path = _save(model, found.metadata | about, output_dir, name)
     server_files.write(output_dir, name)

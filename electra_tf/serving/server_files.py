@@ -92,6 +92,8 @@ services:
 def model_name(output_dir: str, name: str | None = None) -> str:
     """What the server calls a model: as given, or as its folder is called.
 
+    Of a folder whose configuration is there it is the name of that.
+
     Args:
       output_dir: Where the versions are.
       name: The name, or None.
@@ -100,6 +102,9 @@ def model_name(output_dir: str, name: str | None = None) -> str:
       ConfigError: If it has other characters than letters, digits, "_", "-" and
         ".", which the server's addresses do not take.
     """
+    configured = _configured_names(output_dir)
+    if name is None and len(configured) == 1:
+        return configured[0]
     found = name or os.path.basename(os.path.abspath(output_dir))
     if name is None:
         found = re.sub(r"[^A-Za-z0-9_.\-]+", "_", found) or "model"
@@ -109,6 +114,34 @@ def model_name(output_dir: str, name: str | None = None) -> str:
             f"Received: {found!r}"
         )
     return found
+
+
+def refuse_other_name(output_dir: str, name: str) -> None:
+    """Refuses a name that the server's configuration has not.
+
+    Args:
+      output_dir: Where the versions are, and the configuration may be.
+      name: Of the model.
+
+    Raises:
+      ConfigError: If that is so: the files that are there are left alone.
+    """
+    configured = _configured_names(output_dir)
+    if configured and name not in configured:
+        raise errors.ConfigError(
+            f"Expected the name that {MODELS_FILE} in {output_dir} has, "
+            f"{' or '.join(configured)}, or another --output. Received: {name}"
+        )
+
+
+def _configured_names(output_dir: str) -> list[str]:
+    """Of the models in the server's configuration; none without one."""
+    path = os.path.join(output_dir, MODELS_FILE)
+    if not os.path.isfile(path):
+        return []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.split("#")[0] for line in file]
+    return re.findall(r'\bname\s*:\s*"([^"]*)"', "\n".join(lines))
 
 
 def write(output_dir: str, name: str) -> list[str]:

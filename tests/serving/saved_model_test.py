@@ -230,6 +230,16 @@ def test_name_of_the_model(name, folder, expected):
     assert server_files.model_name(f"/served/{folder}/", name) == expected
 
 
+def test_the_name_of_a_configuration_stays(tmp_path):
+    server_files.write(str(tmp_path), "reviews")
+    assert server_files.model_name(str(tmp_path)) == "reviews"
+    server_files.refuse_other_name(str(tmp_path), "reviews")
+    with pytest.raises(
+        ValueError, match="has, reviews, or another --output. R"
+    ):
+        server_files.refuse_other_name(str(tmp_path), "other")
+
+
 def test_refuses_a_name_that_is_no_address():
     with pytest.raises(ValueError, match="Received: 'a/b'"):
         server_files.model_name("/served", "a/b")
