@@ -70,7 +70,7 @@ pad_variable_length_inputs: true
 _COMPOSE = """\
 # docker compose up, in this folder. gRPC on port 8500, REST on port 8501.
 services:
-  {name}:
+  "{name}":
     image: {image}
     ports:
       - "127.0.0.1:8500:8500"
