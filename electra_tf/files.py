@@ -27,7 +27,7 @@ _STAND_INS = {"tensorflow": "tensorflow-tpu"}
 
 
 def read_json(
-    path: str | os.PathLike, needed: Iterable[str] = (), **kinds: typing.Any
+    path: str | os.PathLike, needed: Iterable[str] = (), /, **kinds: typing.Any
 ) -> dict:
     """Reads a JSON object.
 
@@ -97,6 +97,7 @@ def check_fields(
     record: Mapping,
     source: str | os.PathLike,
     needed: Iterable[str] = (),
+    /,
     **kinds: typing.Any,
 ) -> None:
     """Refuses a record of JSON some of whose fields hold other things.

@@ -773,19 +773,25 @@ def test_what_is_only_assumed_of_the_encoder_must_be_said(tmp_path, pretrained):
     assert (start.encoder_config, start.notes) == (whole.discriminator, ())
 
 
-def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
-    folder = tmp_path / "model"
-    whole = models.finetuned("tagging", 1)
-    head = dataclasses.replace(whole.head, segment=0)
-    electra_tf_format.write(dataclasses.replace(whole, head=head), str(folder))
-    start = starting_point.read(
+def started_with_head(pretrained, tmp_path, **head):
+    """From a fine-tuned model whose head is changed a little, and kept."""
+    whole = models.finetuned(head.pop("kind"), 1)
+    changed = dataclasses.replace(whole.head, **head)
+    electra_tf_format.write(
+        dataclasses.replace(whole, head=changed), str(tmp_path / "model")
+    )
+    return starting_point.read(
         make_config(
             pretrained,
             tmp_path / "finetuned",
-            init_checkpoint=str(folder),
+            init_checkpoint=str(tmp_path / "model"),
             keep_head=True,
         )
     )
+
+
+def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
+    start = started_with_head(pretrained, tmp_path, kind="tagging", segment=0)
     task = tagging.TaggingTask("t", {}, as_original=False, labels=["label 0"])
     starting_point.with_head(start, task)
     example = tagging.TaggingExample(0, ("wa",), ("label 0",))
@@ -795,18 +801,12 @@ def test_a_tagger_that_is_kept_has_its_segment(tmp_path, pretrained):
 
 
 def test_a_regression_that_is_kept_has_its_unit(tmp_path, pretrained):
-    folder = tmp_path / "model"
-    whole = models.finetuned("regression", 1)
     unit = {"min_value": 1.0, "max_value": 5.0, "scale": 4.0}
-    head = dataclasses.replace(whole.head, options=whole.head.options | unit)
-    electra_tf_format.write(dataclasses.replace(whole, head=head), str(folder))
-    start = starting_point.read(
-        make_config(
-            pretrained,
-            tmp_path / "finetuned",
-            init_checkpoint=str(folder),
-            keep_head=True,
-        )
+    start = started_with_head(
+        pretrained,
+        tmp_path,
+        kind="regression",
+        options=models.finetuned("regression", 1).head.options | unit,
     )
     task = text_tasks.RegressionTask("t", 4.0, 4.5, scale=0.5)
     notes = starting_point.with_head(start, task).notes

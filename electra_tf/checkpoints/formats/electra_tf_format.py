@@ -11,6 +11,7 @@ import dataclasses
 import os
 import re
 import typing
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -192,7 +193,13 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
     return prefix
 
 
-def _read_of_finetuning(model_dir: str, name: str, **kinds: typing.Any) -> dict:
+def _read_of_finetuning(
+    model_dir: str,
+    name: str,
+    needed: Sequence[str] = (),
+    /,
+    **kinds: typing.Any,
+) -> dict:
     """One of the files of a finished fine-tuning run; see `read_json`."""
     path = os.path.join(model_dir, name)
     if not os.path.isfile(path):
@@ -200,7 +207,7 @@ def _read_of_finetuning(model_dir: str, name: str, **kinds: typing.Any) -> dict:
             f"Expected a finished fine-tuning run with {name} in {model_dir}: "
             "run electra-tf finetune first"
         )
-    return read_json(path, **kinds)
+    return read_json(path, needed, **kinds)
 
 
 def _read_variables(prefix: str):
@@ -233,7 +240,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
         found: dict[str, configs.EncoderConfig] = {}
         if record["class"] == "FinetuningConfig":
             name = model_directory.MODEL_FILE
-            about = _read_of_finetuning(model_dir, name, needed=("encoder",))
+            about = _read_of_finetuning(model_dir, name, ("encoder",))
             found["electra"] = configs.EncoderConfig(**about["encoder"])
         elif record["class"] == "PretrainingConfig":
             model = dict(record["model"])
