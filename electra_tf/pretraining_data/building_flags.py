@@ -234,23 +234,23 @@ def make_build(
     """
     from electra_tf.text import vocabulary as vocabulary_lib
 
-    tokens = tuple(vocabulary_lib.load_vocab(args.vocab_file))
-    of_vocab = vocabulary_lib.load_settings(args.vocab_file)
+    given = vocabulary_lib.load(args.vocab_file)
     settings = {}
     for name in vocabulary_lib.TREATMENT:
-        flag = getattr(args, name)
-        made_for = of_vocab.get(name, True)
-        settings[name] = made_for if flag is None else flag
-        if name in of_vocab and settings[name] != made_for:
+        flag, made_for = getattr(args, name), getattr(given, name)
+        settings[name] = next(
+            (said for said in (flag, made_for) if said is not None), True
+        )
+        if made_for not in (None, settings[name]):
             say(
                 f"warning: building with {name}={settings[name]}, but the "
                 f"vocabulary was made for {name}={made_for}"
             )
-    cleaning = of_vocab.get("text_cleaning", "none")
-    if cleaning != "none":
+    if given.text_cleaning != "none":
         say(
-            f"warning: the vocabulary was made for text_cleaning={cleaning!r}, "
-            "which the corpus must have been through already"
+            "warning: the vocabulary was made for text_cleaning="
+            f"{given.text_cleaning!r}, which the corpus must have been through "
+            "already"
         )
     dedup = getattr(args, "dedup", "")
     threshold = getattr(args, "dedup_threshold", None)
@@ -271,9 +271,9 @@ def make_build(
     return (
         build,
         vocabulary_lib.Vocabulary(
-            tokens, build.do_lower_case, build.strip_accents
+            given.tokens, build.do_lower_case, build.strip_accents
         ),
-        manifest.of_vocabulary(args.vocab_file, tokens),
+        manifest.of_vocabulary(args.vocab_file, given.tokens),
     )
 
 

@@ -44,7 +44,7 @@ def check_files(
     """
     report = report_on_records(
         records_lib.match_files(pattern),
-        vocabulary.load_vocab(vocab_file),
+        vocabulary.load(vocab_file).tokens,
         run,
         num_samples,
         vocab_file,

@@ -23,6 +23,7 @@ from electra_tf.pretraining_data import (
     output_folder,
     parts,
 )
+from electra_tf.text import vocabulary
 from tests import helpers
 from tools import build_pretraining_dataset
 
@@ -405,6 +406,16 @@ def test_refuses_an_output_of_another_vocabulary(folder, capsys):
     (folder / "vocab.txt").write_text(SPECIAL + "a\nb\n")
     assert run(folder) == 1
     assert "vocabulary is not the one given" in error_of(capsys)
+
+
+def test_refuses_a_vocabulary_that_was_changed(folder, capsys):
+    tokens = (folder / "vocab.txt").read_text().split()
+    written = vocabulary.Vocabulary(tuple(tokens[::-1]), True, True)
+    vocabulary.write(written, str(folder))
+    (folder / "vocab.txt").write_text("\n".join(tokens))
+    assert run(folder) == 1
+    assert "vocab.txt', which was changed since: bring" in error_of(capsys)
+    assert not (folder / "out").exists()
 
 
 def test_refuses_a_damaged_output(folder, capsys):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from electra_tf.text import vocabulary
 from tests import helpers
 from tools import check_data
 
@@ -54,6 +55,15 @@ def test_what_breaks_a_run(folder, capsys):
         "check_data: error: 1 problem(s) would break a run over "
         f"{folder}/*.tfrecord.",
     ]
+
+
+def test_a_vocabulary_that_was_changed(folder, capsys):
+    others = vocabulary.Vocabulary(tuple(helpers.VOCAB[::-1]), True, True)
+    vocabulary.write(others, str(folder))
+    helpers.write_vocab(folder)
+    flags = [f"--data={folder}", f"--vocab-file={folder}/vocab.txt"]
+    assert check_data.main(flags) == 1
+    assert "which was changed since: bring" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
