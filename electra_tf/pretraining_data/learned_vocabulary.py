@@ -5,7 +5,9 @@ every entry can occur; the same text gives the same bytes.
 """
 
 import collections
+import contextlib
 import functools
+import json
 import os
 from collections.abc import Iterator, Sequence
 
@@ -77,7 +79,15 @@ def build(
         for path in paths if note is None else ():
             with open_or_refuse(path):
                 pass
-    _make_folder_of(vocab_file)  # Before what takes long.
+    decisions = {
+        "do_lower_case": do_lower_case,
+        "strip_accents": strip_accents,
+        "min_frequency": min_frequency,
+        "character_coverage": character_coverage,
+    }
+    # Before what takes long.
+    _make_folder_of(vocab_file)
+    _refuse_other_settings(vocab_file, decisions)
 
     from electra_tf.text import tokenization, vocabulary
 
@@ -117,12 +127,8 @@ def build(
             f"warning: the text gave {len(vocab)} of {vocab_size} "
             "entries; use more text or a lower --min-frequency for more"
         )
-    settings = {
-        "do_lower_case": do_lower_case,
-        "strip_accents": strip_accents,
+    settings = decisions | {
         "vocab_size": len(vocab),
-        "min_frequency": min_frequency,
-        "character_coverage": character_coverage,
         "special_token_ids": {
             token: vocab.index(token) for token in vocabulary.SPECIAL_TOKENS
         },
@@ -261,6 +267,40 @@ def _make_folder_of(vocab_file: str) -> None:
         raise ValueError(
             f"{expected}{vocab_file!r}, {error.strerror}."
         ) from None
+
+
+def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
+    """Refuses a vocabulary beside which other settings stand than ours.
+
+    Args:
+      vocab_file: Need not exist, as where a run was killed.
+      decisions: What the settings are to say.
+
+    Raises:
+      ValueError: If there are any.
+    """
+    path = f"{vocab_file}.json"
+    if not os.path.exists(path):
+        return
+    found = None
+    with (
+        open_or_refuse(path) as reader,
+        contextlib.suppress(ValueError, RecursionError),
+    ):
+        found = json.load(reader)
+    # What another tool wrote there says other things, too.
+    if not isinstance(found, dict) or "num_words" not in found:
+        difference = "which this tool did not write"
+    else:
+        others = [n for n in decisions if found.get(n) != decisions[n]]
+        if not others:
+            return
+        name = others[0]
+        difference = f"with {name} {found.get(name)!r}, now {decisions[name]!r}"
+    raise ValueError(
+        "Expected a new --vocab-file, or the flags that it was made with. "
+        f"Received: {vocab_file!r}, beside which is {path!r} {difference}."
+    )
 
 
 def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:

@@ -144,6 +144,36 @@ def test_refuses_to_overwrite_another_vocabulary(text_file, capsys):
     assert vocab_of(text_file) == ["mine"]
 
 
+@pytest.mark.parametrize("has_vocabulary", [True, False])
+def test_settings_of_other_flags_stay(text_file, capsys, has_vocabulary):
+    flags = ["--vocab-size=40", "--no-strip-accents"]
+    assert run(text_file, *flags) == 0
+    before = settings_of(text_file)
+    if not has_vocabulary:
+        (text_file.parents[1] / "vocab.txt").unlink()
+    assert run(text_file, "--vocab-size=40") == 1
+    assert error_of(capsys).endswith(
+        "vocab.txt.json' with strip_accents False, now True."
+    )
+    assert settings_of(text_file) == before
+    # The same ones go on where a run was killed.
+    assert run(text_file, *flags) == 0
+    assert settings_of(text_file) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"do_lower_case": true, "strip_accents": true}'],
+)
+def test_settings_of_another_origin_stay(text_file, capsys, content):
+    path = text_file.parents[1] / "vocab.txt.json"
+    path.write_text(content)
+    assert run(text_file, "--vocab-size=40") == 1
+    assert error_of(capsys).endswith("which this tool did not write.")
+    assert path.read_text() == content
+    assert not path.with_suffix("").exists()
+
+
 def test_refuses_too_small_a_vocabulary(text_file, capsys):
     assert run(text_file, "--vocab-size", "10") == 1
     assert "Expected --vocab-size of at least" in error_of(capsys)
