@@ -1,5 +1,6 @@
 """What a fine-tuned model said of each row, as files."""
 
+import contextlib
 import os
 import re
 import zipfile
@@ -11,7 +12,7 @@ from electra_tf import errors, model_directory
 from electra_tf.files import whole_file, write_json
 from electra_tf.finetuning import results
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import glue
+from electra_tf.finetuning.tasks import glue, text_tasks
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
@@ -19,6 +20,12 @@ SUBMISSION_DIR = "submission"
 
 # All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
 FILES = tuple(glue.NUM_ROWS)
+# Of those but STS-B's, which has numbers.
+_LABELS = {
+    name: task.LABELS
+    for task in glue.CLASSIFICATIONS
+    for name in task.SUBMISSIONS.values()
+}
 HEADER = "index\tprediction"
 
 
@@ -105,20 +112,24 @@ def write_submission(model_dir: str) -> None:
 
 def write_archive(
     path: str, model_dirs: Sequence[str]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[str], list[str]]:
     """Writes one archive of the predictions of several runs.
 
     Args:
-      path: Of the archive; the same predictions give the same bytes.
+      path: Of the archive; the same predictions give the same bytes. Only
+        another archive of these files is overwritten.
       model_dirs: Finished fine-tuning runs.
 
     Returns:
-      Names of the files in the archive, and of those that it lacks.
+      Names of the files in the archive, and of those that it lacks, and a
+      line for each in it that has not the rows of GLUE's file.
 
     Raises:
       ValueError: If a run is not finished, two runs have the same test set, a
-        file is not one of the benchmark's, or there is none at all.
+        file is not one of the benchmark's, or there is none at all, or
+        something else is at `path`.
     """
+    _refuse_foreign(path)
     found: dict[str, str] = {}
     for model_dir in model_dirs:
         for name, source in find_files(model_dir).items():
@@ -133,29 +144,66 @@ def write_archive(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
         )
-    included = [name for name in FILES if name in found]
+    contents = {
+        name: _checked(found[name], name) for name in FILES if name in found
+    }
     with (
         whole_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for name in included:
+        for name, content in contents.items():
             # Without the time, so that nothing but content counts.
             archive.writestr(
-                zipfile.ZipInfo(name),
-                _checked(found[name]),
-                zipfile.ZIP_DEFLATED,
+                zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED
             )
-    return included, [name for name in FILES if name not in found]
+    doubts = []
+    for name, content in contents.items():
+        num_rows = content.removesuffix("\n").count("\n")
+        doubts += glue.doubt_of_length(found[name], num_rows, name)
+    return list(contents), [n for n in FILES if n not in found], doubts
 
 
-def _checked(path: str) -> str:
-    """The content of a file with the benchmark's two columns.
+def _refuse_foreign(path: str) -> None:
+    """Refuses to overwrite what is no archive of the benchmark's files.
 
     Raises:
-      ConfigError: If it has others, or its rows are not counted from 0.
+      ConfigError: If there is such a file.
     """
-    with open(path, encoding="utf-8") as f:
-        content = f.read()
+    if not os.path.isfile(path):
+        return
+    names: list[str] = []
+    with (
+        contextlib.suppress(OSError, zipfile.BadZipFile),
+        zipfile.ZipFile(path) as archive,
+    ):
+        names = archive.namelist()
+    if not names or not set(FILES).issuperset(names):
+        raise errors.ConfigError(
+            "Expected a new file, or an archive of GLUE's predictions to "
+            f"overwrite. Received: {path}, which is none"
+        )
+
+
+def _checked(path: str, name: str) -> str:
+    """The content of a file with the benchmark's two columns.
+
+    Args:
+      path: Of the file.
+      name: In the archive.
+
+    Raises:
+      ConfigError: If it has others, its rows are not counted from 0, or one
+        has no prediction of its task.
+    """
+    try:
+        with open(path, encoding="utf-8") as f:
+            content = f.read()
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise errors.ConfigError(
+            f"Expected text in UTF-8 in {path}, row {row}. Received: the byte "
+            f"0x{error.object[error.start]:02x}"
+        ) from None
     header, *rows = content.removesuffix("\n").split("\n")
     if header != HEADER:
         raise errors.ConfigError(
@@ -168,4 +216,16 @@ def _checked(path: str) -> str:
                 f"Expected the index {number} and a prediction in {path}, row "
                 f"{number + 2}. Received: {row!r}"
             )
+        value = row.split("\t")[1]
+        labels = _LABELS.get(name)
+        if not (value in labels if labels else _is_number(value)):
+            expected = f"one of {', '.join(labels)}" if labels else "a number"
+            raise errors.ConfigError(
+                f"Expected {expected} in {path}, row {number + 2}. Received: "
+                f"{value!r}"
+            )
     return content
+
+
+def _is_number(value: str) -> bool:
+    return bool(np.isfinite(text_tasks.number(value)))

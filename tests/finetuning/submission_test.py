@@ -7,6 +7,7 @@ import pytest
 
 from electra_tf import errors
 from electra_tf.finetuning import predictions as predictions_lib
+from electra_tf.finetuning.tasks import glue
 from tools import make_glue_submission
 
 
@@ -34,7 +35,11 @@ def runs(tmp_path):
     ]
 
 
-def test_joins_runs_and_names_what_is_missing(runs, tmp_path, capsys):
+def test_joins_runs_and_names_what_is_missing(
+    runs, tmp_path, capsys, monkeypatch
+):
+    for name, num_rows in (("CoLA.tsv", 2), ("MNLI-m.tsv", 1)):
+        monkeypatch.setitem(glue.NUM_ROWS, name, num_rows)
     path = tmp_path / "out.zip"
     assert make_glue_submission.main([*runs, f"--output={path}"]) == 0
     with zipfile.ZipFile(path) as archive:
@@ -42,6 +47,8 @@ def test_joins_runs_and_names_what_is_missing(runs, tmp_path, capsys):
         assert archive.read("CoLA.tsv") == b"index\tprediction\n0\t1\n1\t0\n"
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: CoLA.tsv, MNLI-m.tsv, AX.tsv",
+        f"warning: {runs[1]}/trial_2/submission/AX.tsv: 1 rows, GLUE's file "
+        "has 1,104: the benchmark will not take AX.tsv",
         "missing for a whole submission: SST-2.tsv, MRPC.tsv, STS-B.tsv, "
         "QQP.tsv, MNLI-mm.tsv, QNLI.tsv, RTE.tsv, WNLI.tsv",
     ]
@@ -52,6 +59,26 @@ def test_the_same_predictions_give_the_same_bytes(runs, tmp_path):
     for path in paths:
         predictions_lib.write_archive(str(path), runs)
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_overwrites_nothing_but_such_an_archive(runs, tmp_path):
+    path = tmp_path / "out.zip"
+    predictions_lib.write_archive(str(path), runs[:1])
+    predictions_lib.write_archive(str(path), runs)
+    with zipfile.ZipFile(path, "a") as archive:
+        assert len(archive.namelist()) == 3
+        archive.writestr("thesis.txt", "mine")
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("mine")
+    for foreign in (path, thesis):
+        before = foreign.read_bytes()
+        with pytest.raises(errors.ConfigError) as caught:
+            predictions_lib.write_archive(str(foreign), runs)
+        assert str(caught.value) == (
+            "Expected a new file, or an archive of GLUE's predictions to "
+            f"overwrite. Received: {foreign}, which is none"
+        )
+        assert foreign.read_bytes() == before
 
 
 def refusal(path, runs):
@@ -92,6 +119,8 @@ def test_refuses_runs_without_test_sets(tmp_path):
         ("id\tlabel\n0\t1\n", "Expected the columns index and prediction in "),
         ("index\tprediction\n0\t1\n2\t1\n", "Expected the index 1 and a pre"),
         ("index\tprediction\n0\t1\t1\n", "Expected the index 0 and a pre"),
+        ("index\tprediction\n0\t\n", "Expected one of 0, 1 in "),
+        ("index\tprediction\n0\t1\n1\tyes\n", "Expected one of 0, 1 in "),
     ],
 )
 def test_refuses_files_that_the_benchmark_would(tmp_path, content, message):
@@ -99,3 +128,21 @@ def test_refuses_files_that_the_benchmark_would(tmp_path, content, message):
     write_run(run, {"CoLA.tsv": ["1"]})
     (run / "trial_2" / "submission" / "CoLA.tsv").write_text(content)
     assert refusal(tmp_path / "x.zip", [str(run)]).startswith(message)
+
+
+def test_refuses_what_is_no_number(tmp_path):
+    run = write_run(tmp_path / "sts", {"STS-B.tsv": ["2.500", "nan"]})
+    path = f"{run}/trial_2/submission/STS-B.tsv"
+    assert refusal(tmp_path / "x.zip", [run]) == (
+        f"Expected a number in {path}, row 3. Received: 'nan'"
+    )
+
+
+def test_names_the_row_that_is_not_utf8(tmp_path):
+    run = write_run(tmp_path / "cola", {"CoLA.tsv": ["1"]})
+    path = f"{run}/trial_2/submission/CoLA.tsv"
+    with open(path, "ab") as file:
+        file.write(b"1\t\xff\n")
+    assert refusal(tmp_path / "x.zip", [run]) == (
+        f"Expected text in UTF-8 in {path}, row 3. Received: the byte 0xff"
+    )

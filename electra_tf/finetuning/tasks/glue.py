@@ -207,18 +207,15 @@ class GlueFiles:
             rows = (examples or {}).get(split, ())
             if not rows:
                 continue
-            path, wanted = rows[0].source[0], NUM_ROWS.get(name, len(rows))
+            path = rows[0].source[0]
             if odd := _not_in_order(rows):
                 found.append(
                     f"{path}, row {odd.source[1]}: GLUE's file has the index "
                     f"{odd.eid} here, and this {odd.glue_index!r}: there will "
                     f"be no {name}"
                 )
-            elif len(rows) != wanted:
-                found.append(
-                    f"{path}: {len(rows):,} rows, GLUE's file has {wanted:,}: "
-                    f"the benchmark will not take {name}"
-                )
+            else:
+                found += doubt_of_length(path, len(rows), name)
         return found
 
     def submission_rows(self, split, examples, outputs):
@@ -234,6 +231,23 @@ class GlueFiles:
     def _submitted(self, outputs: dict[str, np.ndarray]) -> list[str]:
         """The predictions, as the benchmark writes them."""
         raise NotImplementedError
+
+
+def doubt_of_length(path: str, num_rows: int, name: str) -> list[str]:
+    """A line where rows are not as many as those of the benchmark's file.
+
+    Args:
+      path: Of the rows, or of the predictions for them.
+      num_rows: Of these.
+      name: In the archive.
+    """
+    wanted = NUM_ROWS.get(name, num_rows)
+    if num_rows == wanted:
+        return []
+    return [
+        f"{path}: {num_rows:,} rows, GLUE's file has {wanted:,}: the benchmark "
+        f"will not take {name}"
+    ]
 
 
 def _not_in_order(
@@ -376,6 +390,9 @@ class Wnli(_GlueClassification):
     NAME = "wnli"
     SUBMISSIONS = {"test": "WNLI.tsv"}
     SPLIT_COLUMNS = {"train": Columns(1, 2, 3)}
+
+
+CLASSIFICATIONS = (Cola, Sst, Mrpc, Qqp, Mnli, Qnli, Rte, Wnli)
 
 
 class Sts(GlueFiles, text_tasks.RegressionTask):
