@@ -33,9 +33,8 @@ from electra_tf.pretraining_data import (
     parts,
 )
 
-TEMPORARY_PREFIX = "unfinished-"
 # Of an empty file that says which build is at work in a folder.
-CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
+CLAIM_PREFIX = f"{manifest.TEMPORARY_PREFIX}build-"
 
 _LONGEST_REASON = 500
 # Files that some build has left.
@@ -202,7 +201,7 @@ def refuse_others(folder: str, ours: Collection[str]) -> None:
     others = [
         name
         for name in sorted(set(names).difference(ours))
-        if not re.match(rf"{TEMPORARY_PREFIX}(?!build-)", name)
+        if not re.match(rf"{manifest.TEMPORARY_PREFIX}(?!build-)", name)
     ]
     theirs = [*filter(_OF_BUILDS.match, others)]
     manifest.refuse_foreign(
@@ -358,7 +357,7 @@ def _publish(local_path: str, output_dir: str, name: str) -> None:
     Another worker may be doing the same, if this one seems to be lost.
     """
     temporary = FileSystems.join(
-        output_dir, f"{TEMPORARY_PREFIX}{name}-{os.urandom(8).hex()}"
+        output_dir, f"{manifest.TEMPORARY_PREFIX}{name}-{os.urandom(8).hex()}"
     )
     with (
         FileSystems.create(

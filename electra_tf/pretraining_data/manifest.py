@@ -18,6 +18,8 @@ HELDOUT_SUFFIX = "_heldout"
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 # What is in an output folder and is no TFRecord.
 BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
+# Begins the names of files that a build with Beam has yet to finish.
+TEMPORARY_PREFIX = "unfinished-"
 
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5

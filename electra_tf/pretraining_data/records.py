@@ -30,21 +30,17 @@ def match_files(pattern: str) -> list[str]:
 
     Args:
       pattern: A folder is its files with "tfrecord" in their names. A builder's
-        `manifest.BESIDE_RECORDS` are left out.
+        `manifest.BESIDE_RECORDS` are left out, and what is unfinished.
 
     Raises:
-      DataError: If nothing matches one of them, a file is matched twice, or the
-        file system cannot be asked.
+      DataError: If there is none, nothing matches one of them, a file is
+        matched twice, or the file system cannot be asked.
     """
     files: list[str] = []
     known: set[str] = set()
     for part in filter(None, map(str.strip, pattern.split(","))):
         try:
-            found = [
-                path
-                for path in _files_at(part)
-                if os.path.basename(path) not in manifest.BESIDE_RECORDS
-            ]
+            found = [*filter(_may_have_records, _files_at(part))]
         except tf.errors.OpError as error:
             raise errors.DataError(
                 f"Expected TFRecord files at {part}. Received: {error.message}"
@@ -52,11 +48,7 @@ def match_files(pattern: str) -> list[str]:
         if not found:
             if tf.io.gfile.isdir(part):
                 part = os.path.join(part, "*tfrecord*")
-            raise errors.DataError(
-                f"Expected TFRecord files at {part}, found none. Build them "
-                "with: electra-tf build-data "
-                "--corpus-dir=CORPUS --vocab-file=VOCAB --output-dir=DIR"
-            )
+            raise _none_at(part)
         for path in sorted(found):
             place = place_of(path)
             if place in known:
@@ -68,7 +60,24 @@ def match_files(pattern: str) -> list[str]:
                 )
             known.add(place)
             files.append(path)
+    if not files:
+        raise _none_at(repr(pattern))
     return sorted(files)
+
+
+def _may_have_records(path: str) -> bool:
+    """Whether no builder has given a file its name for something else."""
+    name = os.path.basename(path)
+    is_unfinished = name.startswith(manifest.TEMPORARY_PREFIX)
+    return not is_unfinished and name not in manifest.BESIDE_RECORDS
+
+
+def _none_at(pattern: str) -> errors.DataError:
+    return errors.DataError(
+        f"Expected TFRecord files at {pattern}, found none. Build them with: "
+        "electra-tf build-data --corpus-dir=CORPUS --vocab-file=VOCAB "
+        "--output-dir=DIR"
+    )
 
 
 def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:

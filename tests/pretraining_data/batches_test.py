@@ -76,7 +76,8 @@ def test_match_files(tmp_path):
 @pytest.mark.parametrize("pattern", ["{0}", "{0}/", "{0}/*", "{0}/*tfrecord*"])
 def test_a_builders_folder_is_its_records(tmp_path, pattern):
     shard = manifest.shard_name(0, 1)
-    for name in (shard, *manifest.BESIDE_RECORDS):
+    unfinished = f"{manifest.TEMPORARY_PREFIX}{shard}-0123456789abcdef"
+    for name in (shard, unfinished, *manifest.BESIDE_RECORDS):
         (tmp_path / name).write_text("")
     (found,) = records_lib.match_files(pattern.format(tmp_path))
     assert os.path.samefile(found, tmp_path / shard)
@@ -93,6 +94,13 @@ def test_a_folder_may_have_signs_of_a_glob(tmp_path):
 def test_a_file_system_that_cannot_be_asked_is_named():
     with pytest.raises(errors.DataError, match="at none://a/b. Received: File"):
         records_lib.match_files("none://a/b")
+
+
+@pytest.mark.parametrize("pattern", ["", ",", " , "])
+def test_globs_that_are_none(pattern):
+    message = f"files at {pattern!r}, found none. Build them with: electra-tf"
+    with pytest.raises(errors.DataError, match=message):
+        records_lib.match_files(pattern)
 
 
 def test_a_builders_folder_without_records_is_named(tmp_path):
