@@ -183,9 +183,12 @@ def preflight(
         # In a process of its own: those that build are forked from this one,
         # in which nothing of TensorFlow must have run.
         context = multiprocessing.get_context("fork")
-        with futures.ProcessPoolExecutor(
-            1, mp_context=context, initializer=crew_lib.start_child
-        ) as pool:
+        with (
+            crew_lib.telling_of_killed(),
+            futures.ProcessPoolExecutor(
+                1, mp_context=context, initializer=crew_lib.start_child
+            ) as pool,
+        ):
             report = pool.submit(make_report, *task).result()
     report.print(sys.stderr)
     if report.errors:

@@ -147,7 +147,7 @@ class Crew:
     def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
         # Large parts first, so that no worker is left alone with one.
         tasks = sorted(tasks, key=lambda task: -getattr(task, "num_bytes", 0))
-        try:
+        with telling_of_killed():
             pending = {pool.submit(call_worker, method, task) for task in tasks}
             while pending:
                 done, pending = futures.wait(
@@ -156,11 +156,22 @@ class Crew:
                 self._show()
                 for future in done:
                     future.result()
-        except BrokenProcessPool:
-            raise ValueError(
-                "A building process was killed, perhaps for want of memory; "
-                "try fewer --num-processes."
-            ) from None
+
+
+@contextlib.contextmanager
+def telling_of_killed() -> Iterator[None]:
+    """Says in a line that a process of a pool was killed.
+
+    Raises:
+      ValueError: If one was.
+    """
+    try:
+        yield
+    except BrokenProcessPool:
+        raise ValueError(
+            "A building process was killed, perhaps for want of memory; "
+            "try fewer --num-processes."
+        ) from None
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sys
 
 import pytest
@@ -918,6 +919,20 @@ def test_preflight(folder):
     assert "examples:" in finished.stderr
     assert "most often '\u2603' (2)" in finished.stderr
     assert "warning: 25.0% of the words are [UNK]" in finished.stderr
+    assert not (folder / "out").exists()
+
+
+def test_a_preflight_that_is_killed_is_told_in_a_line(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        crew, "use_one_thread", lambda: os.kill(os.getpid(), signal.SIGKILL)
+    )
+    assert run(folder, "--preflight", "--num-processes=2") == 1
+    assert error_of(capsys).endswith(
+        "A building process was killed, perhaps for want of memory; try fewer "
+        "--num-processes."
+    )
     assert not (folder / "out").exists()
 
 
