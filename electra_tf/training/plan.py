@@ -98,12 +98,12 @@ THIS_CPU = "this_cpu"
 CPU_MFU = 0.6
 
 # Of arXiv:2003.10555: FLOPs and hardware of table 1 and appendix A, by the
-# sizes and steps of the run.
+# layers, width, steps, batch and length of the run.
 PAPER = {
-    (12, 256, 1_000_000): "1.4e18 FLOPs, 4 days on one V100",
-    (12, 768, 766_000): "6.4e19 FLOPs, 4 days on 16 TPUv3",
-    (24, 1024, 400_000): "7.1e20 FLOPs",
-    (24, 1024, 1_750_000): "3.1e21 FLOPs",
+    (12, 256, 1_000_000, 128, 128): "1.4e18 FLOPs, 4 days on one V100",
+    (12, 768, 766_000, 256, 512): "6.4e19 FLOPs, 4 days on 16 TPUv3",
+    (24, 1024, 400_000, 2048, 512): "7.1e20 FLOPs",
+    (24, 1024, 1_750_000, 2048, 512): "3.1e21 FLOPs",
 }
 
 
@@ -303,10 +303,10 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     """
     first = rows[0][1]
     batch_size = config.data.train_batch_size
+    length, steps = config.model.max_seq_length, config.run.num_train_steps
     lines = [
         f"{first.num_parameters / 1e6:.1f} M parameters, "
-        f"{config.run.num_train_steps} steps of {batch_size} examples of "
-        f"{config.model.max_seq_length} tokens",
+        f"{steps} steps of {batch_size} examples of {length} tokens",
         f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
         f"{first.flops_of_run:.3g} the run",
     ]
@@ -315,10 +315,10 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
             "as the paper counts:        "
             f"{first.flops_as_the_paper_counts:.3g} the run"
         )
-    encoder, steps = config.model.encoder, config.run.num_train_steps
-    sizes = (encoder.num_hidden_layers, encoder.hidden_size, steps)
-    if sizes in PAPER:
-        lines.append(f"the paper says: {PAPER[sizes]}")
+        encoder = config.model.encoder
+        sizes = (encoder.num_hidden_layers, encoder.hidden_size)
+        if said := PAPER.get((*sizes, steps, batch_size, length)):
+            lines.append(f"the paper says: {said}")
     lines.append(
         f"\n{'device':22}{'dtype':>15}{'number':>7}{'TFLOP/s':>9}{'MFU':>6}"
         f"{'weights':>9}{'Adam':>7}{'grads':>7}{'activ.':>8}{'sum GB':>8}"

@@ -19,6 +19,22 @@ def test_prints_the_table_with_the_papers_figure(capsys):
         assert hardware.name in text
 
 
+@pytest.mark.parametrize(
+    "param",
+    [
+        "PretrainingDataConfig.train_batch_size=64",
+        "ElectraConfig.max_seq_length=512",
+        "ElectraConfig.electra_objective=False",
+    ],
+)
+def test_the_papers_figure_is_of_its_own_run(param, capsys):
+    flags = [f"--gin_file={SMALL}", "--hardware=a100"]
+    assert plan_run.main([*flags, f"--gin_param={param}"]) == 0
+    text = capsys.readouterr().out
+    assert "1000000 steps" in text
+    assert "the paper says" not in text
+
+
 def test_an_open_dtype_is_settled(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
