@@ -167,13 +167,16 @@ def check(args: argparse.Namespace) -> None:
 
     Raises:
       ValueError: If the examples would be too short, or all held out, a
-        path is nothing that TensorFlow can open, or a flag has no effect.
+        path is empty or nothing that TensorFlow can open, or a flag has no
+        effect.
     """
     for path in (args.vocab_file, args.output_dir):
         if not corpus.is_utf8(path):
             raise ValueError(
                 f"Expected paths in UTF-8. Received: {os.fsencode(path)!r}."
             )
+    if not args.output_dir:
+        raise ValueError("Expected a folder as --output-dir. Received: ''.")
     if args.max_seq_length < manifest.MIN_SEQ_LENGTH:
         raise ValueError(
             "Expected --max-seq-length of at least "
@@ -185,6 +188,12 @@ def check(args: argparse.Namespace) -> None:
             "Expected --dedup-threshold with --dedup=near only. Received: "
             f"--dedup-threshold={threshold} "
             + (f"with --dedup={args.dedup}." if args.dedup else "alone.")
+        )
+    gin_files = getattr(args, "gin_file", None)
+    if gin_files and not (args.preflight or args.preflight_only):
+        raise ValueError(
+            "Expected --gin-file with the preflight, which compares with it. "
+            f"Received: --gin-file={gin_files[0]} with --no-preflight."
         )
     if args.heldout_fraction == 1:
         raise ValueError(

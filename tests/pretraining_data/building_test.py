@@ -381,6 +381,20 @@ def test_refuses_an_output_of_other_flags(folder, flag, message, capsys):
     assert message in error_of(capsys)
 
 
+def test_refuses_a_run_that_nothing_is_compared_with(folder, capsys):
+    assert run(folder, "--gin-file=a.gin") == 1
+    assert error_of(capsys).endswith(
+        "Received: --gin-file=a.gin with --no-preflight."
+    )
+
+
+def test_refuses_an_output_without_a_name(folder, capsys):
+    assert run(folder, "--output-dir=") == 1
+    assert error_of(capsys).endswith(
+        "Expected a folder as --output-dir. Received: ''."
+    )
+
+
 @pytest.mark.parametrize(
     ("flags", "received"),
     [([], "alone"), (["--dedup=exact"], "with --dedup=exact")],
