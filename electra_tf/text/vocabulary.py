@@ -110,6 +110,7 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
     Returns:
       The tokens; a token's id is its index. Blank lines at the end of the file
       are no tokens, a blank line elsewhere takes an id that text never gets.
+      A byte order mark at its head means nothing.
 
     Raises:
       ValueError: If the file cannot be read or is not UTF-8, or
@@ -124,6 +125,8 @@ def load_vocab(vocab_file: str | os.PathLike) -> list[str]:
             f"Expected a vocabulary in UTF-8. Received: {vocab_file!r}, whose "
             f"byte {error.start} is 0x{content[error.start]:02x}."
         ) from None
+    # No text has tokens with a byte order mark: cleaning deletes it.
+    text = text.removeprefix("\ufeff")
     vocab = [line.strip() for line in text.split("\n")]
     while vocab and not vocab[-1]:
         vocab.pop()

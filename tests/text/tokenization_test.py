@@ -229,6 +229,12 @@ def test_load_vocab_strips_and_ignores_blank_lines_at_the_end(tmp_path):
     assert vocabulary.load_vocab(path) == VOCAB
 
 
+def test_a_byte_order_mark_of_a_vocabulary_means_nothing(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(VOCAB), encoding="utf-8-sig")
+    assert vocabulary.load_vocab(path) == VOCAB
+
+
 def test_load_vocab_refuses_a_missing_file(tmp_path):
     with pytest.raises(ValueError, match=r"none\.txt'.*does not exist"):
         vocabulary.load_vocab(tmp_path / "none.txt")
