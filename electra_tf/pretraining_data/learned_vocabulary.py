@@ -76,6 +76,7 @@ def build(
                 "Expected --input without the --vocab-file. Received: "
                 f"{min(ours)!r}."
             )
+        warn_of_doubled(paths)
         for path in paths if note is None else ():
             with open_or_refuse(path):
                 pass
@@ -136,6 +137,22 @@ def build(
         "tokenizers_version": files.versions(["tokenizers"])["tokenizers"],
     }
     write_vocab(vocab_file, vocab, settings)
+
+
+def warn_of_doubled(paths: Sequence[str]) -> None:
+    """Tells those who give a file twice, under whatever names."""
+    found: set[str] = set()
+    doubled = []
+    for path in paths:
+        place = os.path.realpath(path)
+        if place in found:
+            doubled.append(path)
+        found.add(place)
+    if doubled:
+        say(
+            f"warning: {len(doubled)} file(s) are given as --input before, "
+            f"such as {doubled[0]!r}: their text comes twice"
+        )
 
 
 def warn_of_decomposed_hangul(
