@@ -106,17 +106,25 @@ class Reading(NamedTuple):
       text_field: Field of .jsonl, column of .parquet.
       on_bad_input: Called with a line about each damaged place, which is then
         left out; without it, the first one raises.
+      is_cut: Whether the stream, as far as it was read, ends too early, which
+        is told elsewhere.
     """
 
     blanks_separate_docs: bool = True
     text_field: str = "text"
     on_bad_input: Callable[[str], object] | None = None
+    is_cut: Callable[[], bool] | None = None
 
     def refuse(self, message: str) -> None:
         """Reports a damaged place."""
         if self.on_bad_input is None:
             raise BadInput(message)
         self.on_bad_input(message)
+
+    def refuse_end(self, message: str) -> None:
+        """Reports a damaged place that is the last, unless it was cut off."""
+        if self.is_cut is None or not self.is_cut():
+            self.refuse(message)
 
 
 def list_files(
@@ -423,11 +431,13 @@ def _lines_of(
         stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
 
         def on_bad_input(message: str) -> None:
-            # What is cut short looks damaged too; it is named once.
-            if not unpacker.damage:
+            # What other bytes unpack to looks damaged too; it is named once.
+            if unpacker.is_cut or not unpacker.damage:
                 refuse(message)
 
-        reading = reading._replace(on_bad_input=on_bad_input)
+        reading = reading._replace(
+            on_bad_input=on_bad_input, is_cut=lambda: unpacker.is_cut
+        )
     if kind in (".jsonl", ".ndjson"):
         yield from _json_lines(stream, name, reading)
     elif kind == ".parquet":
@@ -503,11 +513,14 @@ def _decodable_lines(
     block: bytes, offset: int, name: str, reading: Reading
 ) -> Iterator[str]:
     """The lines of a block that are UTF-8, and a "" after them."""
-    for line in block.split(b"\n"):
+    lines = block.split(b"\n")
+    for number, line in enumerate(lines, start=1):
         try:
             yield _decode(line)
         except UnicodeDecodeError as error:
-            reading.refuse(
+            is_last = number == len(lines)
+            refuse = reading.refuse_end if is_last else reading.refuse
+            refuse(
                 f"Expected text in UTF-8. Received: {name!r}, whose byte "
                 f"{offset + error.start} is 0x{line[error.start]:02x}."
             )
@@ -552,7 +565,9 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
         else:
             yield _lines_of_row(text)
             continue
-        reading.refuse(
+        is_last = not line.endswith(b"\n")
+        refuse = reading.refuse_end if is_last else reading.refuse
+        refuse(
             "Expected a JSON object with the text in the field "
             f"{reading.text_field!r}. Received: line {number} of {name!r}: "
             f"{reason}."
@@ -601,7 +616,7 @@ def _parquet_lines(
         problem = str(error).strip().rstrip(".")
     else:
         return
-    reading.refuse(
+    reading.refuse_end(
         f"Expected a parquet file with the text in the column {field!r}. "
         f"Received: {name!r}: {problem}."
     )
@@ -625,6 +640,8 @@ class _MemberInfo(tarfile.TarInfo):
 
 def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     member_name = ""
+    # A member that is cut off has no last line: tarfile raises instead.
+    within = reading._replace(is_cut=None)
     try:
         with tarfile.open(
             fileobj=stream, mode="r|", tarinfo=_MemberInfo
@@ -640,10 +657,10 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
                 # Links lead to other members, most of them.
                 if member.isfile() and not hidden:
                     content = archive.extractfile(member)
-                    yield from _lines_of(content, None, member_name, reading)
+                    yield from _lines_of(content, None, member_name, within)
     except tarfile.TarError as error:
         yield [""]
-        reading.refuse(
+        reading.refuse_end(
             f"Expected a whole tar archive. Received: {name!r}, which is "
             f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
             f"{error}."

@@ -15,6 +15,7 @@ class Decompressor(io.RawIOBase):
 
     Attributes:
       damage: What is wrong after that, if anything is.
+      is_cut: Whether nothing is wrong but that it ends too early.
     """
 
     def __init__(self, stream, new_frame, errors):
@@ -27,6 +28,7 @@ class Decompressor(io.RawIOBase):
           errors: What it raises on damaged data.
         """
         self.damage = ""
+        self.is_cut = False
         self._stream = stream
         self._new_frame = new_frame
         self._errors = errors
@@ -47,6 +49,7 @@ class Decompressor(io.RawIOBase):
             if not data:
                 if self._frame is not None:
                     self.damage = "it ends too early"
+                    self.is_cut = True
                 break
             if self._frame is None:
                 # Zeros between and after frames are padding.

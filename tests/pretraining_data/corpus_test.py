@@ -491,6 +491,38 @@ def test_damage_is_named_or_left_out(tmp_path, name):
         assert lines[:100] == LONG.split("\n")[:100]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "places"),
+    [
+        ("x.txt.gz", b"kept\n\xff\nkept\n\xc3", ["byte 5 is 0xff"]),
+        ("x.txt.gz", b"kept\n\xff\n", ["byte 5 is 0xff"]),
+        (
+            "x.jsonl.gz",
+            b'{"text": 1}\n' + jsonl_of({"text": "kept"}) + b'{"te',
+            ["line 1 of"],
+        ),
+        ("x.tar.gz", tar_of({"a": b"kept\n\xff\n"})[:517], []),
+        # A member's own end.
+        ("x.tar.gz", tar_of({"a": b"\xff", "b": b"kept"})[:1100], ["byte 0"]),
+    ],
+)
+def test_damage_before_the_end_that_was_cut_off(
+    tmp_path, name, content, places
+):
+    messages = []
+    lines_of(
+        tmp_path,
+        name,
+        gzip.compress(content)[:-8],
+        on_bad_input=messages.append,
+    )
+    *before, last = messages
+    assert "which is damaged: it ends too early." in last
+    assert len(before) == len(places)
+    for message, place in zip(before, places, strict=True):
+        assert place in message
+
+
 def test_unreadable_files_are_named_or_left_out(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
