@@ -223,6 +223,7 @@ def check_finished(
     build: Build,
     vocabulary: dict,
     files: Sequence[corpus.CorpusFile],
+    skips: bool,
     say: Callable[[str], object],
 ) -> None:
     """Checks that a finished build is the one asked for, and whole.
@@ -248,6 +249,12 @@ def check_finished(
     for name, value in build._asdict().items():
         if flags.get(name) != value:
             refuse(f"{name} {flags.get(name)!r}, now {value!r}")
+    num_bad = sum(entry.get("bad_inputs", 0) for entry in finished["inputs"])
+    if num_bad and not skips:
+        refuse(
+            f"on_bad_input 'skip', which left out {num_bad} damaged place(s), "
+            "now 'fail'"
+        )
     if finished["vocabulary"]["sha256"] != vocabulary["sha256"]:
         refuse("its vocabulary is not the one given now")
     recorded = {entry["name"]: entry for entry in finished["inputs"]}

@@ -725,6 +725,13 @@ def test_damaged_places_are_left_out_on_demand(folder, monkeypatch, capsys):
     inputs = {entry["name"]: entry for entry in manifest_of(folder)["inputs"]}
     assert inputs["x.txt"]["bad_inputs"] == 3
     assert inputs["one.txt"]["bad_inputs"] == 0
+    (folder / "corpus" / "gone.txt").unlink()
+    assert run(folder, "--on-bad-input=skip") == 0
+    assert "already holds this data set" in capsys.readouterr().err
+    assert run(folder) == 1
+    assert error_of(capsys).endswith(
+        "on_bad_input 'skip', which left out 3 damaged place(s), now 'fail'."
+    )
 
 
 def test_a_part_with_damage_left_out_is_not_taken_for_whole(
