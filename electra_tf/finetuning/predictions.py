@@ -199,10 +199,10 @@ def _checked(path: str, name: str) -> str:
         with open(path, encoding="utf-8") as f:
             content = f.read()
     except UnicodeDecodeError as error:
-        row = error.object.count(b"\n", 0, error.start) + 1
+        num_before = error.object.count(b"\n", 0, error.start)
         raise errors.ConfigError(
-            f"Expected text in UTF-8 in {path}, row {row}. Received: the byte "
-            f"0x{error.object[error.start]:02x}"
+            f"Expected text in UTF-8 in {path}, row {num_before + 1}. "
+            f"Received: the byte 0x{error.object[error.start]:02x}"
         ) from None
     header, *rows = content.removesuffix("\n").split("\n")
     if header != HEADER:
