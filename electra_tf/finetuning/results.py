@@ -254,9 +254,9 @@ def read(model_dir: str, advice: str = "") -> dict:
             f"Expected the results of a fine-tuning run in {path}. Received: "
             "others"
         )
-    return read_json(
-        path, ("trials", "from_scratch"), trials=list[dict], best_on_dev=int
-    )
+    needed = ("trials", "from_scratch")
+    check_fields(found, path, needed, trials=list[dict], best_on_dev=int)
+    return found
 
 
 def read_of_trial(directory: str, tasks: Iterable[str] = ()) -> dict:
