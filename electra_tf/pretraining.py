@@ -236,7 +236,7 @@ def _token_vectors(
     if (
         not config.data.embeddings_from_data
         or config.init_checkpoint
-        or saving.checkpoints_of(config.run.model_dir)
+        or saving.is_under_way(config.run.model_dir)
     ):
         return None
     start = time.monotonic()

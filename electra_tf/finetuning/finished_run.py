@@ -53,7 +53,11 @@ def score(config: FinetuningConfig) -> dict | None:
     is_chief = replicas.is_chief(replicas.make_strategy(config.run))
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
-    found = results.read(model_dir, ": without eval_only the command trains")
+    found = results.read(
+        model_dir,
+        ": without eval_only the command trains",
+        ("trials", "from_scratch"),
+    )
     checkpoint = reading.read_checkpoint(model_dir)
     data = _read_rows(config, checkpoint)
     encoder = checkpoint.discriminator

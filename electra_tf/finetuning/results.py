@@ -232,12 +232,13 @@ def write(directory: str, results: dict) -> None:
         write_atomically(os.path.join(directory, name), content + "\n")
 
 
-def read(model_dir: str, advice: str = "") -> dict:
+def read(model_dir: str, advice: str = "", needed: Sequence[str] = ()) -> dict:
     """results.json of a finished run.
 
     Args:
       model_dir: Of the run.
       advice: Behind the error's line where there is none.
+      needed: What it must have beside "best_on_dev".
 
     Raises:
       ValueError: If there is none, or it is damaged or of no fine-tuning.
@@ -254,7 +255,6 @@ def read(model_dir: str, advice: str = "") -> dict:
             f"Expected the results of a fine-tuning run in {path}. Received: "
             "others"
         )
-    needed = ("trials", "from_scratch")
     check_fields(found, path, needed, trials=list[dict], best_on_dev=int)
     return found
 

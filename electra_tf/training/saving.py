@@ -107,6 +107,19 @@ def checkpoints_of(model_dir: str) -> list[str]:
     return [f"{pattern[:-1]}{step}" for step in sorted(steps, reverse=True)]
 
 
+def is_under_way(model_dir: str) -> bool:
+    """Whether a run goes on there; if not, it begins.
+
+    So it does where there is no checkpoint, and over one that is not whole and
+    that the file "checkpoint", which comes after it, does not know: a run was
+    killed over its first one.
+    """
+    found = checkpoints_of(model_dir)
+    if len(found) == 1 and checkpoint_state(model_dir) is None:
+        return is_whole(found[0])
+    return bool(found)
+
+
 def is_whole(prefix: str) -> bool:
     """Whether all of a checkpoint can be read, as its checksums say."""
     try:
@@ -184,10 +197,7 @@ class Checkpoints:
                 + ", ".join(passed_over)
             )
         if len(passed_over) == len(found):
-            # "checkpoint" is written after the first one: without it a run was
-            # killed over that one, and begins anew.
-            is_none_finished = checkpoint_state(self.run.model_dir) is None
-            if found and not (is_none_finished and len(found) == 1):
+            if is_under_way(self.run.model_dir):
                 raise errors.ConfigError(
                     f"None of the checkpoints in {self.run.model_dir} is "
                     "whole. Choose another --model_dir, or move them away to "

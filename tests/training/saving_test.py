@@ -120,7 +120,9 @@ def test_a_run_that_was_killed_over_its_first_checkpoint_begins_anew(
     expected = train(whole)
     train(killed, 2, keep_checkpoint_max=1)
     (killed / "checkpoint").unlink()
+    assert saving.is_under_way(str(killed))
     (killed / "model.ckpt-2.index").write_bytes(b"")
+    assert not saving.is_under_way(str(killed))
     engine = train(killed)
     assert f"or damaged: {killed}/model.ckpt-2\n" in capsys.readouterr().out
     assert engine_test.steps(engine.run, "train") == [2, 4, 6, 8]

@@ -302,7 +302,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda p: (p / INDEX).unlink(), "no file that ends in .index"),
+        (lambda p: (p / INDEX).unlink(), "to name one that is there"),
         (lambda p: (p / DATA).unlink(), f"its data file .*{DATA} is missing"),
         (lambda p: truncate(p / INDEX), "Cannot read checkpoint"),
         (lambda p: truncate(p / DATA), "Cannot read checkpoint"),
