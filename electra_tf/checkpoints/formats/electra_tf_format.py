@@ -278,9 +278,8 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     tasks = about.get("tasks") or [about]
     path = os.path.join(model_dir, name)
     for of_task in tasks:
-        check_fields(of_task, path, task_name=str, labels=list[str])
-        if "task_name" not in of_task:
-            raise CheckpointError(f"{path} lacks task_name")
+        needed = ("task_name",)
+        check_fields(of_task, path, needed, task_name=str, labels=list[str])
     # As in the original's checkpoints: of several heads the first by name.
     about = min(tasks, key=lambda of_task: of_task["task_name"])
     kind = about.get("kind", "classification")
