@@ -41,7 +41,8 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
       "pooling" (and "name", where that is not the original's), "tasks", and
       "rows", each with "row", "title", "budget_flops", "num_train_steps" (of
       each stage), "flops_per_step" (of all stages), "flops", "paper", "seeds"
-      (seed -> "tasks", their "score", "heldout", "cpu_seconds"), "tasks" and
+      (seed -> "tasks", their "score", "heldout", "cpu_seconds", and where it
+      is known "train_data", a digest of what was pre-trained on), "tasks" and
       "heldout" (name -> "mean", "stdev"), "score" and "minus_reference"
       ("mean", "stdev", "low", "high", "num_seeds"), "curve" (mean held-out
       metrics in the course of training); then "ordering", see `_ordering`.
@@ -61,26 +62,152 @@ def collect(suite: str, variants: Sequence[Variant], options: Options) -> dict:
             "rows",
         )
     rows = [_row(variant, options) for variant in variants]
-    rows = [row for row in rows if row["seeds"]]
+    name = {}
+    if options.pooling != configs.DEFAULT_POOLING:
+        name["name"] = f"{suite}-{options.pooling}"
+    return (
+        name
+        | {
+            "suite": suite,
+            "title": title,
+            "source": source,
+            "reference": reference,
+            "pooling": options.pooling,
+            "tasks": list(options.tasks),
+        }
+        | _compared([row for row in rows if row["seeds"]], reference)
+    )
+
+
+def _compared(rows: list[dict], reference: str) -> dict:
+    """Rows with their differences from one of them, and how they are ordered.
+
+    Raises:
+      ValueError: If they are known to be pre-trained on other texts.
+    """
+    texts: dict[str, str] = {}
+    for row in rows:
+        for seed, found in row["seeds"].items():
+            name = f"{row['row']}, seed {seed}"
+            texts.setdefault(found.get("train_data", ""), name)
+    texts.pop("", None)
+    if len(texts) > 1:
+        raise ValueError(
+            "Expected rows that are pre-trained on the same records. Received: "
+            f"others of {' than of '.join(texts.values())}."
+        )
     references = {
         row["budget_flops"]: row for row in rows if row["row"] == reference
     }
     for row in rows:
         if other := references.get(row["budget_flops"]):
             row["minus_reference"] = _difference(row, other)
-    name = {}
-    if options.pooling != configs.DEFAULT_POOLING:
-        name["name"] = f"{suite}-{options.pooling}"
-    return name | {
-        "suite": suite,
-        "title": title,
-        "source": source,
-        "reference": reference,
-        "pooling": options.pooling,
-        "tasks": list(options.tasks),
-        "rows": rows,
-        "ordering": _ordering(rows),
+    return {"rows": rows, "ordering": _ordering(rows)}
+
+
+def read_earlier(path: str, suite: str, options: Options) -> dict:
+    """Figures that `collect` returned at another time, on any machine.
+
+    Raises:
+      ValueError: If they are missing or damaged, or of other rows, tasks or
+        heads than those of a suite and its options.
+    """
+    results = files.read_json(path)
+    ours = {"suite": suite, "tasks": options.tasks, "pooling": options.pooling}
+    with figure_files.expecting(f"figures of {suite}", path):
+        theirs = {
+            "suite": results["suite"],
+            "tasks": tuple(results["tasks"]),
+            # Figures of before there was a choice have none.
+            "pooling": results.get("pooling", configs.DEFAULT_POOLING),
+        }
+        if theirs == ours:
+            blocks(results)
+            measured_seeds(results)
+    for name, value in ours.items():
+        if theirs[name] != value:
+            raise ValueError(
+                f"Expected figures of {name} {_in_words(value)} in {path}. "
+                f"Received: {_in_words(theirs[name])}."
+            )
+    return results
+
+
+def _in_words(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def measured_seeds(results: dict) -> set[tuple[str, float | None, int]]:
+    """Row, budget and seed of all that have a score on every task."""
+    return {
+        (row["row"], row["budget_flops"], int(seed))
+        for row in results["rows"]
+        for seed in _scores(row["seeds"])
     }
+
+
+def merged(earlier: dict, results: dict, path: str) -> dict:
+    """Earlier figures, and new ones beside them and in their place.
+
+    Args:
+      earlier: What `read_earlier` returned.
+      results: What `collect` returned.
+      path: Of the earlier ones, for messages.
+
+    Returns:
+      Figures with the seeds of both, the new ones' where both have one. A curve
+      is the mean of both, by their numbers of seeds.
+
+    Raises:
+      ValueError: If a row is of another number of steps or FLOPs, or known to
+        be pre-trained on other texts.
+    """
+    with figure_files.expecting("figures of finished runs", path):
+        rows = {_key(row): row for row in earlier["rows"]}
+        for row in results["rows"]:
+            if before := rows.get(_key(row)):
+                for name in ("num_train_steps", "flops_per_step"):
+                    if before[name] != row[name]:
+                        raise ValueError(
+                            f"Expected {name} {row[name]} of {row['row']} in "
+                            f"{path}. Received: {before[name]}, which is "
+                            "another network, or another count."
+                        )
+                row = _merged_row(before, row, results["tasks"])
+            rows[_key(row)] = row
+        names = [row.name for row in SUITES[results["suite"]].rows]
+        in_order = sorted(
+            rows.values(),
+            key=lambda r: (r["budget_flops"] or 0.0, names.index(r["row"])),
+        )
+        return results | _compared(in_order, results["reference"])
+
+
+def _key(row: dict) -> tuple[str, float | None]:
+    return row["row"], row["budget_flops"]
+
+
+def _merged_row(before: dict, row: dict, tasks: Sequence[str]) -> dict:
+    only_before = before["seeds"].keys() - row["seeds"].keys()
+    curves = [(before, len(only_before)), (row, len(row["seeds"]))]
+    points: dict[int, list[tuple[dict, int]]] = {}
+    for one, num_seeds in curves:
+        for point in one["curve"] if num_seeds else ():
+            points.setdefault(point["step"], []).append((point, num_seeds))
+    curve = []
+    for _, here in sorted(points.items()):
+        mean = dict(here[0][0])
+        for name in HELDOUT:
+            if all(name in point for point, _ in here):
+                values, weights = zip(
+                    *((point[name], number) for point, number in here),
+                    strict=True,
+                )
+                mean[name] = statistics.fmean(values, weights)
+        curve.append(mean)
+    seeds = before["seeds"] | row["seeds"]
+    seeds = {seed: seeds[seed] for seed in sorted(seeds, key=int)}
+    return row | {"seeds": seeds} | _summaries(seeds, tasks) | {"curve": curve}
 
 
 def _row(variant: Variant, options: Options) -> dict:
@@ -105,9 +232,17 @@ def _row(variant: Variant, options: Options) -> dict:
         "flops": variant.flops,
         "paper": variant.row.paper,
         "seeds": seeds,
+        **_summaries(seeds, options.tasks),
+        "curve": _mean_curve(variant, runs_of.values()),
+    }
+
+
+def _summaries(seeds: Mapping[str, dict], tasks: Sequence[str]) -> dict:
+    """Of a row, over its seeds."""
+    return {
         "tasks": {
             task: statistics_of(_of_seeds(seeds, "tasks", task))
-            for task in options.tasks
+            for task in tasks
         },
         "score": statistics_of(list(_scores(seeds).values())),
         "heldout": {
@@ -115,7 +250,6 @@ def _row(variant: Variant, options: Options) -> dict:
             for name in HELDOUT
             if (values := _of_seeds(seeds, "heldout", name))
         },
-        "curve": _mean_curve(variant, runs_of.values()),
     }
 
 
@@ -139,12 +273,21 @@ def _seed(runs: Sequence[Run], tasks: Sequence[str]) -> dict | None:
             found["heldout"] = _read_json(
                 run.model_dir, model_directory.EVAL_RESULTS_FILE
             )
+            found |= _train_data(run.model_dir)
     if tasks and len(found["tasks"]) == len(tasks):
         found["score"] = statistics.fmean(found["tasks"].values())
     costs = [run.cost() for run in finished]
     known = [cost["cpu_seconds"] for cost in costs if "cpu_seconds" in cost]
     found["cpu_seconds"] = sum(known) if known else None
     return found if finished else None
+
+
+def _train_data(model_dir: str) -> dict:
+    """A digest of what was pre-trained on; {} if it is not known."""
+    path = os.path.join(model_dir, model_directory.TRAIN_DATA_FILE)
+    if not os.path.exists(path):
+        return {}
+    return {"train_data": files.read_json(path, sha256=str)["sha256"]}
 
 
 def _task_score(model_dir: str, task: str) -> float:

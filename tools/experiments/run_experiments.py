@@ -19,7 +19,7 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import experiment_queue
 import experiment_runs
@@ -89,15 +89,27 @@ def run(args: argparse.Namespace) -> int:
     """
     options = _options(args)
     suites = list(SUITES) if args.suite == _ALL else [args.suite]
-    if args.rows and args.suite == _ALL:
-        raise ValueError("Expected one --suite with --rows. Received: all")
+    for name in ("rows", "earlier"):
+        if getattr(args, name) and args.suite == _ALL:
+            raise ValueError(
+                f"Expected one --suite with --{name}. Received: all"
+            )
     variants = {
         name: experiment_runs.variants(
             name, args.budget_flops, options, args.rows
         )
         for name in suites
     }
-    runs = _runs([v for vs in variants.values() for v in vs], options)
+    earlier = None
+    if args.earlier:
+        earlier = experiments_table.read_earlier(
+            args.earlier, args.suite, options
+        )
+    runs = _runs(
+        [v for vs in variants.values() for v in vs],
+        options,
+        experiments_table.measured_seeds(earlier) if earlier else set(),
+    )
     if args.dry_run:
         _print_plan(variants, runs)
         return 0
@@ -106,26 +118,47 @@ def run(args: argparse.Namespace) -> int:
     )
     queue.execute()
     for name in suites:
-        _write_results(name, args.budget_flops, options)
+        _write_results(name, args, options, earlier)
     return queue.exit_code()
 
 
 def _runs(
-    variants: Sequence[Variant], options: Options
+    variants: Sequence[Variant],
+    options: Options,
+    measured: Collection[tuple[str, float | None, int]],
 ) -> list[experiment_runs.Run]:
-    """All runs, each once: the first seed of all rows comes first."""
+    """All runs, each once: the first seed of all rows comes first.
+
+    Args:
+      variants: Rows.
+      options: Of the runs.
+      measured: Row, budget and seed of what is not run again, but for what
+        others start from.
+    """
     found: dict[str, experiment_runs.Run] = {}
+    needed: set[str] = set()
     for seed in options.seeds:
         for variant in variants:
+            known = (variant.row.name, variant.budget, seed) in measured
             for one in experiment_runs.runs_of(variant, seed, options):
                 found.setdefault(one.model_dir, one)
-    return list(found.values())
+                if not known:
+                    needed |= {one.model_dir, *one.needs}
+    # What is needed is before what needs it.
+    for one in reversed(found.values()):
+        if one.model_dir in needed:
+            needed.update(one.needs)
+    return [one for one in found.values() if one.model_dir in needed]
 
 
 def _write_results(
-    suite: str, budgets: tuple[float, ...], options: Options
+    suite: str,
+    args: argparse.Namespace,
+    options: Options,
+    earlier: dict | None,
 ) -> None:
     """Writes what is known of all rows, budgets and seeds that are there."""
+    budgets = args.budget_flops
     options = dataclasses.replace(
         options, seeds=experiment_runs.seeds_on_disk(options) or options.seeds
     )
@@ -146,6 +179,8 @@ def _write_results(
     path = os.path.join(folder, f"{name}.{{}}")
     with figure_files.expecting("figures of finished runs", folder):
         results = experiments_table.collect(suite, variants, options)
+        if earlier is not None:
+            results = experiments_table.merged(earlier, results, args.earlier)
         if not results["rows"]:
             print(f"{suite}: no run is finished, so there is no table")
             return
@@ -245,6 +280,11 @@ def main(argv=None) -> int:
         "--output-dir",
         default="build/experiments/runs",
         help="Where runs and results go (default: %(default)s).",
+    )
+    add(
+        "--earlier",
+        help="Figures of the same suite, such as docs/figures/objectives.json: "
+        "seeds that they have are not run again.",
     )
     experiment_queue.add_flags(parser)
     return arguments.run(run, parser, argv)

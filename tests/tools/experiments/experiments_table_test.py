@@ -211,6 +211,117 @@ def test_figures_of_heads_that_read_a_mean(runs):
     assert "read the mean of all tokens" in experiments_table.markdown(found)
 
 
+# --- Figures of another time --------------------------------------------------
+
+
+def only_seeds(results, *seeds):
+    """The figures as they are while others have not been run."""
+    rows = []
+    for row in results["rows"]:
+        kept = {s: found for s, found in row["seeds"].items() if s in seeds}
+        if kept:
+            more = experiments_table._summaries(kept, results["tasks"])
+            rows.append(row | {"seeds": kept} | more)
+    return results | experiments_table._compared(rows, results["reference"])
+
+
+def test_seeds_of_two_times_make_the_table_of_all(results):
+    earlier = only_seeds(results, "2")
+    assert row(earlier, "bert")["score"]["num_seeds"] == 1
+    new = only_seeds(results, "1", "3")
+    found = experiments_table.merged(earlier, new, "figures")
+    # What is known of one time alone is kept, too.
+    assert row(found, "bert", 2e12) == row(results, "bert", 2e12)
+    assert found == results
+
+
+def test_new_figures_take_the_place_of_earlier_ones(results):
+    earlier = json.loads(json.dumps(results))
+    electra = row(earlier, "electra")
+    electra["seeds"]["1"]["tasks"]["rte"] = 0.0
+    electra["curve"][0]["masked_lm_accuracy"] = 0.9
+    assert experiments_table.merged(earlier, results, "figures") == results
+
+
+def test_curves_of_two_times_count_by_their_seeds(results):
+    earlier, new = only_seeds(results, "1", "2"), only_seeds(results, "3")
+    point = row(earlier, "electra")["curve"][0]
+    row(new, "electra")["curve"] = [point | {"masked_lm_accuracy": 0.4}]
+    found = experiments_table.merged(earlier, new, "figures")
+    first, last = row(found, "electra")["curve"]
+    assert first["masked_lm_accuracy"] == pytest.approx((0.1 * 2 + 0.4) / 3)
+    # One of the two has not been evaluated there.
+    assert last == row(results, "electra")["curve"][1]
+
+
+def test_measured_seeds_have_every_task(results):
+    found = experiments_table.measured_seeds(results)
+    assert {seed for name, *_, seed in found if name == "electra"} == {1, 2, 3}
+    assert ("bert", 2e12, 1) in found and ("bert", 2e12, 2) not in found
+    untested = json.loads(json.dumps(results))
+    row(untested, "bert", 2e12)["seeds"]["1"]["score"] = None
+    assert ("bert", 2e12, 1) not in experiments_table.measured_seeds(untested)
+
+
+def test_rows_of_another_text_are_no_table(results, runs, tmp_path):
+    first, second = (
+        json.loads(json.dumps(only_seeds(results, seed))) for seed in "12"
+    )
+    row(first, "bert")["seeds"]["1"]["train_data"] = "ab"
+    experiments_table.merged(first, second, "figures")
+    row(second, "electra")["seeds"]["2"]["train_data"] = "cd"
+    with pytest.raises(ValueError, match="others of .* than of .*, seed [12]"):
+        experiments_table.merged(first, second, "figures")
+
+
+def test_a_digest_of_the_text_is_kept(runs):
+    options, variants = runs
+    pretraining = experiment_runs.runs_of(variants[0], 1, options)[0]
+    path = pathlib.Path(pretraining.model_dir, "train_data.json")
+    path.write_text('{"sha256": "ab", "heldout": null}')
+    found = experiments_table.collect("objectives", variants, options)
+    assert row(found, "electra")["seeds"]["1"]["train_data"] == "ab"
+    assert "train_data" not in row(found, "electra")["seeds"]["2"]
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"suite": "models"}, "suite objectives in .*Received: models"),
+        ({"tasks": ["rte", "cola"]}, "tasks rte in .*Received: rte,cola"),
+        (
+            {"pooling": "mean"},
+            f"pooling {configs.DEFAULT_POOLING} in .*Received: mean",
+        ),
+        ({"rows": [{"row": "bert"}]}, "figures of objectives. Received: "),
+    ],
+)
+def test_earlier_figures_of_something_else(
+    results, runs, tmp_path, change, message
+):
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(results | change))
+    with pytest.raises(ValueError, match=message):
+        experiments_table.read_earlier(str(path), "objectives", runs[0])
+
+
+def test_earlier_figures_of_before_there_was_a_choice(results, runs, tmp_path):
+    path = tmp_path / "figures.json"
+    path.write_text(
+        json.dumps({k: v for k, v in results.items() if k != "pooling"})
+    )
+    found = experiments_table.read_earlier(str(path), "objectives", runs[0])
+    assert found["rows"] == results["rows"]
+
+
+def test_earlier_figures_of_other_steps(results):
+    earlier = json.loads(json.dumps(results))
+    row(earlier, "bert")["num_train_steps"] = [7]
+    with pytest.raises(ValueError, match=r"num_train_steps \[\d+\] of bert"):
+        experiments_table.merged(earlier, results, "figures")
+
+
 def test_a_column_of_nothing_is_left_out(results):
     rows = [r | {"paper": None, "seeds": {}} for r in results["rows"]]
     header = experiments_table.blocks(results | {"rows": rows})[

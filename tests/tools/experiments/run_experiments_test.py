@@ -457,6 +457,66 @@ def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_earlier_figures_have_is_not_run_again(tmp_path, capsys):
+    figures = {
+        "suite": "objectives",
+        "reference": "electra",
+        "tasks": ["rte"],
+        "rows": [
+            {
+                "row": name,
+                "title": name,
+                "budget_flops": 1e12,
+                "num_train_steps": [544],
+                "flops": 1e12,
+                "paper": None,
+                "score": {"mean": 60.0, "stdev": None, "low": None},
+                "tasks": {"rte": None},
+                "heldout": {},
+                "seeds": {
+                    seed: {
+                        "tasks": {"rte": 60.0},
+                        "score": 60.0,
+                        "cpu_seconds": None,
+                    }
+                    for seed in seeds
+                },
+            }
+            for name, seeds in (("electra", "12"), ("bert", "1"))
+        ],
+    }
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps(figures))
+
+    def titles(rows):
+        arguments = [
+            "--suite=objectives",
+            f"--rows={rows}",
+            "--budget_flops=1e12",
+            "--seeds=3",
+            "--tasks=rte",
+            f"--output_dir={tmp_path}/runs",
+            f"--earlier={path}",
+            "--dry_run",
+        ]
+        assert run_experiments.main(arguments) == 0
+        return re.findall("# (.*): to run", capsys.readouterr().out)
+
+    assert titles("electra,bert") == [
+        "bert 1e12 seed 2 pretraining",
+        "bert 1e12 seed 2 rte",
+        "electra 1e12 seed 3 pretraining",
+        "electra 1e12 seed 3 rte",
+        "bert 1e12 seed 3 pretraining",
+        "bert 1e12 seed 3 rte",
+    ]
+    # Random weights have the sizes of what was trained, which has to be there.
+    assert titles("electra,random_weights")[:2] == [
+        "electra 1e12 seed 1 pretraining",
+        "random_weights 1e12 seed 1 rte",
+    ]
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [
@@ -480,6 +540,8 @@ def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
             ["--finetuning_gin_param=FinetuningConfig.pooling='mean'"],
             "Expected bindings of what the comparison leaves open.",
         ),
+        (["--suite=all", "--earlier=f.json"], "Expected one --suite with"),
+        (["--earlier=f.json"], "Cannot read f.json: "),
         (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
     ],
 )
