@@ -243,18 +243,13 @@ class ElectraConfig:
             discriminator_objective=DISCRIMINATOR_OBJECTIVES,
             generator_training=GENERATOR_TRAININGS,
         )
-        for name in (
+        validation.require_switch(
+            self,
+            "electra_objective",
             "discriminator_objective",
             "generator_training",
             "unigram_generator",
-        ):
-            default = getattr(ElectraConfig, name)
-            validation.require_together(
-                self,
-                self.electra_objective or getattr(self, name) == default,
-                f"ElectraConfig.{name} needs electra_objective",
-                f"{name} electra_objective",
-            )
+        )
         validation.require_together(
             self,
             not (self.uniform_generator and self.unigram_generator),
@@ -475,6 +470,8 @@ class PretrainingDataConfig:
       embeddings_from_data: Start the tokens' embeddings at a latent semantic
         analysis of (at most 100,000) examples. The original: at random. Both
         spare a short run its first steps; a checkpoint's weights go before.
+      embeddings_num_examples: In a row, as built: one text of the analysis.
+      embeddings_exponent: Of its singular values, `latent_semantic_analysis`.
       data_service_address: tf.data services that prepare the batches where
         this host's CPUs do not keep up: 'grpc://host:port', several separated
         by commas, as tools/serve_data.py starts them. Empty for this process.
@@ -488,20 +485,24 @@ class PretrainingDataConfig:
     num_eval_steps: Positive[int] = 100
     biases_from_data: bool = False
     embeddings_from_data: bool = False
+    embeddings_num_examples: Positive[int] = 1
+    embeddings_exponent: NotNegative[float] = 0.0
     data_service_address: str = ""
 
     def __post_init__(self):
         validation.check_types(self)
-        validation.require(
-            self, bool(self.train_files), "train_files", "a glob"
+        for name, rule in (("train_files", "a glob"), ("vocab_file", "a path")):
+            validation.require(self, bool(getattr(self, name)), name, rule)
+        validation.require_switch(
+            self,
+            "embeddings_from_data",
+            "embeddings_num_examples",
+            "embeddings_exponent",
         )
-        validation.require(self, bool(self.vocab_file), "vocab_file", "a path")
+        addresses = self.data_service_address.split(",")
         validation.require(
             self,
-            all(
-                not address or address.strip().startswith("grpc://")
-                for address in self.data_service_address.split(",")
-            ),
+            all(not a or a.strip().startswith("grpc://") for a in addresses),
             "data_service_address",
             "grpc://host:port, several separated by commas, or ''",
         )

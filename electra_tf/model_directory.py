@@ -105,6 +105,7 @@ _OF_A_BRANCH = (
     *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
     *("keep_global_step", "optimizer.schedule", *_OF_ITS_END),
     *("data.biases_from_data", "data.embeddings_from_data"),
+    *("data.embeddings_num_examples", "data.embeddings_exponent"),
 )
 # Of fine-tuning: where files are. Each trial knows what is in them.
 _MAY_MOVE = (

@@ -240,7 +240,11 @@ def _token_vectors(
     ):
         return None
     start = time.monotonic()
-    vectors = train_data.token_vectors(special_ids)
+    vectors = train_data.token_vectors(
+        special_ids,
+        config.data.embeddings_num_examples,
+        config.data.embeddings_exponent,
+    )
     if is_chief:
         print(
             f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "

@@ -91,6 +91,18 @@ def require(config, condition: bool, name: str, rule: str) -> None:
         )
 
 
+def require_switch(config, switch: str, *names: str) -> None:
+    """Requires that fields have their defaults where a switch is off."""
+    for name in names:
+        is_default = getattr(config, name) == getattr(type(config), name)
+        require_together(
+            config,
+            getattr(config, switch) or is_default,
+            f"{type(config).__name__}.{name} needs {switch}",
+            f"{name} {switch}",
+        )
+
+
 def require_positive(config, *names: str) -> None:
     """Requires that fields are above 0, or None where their types allow it."""
     for name in names:

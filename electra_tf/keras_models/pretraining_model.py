@@ -386,31 +386,30 @@ class PretrainingModel(keras.Model):
         Raises:
           DataError: If they do not fit the model.
         """
+        seed = self.seed + heldout * pretraining.EVAL_SEED_OFFSET
         return batches.PretrainingData(
-            os.fspath(pattern),
-            self.config,
-            self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
-            shuffle=not heldout,
+            os.fspath(pattern), self.config, seed, shuffle=not heldout
         )
 
     def set_output_biases(self, data: batches.PretrainingData) -> None:
-        """Starts the output biases at the frequencies of the data.
-
-        See `PretrainingDataConfig.biases_from_data`.
-        """
+        """Starts output biases as `PretrainingDataConfig.biases_from_data`."""
         self.network.set_output_biases(data.token_frequencies())
 
-    def set_token_embeddings(self, data: batches.PretrainingData) -> None:
+    def set_token_embeddings(
+        self,
+        data: batches.PretrainingData,
+        num_examples: int = 1,
+        exponent: float = 0.0,
+    ) -> None:
         """Starts the tokens' embeddings at what the examples have in common.
 
-        See `PretrainingDataConfig.embeddings_from_data`.
+        See `PretrainingDataConfig`, whose options begin with "embeddings".
 
         Raises:
-          ConfigError: If examples or tokens are fewer than the embeddings are
-            wide.
+          ConfigError: If texts or tokens are fewer than embeddings are wide.
         """
         self.network.set_token_embeddings(
-            data.token_vectors(self.network.special_ids)
+            data.token_vectors(self.network.special_ids, num_examples, exponent)
         )
 
     def fit(

@@ -282,17 +282,23 @@ class PretrainingData:
         """
         counts = 1.0 + sum(
             chunk.sum(axis=0, dtype=np.float64)
-            for chunk in self._token_counts(_NUM_COUNTED)
+            for chunk in self._token_counts(self._texts(1, _NUM_COUNTED)[0])
         )
         return np.asarray(counts / counts.sum(), np.float32)[0]
 
     def token_vectors(
-        self, special_ids: Iterable[int], num_records: int = 100_000
+        self,
+        special_ids: Iterable[int],
+        num_examples: int = 1,
+        exponent: float = 0.0,
+        num_records: int = 100_000,
     ) -> np.ndarray:
         """A vector for each token, by latent semantic analysis.
 
         Args:
           special_ids: Of tokens that get none, such as [CLS].
+          num_examples: In a row, as they were built: one text of the analysis.
+          exponent: See `latent_semantic_analysis.token_vectors`.
           num_records: How many records to read, spread over all.
 
         Returns:
@@ -300,24 +306,49 @@ class PretrainingData:
           zeros for special tokens and those that the records do not have.
 
         Raises:
-          ConfigError: If records or tokens are fewer than E.
+          ConfigError: If texts or tokens are fewer than E.
         """
         encoder = self.config.encoder
         is_looked_at = np.ones(encoder.vocab_size, np.float32)
         is_looked_at[list(special_ids)] = 0
-        counts = scipy.sparse.vstack(list(self._token_counts(num_records)))
+        records, texts = self._texts(num_examples, num_records)
+        counts = scipy.sparse.vstack(list(self._token_counts(records)))
         counts = counts @ scipy.sparse.diags(is_looked_at)
+        if num_examples > 1:
+            places = (texts, np.arange(len(records)))
+            ones = np.ones(len(records), np.float32)
+            counts = scipy.sparse.csr_matrix((ones, places)) @ counts
         return latent_semantic_analysis.token_vectors(
-            counts, typing.cast(int, encoder.embedding_size)
+            counts, typing.cast(int, encoder.embedding_size), exponent
         )
 
+    def _texts(
+        self, num_examples: int, num_records: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Records, in groups that are spread over all, and each one's group.
+
+        Args:
+          num_examples: Of a group, in a row as they were built; the last one
+            may be shorter.
+          num_records: About as many.
+
+        Returns:
+          <int64>[n], numbers of records; <int64>[n], of their groups, from 0.
+        """
+        order = np.arange(len(self))
+        if num_examples > 1:
+            order = self.records.as_built()
+        groups = np.arange(len(order)) // num_examples
+        number = max(1, num_records // num_examples)
+        chosen = np.linspace(0, groups[-1], number).astype(np.int64)
+        is_chosen = np.isin(groups, chosen)
+        _, groups = np.unique(groups[is_chosen], return_inverse=True)
+        return order[is_chosen], groups
+
     def _token_counts(
-        self, num_records: int
+        self, records: np.ndarray
     ) -> Iterator[scipy.sparse.csr_matrix]:
-        """<float32>[n, V] of some records, spread over all, n at a time."""
-        records = np.unique(
-            np.linspace(0, len(self) - 1, num_records).astype(np.int64)
-        )
+        """<float32>[n, V] of records, n at a time."""
         for start in range(0, len(records), _RECORDS_AT_ONCE):
             chunk = records[start : start + _RECORDS_AT_ONCE]
             features = self._parse(

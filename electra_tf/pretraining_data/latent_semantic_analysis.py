@@ -1,10 +1,10 @@
-"""Counts of tokens in examples -> a vector for each token.
+"""Counts of tokens in texts -> a vector for each token.
 
-Latent semantic analysis (Deerwester et al., 1990): tokens of the same examples
-get similar vectors, in seconds and without a network. A network that starts
-with them does not have to learn first what its texts are about.
+Latent semantic analysis (Deerwester et al., 1990): tokens of the same texts get
+similar vectors, in seconds and without a network. A network that starts with
+them does not have to learn first what its texts are about.
 
-Shapes: N examples, V vocabulary, E width.
+Shapes: N texts, V vocabulary, E width.
 """
 
 import numpy as np
@@ -15,18 +15,24 @@ from electra_tf import errors
 _SEED = 0
 
 
-def token_vectors(counts: scipy.sparse.csr_matrix, width: int) -> np.ndarray:
-    """The right singular vectors of the examples' TF-IDF.
+def token_vectors(
+    counts: scipy.sparse.csr_matrix, width: int, exponent: float = 0.0
+) -> np.ndarray:
+    """The right singular vectors of the texts' TF-IDF.
 
     Args:
-      counts: <float32>[N, V], how often a token stands in an example.
+      counts: <float32>[N, V], how often a token stands in a text.
       width: E.
+      exponent: Of the singular values, by which the directions are weighted
+        before vectors get length 1 (Caron, 2001). The first direction is common
+        to all texts: the larger the exponent, the more words that are
+        everywhere have of it, and the less of any other.
 
     Returns:
-      <float32>[V, E], of length 1; of zeros for tokens that no example has.
+      <float32>[V, E], of length 1; of zeros for tokens that no text has.
 
     Raises:
-      ConfigError: If examples or tokens are fewer than `width`.
+      ConfigError: If texts or tokens are fewer than `width`.
     """
     # Takes seconds.
     from sklearn import decomposition, preprocessing
@@ -34,18 +40,21 @@ def token_vectors(counts: scipy.sparse.csr_matrix, width: int) -> np.ndarray:
 
     counts.eliminate_zeros()
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
-    num_examples, num_tokens = counts.shape[0], np.count_nonzero(frequencies)
-    if min(num_examples, num_tokens) < width:
+    num_texts, num_tokens = counts.shape[0], np.count_nonzero(frequencies)
+    if min(num_texts, num_tokens) < width:
         raise errors.ConfigError(
-            "PretrainingDataConfig.embeddings_from_data takes as many examples "
-            f"and as many different tokens as embeddings are wide, {width} "
+            "PretrainingDataConfig.embeddings_from_data takes as many texts "
+            "(of embeddings_num_examples examples) and as many different "
+            f"tokens as embeddings are wide, {width} "
             "(EncoderConfig.embedding_size). Received: "
-            f"{num_examples} examples of {num_tokens} tokens"
+            f"{num_texts} texts of {num_tokens} tokens"
         )
     # A token that is repeated says little more than one that is there.
     weights = text.TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     analysis = decomposition.TruncatedSVD(width, random_state=_SEED)
-    vectors = analysis.fit(weights).components_.T
+    analysis.fit(weights)
+    # To the power of 0 all is 1, to the last bit.
+    vectors = analysis.components_.T * analysis.singular_values_**exponent
     # Rare tokens would be short: alike, and all but the position's.
     vectors = preprocessing.normalize(vectors)
     vectors[frequencies == 0] = 0.0

@@ -28,9 +28,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def open_data(folder, seed=3, **kwargs):
+def open_data(folder, seed=3, name="*.tfrecord", **kwargs):
     return batches_lib.PretrainingData(
-        f"{folder}/*.tfrecord", helpers.electra_config(), seed, **kwargs
+        f"{folder}/{name}", helpers.electra_config(), seed, **kwargs
     )
 
 
@@ -657,6 +657,54 @@ def test_vectors_are_of_the_tokens_between_the_special_ones(folder):
     assert set(np.flatnonzero(has_one)) == words
 
 
+@pytest.mark.parametrize("num_files", [1, 3, 12])
+def test_the_order_of_the_corpus(tmp_path, num_files):
+    """Examples are dealt out to files in turn, of which 10 sorts before 2."""
+    expected = []
+    for name, examples in (("x1", range(7)), ("x2", range(7, NUM_ROWS))):
+        (tmp_path / name).mkdir()
+        for i in range(num_files):
+            path = tmp_path / name / manifest.shard_name(i, num_files)
+            of_file = examples[i::num_files]
+            helpers.write_tfrecords(path, [helpers.row(n) for n in of_file])
+        expected += examples
+    records = open_data(tmp_path, name="*/*tfrecord*").records
+    order = records.as_built()
+    found = [
+        tf.train.Example.FromString(bytes(one)).features.feature["input_ids"]
+        for one in records.read(order)
+    ]
+    assert [NUMBERS[tuple(ids.int64_list.value)] for ids in found] == expected
+    assert order.dtype == np.int64
+
+
+def test_a_text_is_of_several_examples_in_a_row(folder, monkeypatch):
+    """Files a and c in turn: 0 4 1 5 2 6 3 7 8 9."""
+    seen = []
+    monkeypatch.setattr(
+        batches_lib.latent_semantic_analysis,
+        "token_vectors",
+        lambda counts, width, exponent: seen.append(
+            (counts.toarray(), width, exponent)
+        ),
+    )
+    data = open_data(folder)
+    data.token_vectors((helpers.CLS,), num_examples=4, exponent=1.5)
+    ((found, width, exponent),) = seen
+    assert (width, exponent) == (6, 1.5)
+    expected = np.zeros((3, len(helpers.VOCAB)))
+    for text, numbers_of in enumerate(((0, 4, 1, 5), (2, 6, 3, 7), (8, 9))):
+        for row in map(helpers.row, numbers_of):
+            tokens = row["input_ids"][: sum(row["input_mask"])]
+            np.add.at(expected[text], tokens, 1)
+    expected[:, helpers.CLS] = 0
+    np.testing.assert_array_equal(found, expected)
+    # Of many texts some, spread over all.
+    data.token_vectors((helpers.CLS,), num_examples=4, num_records=8)
+    np.testing.assert_array_equal(seen[1][0], expected[[0, 2]])
+    assert seen[1][1:] == (6, 0.0)
+
+
 def test_vectors_take_as_many_records_as_they_are_wide(folder):
-    with pytest.raises(errors.ConfigError, match="Received: 5 examples"):
+    with pytest.raises(errors.ConfigError, match="Received: 5 texts"):
         open_data(folder).token_vectors((), num_records=5)

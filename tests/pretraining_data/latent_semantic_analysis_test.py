@@ -20,9 +20,9 @@ def examples(number=60):
     return counts
 
 
-def vectors_of(counts, width=2):
+def vectors_of(counts, width=2, exponent=0.0):
     return latent_semantic_analysis.token_vectors(
-        scipy.sparse.csr_matrix(counts), width
+        scipy.sparse.csr_matrix(counts), width, exponent
     )
 
 
@@ -46,22 +46,38 @@ def test_has_length_1_or_is_not_there():
     )
 
 
-def test_is_the_decomposition_of_the_weights():
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.5])
+def test_is_the_decomposition_of_the_weights(exponent):
     """Beside NumPy's; the signs of singular vectors are nobody's choice."""
     counts, width = examples(), 3
     frequencies = (counts > 0).sum(axis=0)
     weights = np.log(np.maximum(counts, 1)) + (counts > 0)
     weights *= 1 + np.log((1 + len(counts)) / (1 + frequencies))
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-    expected = np.linalg.svd(weights)[2][:width].T
+    _, singular_values, directions = np.linalg.svd(weights)
+    expected = directions[:width].T * singular_values[:width] ** exponent
     expected[4] = 0
     expected /= np.maximum(
         np.linalg.norm(expected, axis=1, keepdims=True), 1e-9
     )
-    found = vectors_of(counts, width)
+    found = vectors_of(counts, width, exponent)
     np.testing.assert_allclose(
         found @ found.T, expected @ expected.T, atol=1e-4
     )
+
+
+def test_an_exponent_leaves_words_that_are_everywhere_no_subject():
+    counts = examples()
+    counts[:, 4] = 1.0
+    ours = [vectors_of(counts, exponent=e) for e in (0.0, 1.0, 2.0)]
+    # Of what a word is about, beside what all words have in common.
+    of_subject = [
+        np.abs(vectors[4] @ (vectors[0] - vectors[5])) for vectors in ours
+    ]
+    apart = [1.0 - vectors[0] @ vectors[5] for vectors in ours]
+    assert of_subject[0] < 0.1 and apart[0] > apart[1] > apart[2] > 0.0
+    common = [vectors[4] @ vectors[0] for vectors in ours]
+    assert common[0] < common[1] < common[2]
 
 
 def test_is_the_same_each_time():
@@ -73,8 +89,8 @@ def test_is_the_same_each_time():
 @pytest.mark.parametrize(
     ("counts", "width", "received"),
     [
-        (examples(8)[:4], 5, "4 examples of 7 tokens"),
-        (examples(), 9, "60 examples of 8 tokens"),
+        (examples(8)[:4], 5, "4 texts of 7 tokens"),
+        (examples(), 9, "60 texts of 8 tokens"),
     ],
 )
 def test_refuses_less_than_it_is_wide(counts, width, received):

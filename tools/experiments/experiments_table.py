@@ -133,7 +133,7 @@ def read_earlier(path: str, suite: str, options: Options) -> dict:
     return results
 
 
-def _in_words(value: str | tuple[str, ...]) -> str:
+def _in_words(value: Sequence[str]) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 

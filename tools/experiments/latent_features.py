@@ -43,7 +43,11 @@ class Reader:
             config.data.train_files, config.model, config.run.seed
         )
         vocab = vocabulary.load(config.data.vocab_file)
-        self._vectors = data.token_vectors(masking.SpecialIds.of(vocab))
+        self._vectors = data.token_vectors(
+            masking.SpecialIds.of(vocab),
+            config.data.embeddings_num_examples,
+            config.data.embeddings_exponent,
+        )
         self._preprocessor = Preprocessor(
             config.data.vocab_file, max_seq_length=_MOST_TOKENS
         )
