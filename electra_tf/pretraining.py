@@ -137,6 +137,7 @@ def pretrain(
             engine.global_step,
             train_data.digest,
         )
+    _refuse_other_start(strategy, config, model, optimizer)
     if heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     if is_chief:
@@ -268,6 +269,15 @@ def _begin_with_data(
         model.set_token_embeddings(token_vectors)
     if config.model.unigram_generator:
         model.set_unigram_generator(train_data.token_frequencies())
+
+
+def _refuse_other_start(strategy, config, model, optimizer) -> None:
+    """Refuses to train where the workers have read other initial weights."""
+    digest = workers.digest_of_variables(
+        strategy, [*model.variables, *optimizer.variables]
+    )
+    name = "the initial weights, those of init_checkpoint if there is one"
+    workers.refuse_differences(strategy, config, {name: digest})
 
 
 def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:

@@ -410,11 +410,11 @@ class Engine:
         """Whether any worker asks for something; all ask at the same step."""
         return self._sum_over_replicas(float(request)) > 0
 
-    def check_same_step(self) -> None:
-        """Refuses to train when the workers do not start from one step.
+    def check_same_state(self) -> None:
+        """Refuses to train when the workers do not start from one state.
 
         Raises:
-          ConfigError: If their global steps differ.
+          ConfigError: If their global steps, weights or slots differ.
         """
         step = int(self.global_step.numpy())
         mean = self._sum_over_replicas(float(step))
@@ -426,6 +426,15 @@ class Engine:
                 f"starts from step {step} and the mean is {mean:g}: "
                 f"RunConfig.model_dir={self.run.model_dir} must be on a file "
                 "system that all workers share"
+            )
+        variables = [*self.model.variables, *self.optimizer.variables]
+        digest = workers.digest_of_variables(self.strategy, variables)
+        if workers.different(self.strategy, {"state": digest}):
+            raise errors.ConfigError(
+                "Expected the same weights and optimizer slots on all workers, "
+                f"but at step {step} they differ: what they start from, and "
+                f"the checkpoints in RunConfig.model_dir={self.run.model_dir}, "
+                "must be the same files for all"
             )
 
     def _sum_over_replicas(self, value: float) -> float:

@@ -54,8 +54,9 @@ def train(
         better `run.keep_best_metric`; 0 for never.
 
     Raises:
-      ConfigError: If the workers do not share `run.model_dir`, or it has no
-        whole checkpoint, or one of a later step than the last.
+      ConfigError: If the workers do not start from one state, or
+        `run.model_dir` has no whole checkpoint, or one of a later step than
+        the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
       TrainingError: If the loss is not finite, an update has destroyed the
         weights, or the last state could not be saved.
@@ -78,7 +79,7 @@ def train(
     )
     summary_dir = os.path.join(run.model_dir, "train")
     checkpoints.restore()
-    engine.check_same_step()
+    engine.check_same_state()
     _refuse_later_step(engine, last_step)
     with (
         loop.stop_requests,

@@ -2,8 +2,9 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -53,13 +54,34 @@ def refuse_differences(
     Raises:
       ConfigError: If another worker was told, or has read, something else.
     """
-    if not strategy.extended._in_multi_worker_mode():
-        return
     facts = {
         name: value
         for name, value in _flat(dataclasses.asdict(config)).items()
         if name not in _MAY_DIFFER
     } | dict(contents)
+    found = [
+        name if name in contents else f"{name} (here {facts[name]!r})"
+        for name in different(strategy, facts)
+    ]
+    if found:
+        raise errors.ConfigError(
+            "Expected the same of all workers, but they differ in: "
+            f"{', '.join(found)}. Start all of them with the same flags, gin "
+            "files and data"
+        )
+
+
+def different(
+    strategy: tf.distribute.Strategy, facts: Mapping[str, object]
+) -> list[str]:
+    """The names of what is not the same on all workers; all get the same.
+
+    Args:
+      strategy: Of the run.
+      facts: Name -> value; the same names on all workers.
+    """
+    if not strategy.extended._in_multi_worker_mode():
+        return []
     # Of 32 bits, whose sums over the workers are exact in float64.
     ours = np.array(
         [float(zlib.crc32(repr(value).encode())) for value in facts.values()]
@@ -68,20 +90,26 @@ def refuse_differences(
     # A worker that has the mean by chance must not go on by itself.
     differ = _sum(strategy, (ours != mean).astype(float)) > 0
     found = [
-        name if name in contents else f"{name} (here {value!r})"
-        for (name, value), differs in zip(facts.items(), differ, strict=True)
-        if differs
+        name for name, differs in zip(facts, differ, strict=True) if differs
     ]
     if found:
         # Who ends takes the cluster with it: not before all know why. This may
         # fail on the last of them, which know by then.
         with contextlib.suppress(tf.errors.OpError):
             _sum(strategy, np.zeros(1))
-        raise errors.ConfigError(
-            "Expected the same of all workers, but they differ in: "
-            f"{', '.join(found)}. Start all of them with the same flags, gin "
-            "files and data"
-        )
+    return found
+
+
+def digest_of_variables(
+    strategy: tf.distribute.Strategy, variables: Iterable
+) -> str | None:
+    """SHA-256 of the values of variables; None where nobody compares them."""
+    if not strategy.extended._in_multi_worker_mode():
+        return None
+    digest = hashlib.sha256()
+    for variable in variables:
+        digest.update(np.ascontiguousarray(variable.numpy()).data)
+    return digest.hexdigest()
 
 
 def _flat(values: Mapping, prefix: str = "") -> dict[str, object]:

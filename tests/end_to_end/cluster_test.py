@@ -202,6 +202,35 @@ def test_a_worker_with_another_seed_or_data_is_refused(folder):
 
 
 @pytest.mark.dear
+def test_a_worker_with_other_initial_weights_is_refused(folder):
+    for name, initializer_range in (("first", 0.5), ("other", 0.4)):
+        helpers.write_pretrained(
+            folder / name,
+            helpers.encoder_config(
+                num_hidden_layers=1, initializer_range=initializer_range
+            ),
+        )
+    init = "--gin_param=PretrainingConfig.init_checkpoint="
+    ends = finish(
+        start_workers(
+            folder,
+            "not_begun",
+            f"{init}'other'",
+            flags=(*FLAGS, f"{init}'first'"),
+        )
+    )
+    for code, _, stderr in ends:
+        assert code == 1
+        assert stderr.splitlines()[-1] == (
+            "run_pretraining: error: Expected the same of all workers, but "
+            "they differ in: the initial weights, those of init_checkpoint if "
+            "there is one. Start all of them with the same flags, gin files "
+            "and data"
+        )
+    assert not (folder / "not_begun").exists()
+
+
+@pytest.mark.dear
 def test_a_worker_that_fails_before_the_first_step_is_told_of(folder):
     ends = finish(
         start_workers(

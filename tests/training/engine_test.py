@@ -958,7 +958,7 @@ def cluster_run(tmp_path, **changes):
 
 def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path):
     engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
-    engine.check_same_step()
+    engine.check_same_state()
     engine.global_step.assign(6)
     # The other of two workers has found no checkpoint.
     engine._sum_over_replicas = lambda value: value / 2
@@ -968,7 +968,25 @@ def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path):
         f"starts from step 6 and the mean is 3: RunConfig.model_dir={tmp_path} "
         "must be on a file system that all workers share",
     ):
-        engine.check_same_step()
+        engine.check_same_state()
+
+
+def test_refuses_workers_with_other_weights_at_the_same_step(
+    tmp_path, monkeypatch
+):
+    engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
+    engine.global_step.assign(4)
+    monkeypatch.setattr(
+        engine_lib.workers, "different", lambda strategy, facts: list(facts)
+    )
+    with pytest.raises(errors.ConfigError) as caught:
+        loop.train(engine, 6, "training", ())
+    assert str(caught.value) == (
+        "Expected the same weights and optimizer slots on all workers, but at "
+        "step 4 they differ: what they start from, and the checkpoints in "
+        f"RunConfig.model_dir={tmp_path}, must be the same files for all"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_slurm_says_who_the_workers_are(tmp_path, monkeypatch):

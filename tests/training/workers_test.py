@@ -89,6 +89,18 @@ def test_another_seed_rate_or_data_are_refused(beside):
 
 def test_one_process_has_nobody_to_ask():
     workers.refuse_differences(ONE, config(), {})
+    assert workers.different(ONE, {"state": "12ab"}) == []
+    assert workers.digest_of_variables(ONE, [tf.Variable(1.0)]) is None
+
+
+def test_variables_are_known_by_their_values():
+    def digest(*values):
+        return workers.digest_of_variables(TWO, map(tf.Variable, values))
+
+    ours = digest([[1.0, 2.0], [3.0, 4.0]], 5)
+    assert ours == digest([[1.0, 2.0], [3.0, 4.0]], 5)
+    assert ours != digest([[1.0, 2.0], [3.0, 4.5]], 5)
+    assert ours != digest([[1.0, 2.0], [3.0, 4.0]], 6)
 
 
 def test_a_lost_worker_is_said_in_one_line():
