@@ -25,8 +25,8 @@ def start_from_init_checkpoint(
 ) -> None:
     """Loads the checkpoints that a run starts from, and says what it loaded.
 
-    Does nothing without one, and where the run has a checkpoint of its own. To
-    be called in the strategy's scope.
+    Does nothing without one, and where the run goes on from a checkpoint of its
+    own. To be called in the strategy's scope.
 
     Args:
       config: Of the run.
@@ -39,7 +39,7 @@ def start_from_init_checkpoint(
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
     """
-    if saving.checkpoints_of(config.run.model_dir):
+    if saving.is_under_way(config.run.model_dir):
         return
     if config.init_checkpoint:
         _start_all(config, vocab, model, optimizer, global_step, digest)

@@ -312,6 +312,33 @@ def test_refuses_a_generator_that_is_none(folder, tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["init", "init_generator"])
+def test_a_run_that_was_killed_over_its_first_checkpoint_starts_as_it_did(
+    folder, tmp_path, name, capsys
+):
+    init = {"init_checkpoint": "", f"{name}_checkpoint": str(folder / "gen")}
+    helpers.write_pretrained(
+        folder / "gen", EQUALLY_WIDE, electra_objective=False
+    )
+    config = make_config(folder, tmp_path, model=TWO_STAGE, **init)
+    expected, *_ = start(config)
+    said = capsys.readouterr().out
+    assert str(folder / "gen") in said
+    tf.train.Checkpoint(x=tf.Variable(1.0)).write(
+        str(tmp_path / "model.ckpt-3")
+    )
+    index = tmp_path / "model.ckpt-3.index"
+    content = index.read_bytes()
+    index.write_bytes(b"")
+    found, *_ = start(config)
+    for ours, theirs in zip(found.variables, expected.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    assert capsys.readouterr().out == said
+    index.write_bytes(content)
+    start(config)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.dear
 def test_a_resumed_run_goes_on_from_its_own(folder, tmp_path, capsys):
     def train(num_train_steps):
