@@ -406,12 +406,32 @@ def differences_from_trunk(
         for name, a, b in differences(ours, _with_defaults(theirs, config))
         if not any(f"{name}.".startswith(f"{may}.") for may in left_out)
     ]
+    found += _length_of_trunk(config, theirs)
     folder = folder_of(config.init_checkpoint)
     path = os.path.join(folder or "", TRAIN_DATA_FILE)
     known = files.read_json(path) if os.path.isfile(path) else {}
     if known.get("sha256", digest) != digest:
         found.append("the records")
     return found
+
+
+def _length_of_trunk(
+    config: configs.PretrainingConfig, theirs: dict
+) -> list[str]:
+    """Another length, where the trunk has followed its own from step 0 on."""
+    ours, model = config.run.num_train_steps, config.model
+    before = (theirs.get("run") or {}).get("num_train_steps") or ours
+    warmup_steps = config.optimizer.warmup_steps
+    follow = {
+        "model.final_temperature": ours != before
+        and model.final_temperature not in (None, model.temperature),
+        "optimizer.warmup_proportion": warmup_steps(ours)
+        != warmup_steps(before),
+    }
+    names = " and ".join(name for name, follows in follow.items() if follows)
+    if not names:
+        return []
+    return [f"run.num_train_steps={ours} (there {before}, and {names} with it)"]
 
 
 def refuse_other_records(config, digest: str) -> None:

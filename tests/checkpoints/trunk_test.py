@@ -85,6 +85,42 @@ def test_other_settings_and_records_than_the_trunks_are_named(trunk):
     ]
 
 
+@pytest.mark.parametrize(
+    ("temperature", "proportion", "num_warmup_steps", "names"),
+    [
+        (0.5, None, 0, "model.final_temperature"),
+        (None, 0.1, 0, "optimizer.warmup_proportion"),
+        (
+            0.5,
+            0.1,
+            0,
+            "model.final_temperature and optimizer.warmup_proportion",
+        ),
+        # No change, and not the longer of two.
+        (1.0, 0.1, 10, None),
+    ],
+)
+def test_another_length_is_named_where_the_trunk_has_followed_its_own(
+    trunk, temperature, proportion, num_warmup_steps, names
+):
+    trunk = dataclasses.replace(
+        trunk,
+        model=helpers.electra_config(final_temperature=temperature),
+        optimizer=dataclasses.replace(
+            DECAY,
+            warmup_proportion=proportion,
+            num_warmup_steps=num_warmup_steps,
+        ),
+    )
+    model_directory.write(trunk, "", [])
+    expected = names and [
+        "goes on with other settings: run.num_train_steps=60 (there 100, and "
+        f"{names} with it)"
+    ]
+    assert otherwise(branch_of(trunk)) == (expected or [])
+    assert otherwise(branch_of(trunk, 100)) == []
+
+
 def test_a_branch_keeps_what_its_trunk_began_with(trunk):
     config = branch_of(
         trunk, run={"dtype_policy": "auto", "num_parallel_parts": 0}
