@@ -210,13 +210,13 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     log.write(3, "heldout", {"total_loss": 1.0})
     # The same, with a break without any.
     assert [begin("b"), begin(None), begin("b")] == ["", "", ""]
-    assert not log.is_best(6, "total_loss", 2.5)
+    assert not log.is_best(6, "total_loss", 2.5, kept=3)
     assert begin("c") == (
         "the held-out examples are others than before: evaluations so far "
         "become 'heldout_before' in metrics.jsonl, and best/ begins anew\n"
     )
     log = metrics_log.MetricsLog(tmp_path, 3)
-    assert log.is_best(6, "total_loss", 2.5)
+    assert log.is_best(6, "total_loss", 2.5, kept=3)
     assert [r["split"] for r in metrics_log.read(log.path)] == [
         *("train", "heldout_before")
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf import errors
+from electra_tf import errors, model_directory
 from electra_tf.command_line import progress
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
@@ -151,7 +151,33 @@ class _Loop:
         if self.engine.flops_per_example:
             self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
         self.line.start(step)
+        if self.is_chief:
+            self._compare_best(step)
         self._last = (step, time.monotonic())
+
+    def _compare_best(self, step: int) -> None:
+        """Says where best/ is not the best by the metric of now."""
+        metric, kept = self.engine.run.keep_best_metric, self.checkpoints
+        best = metrics_log.best_evaluation(
+            metrics_log.read(self.log.path), metric
+        ).record
+        # What is of a later step comes again.
+        if (
+            best
+            and best["step"] != kept.best_step
+            and step >= (kept.best_step or 0)
+        ):
+            holds = "nothing: it begins with the next evaluation"
+            if kept.best_step is not None:
+                holds = (
+                    f"step {kept.best_step}, as another metric was asked for "
+                    "before: it changes once an evaluation is better than that"
+                )
+            self.line.note(
+                f"by RunConfig.keep_best_metric={metric!r} step "
+                f"{best['step']} was the best, but "
+                f"{model_directory.BEST_DIR}/ holds {holds}"
+            )
 
     def steps_to_next_look(self, step: int) -> int:
         """Steps until the next multiple of `steps_per_loop`.
@@ -234,7 +260,7 @@ class _Loop:
         return self.engine.any_worker(is_enough)
 
     def _look_at_evaluation(self, step: int, evaluated: dict) -> None:
-        """Logs it, and keeps what is better than all before."""
+        """Logs it, and keeps what is better than what is kept."""
         run = self.engine.run
         if not self.is_chief:
             return
@@ -245,7 +271,10 @@ class _Loop:
                 f"RunConfig.keep_best_metric={best!r} is none of "
                 f"{', '.join(sorted(evaluated))}: no best checkpoint is kept",
             )
-        if best in evaluated and self.log.is_best(step, best, evaluated[best]):
+        kept = self.checkpoints.best_step
+        if best in evaluated and self.log.is_best(
+            step, best, evaluated[best], kept
+        ):
             self.checkpoints.save_best(evaluated)
         self._write(step, "heldout", evaluated)
         self.summaries.write(step, evaluated)

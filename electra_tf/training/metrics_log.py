@@ -29,16 +29,26 @@ class MetricsLog:
             self.path, "".join(json.dumps(record) + "\n" for record in kept)
         )
 
-    def is_best(self, step: int, metric: str, value: float) -> bool:
-        """Whether no evaluation before a step was as good.
+    def is_best(
+        self, step: int, metric: str, value: float, kept: int | None
+    ) -> bool:
+        """Whether an evaluation is better than the one that is kept.
 
         Args:
           step: Of the evaluation.
           metric: Lower is better where its name ends in "loss".
           value: What was found.
+          kept: Step whose state is kept as the best, None for none. Where the
+            log does not know it before `step`, as it was of other examples or
+            will come again, the best of all before counts.
         """
+        if kept is None:
+            return not math.isnan(value)
         before = [r for r in read(self.path) if r["step"] < step]
-        best = best_evaluation(before, metric).record
+        known = [r for r in before if r["step"] == kept]
+        best = best_evaluation(known, metric).record
+        if not any(record["split"] == "heldout" for record in known):
+            best = best_evaluation(before, metric).record
         return _is_better(metric, value, best[metric] if best else math.nan)
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from electra_tf import errors, model_directory
-from electra_tf.files import write_json
+from electra_tf.files import read_json, write_json
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, replicas
 
@@ -132,6 +132,17 @@ def is_whole(prefix: str) -> bool:
     return True
 
 
+def _best_step(model_dir: str) -> int | None:
+    """Of the state in best/; None where there is none, or nothing says it."""
+    path = os.path.join(
+        model_dir, model_directory.BEST_DIR, model_directory.EVAL_RESULTS_FILE
+    )
+    # What is damaged is written again with the next one.
+    with contextlib.suppress(errors.CheckpointError):
+        return read_json(path, ("step",), step=int)["step"]
+    return None
+
+
 def _prefix(manager: tf.train.CheckpointManager, step: int) -> str:
     return os.path.join(
         manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
@@ -167,7 +178,10 @@ class Checkpoints:
             experimental_enable_async_checkpoint=self.run.async_checkpoints
         )
         self._saved_step: int | None = None
+        # Of the state in best/; None without one.
+        self.best_step: int | None = None
         if self.is_chief:
+            self.best_step = _best_step(self.run.model_dir)
             self._manager = tf.train.CheckpointManager(
                 self.checkpoint,
                 self.run.model_dir,
@@ -260,6 +274,7 @@ class Checkpoints:
                 ),
                 {"step": step} | metrics,
             )
+            self.best_step = step
 
     def finish(self) -> None:
         """Waits for what is being written."""

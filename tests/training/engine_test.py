@@ -1190,6 +1190,51 @@ def test_keeps_the_best_on_heldout_examples(tmp_path):
     }
 
 
+def test_the_best_by_another_metric_is_told_and_begins_anew(tmp_path, capsys):
+    """Step 2 was the best by auc, but its state is gone."""
+    found = {
+        2: {"loss": 3.0, "auc": 0.9},
+        4: {"loss": 1.0, "auc": 0.5},
+        6: {"loss": 2.0, "auc": 0.4},
+        8: {"loss": 2.0, "auc": 0.7},
+        10: {"loss": 2.0, "auc": 0.6},
+        12: {"loss": 0.5, "auc": 0.95},
+        14: {"loss": 0.7, "auc": 0.8},
+    }
+
+    def go_on(metric, last_step):
+        engine = one_weight_engine(
+            helpers.run_config(tmp_path, eval_steps=2, keep_best_metric=metric)
+        )
+
+        def evaluate():
+            return found[int(engine.global_step.numpy())]
+
+        loop.train(engine, last_step, "training", ("x",), evaluate)
+        said = capsys.readouterr().err.splitlines()
+        kept = helpers.read_json(tmp_path / "best" / "eval_results.json")
+        return kept["step"], [x for x in said if "keep_best_metric" in x]
+
+    assert go_on("loss", 4) == (4, [])
+    told = "by RunConfig.keep_best_metric='auc' step 2 was the best, but best/ "
+    holds = (
+        "holds step {}, as another metric was asked for before: it changes "
+        "once an evaluation is better than that"
+    )
+    assert go_on("auc", 6) == (4, [told + holds.format(4)])
+    # Started again it goes on likewise.
+    assert go_on("auc", 8) == (8, [told + holds.format(4)])
+    assert go_on("auc", 10) == (8, [told + holds.format(8)])
+    assert go_on("auc", 12) == (12, [told + holds.format(8)])
+    # What is damaged is no evaluation.
+    (tmp_path / "best" / "eval_results.json").write_text("{")
+    told = told.replace("step 2", "step 12")
+    assert go_on("auc", 14) == (
+        14,
+        [f"{told}holds nothing: it begins with the next evaluation"],
+    )
+
+
 def test_the_policy_is_that_of_the_run(tmp_path):
     run = helpers.run_config(tmp_path, dtype_policy="mixed_bfloat16")
     try:
