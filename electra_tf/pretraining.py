@@ -95,6 +95,8 @@ def pretrain(
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
+    for taken in filter(None, (train_data, heldout_data)):
+        records_report.refuse_unfinished(taken.records.files)
     special_ids = masking.SpecialIds.of(vocab)
     token_vectors = _token_vectors(config, train_data, special_ids, is_chief)
     workers.refuse_differences(

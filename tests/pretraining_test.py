@@ -163,6 +163,25 @@ def test_says_what_the_manifest_of_the_data_knows_better(
     assert "vocab.txt is not the vocabulary" in found[2]
 
 
+@pytest.mark.parametrize("which", ["train_files", "heldout_files"])
+def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "unfinished-build-0ab").touch()
+    helpers.write_tfrecords(
+        tmp_path / "part" / "pretrain_data.tfrecord-0-of-9", [helpers.row(1)]
+    )
+    files = {"train_files": f"{tmp_path}/c.tfrecord"}
+    data = dataclasses.replace(
+        CONFIG.data,
+        vocab_file=helpers.write_vocab(tmp_path),
+        eval_batch_size=1,
+        **files | {which: f"{tmp_path}/part"},
+    )
+    config = dataclasses.replace(CONFIG, data=data)
+    with pytest.raises(errors.DataError, match="as unfinished-build-0ab says"):
+        pretraining.pretrain(config, lambda: pytest.fail("it trains"))
+
+
 def test_only_the_first_process_of_a_run_looks_for_vectors(
     tmp_path, train_data, capsys
 ):

@@ -33,12 +33,9 @@ from electra_tf.pretraining_data import (
     parts,
 )
 
-# Of an empty file that says which build is at work in a folder.
-CLAIM_PREFIX = f"{manifest.TEMPORARY_PREFIX}build-"
-
 _LONGEST_REASON = 500
 # Files that some build has left.
-_OF_BUILDS = re.compile(rf"{CLAIM_PREFIX}|pretrain_data\.tfrecord-")
+_OF_BUILDS = re.compile(rf"{manifest.CLAIM_PREFIX}|pretrain_data\.tfrecord-")
 
 # A value, and the output file that it goes to; see `add_steps`.
 _Keyed = tuple[tuple[int, int], Any]
@@ -160,7 +157,7 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
     folder = task.folder_of(share)
     num_shards = task.build.num_files(share)
     key = repr([task.build, task.entry["sha256"]]).encode()
-    claim = CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
+    claim = manifest.CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
     ours = {
         claim,
         *(manifest.shard_name(i, num_shards) for i in range(num_shards)),

@@ -20,6 +20,8 @@ DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
 # Begins the names of files that a build with Beam has yet to finish.
 TEMPORARY_PREFIX = "unfinished-"
+# Begins that of an empty file, which says which build is at work in a folder.
+CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
 
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5

@@ -4,22 +4,27 @@ Shapes: B rows, L length of an example.
 """
 
 import collections
+import contextlib
 import hashlib
 import itertools
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.pretraining_data import manifest, reports
+from electra_tf import errors
+from electra_tf.pretraining_data import manifest, output_folder, reports
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import vocabulary
 from electra_tf.training import replicas
 
 _MAX_DUPLICATES = 0.01
+# One of several files of a data set, by its name.
+_ONE_OF_SEVERAL = re.compile(r"(.*?)(\d+)-of-(\d+)(.*)")
 
 # TensorFlow's message may quote bytes that are no UTF-8.
 _PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
@@ -408,6 +413,7 @@ def compare_with_manifests(
         path = os.path.join(folder, manifest.FILE_NAME)
         if not tf.io.gfile.exists(path):
             report.fact("manifest", f"none in {folder!r}: nothing to compare")
+            _compare_names(report, folder, num_examples)
             continue
         try:
             with tf.io.gfile.GFile(path) as reader:
@@ -430,6 +436,63 @@ def compare_with_manifests(
         _compare_files(report, folder, expected["shards"], found)
         if vocab_file is not None and "vocabulary" not in unsaid:
             _compare_vocabulary(report, path, expected, vocab_file)
+
+
+def refuse_unfinished(files: Iterable[str]) -> None:
+    """Refuses to train on what a build has finished of its files so far.
+
+    Args:
+      files: TFRecord files.
+
+    Raises:
+      DataError: If a build is at work in a folder of theirs, or was ended.
+    """
+    for folder in sorted({os.path.dirname(path) for path in files}):
+        line = _unfinished(folder)
+        if line and not tf.io.gfile.exists(
+            os.path.join(folder, manifest.FILE_NAME)
+        ):
+            raise errors.DataError(line)
+
+
+def _unfinished(folder: str) -> str | None:
+    """A line where a build in a folder has not come to its end."""
+    names: list[str] = []
+    with contextlib.suppress(tf.errors.OpError):
+        names = [n.rstrip("/") for n in tf.io.gfile.listdir(folder or ".")]
+    left = [
+        name
+        for name in sorted(names)
+        if name == output_folder.UNFINISHED
+        or name.startswith(manifest.CLAIM_PREFIX)
+    ]
+    if not left:
+        return None
+    return (
+        f"Expected a finished build in {folder or '.'}, with a "
+        f"{manifest.FILE_NAME}. Received: a part of one, at work or "
+        f"interrupted, as {left[0]} says: give its command again, or remove "
+        "that to take the files that are there"
+    )
+
+
+def _compare_names(report, folder: str, paths: Iterable[str]) -> None:
+    """Looks for what is missing of a build that left no manifest."""
+    if line := _unfinished(folder):
+        report.errors.append(line)
+    found = collections.defaultdict(set)
+    for path in paths:
+        of_folder, name = os.path.split(path)
+        if of_folder == folder and (match := _ONE_OF_SEVERAL.fullmatch(name)):
+            first, number, of, last = match.groups()
+            found[first, of, last].add(int(number))
+    for (first, of, last), numbers in sorted(found.items()):
+        if len(numbers) < int(of):
+            report.warnings.append(
+                f"{len(numbers)} of {int(of)} files named "
+                f"{os.path.join(folder, first)}<i>-of-{of}{last} are among "
+                "those to read: the others are missing, or left out"
+            )
 
 
 def _compare_files(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.pretraining_data import (
     corpus,
     records_report,
@@ -511,6 +512,48 @@ def test_manifests_that_say_less(built):
     report = check(built, vocab_file=str(built / "vocab.txt"))
     assert report.errors == report.warnings == []
     assert "does not say: vocabulary, sizes" in dict(report.facts)["manifest"]
+
+
+@pytest.mark.parametrize("left", ["unfinished-build-0ab", "unfinished_build"])
+def test_a_part_of_a_build_is_no_data_set(tmp_path, rows, left):
+    """Its other files, and the manifest after them, are yet to come."""
+    names = [f"pretrain_data.tfrecord-{i}-of-10" for i in (0, 3)]
+    files = [helpers.write_tfrecords(tmp_path / n, rows) for n in names]
+    records_report.refuse_unfinished(files)
+    report = records_report.report_on_records(files, helpers.VOCAB)
+    assert report.errors == []
+    missing = (
+        f"2 of 10 files named {tmp_path}/pretrain_data.tfrecord-<i>-of-10 are "
+        "among those to read: the others are missing, or left out"
+    )
+    assert missing in report.warnings
+    (tmp_path / left).mkdir()
+    expected = (
+        f"Expected a finished build in {tmp_path}, with a manifest.json. "
+        f"Received: a part of one, at work or interrupted, as {left} says: "
+        "give its command again, or remove that to take the files that are "
+        "there"
+    )
+    report = records_report.report_on_records(files, helpers.VOCAB)
+    assert report.errors == [expected]
+    with pytest.raises(errors.DataError) as caught:
+        records_report.refuse_unfinished(files)
+    assert str(caught.value) == expected
+    # What a finished build leaves there is its own affair.
+    shards = [{"name": name, "examples": len(rows)} for name in names]
+    (tmp_path / "manifest.json").write_text(json.dumps({"shards": shards}))
+    records_report.refuse_unfinished(files)
+    report = records_report.report_on_records(files, helpers.VOCAB)
+    assert report.errors == [] and missing not in report.warnings
+
+
+def test_all_files_of_a_data_set_of_others(tmp_path, rows):
+    names = [f"train-{i:05}-of-00002.tfrecord" for i in range(2)]
+    files = [helpers.write_tfrecords(tmp_path / n, rows[:5]) for n in names]
+    report = records_report.report_on_records(files, helpers.VOCAB)
+    assert not warnings_with(report, "are missing")
+    report = records_report.report_on_records(files[1:], helpers.VOCAB)
+    assert warnings_with(report, "/train-<i>-of-00002.tfrecord are among those")
 
 
 def test_text_of_unknown_tokens(tmp_path, rows):
