@@ -138,6 +138,7 @@ def pretrain(
             optimizer,
             engine.global_step,
             train_data.digest,
+            engine.loss_scale,
         )
     _refuse_other_start(strategy, config, model, optimizer)
     if heldout_data:  # Now, not at the first evaluation.

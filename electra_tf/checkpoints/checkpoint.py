@@ -47,6 +47,9 @@ class Checkpoint:
         "electra/embeddings/word_embeddings/adam_m" -> values; empty without.
         They may be read from disk only when they are asked for.
       global_step: Steps trained; None where the checkpoint does not say.
+      iterations: Updates taken, fewer than steps where gradients in float16
+        were not finite; None where the checkpoint does not say.
+      loss_scale: Name -> value, as of `optimization.LossScale`; empty without.
       vocabulary: None where there is no vocabulary beside the checkpoint.
       unused: Names, as the format has them, of tensors that have no place
         here.
@@ -64,6 +67,10 @@ class Checkpoint:
         default_factory=dict
     )
     global_step: int | None = None
+    iterations: int | None = None
+    loss_scale: Mapping[str, np.ndarray] = dataclasses.field(
+        default_factory=dict
+    )
     vocabulary: vocabulary_lib.Vocabulary | None = None
     unused: tuple[str, ...] = ()
     max_seq_length: int | None = None
@@ -142,6 +149,8 @@ class Checkpoint:
             head=None,
             optimizer={},
             global_step=None,
+            iterations=None,
+            loss_scale={},
         )
 
     def check_head(self, source: str) -> None:

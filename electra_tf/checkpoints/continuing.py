@@ -22,6 +22,7 @@ def start_from_init_checkpoint(
     optimizer: optimization.AdamWeightDecay,
     global_step: tf.Variable,
     digest: str,
+    loss_scale: optimization.LossScale | None = None,
 ) -> None:
     """Loads the checkpoints that a run starts from, and says what it loaded.
 
@@ -35,6 +36,7 @@ def start_from_init_checkpoint(
       optimizer: Its slots and step are assigned with `keep_global_step`.
       global_step: Of the run.
       digest: Of its records.
+      loss_scale: Of the run; assigned with `keep_global_step`.
 
     Raises:
       ValueError: If the checkpoint cannot be read or does not fit.
@@ -42,7 +44,9 @@ def start_from_init_checkpoint(
     if saving.is_under_way(config.run.model_dir):
         return
     if config.init_checkpoint:
-        _start_all(config, vocab, model, optimizer, global_step, digest)
+        _start_all(
+            config, vocab, model, optimizer, global_step, digest, loss_scale
+        )
     if config.init_generator_checkpoint:
         _start_generator(config.init_generator_checkpoint, model)
 
@@ -94,7 +98,9 @@ def _start_generator(path: str, model: electra.PretrainingModel) -> None:
     _say(lines + [f"  note     {note}" for note in checkpoint.remarks])
 
 
-def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
+def _start_all(
+    config, vocab, model, optimizer, global_step, digest, loss_scale
+) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
     local_path = hub.local_path(path)
@@ -134,7 +140,10 @@ def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
         lines.append(f"  {what:8} {len(names)}{listed}")
     if config.keep_global_step:
         global_step.assign(step)
-        num_found = optimizer.go_on(step, checkpoint.optimizer)
+        # Fewer where steps in float16 were not taken.
+        iterations = checkpoint.iterations
+        iterations = step if iterations is None else iterations
+        num_found = optimizer.go_on(iterations, checkpoint.optimizer)
         num_slots = len(optimizer.slots())
         lines.append(
             f"  step     {step}, {num_found} of {num_slots} optimizer slots"
@@ -148,11 +157,16 @@ def _start_all(config, vocab, model, optimizer, global_step, digest) -> None:
     notes = _notes(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
         assert step is not None
-        notes += _otherwise(config, optimizer, step, digest)
+        notes += _otherwise(config, optimizer, iterations, digest)
+        if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
+            notes.append(
+                f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
+                "checkpoint has none"
+            )
     _say([*lines, *(f"  note     {note}" for note in notes)])
 
 
-def _otherwise(config, optimizer, step: int, digest: str) -> list[str]:
+def _otherwise(config, optimizer, iterations: int, digest: str) -> list[str]:
     """Where a run does not go on as the one from whose step it does."""
     notes = []
     found = model_directory.differences_from_trunk(config, digest)
@@ -166,7 +180,9 @@ def _otherwise(config, optimizer, step: int, digest: str) -> list[str]:
         )
     except (KeyError, TypeError, ValueError):
         return notes  # No run's, or one of another version.
-    ours, theirs = (float(of.schedule(step)) for of in (optimizer, before))
+    ours, theirs = (
+        float(of.schedule(iterations)) for of in (optimizer, before)
+    )
     if abs(ours - theirs) > 1e-6 * max(ours, theirs):
         notes.append(
             f"the learning rate goes on at {ours:.3g} (there {theirs:.3g})"

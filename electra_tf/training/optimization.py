@@ -239,6 +239,18 @@ class LossScale:
             "skipped": self.skipped,
         }
 
+    def go_on(self, values: Mapping[str, np.ndarray]) -> bool:
+        """Goes on with another run's; returns whether all of it was there.
+
+        Args:
+          values: Name -> value, as `variables` has them.
+        """
+        if not values.keys() >= self.variables.keys():
+            return False
+        for name, variable in self.variables.items():
+            variable.assign(values[name])
+        return True
+
     def update(self, is_finite: tf.Tensor) -> None:
         """Notes whether a step was taken.
 
@@ -353,17 +365,17 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             slots[f"{path}/adam_v"] = v
         return slots
 
-    def go_on(self, step: int, slots: Mapping[str, np.ndarray]) -> int:
+    def go_on(self, iterations: int, slots: Mapping[str, np.ndarray]) -> int:
         """Goes on from another run's step.
 
         Args:
-          step: Updates taken.
+          iterations: Updates taken.
           slots: Name -> values; what is not there keeps its own.
 
         Returns:
           How many slots were there.
         """
-        self.iterations.assign(step)
+        self.iterations.assign(iterations)
         found = {n: slot for n, slot in self.slots().items() if n in slots}
         for name, slot in found.items():
             slot.assign(slots[name])

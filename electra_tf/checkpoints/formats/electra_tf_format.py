@@ -65,7 +65,7 @@ def read(path: str) -> Checkpoint:
         )
     record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
-    tensors, optimizer, step = _read_variables(prefix)
+    tensors, optimizer, progress = _read_variables(prefix)
     record, cut = model_directory.with_trained_sizes(
         record, lambda: {name: t.shape for name, t in tensors.items()}
     )
@@ -86,7 +86,9 @@ def read(path: str) -> Checkpoint:
         found,
         head=_read_head(record, model_dir),
         optimizer=optimizer,
-        global_step=record.get("global_step", step),
+        global_step=record.get("global_step", progress["global_step"]),
+        iterations=progress["iterations"],
+        loss_scale=progress["loss_scale"],
         vocabulary=_read_vocabulary(record, model_dir),
         max_seq_length=(record[section] if section else record).get(
             "max_seq_length"
@@ -109,7 +111,13 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         if checkpoint.optimizer:
             slots = checkpoint.optimizer.items()
             parts["optimizer"] = {n: tf.Variable(t) for n, t in slots}
-            parts["iterations"] = tf.Variable(step or 0, dtype=tf.int64)
+            taken = checkpoint.iterations
+            taken = (step or 0) if taken is None else taken
+            parts["iterations"] = tf.Variable(taken, dtype=tf.int64)
+        if checkpoint.loss_scale:
+            parts["loss_scale"] = {
+                n: tf.Variable(t) for n, t in checkpoint.loss_scale.items()
+            }
     tf.train.Checkpoint(**parts).write(os.path.join(path, name))
     tensor_files.write_checkpoint_file(path, name)
     if checkpoint.vocabulary is not None:
@@ -211,10 +219,11 @@ def _read_of_finetuning(
 
 
 def _read_variables(prefix: str):
-    """Tensors, optimizer slots and the step of an object-based checkpoint."""
+    """Tensors, optimizer slots, and how far an object-based checkpoint is."""
     saved = tensor_files.TensorsOnDisk(prefix)
-    keys: dict[str, dict[str, str]] = {"model": {}, "optimizer": {}}
-    ours = re.compile(rf"(model|optimizer)/(.+){tensor_files.OBJECT_SUFFIX}")
+    parts = ("model", "optimizer", "loss_scale")
+    keys: dict[str, dict[str, str]] = {part: {} for part in parts}
+    ours = re.compile(rf"({'|'.join(parts)})/(.+){tensor_files.OBJECT_SUFFIX}")
     for key in sorted(saved):
         if match := ours.fullmatch(key):
             part, name = match.groups()
@@ -226,11 +235,14 @@ def _read_variables(prefix: str):
             f"Expected a checkpoint of electra_tf at {prefix}. Received: one "
             f"with {', '.join(sorted(saved)[:3])}"
         )
-    step = saved.get("global_step" + tensor_files.OBJECT_SUFFIX)
+    progress: dict = {"loss_scale": dict(saved.select(keys["loss_scale"]))}
+    for name in ("global_step", "iterations"):
+        count = saved.get(name + tensor_files.OBJECT_SUFFIX)
+        progress[name] = None if count is None else int(count)
     return (
         dict(saved.select(keys["model"])),
         saved.select(keys["optimizer"]),
-        None if step is None else int(step),
+        progress,
     )
 
 
