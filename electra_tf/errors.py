@@ -34,6 +34,14 @@ def data_error_message(error: Exception) -> str:
     return first_line(error)
 
 
+def graph_error_message(error: Exception) -> str:
+    """What TensorFlow says of an error in a graph, without the places."""
+    text = str(error)
+    of_several = re.search(r"\(0\) \w+: +(.+)", text)
+    message = of_several[1] if of_several else text.rpartition("\n\n")[2]
+    return first_line(ValueError(message)).strip()
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ " Did you mean ...?" where a known name is like the one received."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -177,7 +177,7 @@ def pretrain(
         is_logged = last_step in evaluated
         if heldout_data and not is_logged:
             evaluate()
-    except (tf.errors.OpError, UnicodeDecodeError, errors.DataError):
+    except (tf.errors.OpError, UnicodeDecodeError, errors.DataError) as error:
         # TensorFlow does not tell which record it cannot read, nor quite when.
         train_data.refuse_bad_batches(
             data.train_batch_size,
@@ -188,6 +188,7 @@ def pretrain(
             heldout_data.refuse_bad_batches(
                 data.eval_batch_size, 0, num_eval_steps
             )
+        _refuse_failed_service(train_data, error)
         raise
     if not is_chief:
         return None
@@ -310,6 +311,26 @@ def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
         f"{model_directory.BEST_DIR}/ begins anew"
     )
     return found
+
+
+def _refuse_failed_service(
+    train_data: batches.PretrainingData, error: Exception
+) -> None:
+    """Says in one line that a data service has not sent its batches."""
+    if (
+        not train_data.service
+        or not isinstance(error, tf.errors.OpError)
+        or "Iterator" not in str(error)  # It is another operation's.
+    ):
+        return
+    raise errors.DataError(
+        f"Expected batches from {', '.join(train_data.service)} "
+        "(PretrainingDataConfig.data_service_address). Received: "
+        f"{errors.graph_error_message(error).rstrip('.')}. A data service must "
+        f"see the TFRecords under the paths of the run, such as "
+        f"{train_data.records.files[0]}; after a failure the run goes on from "
+        "its last checkpoint when it is started again"
+    ) from None
 
 
 def _treated_as(

@@ -14,6 +14,7 @@ network that you trust.
 
 import argparse
 import os
+import signal
 import sys
 
 from electra_tf.command_line import arguments
@@ -62,6 +63,8 @@ def serve_data(args: argparse.Namespace) -> None:
     except (tf.errors.OpError, RuntimeError) as error:
         raise ValueError(f"Cannot serve at port {args.port}: {error}") from None
     print(f"serving at grpc://{os.uname().nodename}:{args.port}", flush=True)
+    # In `join` nobody would hear of Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     dispatcher.join()
     del worker
 

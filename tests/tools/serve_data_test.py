@@ -1,9 +1,11 @@
 """Tests of tools/serve_data.py."""
 
+import signal
 import socket
 
 import pytest
 
+from tests import helpers
 from tools import serve_data
 
 
@@ -15,6 +17,22 @@ def test_a_port_that_is_taken(capfd):
         assert serve_data.main([f"--port={port}"]) == 1
     line = capfd.readouterr().err.splitlines()[-1]
     assert line.startswith("serve_data: error: Cannot serve at port ")
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it(number):
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    service = helpers.start("-m", "tools.serve_data", f"--port={port}")
+    try:
+        assert service.stdout.readline().startswith("serving at grpc://")
+        service.send_signal(number)
+        assert service.wait(timeout=30) == -number
+    finally:
+        service.kill()
+        service.communicate()
 
 
 def test_a_worker_address_without_a_port(capsys):
