@@ -141,8 +141,8 @@ def _start_all(
     if config.keep_global_step:
         global_step.assign(step)
         # Fewer where steps in float16 were not taken.
-        iterations = checkpoint.iterations
-        iterations = step if iterations is None else iterations
+        taken = checkpoint.iterations
+        iterations = step if taken is None else taken
         num_found = optimizer.go_on(iterations, checkpoint.optimizer)
         num_slots = len(optimizer.slots())
         lines.append(
@@ -156,7 +156,7 @@ def _start_all(
         )
     notes = _notes(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
-        assert step is not None
+        assert iterations is not None
         notes += _otherwise(config, optimizer, iterations, digest)
         if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
             notes.append(
