@@ -111,8 +111,8 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         if checkpoint.optimizer:
             slots = checkpoint.optimizer.items()
             parts["optimizer"] = {n: tf.Variable(t) for n, t in slots}
+        if checkpoint.iterations is not None:
             taken = checkpoint.iterations
-            taken = (step or 0) if taken is None else taken
             parts["iterations"] = tf.Variable(taken, dtype=tf.int64)
         if checkpoint.loss_scale:
             parts["loss_scale"] = {

@@ -23,6 +23,11 @@ from tests.checkpoints import models
     [
         models.pretrained(slots=True, max_seq_length=12),
         models.pretrained(untied=True),
+        models.pretrained(
+            slots=True,
+            iterations=5,
+            loss_scale={"scale": np.float32(4.0), "skipped": np.int64(2)},
+        ),
         models.finetuned(),
         models.finetuned("tagging", 5),
         models.finetuned("question_answering"),
