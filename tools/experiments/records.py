@@ -123,6 +123,12 @@ RECORDS: tuple[Record, ...] = (
         _ONE_RATE,
         "mask_share, embeddings_from_data, 5,000 steps",
     ),
+    Record(
+        "neighbours",
+        "neighbours",
+        _ONE_RATE,
+        "latent_semantics, 16 examples a text, exponent 1, 2,500 steps",
+    ),
 )
 
 
