@@ -133,6 +133,8 @@ class Progress:
         self._line.close()
 
     def _eta(self) -> str:
+        if self._done >= self.total:
+            return format_seconds(0.0)
         if self._done <= self._first:
             return "?"
         rate = self.seconds / (self._done - self._first)

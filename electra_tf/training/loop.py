@@ -141,6 +141,7 @@ class _Loop:
         self.stop_requests = StopRequests()
         self.summaries = Summaries(self.engine.run.model_dir)
         self._said: set[str] = set()
+        self._has_looked = False
 
     def start(self) -> None:
         """Starts the log and the clocks, from the step of the checkpoint."""
@@ -220,6 +221,10 @@ class _Loop:
             name: metrics[name] for name in self.live_metrics if name in metrics
         }
         shown["examples/s"] = metrics["examples_per_second"]
+        if not self._has_looked:
+            # These steps were compiled as well: the others will not be so slow.
+            self.line.start(step)
+            self._has_looked = True
         self.line.update(step, progress.format_metrics(shown))
         self._write(step, "train", metrics)
         if run.eval_steps and self.evaluate and step % run.eval_steps == 0:

@@ -108,6 +108,14 @@ def test_what_was_done_before_does_not_count_for_the_rate(monkeypatch, clock):
     ]
 
 
+def test_what_is_done_at_once_takes_no_time(monkeypatch, clock):
+    out = stderr(monkeypatch, io.StringIO())
+    live = progress.Progress("training", 5, "step")
+    live.start(5)
+    live.update(5)
+    assert out.getvalue() == "training step 5/5 | ETA 0:00\n"
+
+
 def test_without_a_unit_the_share_is_shown(monkeypatch, clock):
     out = stderr(monkeypatch, io.StringIO())
     live = progress.Progress("reading", 200)

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, pretraining
+from electra_tf.command_line import progress
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
@@ -107,6 +108,21 @@ def test_looks_soon_after_the_start(tmp_path):
     run = helpers.run_config(tmp_path, steps_per_loop=20)
     loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
     assert steps(run, "train") == [5, 10, 15, 20, 40, 45]
+
+
+def test_steps_that_were_compiled_say_nothing_of_the_time_left(
+    tmp_path, monkeypatch
+):
+    shown = []
+    monkeypatch.setattr(
+        progress.LiveLine, "show", lambda _, text: shown.append(text)
+    )
+    run = helpers.run_config(tmp_path, steps_per_loop=20)
+    loop.train(one_weight_engine(run), 45, "training", ("total_loss",))
+    first, *others, last = [text.rpartition("ETA ")[2] for text in shown]
+    assert first == "?"
+    assert len(others) == 4 and all(":" in text for text in others)
+    assert last == "0:00"
 
 
 def test_evaluates_every_eval_steps(tmp_path, capsys):
