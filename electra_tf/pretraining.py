@@ -251,6 +251,10 @@ def _token_vectors(
         config.data.embeddings_exponent,
     )
     if is_chief:
+        for line in train_data.remarks_on_texts(
+            special_ids, config.data.embeddings_num_examples
+        ):
+            print(f"warning: {line}")
         print(
             f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "
             "start with what their examples have in common, found in "

@@ -36,7 +36,6 @@ def token_vectors(
     """
     # Takes seconds.
     from sklearn import decomposition, preprocessing
-    from sklearn.feature_extraction import text
 
     counts.eliminate_zeros()
     frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
@@ -49,8 +48,7 @@ def token_vectors(
             "(EncoderConfig.embedding_size). Received: "
             f"{num_texts} texts of {num_tokens} tokens"
         )
-    # A token that is repeated says little more than one that is there.
-    weights = text.TfidfTransformer(sublinear_tf=True).fit_transform(counts)
+    weights = _weights(counts)
     analysis = decomposition.TruncatedSVD(width, random_state=_SEED)
     analysis.fit(weights)
     # To the power of 0 all is 1, to the last bit.
@@ -59,3 +57,29 @@ def token_vectors(
     vectors = preprocessing.normalize(vectors)
     vectors[frequencies == 0] = 0.0
     return vectors.astype(np.float32)
+
+
+def likeness(counts: scipy.sparse.csr_matrix) -> tuple[float, float]:
+    """How alike texts are that belong together, and how alike others are.
+
+    Args:
+      counts: <float32>[2 * N, V], of N texts, and of one for each of them.
+
+    Returns:
+      Mean cosines of the TF-IDF of both, and of each and that of another.
+    """
+    counts.eliminate_zeros()
+    weights = _weights(counts)
+    half = weights.shape[0] // 2
+    ours, theirs = weights[:half], weights[half:]
+    others = theirs[np.roll(np.arange(half), half // 2)]
+    together, apart = (ours.multiply(x).sum() / half for x in (theirs, others))
+    return float(together), float(apart)
+
+
+def _weights(counts: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+    """TF-IDF, in which a repeated token says little more than a single one."""
+    # Takes seconds.
+    from sklearn.feature_extraction import text
+
+    return text.TfidfTransformer(sublinear_tf=True).fit_transform(counts)

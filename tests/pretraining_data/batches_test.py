@@ -705,6 +705,48 @@ def test_a_text_is_of_several_examples_in_a_row(folder, monkeypatch):
     assert seen[1][1:] == (6, 0.0)
 
 
+def write_subjects(path, subjects):
+    """Examples of [CLS], four words of a subject, and [SEP]."""
+    rows = []
+    for number, subject in enumerate(subjects):
+        words = [5 + 6 * subject + (number + i) % 6 for i in range(4)]
+        ids = [helpers.CLS, *words, helpers.SEP]
+        padding = [0] * (helpers.LENGTH - len(ids))
+        mask = [1] * len(ids) + padding
+        rows.append(
+            {
+                "input_ids": ids + padding,
+                "input_mask": mask,
+                "segment_ids": [0] * helpers.LENGTH,
+            }
+        )
+    helpers.write_tfrecords(path, rows)
+
+
+@pytest.mark.parametrize(
+    ("subjects", "num_examples", "is_one_text"),
+    [
+        ([0] * 20 + [1] * 20, 2, True),
+        ([0] * 20 + [1] * 20, 5, True),
+        ([0, 1] * 20, 2, False),
+        (([0] * 10 + [1] * 10) * 2, 11, False),
+        ([0, 1] * 20, 1, True),
+        # Too few to tell.
+        ([0, 1], 2, True),
+    ],
+)
+def test_examples_in_a_row_that_are_of_no_one_text_are_told(
+    tmp_path, subjects, num_examples, is_one_text
+):
+    write_subjects(tmp_path / "a.tfrecord", subjects)
+    special_ids = (helpers.CLS, helpers.SEP)
+    lines = open_data(tmp_path).remarks_on_texts(special_ids, num_examples)
+    assert len(lines) == (not is_one_text)
+    for line in lines:
+        assert f"of {num_examples} examples in a row, as they" in line
+        assert f"embeddings_num_examples={num_examples} takes" in line
+
+
 def test_vectors_take_as_many_records_as_they_are_wide(folder):
     with pytest.raises(errors.ConfigError, match="Received: 5 texts"):
         open_data(folder).token_vectors((), num_records=5)
