@@ -366,15 +366,15 @@ class PretrainingData:
         Returns:
           <int64>[n], numbers of records; <int64>[n], of their groups, from 0.
         """
-        order = np.arange(len(self))
-        if num_examples > 1:
-            order = self.records.as_built()
-        groups = np.arange(len(order)) // num_examples
+        last = (len(self) - 1) // num_examples
         number = max(1, num_records // num_examples)
-        chosen = np.linspace(0, groups[-1], number).astype(np.int64)
-        is_chosen = np.isin(groups, chosen)
-        _, groups = np.unique(groups[is_chosen], return_inverse=True)
-        return order[is_chosen], groups
+        chosen = np.unique(np.linspace(0, last, number).astype(np.int64))
+        places = chosen[:, np.newaxis] * num_examples + np.arange(num_examples)
+        groups, in_group = np.nonzero(places < len(self))
+        records = places[groups, in_group]
+        if num_examples > 1:
+            records = self.records.as_built()[records]
+        return records, groups
 
     def _word_counts(
         self, records: np.ndarray, special_ids: Iterable[int]
