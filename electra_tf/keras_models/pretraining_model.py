@@ -386,9 +386,11 @@ class PretrainingModel(keras.Model):
         Raises:
           DataError: If they do not fit the model.
         """
-        seed = self.seed + heldout * pretraining.EVAL_SEED_OFFSET
         return batches.PretrainingData(
-            os.fspath(pattern), self.config, seed, shuffle=not heldout
+            os.fspath(pattern),
+            self.config,
+            self.seed + (pretraining.EVAL_SEED_OFFSET if heldout else 0),
+            shuffle=not heldout,
         )
 
     def set_output_biases(self, data: batches.PretrainingData) -> None:

@@ -165,10 +165,8 @@ class Records:
             for path in self.files
         ]
         _, folder = np.unique(folders, return_inverse=True)
-        turn = np.empty(len(self.files), np.int64)
-        turn[sorted(range(len(turn)), key=numbers.__getitem__)] = np.arange(
-            len(turn)
-        )
+        in_turn = sorted(range(len(numbers)), key=numbers.__getitem__)
+        turn = np.argsort(in_turn)
         place = np.arange(len(self)) - np.repeat(self.first_records, counts)
         return np.lexsort(
             (np.repeat(turn, counts), place, np.repeat(folder, counts))

@@ -448,15 +448,12 @@ def refuse_unfinished(files: Iterable[str]) -> None:
       DataError: If a build is at work in a folder of theirs, or was ended.
     """
     for folder in sorted({os.path.dirname(path) for path in files}):
-        line = _unfinished(folder)
-        if line and not tf.io.gfile.exists(
-            os.path.join(folder, manifest.FILE_NAME)
-        ):
+        if line := _unfinished(folder):
             raise errors.DataError(line)
 
 
 def _unfinished(folder: str) -> str | None:
-    """A line where a build in a folder has not come to its end."""
+    """A line where a build in a folder has not come to its manifest."""
     names: list[str] = []
     with contextlib.suppress(tf.errors.OpError):
         names = [n.rstrip("/") for n in tf.io.gfile.listdir(folder or ".")]
@@ -466,7 +463,7 @@ def _unfinished(folder: str) -> str | None:
         if name == output_folder.UNFINISHED
         or name.startswith(manifest.CLAIM_PREFIX)
     ]
-    if not left:
+    if not left or manifest.FILE_NAME in names:
         return None
     return (
         f"Expected a finished build in {folder or '.'}, with a "

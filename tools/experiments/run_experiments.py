@@ -143,7 +143,7 @@ def _runs(
             for one in experiment_runs.runs_of(variant, seed, options):
                 found.setdefault(one.model_dir, one)
                 if not known:
-                    needed |= {one.model_dir, *one.needs}
+                    needed.add(one.model_dir)
     # What is needed is before what needs it.
     for one in reversed(found.values()):
         if one.model_dir in needed:
