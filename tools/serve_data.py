@@ -62,9 +62,10 @@ def serve_data(args: argparse.Namespace) -> None:
         )
     except (tf.errors.OpError, RuntimeError) as error:
         raise ValueError(f"Cannot serve at port {args.port}: {error}") from None
-    print(f"serving at grpc://{os.uname().nodename}:{args.port}", flush=True)
-    # In `join` nobody would hear of Ctrl-C.
+    # In `join` nobody would hear of Ctrl-C. Before the line that tells others
+    # of this process, so that whoever has read it ends it in one way.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    print(f"serving at grpc://{os.uname().nodename}:{args.port}", flush=True)
     dispatcher.join()
     del worker
 
