@@ -382,6 +382,8 @@ class OptimizerConfig:
         size.
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
+      embeddings_lr_scale: Share of its rate that the table of word embeddings
+        gets; 0 holds it as it begins, `embeddings_from_data` for one.
       weight_decay_rate: Decay, applied to all but LayerNorm and biases; 0 or
         less for none.
       beta_1: Decay of the first moment.
@@ -400,6 +402,7 @@ class OptimizerConfig:
     lr_decay_power: NotNegative[float] = 1.0
     layerwise_lr_decay: float | None = 0.0
     layerwise_top_layer_scaled: bool = True
+    embeddings_lr_scale: NotNegative[float] = 1.0
     weight_decay_rate: float = 0.01
     beta_1: Fraction[float] = 0.9
     beta_2: Fraction[float] = 0.999
@@ -427,10 +430,8 @@ class OptimizerConfig:
 
     def warmup_steps(self, num_train_steps: int) -> float:
         """Length of the warm-up; the original does not round it."""
-        return max(
-            self.num_warmup_steps,
-            num_train_steps * (self.warmup_proportion or 0.0),
-        )
+        share = self.warmup_proportion or 0.0
+        return max(self.num_warmup_steps, num_train_steps * share)
 
     def decay_steps(self, num_train_steps: int) -> float | None:
         """Length of the decay at the end; None for that of all steps.
@@ -446,10 +447,8 @@ class OptimizerConfig:
                 f"steps, {num_train_steps}. Received: num_decay_steps="
                 f"{self.num_decay_steps}"
             )
-        return max(
-            self.num_decay_steps,
-            num_train_steps * (self.decay_proportion or 0.0),
-        )
+        share = self.decay_proportion or 0.0
+        return max(self.num_decay_steps, num_train_steps * share)
 
 
 @gin.configurable

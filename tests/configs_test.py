@@ -206,6 +206,7 @@ def test_refuses_what_is_not_positive(make, names, value):
         (model, {"disc_weight": -5.0}, "disc_weight must be 0 or more"),
         (model, {"gen_weight": -1.0}, "gen_weight must be 0 or more"),
         (optimizer, {"lr_decay_power": -1.0}, "lr_decay_power must be 0 or"),
+        (optimizer, {"embeddings_lr_scale": -1.0}, "scale must be 0 or more"),
         (optimizer, {"learning_rate": math.inf}, "learning_rate must be pos"),
         (optimizer, {"learning_rate": math.nan}, "learning_rate must be pos"),
         (run, {"seed": 2**32}, "seed must be less than 2**32"),

@@ -457,8 +457,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _kind(self, index: int) -> _Kind:
         path = self._variable_paths[index]
         size = self._trainable_variables[index].shape.num_elements()
+        scale = self.scales.get(path, 1.0)
+        if path.endswith("/word_embeddings"):
+            scale *= self.config.embeddings_lr_scale
         return _Kind(
-            self.scales.get(path, 1.0),
+            scale,
             not NOT_DECAYED.search(path),
             size >= _LARGE,
         )

@@ -173,6 +173,34 @@ def test_scales_are_shares_of_the_rate():
     assert float(b) == pytest.approx(1 - 0.1 * 0.75)
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.5, 2.0])
+def test_word_embeddings_may_have_a_share_of_their_own(scale):
+    embeddings = encoder.Embeddings(helpers.encoder_config())
+    embeddings.build()
+    variables = embeddings.trainable_variables
+    before = {v.path: v.numpy() for v in variables}
+    table = embeddings.word_embeddings.path
+    moved = {}
+    for share in (1.0, scale):
+        for v in variables:
+            v.assign(before[v.path])
+        optimizer = make(
+            variables,
+            scales=dict.fromkeys(before, 0.5),
+            embeddings_lr_scale=share,
+        )
+        optimizer.apply_summed([tf.ones(v.shape) for v in variables], variables)
+        moved[share] = {v.path: v.numpy() - before[v.path] for v in variables}
+    for path, of_all in moved[1.0].items():
+        expected = scale * of_all if path == table else of_all
+        np.testing.assert_allclose(
+            moved[scale][path], expected, rtol=1e-4, atol=1e-6
+        )
+    assert np.abs(moved[1.0][table]).min() > 0.0
+    if not scale:
+        assert not moved[scale][table].any()
+
+
 @pytest.mark.parametrize("skips", [False, True])
 def test_small_variables_together_are_updated_as_by_themselves(
     monkeypatch, skips
