@@ -82,6 +82,7 @@ _SCORES = (
 )
 _FIRST = "first_finetuning"
 _ONE_RATE = "one_rate"
+_RATES_BY_LAYER = "rates_by_layer"
 
 RECORDS: tuple[Record, ...] = (
     Record("first", "first", _FIRST, "the first quickstart"),
@@ -128,6 +129,18 @@ RECORDS: tuple[Record, ...] = (
         "neighbours",
         _ONE_RATE,
         "latent_semantics, 16 examples a text, exponent 1, 2,500 steps",
+    ),
+    Record(
+        "rates_by_layer",
+        "neighbours",
+        _RATES_BY_LAYER,
+        "heads on the mean, high rate above, low rates below",
+    ),
+    Record(
+        "slow_embeddings",
+        "slow_embeddings",
+        _RATES_BY_LAYER,
+        "neighbours, embeddings_lr_scale 0.1",
     ),
 )
 
