@@ -205,6 +205,8 @@ def test_finding_says_which_way_the_accuracy_went(build_dir):
             "electra-tf finetune "
             "--gin_file=gin/quickstart_finetuning.gin "
             "--gin_param=FinetuningConfig.from_scratch=True "
+            "--gin_param=OptimizerConfig.learning_rate=3e-4 "
+            "--gin_param=OptimizerConfig.layerwise_lr_decay=0.0 "
             "--model_dir={}/finetune_from_scratch",
         ),
         ("seconds/vocab", "the stage 'vocab'"),
