@@ -288,7 +288,7 @@ class PretrainingModel(keras.Model):
         """
         is_given = tf.reduce_any(token_vectors != 0.0, axis=1, keepdims=True)
         for table in self.variables:
-            if table.path.endswith("/word_embeddings"):
+            if encoder.is_word_embeddings(table.path):
                 width = table.shape[1]
                 scale = self.config.encoder.initializer_range * width**0.5
                 unit = tf.math.l2_normalize(token_vectors[:, :width], axis=1)

@@ -22,6 +22,12 @@ from electra_tf.model import kernels
 
 # The original's BERT code has it.
 MASKED_ATTENTION_LOGIT = -10000.0
+_WORD_EMBEDDINGS = "word_embeddings"
+
+
+def is_word_embeddings(path: str) -> bool:
+    """Whether the variable of that path is a network's table of words."""
+    return path.endswith(f"/{_WORD_EMBEDDINGS}")
 
 
 def initializer(initializer_range: float) -> keras.initializers.Initializer:
@@ -164,7 +170,7 @@ class Embeddings(Layer):
                 or initializer(config.initializer_range),
             )
 
-        self.word_embeddings = table("word_embeddings", config.vocab_size)
+        self.word_embeddings = table(_WORD_EMBEDDINGS, config.vocab_size)
         if self.is_disentangled:
             self.word_embeddings_delta = table(
                 "word_embeddings_delta", config.vocab_size, "zeros"

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.model import kernels
+from electra_tf.model import encoder, kernels
 
 # Variables whose name matches one of these are not decayed (the original's
 # exclude_from_weight_decay).
@@ -420,7 +420,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return (
             self.clip_norm_of_unmerged_rows
             and isinstance(gradient, tf.IndexedSlices)
-            and variable.path.endswith("/word_embeddings")
+            and encoder.is_word_embeddings(variable.path)
         )
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
@@ -458,7 +458,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         path = self._variable_paths[index]
         size = self._trainable_variables[index].shape.num_elements()
         scale = self.scales.get(path, 1.0)
-        if path.endswith("/word_embeddings"):
+        if encoder.is_word_embeddings(path):
             scale *= self.config.embeddings_lr_scale
         return _Kind(
             scale,

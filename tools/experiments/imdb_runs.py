@@ -194,7 +194,8 @@ def choices(build_dir: str) -> list[dict]:
     Returns:
       For each of its models "start", "step" of pre-training where that was not
       its end, "labels", "learning_rate", "layerwise_lr_decay", "dropout",
-      "pooling", "num_epochs", and "dev", the accuracy.
+      "pooling", "num_epochs", and "dev", the accuracy; and what `_kind`
+      returns of the pre-training, if its folder is there.
 
     Raises:
       ValueError: If such a run is damaged, or of other data.
@@ -220,10 +221,20 @@ def choices(build_dir: str) -> list[dict]:
                 "num_epochs": trial["num_train_epochs"],
                 "dev": trial["tasks"][_TASK]["dev"]["accuracy"],
             }
-            if step and not from_scratch:
-                one["step"] = int(step[1])
+            if not from_scratch:
+                one |= {"step": int(step[1])} if step else {}
+                one |= _kind_of(config["init_checkpoint"])
             found.append(one)
     return found
+
+
+def _kind_of(init_checkpoint: str) -> dict:
+    """Of the run whose checkpoint this is; nothing if that is not there."""
+    path = pathlib.Path(init_checkpoint)
+    folder = path if path.is_dir() else path.parent
+    if not (folder / model_directory.CONFIG_FILE).is_file():
+        return {}
+    return _kind(model_directory.read_pretraining_config(str(folder)))
 
 
 def _compare(row: dict) -> None:
@@ -257,9 +268,7 @@ def _pretraining(run: Run) -> dict:
         "train_batch_size": config.data.train_batch_size,
         "hidden_size": encoder.hidden_size,
         "num_hidden_layers": encoder.num_hidden_layers,
-        "generator": _generator(config),
-        "disc_weight": config.model.disc_weight,
-        "embeddings_from_data": config.data.embeddings_from_data,
+        **_kind(config),
         "cpu_minutes": _cpu_minutes(run),
         "git_commit": run.git_commit(),
         "curve": [],
@@ -275,10 +284,17 @@ def _pretraining(run: Run) -> dict:
     return found
 
 
-def _generator(config: configs.PretrainingConfig) -> str:
+def _kind(config: configs.PretrainingConfig) -> dict:
+    """What tells one pre-training of the page from another."""
+    generator = "network" if config.model.untied_generator else "shared"
     if config.model.unigram_generator:
-        return "unigram"
-    return "network" if config.model.untied_generator else "shared"
+        generator = "unigram"
+    return {
+        "generator": generator,
+        "disc_weight": config.model.disc_weight,
+        "embeddings_from_data": config.data.embeddings_from_data,
+        "embeddings_lr_scale": config.optimizer.embeddings_lr_scale,
+    }
 
 
 def _cpu_minutes(run: Run) -> float | None:

@@ -25,6 +25,8 @@ _GENERATORS = {
 _TIMED = ("pretrained", "embeddings", "from_scratch", "tfidf")
 _READ = {"cls": "[CLS]", "mean": "mean"}
 _EMBEDDINGS: dict[bool | None, str] = {False: "random", True: "LSA"}
+# The column of what `_embeddings` returns.
+_EMBEDDINGS_TITLE = "embeddings at first, rate"
 
 
 def blocks(figures: dict) -> dict[str, str]:
@@ -81,7 +83,7 @@ def _pretrainings(runs: Sequence[dict]) -> str:
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
-        ["start", "replacements", "disc_weight", "embeddings at first"]
+        ["start", "replacements", "disc_weight", _EMBEDDINGS_TITLE]
         + ["steps", "CPU minutes"]
         + [f"{number:,}" for number in labels]
     ]
@@ -95,12 +97,19 @@ def _pretrainings(runs: Sequence[dict]) -> str:
             table.append(
                 [_start_of(run, name), _GENERATORS[pretraining["generator"]]]
                 + [f"{pretraining['disc_weight']:g}"]
-                + [_EMBEDDINGS[pretraining["embeddings_from_data"]]]
+                + [_embeddings(pretraining)]
                 + [f"{pretraining['num_train_steps']:,}"]
                 + ["" if minutes is None else f"{minutes:.0f}"]
                 + [_score(scores.get(number)) for number in labels]
             )
     return tables.markdown(table)
+
+
+def _embeddings(found: dict) -> str:
+    """What they start with, and their share of the rate where it is not all."""
+    first = _EMBEDDINGS.get(found.get("embeddings_from_data"), "")
+    scale = found.get("embeddings_lr_scale", 1.0)
+    return first if scale == 1.0 else f"{first}, {scale:g}"
 
 
 def _start_of(run: dict, name: str) -> str:
@@ -161,7 +170,7 @@ def _pretraining(found: dict) -> str:
 def _choices(tried: Sequence[dict]) -> str:
     """What was tried on dev before, see `imdb_runs.choices`."""
     table = [
-        ["start", "replacements", "disc_weight", "embeddings at first"]
+        ["start", "replacements", "disc_weight", _EMBEDDINGS_TITLE]
         + ["read", "labels", "rate", "decay", "dropout", "epochs", "dev"]
     ]
     for one in tried:
@@ -173,7 +182,7 @@ def _choices(tried: Sequence[dict]) -> str:
                 + (f", step {step:,}" if step is not None else ""),
                 _GENERATORS.get(one.get("generator", ""), ""),
                 f"{one['disc_weight']:g}" if "disc_weight" in one else "",
-                _EMBEDDINGS.get(one.get("embeddings_from_data"), ""),
+                _embeddings(one),
                 _READ[one["pooling"]],
                 f"{one['labels']:,}",
                 f"{one['learning_rate']:g}",

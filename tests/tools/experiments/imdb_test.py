@@ -234,11 +234,13 @@ def test_pretrainings_stand_side_by_side(figures):
     of_ours = figures["pretraining"] | {
         "generator": "network",
         "embeddings_from_data": True,
+        "embeddings_lr_scale": 0.1,
     }
     other = {
         "pretraining": of_ours
         | {"num_train_steps": 5, "generator": "unigram", "cpu_minutes": 2.4}
-        | {"disc_weight": 2.5, "embeddings_from_data": False},
+        | {"disc_weight": 2.5, "embeddings_from_data": False}
+        | {"embeddings_lr_scale": 1.0},
         "rows": [{"labels": 100, "frozen": few["frozen"]}],
     }
     pooled = {
@@ -257,7 +259,7 @@ def test_pretrainings_stand_side_by_side(figures):
         "start",
         "replacements",
         "disc_weight",
-        "embeddings at first",
+        "embeddings at first, rate",
         "steps",
         "CPU minutes",
         "100",
@@ -265,7 +267,7 @@ def test_pretrainings_stand_side_by_side(figures):
     ]
     steps = f"{figures['pretraining']['num_train_steps']:,}"
     weight = f"{figures['pretraining']['disc_weight']:g}"
-    ours = ["by a network", weight, "LSA", steps, ""]
+    ours = ["by a network", weight, "LSA, 0.1", steps, ""]
     others = ["by frequency", "2.5", "random", "5", "2"]
     assert [line[:8] for line in lines] == [
         ["pre-trained, run 2, mean", *others, "60.0 +- 0.0", ""],
@@ -318,8 +320,28 @@ def test_a_choice_is_the_command_of_the_page(tmp_path):
     kept = helpers.read_json(helpers.ROOT / "docs" / "figures" / "imdb.json")
     choice = kept["choices"][4]
     for name in ("generator", "disc_weight", "embeddings_from_data"):
-        del choice[name]  # No run of fine-tuning says it.
+        del choice[name]  # Its pre-training is not there.
     assert found == [choice]
+
+
+def test_a_choice_says_of_which_pretraining_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pretraining = imdb_runs.pretraining(
+        ("OptimizerConfig.embeddings_lr_scale=0.25",)
+    )
+    write_config(pretraining)
+    tuned = imdb_runs.finetuning("pretrained", 100, "build/imdb", 1).config
+    folder = tmp_path / "choices" / "one"
+    (folder / "trial_1").mkdir(parents=True)
+    record = json.dumps(model_directory.as_dict(tuned))
+    (folder / "config.json").write_text(record)
+    trial = {"learning_rate": 1.0, "num_train_epochs": 2.0}
+    trial["tasks"] = {"imdb": {"dev": {"accuracy": 61.05}}}
+    (folder / "trial_1" / "results.json").write_text(json.dumps(trial))
+    (found,) = imdb_runs.choices(str(tmp_path))
+    assert found["generator"] == "shared"
+    assert found["embeddings_lr_scale"] == 0.25
+    assert "step" not in found
 
 
 def test_a_choice_of_other_data_is_named(tmp_path):
