@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import statistics
+import typing
 
 import experiment_runs
 import figure_files
@@ -27,29 +28,54 @@ _KEPT = ("strength", "dev_accuracy", "test_accuracy", "cpu_seconds")
 _TASK = "imdb"
 
 
+class _Recipe(typing.NamedTuple):
+    """Of fine-tuning the pre-trained start, which has dropout.
+
+    Attributes:
+      learning_rate: Of the head.
+      layerwise_lr_decay: Factor from each layer to the one below it.
+      num_epochs: Passes over the labelled reviews.
+    """
+
+    learning_rate: float
+    layerwise_lr_decay: float
+    num_epochs: int
+
+    def params(self) -> tuple[str, ...]:
+        """Its bindings."""
+        return (
+            f"OptimizerConfig.learning_rate={self.learning_rate}",
+            f"OptimizerConfig.layerwise_lr_decay={self.layerwise_lr_decay}",
+            f"FinetuningDataConfig.num_train_epochs={self.num_epochs:.1f}",
+            "FinetuningConfig.dropout=0.1",
+        )
+
+
 # Labelled reviews -> passes over them: docs/imdb.md says how all was chosen.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
-# Starts that take more of them, then with dropout.
-_MORE_EPOCHS = {
-    "pretrained": {100: 20, 400: 20, 1600: 8, 6400: 6, 23000: 4},
-    "from_scratch": {23000: 4},
+# Likewise of the pre-trained start. With few labels the head, which begins at random,
+# takes a high rate, and what pre-training left a low one.
+_PRETRAINED = {
+    100: _Recipe(5e-3, 0.2, 20),
+    400: _Recipe(2e-3, 0.2, 20),
+    1600: _Recipe(2e-3, 0.4, 8),
+    6400: _Recipe(1e-3, 0.4, 6),
+    23000: _Recipe(1e-3, 0.4, 4),
 }
-# Smaller steps than the others', where labels are few.
-_PRETRAINED_RATES = {100: 2e-4, 400: 2e-4, 1600: 2e-4, 6400: 5e-4, 23000: 5e-4}
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
     """Bindings of a start and a number of labelled reviews."""
     found: tuple[str, ...] = ()
+    if start == "pretrained":
+        return _PRETRAINED[size].params()
     if start == "from_scratch":
         found += ("FinetuningConfig.from_scratch=True",)
-    if start == "pretrained":
-        found += (f"OptimizerConfig.learning_rate={_PRETRAINED_RATES[size]}",)
-    if num_epochs := _MORE_EPOCHS.get(start, {}).get(size):
-        found += (
-            f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
-            "FinetuningConfig.dropout=0.1",
-        )
+        if size == 23000:
+            found += (
+                "FinetuningDataConfig.num_train_epochs=4.0",
+                "FinetuningConfig.dropout=0.1",
+            )
     return found
 
 
