@@ -1,5 +1,7 @@
 """The figures of docs/imdb.md -> its tables."""
 
+import collections
+import statistics
 from collections.abc import Sequence
 
 import experiments_table
@@ -168,28 +170,37 @@ def _pretraining(found: dict) -> str:
 
 
 def _choices(tried: Sequence[dict]) -> str:
-    """What was tried on dev before, see `imdb_runs.choices`."""
+    """What was tried on dev before, see `imdb_runs.choices`; seeds together."""
     table = [
         ["start", "replacements", "disc_weight", _EMBEDDINGS_TITLE]
         + ["read", "labels", "rate", "decay", "dropout", "epochs", "dev"]
+        + ["seeds"]
     ]
+    scores = collections.defaultdict(list)
     for one in tried:
-        step = one.get("step")
+        scores[tuple(_recipe(one))].append(one["dev"])
+    for recipe, found in scores.items():
+        stdev = statistics.stdev(found) if len(found) > 1 else None
+        score = {"mean": statistics.fmean(found), "stdev": stdev}
         table.append(
-            [
-                CONTESTANTS[one["start"]]
-                + (f", run {one['run']}" if "run" in one else "")
-                + (f", step {step:,}" if step is not None else ""),
-                _GENERATORS.get(one.get("generator", ""), ""),
-                f"{one['disc_weight']:g}" if "disc_weight" in one else "",
-                _embeddings(one),
-                _READ[one["pooling"]],
-                f"{one['labels']:,}",
-                f"{one['learning_rate']:g}",
-                f"{one['layerwise_lr_decay']:g}",
-                f"{one['dropout']:g}",
-                f"{one['num_epochs']:g}",
-                f"{one['dev']:.1f}",
-            ]
+            [*recipe, experiments_table.spread(score), str(len(found))]
         )
     return tables.markdown(table)
+
+
+def _recipe(one: dict) -> list[str]:
+    step = one.get("step")
+    return [
+        CONTESTANTS[one["start"]]
+        + (f", run {one['run']}" if "run" in one else "")
+        + (f", step {step:,}" if step is not None else ""),
+        _GENERATORS.get(one.get("generator", ""), ""),
+        f"{one['disc_weight']:g}" if "disc_weight" in one else "",
+        _embeddings(one),
+        _READ[one["pooling"]],
+        f"{one['labels']:,}",
+        f"{one['learning_rate']:g}",
+        f"{one['layerwise_lr_decay']:g}",
+        f"{one['dropout']:g}",
+        f"{one['num_epochs']:g}",
+    ]
