@@ -348,6 +348,18 @@ def test_a_choice_says_of_which_pretraining_it_is(tmp_path, monkeypatch):
     assert "step" not in found
 
 
+def test_seeds_of_a_choice_stand_together(figures):
+    kept = helpers.read_json(helpers.ROOT / "docs" / "figures" / "imdb.json")
+    one, other, *_ = (choice | {"dev": 60.0} for choice in kept["choices"])
+    tried = [one, other, one | {"dev": 62.0}]
+    table = imdb_table.blocks(figures | {"choices": tried})["choices"]
+    _, _, *lines = (line.split("|") for line in table.splitlines())
+    assert [[cell.strip() for cell in line[-3:-1]] for line in lines] == [
+        ["61.0 +- 1.4", "2"],
+        ["60.0", "1"],
+    ]
+
+
 def test_a_choice_of_other_data_is_named(tmp_path):
     folder = tmp_path / "choices" / "other"
     (folder / "trial_1").mkdir(parents=True)
