@@ -37,7 +37,8 @@ class _Recipe(typing.NamedTuple):
     Attributes:
       num_epochs: Passes over the labelled reviews.
       learning_rate: Of the head.
-      layerwise_lr_decay: Factor from each layer to the one below it.
+      layerwise_lr_decay: Factor from each layer to the one below it; between
+        the head and the top layer it counts twice, as in the original.
       dropout: None for none, as in pre-training.
     """
 
@@ -182,9 +183,8 @@ def collect(
       "pooling" (what heads read), and "rows", for each number of labelled
       reviews "labels", "standard_error" of a score in points, and for each
       contestant that has a result what `_scores` or `tf_idf.fit` returns, with
-      "cpu_seconds"; then how far it is
-      above TF-IDF, as in "pretrained_minus_tfidf"; and what `choices` returns,
-      if there are any.
+      "cpu_seconds"; then how far it is above TF-IDF, as in
+      "pretrained_minus_tfidf"; and what `choices` returns, if there are any.
 
     Raises:
       ValueError: If results are damaged, or not of the same data and weights.

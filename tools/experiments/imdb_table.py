@@ -1,7 +1,6 @@
 """The figures of docs/imdb.md -> its tables."""
 
 import collections
-import statistics
 from collections.abc import Sequence
 
 import experiments_table
@@ -180,8 +179,7 @@ def _choices(tried: Sequence[dict]) -> str:
     for one in tried:
         scores[tuple(_recipe(one))].append(one["dev"])
     for recipe, found in scores.items():
-        stdev = statistics.stdev(found) if len(found) > 1 else None
-        score = {"mean": statistics.fmean(found), "stdev": stdev}
+        score = experiments_table.statistics_of(found)
         table.append(
             [*recipe, experiments_table.spread(score), str(len(found))]
         )

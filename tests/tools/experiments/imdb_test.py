@@ -17,6 +17,7 @@ import run_imdb
 from electra_tf import model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.training import optimization
 from tests import helpers
 
 # --- Data ---------------------------------------------------------------------
@@ -139,20 +140,23 @@ def test_sizes_are_those_that_are_built():
 
 
 @pytest.mark.parametrize("size", imdb_runs.NUM_EPOCHS)
-def test_pre_trained_weights_have_a_recipe_of_their_own(size):
+def test_pre_trained_weights_take_no_greater_steps_and_more(size):
     scratch = imdb_runs.finetuning("from_scratch", size, "b").config
     ours = imdb_runs.finetuning("pretrained", size, "b").config
-    assert scratch.optimizer.layerwise_lr_decay == 0.0
-    lowest = ours.optimizer.learning_rate
-    if ours.optimizer.layerwise_lr_decay:
-        # Of the embeddings: two layers and their own step below the head.
-        lowest *= ours.optimizer.layerwise_lr_decay**3
-    assert lowest <= scratch.optimizer.learning_rate
-    assert ours.optimizer == dataclasses.replace(
-        scratch.optimizer,
-        learning_rate=ours.optimizer.learning_rate,
-        layerwise_lr_decay=ours.optimizer.layerwise_lr_decay,
+    num_layers = imdb_runs.pretraining().config.model.encoder.num_hidden_layers
+    top, decay = num_layers - 1, ours.optimizer.layerwise_lr_decay
+    scale = optimization.layerwise_scale(
+        f"electra/encoder/layer_{top}/output/dense/kernel", num_layers, decay
     )
+    rate = ours.optimizer.learning_rate
+    assert rate * scale <= scratch.optimizer.learning_rate
+    assert ours.optimizer == dataclasses.replace(
+        scratch.optimizer, learning_rate=rate, layerwise_lr_decay=decay
+    )
+    for config in (scratch, ours):
+        has_more = config.data.num_train_epochs > imdb_runs.NUM_EPOCHS[size]
+        assert config.dropout == pytest.approx(0.1) or not has_more
+    assert scratch.optimizer.layerwise_lr_decay == 0.0
     assert ours.pooling == scratch.pooling
     assert ours.data.num_train_epochs >= scratch.data.num_train_epochs
 
