@@ -35,9 +35,11 @@ OPTIONS = {
     "min_value": float,
     "scale": float,
     "as_original": bool,
-    "windows": dict[str, int],
+    "windows": dict,
     "pooling": str,
 }
+# Of `windows.Windows`.
+_WINDOWS = {"stride": int, "max_windows": int, "by_tokens": bool}
 
 _LABELS = {
     "cola": ("0", "1"),
@@ -199,11 +201,14 @@ def check_options(kind: str, options: dict, source: str) -> None:
         return
     files.check_fields(options, source, **OPTIONS)
     windows = options.get("windows")
-    if windows is not None and set(windows) != {"stride", "max_windows"}:
-        raise CheckpointError(
-            f"{source}: windows must have a stride and max_windows. Received: "
-            f"{', '.join(sorted(windows)) or 'nothing'}"
-        )
+    if windows is not None:
+        if set(windows) - {"by_tokens"} != {"stride", "max_windows"}:
+            raise CheckpointError(
+                f"{source}: windows must have a stride and max_windows, and "
+                "may have by_tokens. Received: "
+                f"{', '.join(sorted(windows)) or 'nothing'}"
+            )
+        files.check_fields(windows, source, **_WINDOWS)
     pooling = options.get("pooling", configs.DEFAULT_POOLING)
     if pooling not in configs.POOLINGS:
         raise CheckpointError(

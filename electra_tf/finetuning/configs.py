@@ -59,6 +59,8 @@ class FinetuningDataConfig:
       window_stride: Tokens from the start of a window to that of the next one;
         None for half of `max_seq_length`.
       max_windows: Of one text; what is behind them is cut.
+      weigh_windows: A window counts as much as it has tokens; otherwise all of
+        a text count alike, also a last one of few words.
       train_batch_size: Examples in one step.
       eval_batch_size: Examples in one evaluation step.
       num_train_epochs: Passes over the training rows.
@@ -115,6 +117,7 @@ class FinetuningDataConfig:
     long_texts: str = "cut"
     window_stride: int | None = None
     max_windows: int = 32
+    weigh_windows: bool = False
     eval_only: bool = False
 
     def __post_init__(self):
@@ -140,6 +143,11 @@ class FinetuningDataConfig:
             "window_stride",
             f"None without long_texts='windows', and at most the {room} tokens "
             "that a window has room for",
+        )
+        must(
+            has_windows or not self.weigh_windows,
+            "weigh_windows",
+            "False without long_texts='windows'",
         )
         must(not has_windows or room >= 1, "max_seq_length", "3 or more")
         must(bool(self.task_name), "task_name", "given")

@@ -50,7 +50,9 @@ def choose(
         )
     length = data.max_seq_length
     stride = data.window_stride or min(max(1, length // 2), length - 2)
-    task.windows = Windows(length, stride, data.max_windows, keeps_empty)
+    task.windows = Windows(
+        length, stride, data.max_windows, keeps_empty, data.weigh_windows
+    )
     return task.windows
 
 
@@ -75,7 +77,8 @@ def about(data: TaskData) -> dict:
       data: Of any task; only those of texts are told of.
 
     Returns:
-      "long_texts", and of windows "window_stride" and "max_windows"; by split
+      "long_texts", and of windows "window_stride", "max_windows" and
+      "weigh_windows"; by split
       "num_cut", the texts that lose their end, and "longest", the tokens of the
       longest text, where any is cut, and "num_without_tokens", where there are
       rows of which nothing is left but [CLS] and [SEP]; of windows also
@@ -88,6 +91,7 @@ def about(data: TaskData) -> dict:
     if windows:
         found["window_stride"] = windows.stride
         found["max_windows"] = windows.max_windows
+        found["weigh_windows"] = windows.by_tokens
     for split, features in data.features.items():
         num_cut, longest = _cut(data, split)
         num_tokens = features["input_mask"].sum(axis=-1)

@@ -92,14 +92,11 @@ class TaskData:
         """What a model reads of a text, but for defaults; fit for JSON.
 
         Returns:
-          "windows" with their "stride" and "max_windows", and "pooling".
+          "windows", see `Windows.about`, and "pooling".
         """
         found: dict = {}
         if self.windows is not None:
-            found["windows"] = {
-                "stride": self.windows.stride,
-                "max_windows": self.windows.max_windows,
-            }
+            found["windows"] = self.windows.about()
         if self.task.pooling != configs.DEFAULT_POOLING:
             found["pooling"] = self.task.pooling
         return found

@@ -86,9 +86,7 @@ class TaskHead:
         options = self.options.get("windows")
         if options is None:
             return None
-        return windows.Windows(
-            max_seq_length, options["stride"], options["max_windows"]
-        )
+        return windows.Windows(max_seq_length, **options)
 
     def notes(self) -> list[str]:
         """What is taken for granted, as nothing says it."""

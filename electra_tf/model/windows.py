@@ -2,9 +2,9 @@
 
 A row `[CLS] text [SEP]` of any length becomes windows `[CLS] part [SEP]`, each
 some tokens behind the one before it, as BERT's run_squad.py cuts passages; what
-a head says of the windows of a text is averaged. Training, evaluation and
-exported models all call `cut` and `average`, so they are one function of the
-text. Not in the original.
+a head says of the windows of a text is averaged, each counting alike or as much
+as it has tokens. Training, evaluation and exported models all call `cut` and
+`average`, so they are one function of the text. Not in the original.
 
 Shapes: B texts, T tokens of the longest text, W windows of all texts, L tokens
 of the longest window, M windows of the longest text.
@@ -33,12 +33,15 @@ class Windows:
       max_windows: Of one text; what is behind them is not read.
       keeps_empty: Computes as many windows of every text as T tokens make, so
         that all shapes follow from those of the input, as XLA needs it.
+      by_tokens: A window counts as much as it has tokens, [CLS] and [SEP]
+        included; otherwise all count alike, also a last one of few words.
     """
 
     max_seq_length: int
     stride: int
     max_windows: int
     keeps_empty: bool = False
+    by_tokens: bool = False
 
     def __post_init__(self):
         room = self.max_seq_length - 2
@@ -54,6 +57,13 @@ class Windows:
         """The longest T that is read whole, [CLS] and [SEP] included."""
         return self.max_seq_length + (self.max_windows - 1) * self.stride
 
+    def about(self) -> dict[str, int | bool]:
+        """What models keep of it, but for defaults; fit for JSON."""
+        about = {"stride": self.stride, "max_windows": self.max_windows}
+        if self.by_tokens:
+            about["by_tokens"] = True
+        return about
+
     def counts(self, num_tokens: np.ndarray) -> np.ndarray:
         """Windows of texts of some tokens <int>[...], with [CLS] and [SEP]."""
         more = np.maximum(0, num_tokens - self.max_seq_length)
@@ -67,11 +77,13 @@ class Cut(typing.NamedTuple):
       features: `input_ids`, `input_mask` and `segment_ids` <int32>[W, L].
       text: <int32>[W], whose window it is; -1 for an empty one.
       num_texts: <int32>[], B.
+      weight: <float32>[W], what it counts in the mean of its text.
     """
 
     features: dict[str, tf.Tensor]
     text: tf.Tensor
     num_texts: tf.Tensor
+    weight: tf.Tensor
 
 
 def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
@@ -122,7 +134,11 @@ def cut(features: dict[str, tf.Tensor], windows: Windows) -> Cut:
         }
         text = tf.boolean_mask(text, is_there)
     found["segment_ids"] = tf.zeros_like(found["input_ids"])
-    return Cut(found, text, tf.convert_to_tensor(num_texts))
+    weight = tf.ones_like(text, tf.float32)
+    if windows.by_tokens:
+        num_tokens = tf.reduce_sum(found["input_mask"], axis=-1)
+        weight = tf.cast(num_tokens, tf.float32)
+    return Cut(found, text, tf.convert_to_tensor(num_texts), weight)
 
 
 def fill_up(of: Cut) -> Cut:
@@ -145,20 +161,27 @@ def fill_up(of: Cut) -> Cut:
             for name, values in of.features.items()
         },
         text=tf.pad(of.text, [[0, more]], constant_values=-1),
+        weight=tf.pad(of.weight, [[0, more]]),
     )
 
 
 def average(values: tf.Tensor, of: Cut) -> tf.Tensor:
-    """The mean over each text's windows.
+    """The mean over each text's windows, as they weigh.
 
     Args:
       values: <float32>[W, ...].
       of: What the values are of.
 
     Returns:
-      <float32>[B, ...].
+      <float32>[B, ...]; 0 for a padding row whose window weighs nothing.
     """
-    return tf.math.unsorted_segment_mean(values, of.text, of.num_texts)
+
+    def of_texts(parts):
+        return tf.math.unsorted_segment_sum(parts, of.text, of.num_texts)
+
+    ones = [1] * (len(values.shape) - 1)
+    weight = tf.reshape(of.weight, [-1, *ones])
+    return tf.math.divide_no_nan(of_texts(values * weight), of_texts(weight))
 
 
 def _sizes(tensor: tf.Tensor) -> list:

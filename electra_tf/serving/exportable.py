@@ -266,10 +266,7 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
         "scores": _scores(model_dir),
     }
     if found.windows is not None:
-        about["windows"] = {
-            "stride": found.windows.stride,
-            "max_windows": found.windows.max_windows,
-        }
+        about["windows"] = found.windows.about()
     head = checkpoint.head
     if found.task_name and head and head.pooling != configs.DEFAULT_POOLING:
         about["pooling"] = head.pooling

@@ -145,6 +145,7 @@ def test_what_is_read_in_windows_is_said(data, finished, capsys):
         "long_texts": "windows",
         "window_stride": 8,
         "max_windows": 32,
+        "weigh_windows": False,
         # 62 tokens are 1 + 46 / 8 windows, rounded up.
         "train": {
             "num_cut": 0,
@@ -266,6 +267,10 @@ def test_windows_are_of_single_texts(data, tmp_path):
             {"window_stride": 8, "long_texts": "cut"},
             "None without long_texts='windows'",
         ),
+        (
+            {"weigh_windows": True, "long_texts": "cut"},
+            "weigh_windows must be False without long_texts='windows'",
+        ),
         ({"max_seq_length": 2}, "max_seq_length must be 3 or more"),
     ],
 )
@@ -309,6 +314,12 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(
     assert str(caught.value) == (
         "Expected long_texts='windows' (stride=8, max_windows=32), as the "
         f"models in {config.run.model_dir} have it. Received: long_texts='cut'"
+    )
+    with pytest.raises(errors.ConfigError) as caught:
+        scored(weigh_windows=True)
+    assert str(caught.value).endswith(
+        "Received: long_texts='windows' (stride=8, max_windows=32, "
+        "by_tokens=True)"
     )
     config = dataclasses.replace(config, pooling="mean")
     with pytest.raises(errors.ConfigError) as caught:

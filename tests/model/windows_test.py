@@ -89,10 +89,57 @@ def test_the_mean_is_that_of_each_text():
     assert cut.features["input_ids"].shape == (6, 6)
 
 
+def test_windows_can_count_by_their_tokens():
+    for keeps_empty in (False, True):
+        setting = windows.Windows(6, 4, 8, keeps_empty, by_tokens=True)
+        padding_row = {
+            name: tf.pad(values, [[0, 1], [0, 0]])
+            for name, values in texts(9, 4).items()
+        }
+        cut = windows.cut(padding_row, setting)
+        lengths = [len(window) for window in as_lists(cut) if window]
+        assert lengths == [6, 6, 3, 6]
+        values = tf.range(1.0, 1 + len(cut.text))
+        # With keeps_empty, three windows of each text.
+        other = 4.0
+        of_long = (6 * 1.0 + 6 * 2.0 + 3 * 3.0) / 15
+        for more in ((), (1,), (1, 1)):
+            shaped = tf.reshape(values, [-1, *more])
+            found = windows.average(shaped, cut).numpy()
+            assert found.shape == (3, *more)
+            np.testing.assert_allclose(found.ravel(), [of_long, other, 0.0])
+
+
+def test_the_mean_of_tokens_by_tokens_is_that_of_the_whole_text():
+    """Heads that read the mean: however the text is cut."""
+    cut = windows.cut(texts(9), windows.Windows(6, 4, 8, by_tokens=True))
+    vectors = tf.random.stateless_normal([60, 5], [1, 2])
+    means = heads.mean_of_tokens(
+        tf.gather(vectors, cut.features["input_ids"]),
+        cut.features["input_mask"],
+    )
+    tokens = [token for window in as_lists(cut) for token in window]
+    np.testing.assert_allclose(
+        windows.average(means, cut)[0],
+        tf.reduce_mean(tf.gather(vectors, tokens), axis=0),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
 @pytest.mark.parametrize(("stride", "most"), [(0, 1), (5, 1), (4, 0)])
 def test_refuses_what_leaves_words_out(stride, most):
     with pytest.raises(ValueError, match="from 1 to the 4 tokens"):
         windows.Windows(6, stride, most)
+
+
+def test_what_models_keep_makes_the_same_windows():
+    for setting in (
+        windows.Windows(6, 3, 8),
+        windows.Windows(6, 3, 8, by_tokens=True),
+    ):
+        assert windows.Windows(6, **setting.about()) == setting
+    assert windows.Windows(6, 3, 8).about() == {"stride": 3, "max_windows": 8}
 
 
 @pytest.mark.parametrize("keeps_empty", [False, True])
@@ -146,10 +193,12 @@ def test_windows_can_be_compiled_and_trained():
         np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("by_tokens", [False, True])
 @pytest.mark.parametrize("num_windows", [1, 16, 17, 18, 33, 255, 257, 4097])
-def test_few_numbers_of_windows(num_windows):
+def test_few_numbers_of_windows(num_windows, by_tokens):
     longest = 2 * num_windows
-    cut = windows.cut(texts(1, longest), windows.Windows(6, 4, 10**6))
+    setting = windows.Windows(6, 4, 10**6, by_tokens=by_tokens)
+    cut = windows.cut(texts(1, longest), setting)
     filled = windows.fill_up(cut)
     before, after = len(cut.text), len(filled.text)
     assert before <= after <= before * 1.125

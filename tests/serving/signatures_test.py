@@ -134,22 +134,26 @@ def test_examples_for_classify(pairs):
         pytest.param(
             *("regression", 1, {"pooling": "mean"}), marks=pytest.mark.dear
         ),
+        pytest.param(
+            *("regression", 1, {"by_tokens": True}), marks=pytest.mark.dear
+        ),
     ],
 )
 def test_long_texts_are_averaged_over_windows_as_in_training(
     serve, kind, num_outputs, more
 ):
     checkpoint = models.finetuned(kind, num_outputs)
+    by_tokens = more.pop("by_tokens", False)
+    setting = windows.Windows(LENGTH, 4, 3, by_tokens=by_tokens)
     head = dataclasses.replace(
-        checkpoint.head,
-        options={"windows": {"stride": 4, "max_windows": 3}} | more,
+        checkpoint.head, options={"windows": setting.about()} | more
     )
     found, signatures = serve(dataclasses.replace(checkpoint, head=head))
     texts = ["wa wb", "", "wc wd we " * 9, "wa wb wc wd we " * 3]
     model = FinetuningModel(
         found.encoder.config,
         [task_head.make_head(head, found.encoder.config)],
-        windows.Windows(LENGTH, 4, 3),
+        setting,
     )
     model.set_weights([v.numpy() for v in found.keras_variables])
     outputs = model(

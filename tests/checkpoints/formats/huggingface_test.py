@@ -802,6 +802,20 @@ def test_odd_json_is_one_line(finetuned, name, text, message):
         ({"head": {"options": {"scale": "4"}}}, "scale must be a number"),
         ({"head": {"options": {"scale": True}}}, "scale must be a number"),
         ({"head": {"options": {"windows": {}}}}, "windows must have a stride"),
+        (
+            {
+                "head": {
+                    "options": {
+                        "windows": {
+                            "stride": 4,
+                            "max_windows": 3,
+                            "by_tokens": 1,
+                        }
+                    }
+                }
+            },
+            "by_tokens must be true or false",
+        ),
         ({"head": {"segment": 2}}, "one of the 2 .* has, counted from 0"),
         ({"head": {"segment": "1"}}, "segment must be a whole number"),
     ],
