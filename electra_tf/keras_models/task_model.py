@@ -228,7 +228,8 @@ class TaskModel(TextPipeline):
             format, or "hf://owner/name". Of what `save_to_preset` wrote, the
             very model, if nothing else is asked for.
           max_seq_length: Longer texts are cut. None for the length of the
-            fine-tuning; where there was none for 128, as the gin runs have it.
+            fine-tuning whose head is kept; with a new head for 128, as the gin
+            runs have it, or the model's positions where they are fewer.
           preprocessor: "auto" for the checkpoint's; None for a model that
             takes token ids.
           dropout: In the encoder; None for that of the checkpoint.
