@@ -48,7 +48,9 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
     Returns:
       Name -> weights, with a delta where both networks have a table of one
-      shape. A table for one stands for both, whose difference is 0.
+      shape. A table for one stands for both, whose difference is 0. Of the
+      generator's other tables those that are not the discriminator's stay: a
+      model with a delta has no place for them.
     """
     unfolded = dict(tensors)
     words = unfolded.get(f"generator/{TABLES[0]}")
@@ -56,6 +58,9 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return unfolded
     unfolded[DELTA] = unfolded[WORDS] - words
     unfolded[WORDS] = words
-    for name in TABLES:
-        del unfolded[f"generator/{name}"]
+    del unfolded[f"generator/{TABLES[0]}"]
+    for name in TABLES[1:]:
+        of_generator = unfolded.get(f"generator/{name}")
+        if np.array_equal(of_generator, unfolded[f"electra/{name}"]):
+            del unfolded[f"generator/{name}"]
     return unfolded

@@ -109,8 +109,11 @@ def launch(
         except errors.Stopped as stopped:
             print(stopped, file=sys.stderr)
             code = arguments.EXIT_STOPPED
-        except (ValueError, OSError, errors.TrainingError) as error:
-            arguments.say(command, "error: " + " ".join(str(error).split()))
+        except Exception as error:
+            line = _mendable(error)
+            if line is None:
+                raise
+            arguments.say(command, "error: " + " ".join(line.split()))
             code = 1
         except KeyboardInterrupt:
             arguments.say(command, "interrupted")
@@ -118,6 +121,20 @@ def launch(
         return arguments.written(command, code)
 
     app.run(main, flags_parser=functools.partial(_parse_flags, command))
+
+
+def _mendable(error: Exception) -> str | None:
+    """What a user can do about an error; None where the code is wrong."""
+    if isinstance(error, ValueError | OSError | errors.TrainingError):
+        return str(error)
+    # TensorFlow's, which is not imported here.
+    if type(error).__name__ == "ResourceExhaustedError":
+        return (
+            "Expected a step that the device has memory for: set a smaller "
+            "RunConfig.micro_batch_size, which changes no result, or fewer "
+            f"examples. Received: {errors.graph_error_message(error)}"
+        )
+    return None
 
 
 def _parse_flags(command: str, argv: list[str]) -> list[str]:

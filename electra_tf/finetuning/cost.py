@@ -133,13 +133,14 @@ def _from_texts(model: FinetuningModel, data: TaskData):
     most = data.max_seq_length
     if data.windows is not None:
         most = data.windows.most_tokens
+    num_columns = 1 + data.has_pairs
     texts = [
-        [example.text_a, example.text_b or ""][: 1 + data.has_pairs]
+        [example.text_a, example.text_b or ""][:num_columns]
         for example in examples
     ]
     spec = tf.TensorSpec([None], tf.string)
 
-    @tf.function(input_signature=[spec] * (1 + data.has_pairs))
+    @tf.function(input_signature=[spec] * num_columns)
     def answer(*columns):
         tokens = [tokenizer.tokenize(column) for column in columns]
         features = tokenizer.pack_inputs(tokens, most)

@@ -56,7 +56,7 @@ class TaskData:
             for split, rows in self.examples.items()
         }
 
-    @property
+    @functools.cached_property
     def has_pairs(self) -> bool:
         """Whether any row has two texts."""
         return any(

@@ -3,6 +3,8 @@
 Shapes: B batch, L length.
 """
 
+import typing
+
 import keras
 import tensorflow as tf
 
@@ -11,7 +13,7 @@ from electra_tf.keras_models import directions, token_ids
 from electra_tf.model import losses
 from electra_tf.pretraining_data import draws
 from electra_tf.pretraining_data.records import FEATURE_NAMES
-from electra_tf.training import replicas
+from electra_tf.training import engine, replicas
 
 
 def checked(
@@ -124,3 +126,38 @@ class Ratio(keras.metrics.Metric):
         if self.of_name == "disc_auc":
             return losses.auc(value, weight)
         return tf.math.divide_no_nan(value, weight)
+
+
+def ratios(
+    config: configs.ElectraConfig, loss_function: engine.LossFunction
+) -> dict[str, Ratio]:
+    """An objective's metrics, of which it is asked: a trace, no computation.
+
+    Args:
+      config: Of the model.
+      loss_function: Of the engine.
+    """
+    features: dict[str, typing.Any] = {
+        name: tf.TensorSpec([1, config.max_seq_length], tf.int32)
+        for name in FEATURE_NAMES
+    }
+    width = draws.noise_width(config)
+
+    def trace(features, uniform):
+        noise = draws.split_noise(config, uniform)
+        _, sums = loss_function(
+            features | {"noise": noise}, None, losses.identity
+        )
+        return sums
+
+    traced = tf.function(trace, autograph=False).get_concrete_function(
+        features, tf.TensorSpec([1, width], tf.float32)
+    )
+    shapes = {
+        name: of_name.value.shape
+        for name, of_name in traced.structured_outputs.items()
+    }
+    return {
+        name: Ratio(name, tuple(shapes.get(name, ())))
+        for name in ("loss", *shapes, "gradient_norm")
+    }

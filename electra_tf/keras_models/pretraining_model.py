@@ -33,7 +33,7 @@ from electra_tf.keras_models import (
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
-from electra_tf.pretraining_data import batches, draws
+from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, saving
 
@@ -489,7 +489,7 @@ class PretrainingModel(keras.Model):
             if steps < 0
             else self._num_steps_done() + steps * (epochs - initial_epoch)
         )
-        self._prepare_steps(x.element_spec)
+        self._prepare_steps(x.element_spec, self._micro_batch_size)
         return super().fit(
             x,
             epochs=epochs,
@@ -596,27 +596,34 @@ class PretrainingModel(keras.Model):
             optimizer.build(self.network.trainable_variables)
         self.optimizer = optimizer
 
-    def _prepare_steps(self, element_spec) -> None:
-        """Makes what the steps of `fit` and `evaluate` are made of."""
-        known = self._training and self._training.engine.optimizer
-        if known and self.optimizer in (None, known):
-            return
+    def _prepare_steps(self, element_spec, micro_batch_size: int = 0) -> None:
+        """Makes what the steps of `fit` and `evaluate` are made of.
+
+        Args:
+          element_spec: Of the batches.
+          micro_batch_size: Of the steps of `fit`; an evaluation has none.
+        """
+        size = element_spec["input_ids"].shape[0]
+        known = self._training and self._training.engine
+        if known and self.optimizer in (None, known.optimizer):
+            cut = known.run.micro_batch_size, known.batch_size
+            if not micro_batch_size or cut == (micro_batch_size, size):
+                return
         self.train_function = self.test_function = None
         policy = self.dtype_policy.name
         strategy = self.distribute_strategy
-        size = element_spec["input_ids"].shape[0]
         if size is None:
-            if self._micro_batch_size:
+            if micro_batch_size:
                 raise ValueError(
                     "Expected batches of one size, for micro_batch_size="
-                    f"{self._micro_batch_size}: drop_remainder=True. Received: "
+                    f"{micro_batch_size}: drop_remainder=True. Received: "
                     f"{element_spec['input_ids']}"
                 )
             size = strategy.num_replicas_in_sync
         run = configs.RunConfig(
             model_dir="none",
             seed=self.seed,
-            micro_batch_size=self._micro_batch_size,
+            micro_batch_size=micro_batch_size,
             dtype_policy=policy if policy == "mixed_float16" else "float32",
             jit_compile=self._compiles_steps,
         )
@@ -643,37 +650,8 @@ class PretrainingModel(keras.Model):
                 size,
                 no_dataset,
             )
-            self._training = _Training(engine, self._make_ratios(loss_function))
-
-    def _make_ratios(
-        self, loss_function
-    ) -> dict[str, pretraining_batches.Ratio]:
-        """Asks the objective for its metrics: a trace, without computing."""
-        length = self.config.max_seq_length
-        features: dict[str, typing.Any] = {
-            name: tf.TensorSpec([1, length], tf.int32)
-            for name in batches.FEATURE_NAMES
-        }
-        width = draws.noise_width(self.config)
-
-        def trace(features, uniform):
-            noise = draws.split_noise(self.config, uniform)
-            _, sums = loss_function(
-                features | {"noise": noise}, None, losses.identity
-            )
-            return sums
-
-        traced = tf.function(trace, autograph=False).get_concrete_function(
-            features, tf.TensorSpec([1, width], tf.float32)
-        )
-        shapes = {
-            name: of_name.value.shape
-            for name, of_name in traced.structured_outputs.items()
-        }
-        return {
-            name: pretraining_batches.Ratio(name, tuple(shapes.get(name, ())))
-            for name in ("loss", *shapes, "gradient_norm")
-        }
+            ratios = pretraining_batches.ratios(self.config, loss_function)
+            self._training = _Training(engine, ratios)
 
     def _heldout(
         self, pattern, batch_size, steps, train=None

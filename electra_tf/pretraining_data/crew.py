@@ -61,6 +61,7 @@ class Crew:
         self._done_before: Sequence[int] = parts.Counts()
         self._counts = parts.Counts()
         self._arguments = (build, vocabulary, skips)
+        self._others = multiprocessing.active_children()
         if num_processes > 1:
             # TensorFlow is imported, but nothing of it has run: so its modules
             # can be shared by forking (a second start per worker instead of
@@ -86,7 +87,8 @@ class Crew:
         # Not after their parts: a mistake or Ctrl-C ends the run at once.
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
-            process.kill()
+            if process not in self._others:
+                process.kill()
 
     def start_progress(
         self, total_bytes: int, done_before: Sequence[int], activity: str

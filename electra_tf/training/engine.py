@@ -417,13 +417,10 @@ class Engine:
           ConfigError: If their global steps, weights or slots differ.
         """
         step = int(self.global_step.numpy())
-        mean = self._sum_over_replicas(float(step))
-        mean /= self.strategy.num_replicas_in_sync
-        # A worker that alone found the mean must not go on by itself.
-        if self.any_worker(step != mean):
+        if workers.different(self.strategy, {"step": step}):
             raise errors.ConfigError(
                 "Expected the same checkpoints for all workers, but this one "
-                f"starts from step {step} and the mean is {mean:g}: "
+                f"starts from step {step} and another one from another: "
                 f"RunConfig.model_dir={self.run.model_dir} must be on a file "
                 "system that all workers share"
             )

@@ -58,6 +58,15 @@ def test_unfolding_is_the_inverse(run):
         )
 
 
+def test_tables_of_a_generator_alone_are_not_dropped_in_silence(run):
+    shared = disentangled.fold(reading.read_checkpoint(run[0]).tensors)
+    place = f"generator/{disentangled.TABLES[1]}"
+    tensors = shared | {place: shared[place] + 1.0}
+    unfolded = disentangled.unfold(tensors)
+    # Whoever reads them is told that the model has no place for it.
+    assert set(unfolded) - set(disentangled.unfold(shared)) == {place}
+
+
 def test_the_original_has_no_such_generator(run, tmp_path):
     checkpoint = reading.read_checkpoint(run[0])
     with pytest.raises(CheckpointError, match="generator"):

@@ -197,6 +197,27 @@ def test_ids_without_draws_are_masked(files):
     assert after["loss"] != before["loss"]
 
 
+@pytest.mark.dear
+def test_micro_batches_follow_the_batches(files):
+    """An evaluation has none; a second `fit` may have other batches."""
+    # Each micro-batch would draw a dropout of its own.
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model, whole = _model(**none), _model(**none)
+    model.compile(OPTIMIZER, num_train_steps=2, micro_batch_size=4)
+    whole.compile(OPTIMIZER, num_train_steps=2)
+    before = model.evaluate(files[1], 10, steps=1, return_dict=True, verbose=0)
+    assert before == whole.evaluate(
+        files[1], 10, steps=1, return_dict=True, verbose=0
+    )
+    for one in (model, whole):
+        for batch_size in (8, 16):
+            one.fit(files[0], batch_size, steps_per_epoch=1, verbose=0)
+    _assert_same_weights(model.network, whole.network, atol=1e-5)
+    with pytest.raises(ValueError, match="drop_remainder=True"):
+        rows = model.data(files[0]).dataset(8).unbatch().take(16)
+        model.fit(rows.batch(8), verbose=0)
+
+
 def test_starts_with_what_the_data_say(files):
     model = _model()
     data = model.data(files[0])

@@ -972,17 +972,22 @@ def cluster_run(tmp_path, **changes):
     )
 
 
-def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path):
+def test_refuses_workers_that_do_not_share_the_model_dir(tmp_path, monkeypatch):
     engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
     engine.check_same_state()
     engine.global_step.assign(6)
     # The other of two workers has found no checkpoint.
-    engine._sum_over_replicas = lambda value: value / 2
+    monkeypatch.setattr(
+        engine_lib.workers,
+        "different",
+        lambda strategy, facts: [n for n, v in facts.items() if v == 6],
+    )
     with pytest.raises(
         errors.ConfigError,
         match="Expected the same checkpoints for all workers, but this one "
-        f"starts from step 6 and the mean is 3: RunConfig.model_dir={tmp_path} "
-        "must be on a file system that all workers share",
+        f"starts from step 6 and another one from another: "
+        f"RunConfig.model_dir={tmp_path} must be on a file system that all "
+        "workers share",
     ):
         engine.check_same_state()
 
@@ -993,7 +998,9 @@ def test_refuses_workers_with_other_weights_at_the_same_step(
     engine = one_weight_engine(helpers.run_config(tmp_path), square_loss)
     engine.global_step.assign(4)
     monkeypatch.setattr(
-        engine_lib.workers, "different", lambda strategy, facts: list(facts)
+        engine_lib.workers,
+        "different",
+        lambda strategy, facts: [name for name in facts if name == "state"],
     )
     with pytest.raises(errors.ConfigError) as caught:
         loop.train(engine, 6, "training", ())

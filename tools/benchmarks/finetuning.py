@@ -414,6 +414,11 @@ def make_parser() -> arguments.ArgumentParser:
 
 def _benchmark(args: argparse.Namespace) -> None:
     args.tasks = [name for name in args.tasks.split(",") if name]
+    if not (args.tasks or args.scores_task):
+        raise ValueError(
+            "Expected tasks to time or one to score. Received: --tasks= and no "
+            "--scores-task"
+        )
     if args.scores_task and not args.init_checkpoint:
         raise ValueError(
             "--scores-task needs --init-checkpoint. Received: "

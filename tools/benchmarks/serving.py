@@ -154,6 +154,11 @@ def read_rows(args) -> list[list[str]]:
             raise ValueError(
                 f"Expected at least one text in {args.texts}, found none"
             )
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError(
+                "Expected as many texts, separated by tabs, in each line of "
+                f"{args.texts}. Received: one of {len(rows[0])} and others"
+            )
         return rows
     return [
         [

@@ -530,10 +530,17 @@ def _table(rows: Sequence[dict], figures: dict) -> str:
 
 
 def spread(values: Iterable[float | None], decimals: int) -> str:
-    """'61.2 +- 0.8', '61.2' of one seed, '' where one is not known."""
+    """'61.2 +- 0.8', '61.2' of one seed, '' where none is known.
+
+    Where some are not known it says of how many it is: '61.2 +- 0.8 (2 seeds)'.
+    """
+    values = list(values)
     known = [value for value in values if value is not None]
     summary = experiments_table.statistics_of(known)
-    return experiments_table.spread(summary, decimals)
+    text = experiments_table.spread(summary, decimals)
+    if known and len(known) < len(values):
+        text += f" ({len(known)} seed{'s' if len(known) > 1 else ''})"
+    return text
 
 
 def _times(seeds: Sequence[dict]) -> str:
