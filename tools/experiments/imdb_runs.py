@@ -9,6 +9,7 @@ import re
 import shlex
 import statistics
 import typing
+from collections.abc import Sequence
 
 import experiment_runs
 import figure_files
@@ -26,6 +27,8 @@ STARTS = ("pretrained", "embeddings", "from_scratch")
 LINEAR = ("frozen", "latent", "tfidf")
 _KEPT = ("strength", "dev_accuracy", "test_accuracy", "cpu_seconds")
 _TASK = "imdb"
+# What there is once more of every other pre-training.
+OF_PRETRAINING = ("pretrained", "frozen")
 
 
 class _Recipe(typing.NamedTuple):
@@ -40,12 +43,14 @@ class _Recipe(typing.NamedTuple):
       layerwise_lr_decay: Factor from each layer to the one below it; between
         the head and the top layer it counts twice, as in the original.
       dropout: None for none, as in pre-training.
+      weigh_windows: Whether a window counts as much as it has tokens.
     """
 
     num_epochs: int
     learning_rate: float = 2e-3
     layerwise_lr_decay: float = 0.4
     dropout: float | None = 0.1
+    weigh_windows: bool = False
 
     def params(self) -> tuple[str, ...]:
         """Its bindings."""
@@ -54,9 +59,11 @@ class _Recipe(typing.NamedTuple):
             f"OptimizerConfig.learning_rate={self.learning_rate}",
             f"OptimizerConfig.layerwise_lr_decay={self.layerwise_lr_decay}",
             f"FinetuningConfig.dropout={self.dropout}",
+            *[_WEIGH_WINDOWS] * self.weigh_windows,
         )
 
 
+_WEIGH_WINDOWS = "FinetuningDataConfig.weigh_windows=True"
 # Labelled reviews -> passes over them, and how the pre-trained start learns.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
 _PRETRAINED = {
@@ -68,6 +75,8 @@ _PRETRAINED = {
 }
 # Of random weights, where they take more passes: then with dropout.
 _MORE_EPOCHS = {23000: 4}
+# Likewise, where windows count by their tokens.
+_WEIGHED = (100,)
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
@@ -82,18 +91,44 @@ def params(start: str, size: int) -> tuple[str, ...]:
             f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
             "FinetuningConfig.dropout=0.1",
         )
+    if size in _WEIGHED:
+        found += (_WEIGH_WINDOWS,)
     return found
 
 
-def pretraining(gin_params: tuple[str, ...] = ()) -> Run:
-    """The one pre-training run."""
+def folder_of(name: str, build_dir: str, again: int = 1) -> str:
+    """A folder of what depends on a pre-training.
+
+    Args:
+      name: That of the first one's.
+      build_dir: Where all of them are.
+      again: 1 for the first pre-training, 2 for the second, ...
+    """
+    return os.path.join(build_dir, name if again == 1 else f"{name}_{again}")
+
+
+def pretraining(
+    gin_params: tuple[str, ...] = (), again: int = 1, build_dir: str = ""
+) -> Run:
+    """One pre-training run; others differ from the first in their seed.
+
+    Args:
+      gin_params: For it.
+      again: See `folder_of`.
+      build_dir: Of others.
+    """
     path = experiment_runs.gin_path("results/imdb.gin")
     config = gin_files.load(configs.PretrainingConfig, [path], gin_params)
+    model_dir = config.run.model_dir
+    if again > 1:
+        gin_params += (f"RunConfig.seed={config.run.seed + again - 1}",)
+        config = gin_files.load(configs.PretrainingConfig, [path], gin_params)
+        model_dir = folder_of("pretrain", build_dir, again)
     return experiment_runs.make_run(
         "pre-training",
         ((path,), gin_params, config),
         config.run.seed,
-        config.run.model_dir,
+        model_dir,
         {},
         "pretraining",
         1.0,
@@ -106,6 +141,7 @@ def finetuning(
     build_dir: str,
     num_seeds: int = 5,
     gin_params: tuple[str, ...] = (),
+    again: int = 1,
 ) -> Run:
     """All models of a start and a number of labelled reviews, as one run.
 
@@ -115,6 +151,7 @@ def finetuning(
       build_dir: Where the data and the runs are.
       num_seeds: Models, with seeds 1, 2, ...
       gin_params: For all runs.
+      again: Which pre-training it starts from, see `folder_of`.
     """
     path = experiment_runs.gin_path("results/imdb_finetuning.gin")
     labelled = os.path.join(build_dir, "labelled", f"train_{size}.tsv")
@@ -136,18 +173,18 @@ def finetuning(
         f"{start} {size:,}",
         ((path,), bindings, config),
         1,
-        os.path.join(build_dir, "runs", f"{start}_{size}"),
-        {"init_checkpoint": init_checkpoint(start, build_dir)},
+        os.path.join(folder_of("runs", build_dir, again), f"{start}_{size}"),
+        {"init_checkpoint": init_checkpoint(start, build_dir, again)},
         "finetuning",
         weight,
     )
 
 
-def init_checkpoint(start: str, build_dir: str) -> str:
+def init_checkpoint(start: str, build_dir: str, again: int = 1) -> str:
     """The model directory that a start begins with."""
     if start == "embeddings":
         return os.path.join(build_dir, "parts", start)
-    return os.path.join(build_dir, "pretrain")
+    return folder_of("pretrain", build_dir, again)
 
 
 # Of pre-training's held-out evaluations.
@@ -155,15 +192,19 @@ _CURVE = ("step", "disc_auc", "masked_lm_accuracy")
 _NUM_SCORED = {"dev": 2000, "test": 5000}
 
 
-def linear_path(build_dir: str, features: str, size: int) -> pathlib.Path:
+def linear_path(
+    build_dir: str, features: str, size: int, again: int = 1
+) -> pathlib.Path:
     """Where the figures of a logistic regression are.
 
     Args:
       build_dir: See `finetuning`.
       features: One of `LINEAR`.
       size: Labelled reviews.
+      again: See `folder_of`.
     """
-    return pathlib.Path(build_dir, "runs", f"{features}_{size}.json")
+    folder = folder_of("runs", build_dir, again)
+    return pathlib.Path(folder, f"{features}_{size}.json")
 
 
 def collect(
@@ -184,41 +225,110 @@ def collect(
       reviews "labels", "standard_error" of a score in points, and for each
       contestant that has a result what `_scores` or `tf_idf.fit` returns, with
       "cpu_seconds"; then how far it is above TF-IDF, as in
-      "pretrained_minus_tfidf"; and what `choices` returns, if there are any.
+      "pretrained_minus_tfidf"; what `choices` returns, if there are any; and
+      "others", the same of other pre-trainings as far as it depends on them.
 
     Raises:
       ValueError: If results are damaged, or not of the same data and weights.
     """
-    found: dict = {
-        "pretraining": _pretraining(pretraining(pretraining_params)),
-        "rows": [],
-        "pooling": _pooling(build_dir, finetuning_params),
-    }
+    found = _of_one(
+        pretraining(pretraining_params),
+        build_dir,
+        finetuning_params,
+        (*STARTS, *LINEAR),
+    )
+    if tried := choices(build_dir):
+        found["choices"] = tried
+    others = []
+    again = 2
+    while os.path.isdir(folder_of("pretrain", build_dir, again)):
+        run = pretraining(pretraining_params, again, build_dir)
+        others.append(
+            _of_one(run, build_dir, finetuning_params, OF_PRETRAINING, again)
+        )
+        again += 1
+    if others:
+        found["others"] = others
+    return found
+
+
+def _of_one(
+    run: Run,
+    build_dir: str,
+    params: tuple[str, ...],
+    contestants: Sequence[str],
+    again: int = 1,
+) -> dict:
+    """See `collect`: what there is of one pre-training.
+
+    Args:
+      run: The pre-training.
+      build_dir: See `finetuning`.
+      params: Of all fine-tuning.
+      contestants: Of `STARTS` and `LINEAR`.
+      again: See `folder_of`.
+    """
+    rows = []
     model_dirs: dict[str, list[str]] = collections.defaultdict(list)
     for size in NUM_EPOCHS:
         row: dict = {"labels": size}
-        for start in STARTS:
-            run = finetuning(
-                start, size, build_dir, gin_params=finetuning_params
-            )
-            if scores := _scores(run):
-                row[start] = scores
-                for name in (start, str(size)):
-                    model_dirs[name].append(run.model_dir)
-        experiment_runs.refuse_unlike(model_dirs[str(size)], "rows")
-        for features in LINEAR:
-            path = linear_path(build_dir, features, size)
+        for name in contestants:
+            if name in STARTS:
+                tuned = finetuning(
+                    name, size, build_dir, gin_params=params, again=again
+                )
+                if scores := _scores(tuned):
+                    row[name] = scores
+                    for key in (name, str(size)):
+                        model_dirs[key].append(tuned.model_dir)
+                continue
+            path = linear_path(build_dir, name, size, again)
             if path.is_file():
                 found_there = files.read_json(path)
-                with figure_files.expecting(f"scores of {features}", path):
-                    row[features] = {name: found_there[name] for name in _KEPT}
+                with figure_files.expecting(f"scores of {name}", path):
+                    row[name] = {field: found_there[field] for field in _KEPT}
+        experiment_runs.refuse_unlike(model_dirs[str(size)], "rows")
         _compare(row)
-        found["rows"].append(row)
+        rows.append(row)
     for start in STARTS:
         experiment_runs.refuse_unlike(model_dirs[start], "initial weights")
-    if tried := choices(build_dir):
-        found["choices"] = tried
-    return found
+    return {
+        "pretraining": _pretraining(run),
+        "rows": rows,
+        "pooling": _pooling(build_dir, params),
+    }
+
+
+def with_earlier(figures: dict, earlier: dict) -> dict:
+    """Adds what earlier figures have of runs that are gone.
+
+    Args:
+      figures: What `collect` returns.
+      earlier: The same of another time, such as docs/figures/imdb.json.
+
+    Returns:
+      `figures` with the other pre-trainings and the choices of both, those of
+      earlier first; what is in both once.
+    """
+
+    def both(name: str) -> list:
+        known = list(earlier.get(name, ()))
+        left = list(known)
+        for one in figures.get(name, ()):
+            if one in left:
+                left.remove(one)
+            else:
+                known.append(one)
+        return known
+
+    of_now = [o["pretraining"]["command"] for o in figures.get("others", ())]
+    others = [
+        one
+        for one in earlier.get("others", ())
+        if one["pretraining"]["command"] not in of_now
+    ]
+    found = figures | {"choices": both("choices")}
+    return found | {"others": [*others, *figures.get("others", ())]}
 
 
 def _pooling(build_dir: str, params: tuple[str, ...]) -> str:
@@ -233,8 +343,9 @@ def choices(build_dir: str) -> list[dict]:
     Returns:
       For each of its models "start", "step" of pre-training where that was not
       its end, "labels", "learning_rate", "layerwise_lr_decay", "dropout",
-      "pooling", "num_epochs", and "dev", the accuracy; and what `_kind`
-      returns of the pre-training, if its folder is there.
+      "pooling", "num_epochs", "dev", the accuracy, and "weigh_windows" where
+      it is so; and what `_kind` returns of the pre-training, if its folder is
+      there.
 
     Raises:
       ValueError: If such a run is damaged, or of other data.
@@ -260,6 +371,8 @@ def choices(build_dir: str) -> list[dict]:
                 "num_epochs": trial["num_train_epochs"],
                 "dev": trial["tasks"][_TASK]["dev"]["accuracy"],
             }
+            if config["data"].get("weigh_windows"):
+                one["weigh_windows"] = True
             if from_scratch:
                 one["embeddings_from_data"] = False
             else:
@@ -305,6 +418,7 @@ def _pretraining(run: Run) -> dict:
     encoder = config.model.encoder
     found = {
         "command": "python " + shlex.join(run.command),
+        "seed": config.run.seed,
         "num_train_steps": run.num_train_steps,
         "train_batch_size": config.data.train_batch_size,
         "hidden_size": encoder.hidden_size,

@@ -80,7 +80,8 @@ def _pretrainings(runs: Sequence[dict]) -> str:
     Args:
       runs: What `imdb_runs.collect` returns of each, or those parts of it that
         pre-training decides; with "pooling" where that is not "cls", and
-        "run", its number, where it was pre-trained in the same way again.
+        "run", its number, where it was pre-trained in the same way again; or
+        with "seed" in what it says of pre-training.
     """
     labels = [row["labels"] for row in runs[-1]["rows"]]
     table = [
@@ -116,6 +117,8 @@ def _embeddings(found: dict) -> str:
 def _start_of(run: dict, name: str) -> str:
     """Who it is, and what its heads read if that is not [CLS]."""
     again = f", run {run['run']}" if "run" in run else ""
+    if (seed := run["pretraining"].get("seed", 1)) != 1:
+        again = f", seed {seed}"
     reads_mean = name != "frozen" and run.get("pooling") == "mean"
     return CONTESTANTS[name] + again + ", mean" * reads_mean
 
@@ -195,7 +198,7 @@ def _recipe(one: dict) -> list[str]:
         _GENERATORS.get(one.get("generator", ""), ""),
         f"{one['disc_weight']:g}" if "disc_weight" in one else "",
         _embeddings(one),
-        _READ[one["pooling"]],
+        _READ[one["pooling"]] + ", by tokens" * one.get("weigh_windows", False),
         f"{one['labels']:,}",
         f"{one['learning_rate']:g}",
         f"{one['layerwise_lr_decay']:g}",

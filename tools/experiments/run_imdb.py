@@ -51,11 +51,16 @@ def run(args: argparse.Namespace) -> int:
     """
     sizes = args.sizes or tuple(imdb_runs.NUM_EPOCHS)
     params = tuple(args.finetuning_gin_param)
-    pretraining = imdb_runs.pretraining(tuple(args.gin_param))
+    again = args.pretraining
+    pretraining = imdb_runs.pretraining(tuple(args.gin_param), again, _BUILD)
+    contestants = (*imdb_runs.STARTS, *imdb_runs.LINEAR)
+    if again > 1:
+        contestants = imdb_runs.OF_PRETRAINING
     finetuning = [
-        imdb_runs.finetuning(start, size, _BUILD, args.seeds, params)
+        imdb_runs.finetuning(start, size, _BUILD, args.seeds, params, again)
         for size in sizes
         for start in imdb_runs.STARTS
+        if start in contestants
     ]
     if args.dry_run:
         experiment_queue.print_commands([pretraining, *finetuning])
@@ -64,19 +69,22 @@ def run(args: argparse.Namespace) -> int:
     if not args.table_only:
         _refuse_missing_data(sizes)
         _refuse_changed_data(sizes)
-        for size in sizes:
-            _score_tfidf(size)
+        if "tfidf" in contestants:
+            for size in sizes:
+                _score_tfidf(size)
         code = experiment_queue.execute([pretraining], 1)
     if not args.table_only and code == 0:
-        ner_parts.write(
-            pretraining.model_dir,
-            "embeddings",
-            imdb_runs.init_checkpoint("embeddings", _BUILD),
-        )
-        _score_vectors("frozen", pretraining, sizes)
-        _score_vectors("latent", pretraining, sizes)
+        if "embeddings" in contestants:
+            ner_parts.write(
+                pretraining.model_dir,
+                "embeddings",
+                imdb_runs.init_checkpoint("embeddings", _BUILD),
+            )
+        for features in ("frozen", "latent"):
+            if features in contestants:
+                _score_vectors(features, pretraining, sizes, again)
         code = experiment_queue.execute(finetuning, args.parallel)
-    _write_results(tuple(args.gin_param), params)
+    _write_results(tuple(args.gin_param), params, args.earlier)
     return code
 
 
@@ -128,7 +136,7 @@ def _score_tfidf(size: int) -> None:
 
 
 def _score_vectors(
-    features: str, pretraining: Run, sizes: Sequence[int]
+    features: str, pretraining: Run, sizes: Sequence[int], again: int
 ) -> None:
     """What means of vectors know, unless that is done.
 
@@ -137,12 +145,13 @@ def _score_vectors(
         start with.
       pretraining: The run.
       sizes: Numbers of labels.
+      again: Which pre-training it is.
     """
-    left = {
-        size: path
+    paths = {
+        size: imdb_runs.linear_path(_BUILD, features, size, again)
         for size in sizes
-        if not (path := imdb_runs.linear_path(_BUILD, features, size)).is_file()
     }
+    left = {size: path for size, path in paths.items() if not path.is_file()}
     if not left:
         return
     read: Callable[..., np.ndarray]
@@ -180,14 +189,18 @@ def _read_rows(name: str) -> tf_idf.Rows:
 
 
 def _write_results(
-    pretraining_params: tuple[str, ...], finetuning_params: tuple[str, ...]
+    pretraining_params: tuple[str, ...],
+    finetuning_params: tuple[str, ...],
+    earlier: str,
 ) -> None:
-    """Writes what is known of all runs that are there."""
+    """Writes what is known of all runs that are there, and of earlier ones."""
     path = os.path.join(_BUILD, "results.{}")
     with figure_files.expecting("figures of finished runs", _BUILD):
         figures = imdb_runs.collect(
             _BUILD, pretraining_params, finetuning_params
         )
+        if earlier:
+            figures = imdb_runs.with_earlier(figures, files.read_json(earlier))
         tables = imdb_table.blocks(figures)
         figure_files.write(path.format("json"), figures)
         imdb_plot.draw(figures, path.format("png"))
@@ -221,6 +234,20 @@ def main(argv=None) -> int:
         type=arguments.positive_int,
         default=5,
         help="Models of each kind (default: %(default)s).",
+    )
+    add(
+        "--pretraining",
+        type=arguments.positive_int,
+        default=1,
+        help="Which pre-training to run and to fine-tune: 2, 3, ... have other "
+        "seeds, and only what depends on it is run again (default: "
+        "%(default)s).",
+    )
+    add(
+        "--earlier",
+        default="",
+        help="Figures of runs that are gone, such as docs/figures/imdb.json: "
+        "other pre-trainings and choices, which come into the tables as well.",
     )
     for name, what in (("", "pre-training"), ("finetuning-", "fine-tuning")):
         add(
