@@ -148,7 +148,7 @@ def pretrain(
         before_training()
         # The directory may be moved, and the file may change.
         vocabulary.write(vocab, run.model_dir)
-        heldout = _heldout_digest(config, heldout_data, num_eval_steps)
+        heldout = _note_heldout(config, heldout_data, num_eval_steps)
         model_directory.write_records_digest(
             run.model_dir, train_data.digest, heldout=heldout
         )
@@ -288,11 +288,14 @@ def _refuse_other_start(strategy, config, model, optimizer) -> None:
     workers.refuse_differences(strategy, config, {name: digest})
 
 
-def _heldout_digest(config, heldout_data, num_eval_steps) -> str | None:
-    """What a run is scored on, beside the digest of its records.
+def _note_heldout(config, heldout_data, num_eval_steps) -> str | None:
+    """Notes what a run is scored on, beside the digest of its records.
 
     Where that is another set than before, the scores up to now stay in the log
-    under another name: no later one can be compared with them.
+    under another name, which it says: no later one can be compared with them.
+
+    Returns:
+      What the run is scored on; None where that is nothing, and was.
     """
     path = os.path.join(config.run.model_dir, model_directory.TRAIN_DATA_FILE)
     known = read_json(path) if os.path.isfile(path) else {}
@@ -395,7 +398,7 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
             "there are no PretrainingDataConfig.heldout_files"
         )
     steps = config.run.num_train_steps
-    for line in optimization.slow_warmup(config.optimizer, steps):
+    for line in optimization.schedule_remarks(config.optimizer, steps):
         print(line)
     if config.run.stop_at_step > steps:
         print(

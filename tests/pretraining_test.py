@@ -298,7 +298,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
         model_directory.write_records_digest(
             tmp_path,
             "a",
-            heldout=pretraining._heldout_digest(config, heldout, num_steps),
+            heldout=pretraining._note_heldout(config, heldout, num_steps),
         )
         return capsys.readouterr().out
 

@@ -108,7 +108,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     warmup = dict.fromkeys(
         line
         for of_trial in map(found.of_trial, found.trials)
-        for line in optimization.slow_warmup(
+        for line in optimization.schedule_remarks(
             of_trial.optimizer, of_trial.run.num_train_steps
         )
     )

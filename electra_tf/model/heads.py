@@ -375,7 +375,7 @@ class QuestionAnsweringHead(Head):
 
     With joint prediction, the end is predicted from the start: from the true
     start when teaching, else from each of the `beam_size` best starts
-    (section 3.1 of arXiv:2003.10555's appendix).
+    (arXiv:2003.10555, section 3.1, after XLNet).
 
     Args:
       task_name: See `Head`.

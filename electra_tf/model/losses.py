@@ -72,7 +72,7 @@ def masked_lm_output(
     """L_MLM of arXiv:2003.10555, section 2 (the original's softmax output).
 
     Args:
-      logits: <float32>[B, N, V].
+      logits: <float>[B, N, V], taken as float32.
       token_ids: <int32>[B, N], the true tokens.
       weights: <float32>[B, N].
       all_reduce_sum: Sums the weights over replicas.

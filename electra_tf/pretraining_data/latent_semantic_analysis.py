@@ -53,7 +53,8 @@ def token_vectors(
     analysis.fit(weights)
     # To the power of 0 all is 1, to the last bit.
     vectors = analysis.components_.T * analysis.singular_values_**exponent
-    # Rare tokens would be short: alike, and all but the position's.
+    # A rare token's vector is short, and added to that of a position it would
+    # hardly count: all get one length.
     vectors = preprocessing.normalize(vectors)
     vectors[frequencies == 0] = 0.0
     return vectors.astype(np.float32)

@@ -163,10 +163,10 @@ def refuse_layerwise_rates(config: configs.OptimizerConfig) -> None:
         )
 
 
-def slow_warmup(
+def schedule_remarks(
     optimizer: configs.OptimizerConfig, num_train_steps: int
 ) -> list[str]:
-    """A line where the training ends before the rate has reached its peak.
+    """A line where the schedule does not fit the length of the training.
 
     The first step's rate is 0, as in the original.
 

@@ -342,21 +342,21 @@ def test_lamb_leaves_a_weight_of_zeros_its_step():
 
 def test_a_warmup_that_never_ends_is_said():
     optimizer = configs.OptimizerConfig(1e-3, num_warmup_steps=10_000)
-    (line,) = optimization.slow_warmup(optimizer, 24)
+    (line,) = optimization.schedule_remarks(optimizer, 24)
     assert line.startswith(
         "the warm-up of 10000 steps is as long as the whole training of 24 "
         "steps or longer"
     )
-    assert not optimization.slow_warmup(optimizer, 10_001)
+    assert not optimization.schedule_remarks(optimizer, 10_001)
 
 
 def test_a_training_of_one_step_is_said_to_learn_nothing():
     optimizer = configs.OptimizerConfig(1e-3, warmup_proportion=0.1)
-    (line,) = optimization.slow_warmup(optimizer, 1)
+    (line,) = optimization.schedule_remarks(optimizer, 1)
     assert line.startswith("a training of one step learns nothing")
-    assert not optimization.slow_warmup(optimizer, 2)
+    assert not optimization.schedule_remarks(optimizer, 2)
     without = dataclasses.replace(optimizer, warmup_proportion=0.0)
-    assert not optimization.slow_warmup(without, 1)
+    assert not optimization.schedule_remarks(without, 1)
 
 
 def test_a_warmup_that_meets_the_decay_is_said():
@@ -366,6 +366,6 @@ def test_a_warmup_that_meets_the_decay_is_said():
         schedule=configs.WARMUP_STABLE_DECAY,
         num_decay_steps=8,
     )
-    (line,) = optimization.slow_warmup(optimizer, 10)
+    (line,) = optimization.schedule_remarks(optimizer, 10)
     assert line.startswith("the decay of 8 of 10 steps begins before")
-    assert not optimization.slow_warmup(optimizer, 11)
+    assert not optimization.schedule_remarks(optimizer, 11)

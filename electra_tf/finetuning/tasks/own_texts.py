@@ -187,6 +187,7 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
         """Finds the labels.
 
         Args:
+          name: See `Task`.
           source: The files.
           separator: Between the labels of a row; empty for the usual ones.
           is_guessed: Whether nothing but the separator says that rows may have

@@ -381,8 +381,8 @@ class Task(abc.ABC):
         """What export must know to rebuild the head and name its outputs.
 
         Returns:
-          "kind", as `checkpoints.checkpoint.TaskHead` has it, and
-          what belongs to it, such as "labels"; fit for JSON.
+          "kind", as `model.task_head.TaskHead` has it, and what belongs to it,
+          such as "labels"; fit for JSON.
         """
         return {}
 

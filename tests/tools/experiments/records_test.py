@@ -235,7 +235,7 @@ def test_what_is_finished_is_collected(runs_dir):
 
 
 def test_of_some_seeds_the_table_says_how_many():
-    assert records.spread([1.0, None], 1) == "1.0"
+    assert records.spread([1.0, None], 1) == "1.0 (1 seed)"
     assert records.spread([1.0, 2.0], 1) == "1.5 +- 0.7"
     assert records.spread([], 1) == ""
 
