@@ -76,29 +76,77 @@ def pretrain(
       Stopped: After a request to stop.
       TrainingError: If the loss is not finite.
     """
-    run, data = config.run, config.data
     optimization.refuse_layerwise_rates(config.optimizer)
     # First: workers can only meet before anything else has run.
-    strategy = replicas.make_strategy(run)
+    strategy = replicas.make_strategy(config.run)
+    replicas.set_policy(config.run)
+    inputs = _read_inputs(config, strategy)
+    engine = _make_engine(config, inputs, strategy)
     is_chief = replicas.is_chief(strategy)
-    replicas.set_policy(run)
+    if is_chief:
+        _describe(config, engine.model, inputs.train_data, inputs.heldout_data)
+        before_training()
+        _note_inputs(config, inputs)
+    metrics, is_logged = _train(config, inputs, engine)
+    if not is_chief:
+        return None
+    if inputs.heldout_data:
+        _write_results(config, metrics, is_logged)
+    return metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class _Inputs:
+    """What a run reads before it begins.
+
+    Attributes:
+      vocab: The vocabulary.
+      train_data: Training examples.
+      heldout_data: Held-out examples; None without any.
+      num_eval_steps: Batches of an evaluation; 0 without any.
+      token_vectors: See `_token_vectors`.
+    """
+
+    vocab: vocabulary.Vocabulary
+    train_data: batches.PretrainingData
+    heldout_data: batches.PretrainingData | None
+    num_eval_steps: int
+    token_vectors: np.ndarray | None
+
+    @property
+    def special_ids(self) -> masking.SpecialIds:
+        return masking.SpecialIds.of(self.vocab)
+
+
+def _read_inputs(
+    config: configs.PretrainingConfig, strategy: tf.distribute.Strategy
+) -> _Inputs:
+    """Reads what a run is made of, and refuses what does not fit together.
+
+    Raises:
+      ValueError: If it does not, or other workers have read something else.
+    """
     vocab = vocabulary.load_of_size(
-        data.vocab_file, config.model.encoder.vocab_size
+        config.data.vocab_file, config.model.encoder.vocab_size
     )
     train_data = batches.PretrainingData(
-        data.train_files,
+        config.data.train_files,
         config.model,
-        run.seed,
-        service=data.data_service_address,
+        config.run.seed,
+        service=config.data.data_service_address,
     )
     vocab = _treated_as(train_data, vocab)
     model_directory.refuse_other_records(config, train_data.digest)
-    _refuse_other_vocabulary(run.model_dir, vocab)
+    _refuse_other_vocabulary(config.run.model_dir, vocab)
     heldout_data, num_eval_steps = _heldout_data(config)
     for taken in filter(None, (train_data, heldout_data)):
         records_report.refuse_unfinished(taken.records.files)
-    special_ids = masking.SpecialIds.of(vocab)
-    token_vectors = _token_vectors(config, train_data, special_ids, is_chief)
+    token_vectors = _token_vectors(
+        config,
+        train_data,
+        masking.SpecialIds.of(vocab),
+        replicas.is_chief(strategy),
+    )
     workers.refuse_differences(
         strategy,
         config,
@@ -110,11 +158,30 @@ def pretrain(
             and hashlib.sha256(token_vectors.tobytes()).hexdigest(),
         },
     )
+    return _Inputs(
+        vocab, train_data, heldout_data, num_eval_steps, token_vectors
+    )
+
+
+def _make_engine(
+    config: configs.PretrainingConfig,
+    inputs: _Inputs,
+    strategy: tf.distribute.Strategy,
+) -> engine_lib.Engine:
+    """The model and the optimizer where they begin, in the engine of a run.
+
+    Raises:
+      ConfigError: If they do not fit `init_checkpoint`, other workers begin
+        elsewhere, or a batch cannot be divided.
+    """
+    run, data = config.run, config.data
     with strategy.scope():
         model = ablations.make_model(
-            config.model, special_ids, masking.continues_a_word(vocab.tokens)
+            config.model,
+            inputs.special_ids,
+            masking.continues_a_word(inputs.vocab.tokens),
         )
-        _begin_with_data(model, config, train_data, token_vectors)
+        _begin_with_data(model, config, inputs.train_data, inputs.token_vectors)
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
@@ -128,49 +195,68 @@ def pretrain(
             optimizer,
             run,
             data.train_batch_size,
-            train_data.dataset,
+            inputs.train_data.dataset,
             flops.of_training_example(ablations.networks(config.model)),
         )
         continuing.start_from_init_checkpoint(
             config,
-            vocab,
+            inputs.vocab,
             model,
             optimizer,
             engine.global_step,
-            train_data.digest,
+            inputs.train_data.digest,
             engine.loss_scale,
         )
     _refuse_other_start(strategy, config, model, optimizer)
-    if heldout_data:  # Now, not at the first evaluation.
+    if inputs.heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
-    if is_chief:
-        _describe(config, model, train_data, heldout_data)
-        before_training()
-        # The directory may be moved, and the file may change.
-        vocabulary.write(vocab, run.model_dir)
-        heldout = _note_heldout(config, heldout_data, num_eval_steps)
-        model_directory.write_records_digest(
-            run.model_dir, train_data.digest, heldout=heldout
-        )
+    return engine
 
+
+def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
+    """Keeps beside the model what it learns from and is scored on."""
+    model_dir = config.run.model_dir
+    # The directory may be moved, and the file may change.
+    vocabulary.write(inputs.vocab, model_dir)
+    heldout = _note_heldout(config, inputs.heldout_data, inputs.num_eval_steps)
+    model_directory.write_records_digest(
+        model_dir, inputs.train_data.digest, heldout=heldout
+    )
+
+
+def _last_step(run: configs.RunConfig) -> int:
+    """The one after which this start of the command ends."""
+    return min(run.stop_at_step or run.num_train_steps, run.num_train_steps)
+
+
+def _train(
+    config: configs.PretrainingConfig,
+    inputs: _Inputs,
+    engine: engine_lib.Engine,
+) -> tuple[dict[str, float], bool]:
+    """Trains to the last step and evaluates what comes out.
+
+    Returns:
+      Held-out metrics of the last step, empty without held-out data, and
+      whether the training has logged them.
+    """
+    data, last_step = config.data, _last_step(config.run)
+    heldout_data = inputs.heldout_data
     evaluated: dict[int, dict[str, float]] = {}  # Step -> metrics.
 
     def evaluate():
         step = int(engine.global_step.numpy())
         evaluated[step] = engine.evaluate_on(
-            heldout_data.dataset, data.eval_batch_size, num_eval_steps
+            heldout_data.dataset, data.eval_batch_size, inputs.num_eval_steps
         )
         return dict(evaluated[step])
 
-    last_step = min(
-        run.stop_at_step or run.num_train_steps, run.num_train_steps
-    )
     try:
         loop.train(
             engine,
             last_step,
             "pre-training",
-            model.live_metrics,
+            engine.model.live_metrics,
             evaluate if heldout_data else None,
             functools.partial(advice, config),
         )
@@ -179,30 +265,34 @@ def pretrain(
             evaluate()
     except (tf.errors.OpError, UnicodeDecodeError, errors.DataError) as error:
         # TensorFlow does not tell which record it cannot read, nor quite when.
-        train_data.refuse_bad_batches(
+        inputs.train_data.refuse_bad_batches(
             data.train_batch_size,
             max(0, int(engine.global_step.numpy()) - 2),
             replicas.PREFETCHED_BATCHES,
         )
         if heldout_data:
             heldout_data.refuse_bad_batches(
-                data.eval_batch_size, 0, num_eval_steps
+                data.eval_batch_size, 0, inputs.num_eval_steps
             )
-        _refuse_failed_service(train_data, error)
+        _refuse_failed_service(inputs.train_data, error)
         raise
-    if not is_chief:
-        return None
-    if not heldout_data:
-        return {}
-    metrics = evaluated[last_step]
+    return evaluated.get(last_step, {}), is_logged
+
+
+def _write_results(
+    config: configs.PretrainingConfig,
+    metrics: dict[str, float],
+    is_logged: bool,
+) -> None:
+    """Writes the metrics of the last step, to the log if they are not there."""
+    model_dir, last_step = config.run.model_dir, _last_step(config.run)
     if not is_logged:
-        with contextlib.closing(loop.Summaries(run.model_dir)) as summaries:
+        with contextlib.closing(loop.Summaries(model_dir)) as summaries:
             summaries.write(last_step, metrics)
     write_json(
-        os.path.join(run.model_dir, model_directory.EVAL_RESULTS_FILE),
+        os.path.join(model_dir, model_directory.EVAL_RESULTS_FILE),
         {"step": last_step} | metrics,
     )
-    return metrics
 
 
 def _heldout_data(config):

@@ -60,7 +60,7 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     unfolded[WORDS] = words
     del unfolded[f"generator/{TABLES[0]}"]
     for name in TABLES[1:]:
-        of_generator = unfolded.get(f"generator/{name}")
-        if np.array_equal(of_generator, unfolded[f"electra/{name}"]):
-            del unfolded[f"generator/{name}"]
+        own = f"generator/{name}"
+        if np.array_equal(unfolded[own], unfolded[f"electra/{name}"]):
+            del unfolded[own]
     return unfolded

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     params = tuple(args.finetuning_gin_param)
     again = args.pretraining
     pretraining = imdb_runs.pretraining(tuple(args.gin_param), again, _BUILD)
-    contestants = (*imdb_runs.STARTS, *imdb_runs.LINEAR)
+    contestants: tuple[str, ...] = (*imdb_runs.STARTS, *imdb_runs.LINEAR)
     if again > 1:
         contestants = imdb_runs.OF_PRETRAINING
     finetuning = [
