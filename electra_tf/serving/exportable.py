@@ -4,6 +4,7 @@ import dataclasses
 import os
 import typing
 
+import keras
 import tensorflow as tf
 
 from electra_tf import configs, errors, files, model_directory
@@ -100,8 +101,7 @@ def load(
     checkpoint = reading.read_checkpoint(model_dir)
     if kind == kinds.AUTO:
         kind = _kind_of(checkpoint)
-    config = checkpoint.discriminator
-    if config is None:
+    if checkpoint.discriminator is None:
         raise errors.ConfigError(
             "Expected a checkpoint with a discriminator. Received: "
             f"{model_dir}, with a generator only"
@@ -114,7 +114,49 @@ def load(
             + (f"a head for {head.kind}" if head else "no fine-tuned head")
         )
     tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
-    longest = config.max_position_embeddings
+    length = _length(checkpoint, model_dir, max_seq_length)
+    about: dict[str, typing.Any] = {}
+    if kind == kinds.ENCODING:
+        about["has_pairs"] = bool(has_pairs)
+    elif head is not None and kind in kinds.TASK_KINDS:
+        _refuse_other_pairs(head, has_pairs, model_dir)
+        about = _about_head(head, has_pairs)
+        about["windows"] = _windows(head, length, model_dir)
+        if about["windows"] and about.get("has_pairs"):
+            raise errors.ConfigError(
+                f"Expected no pairs, as {model_dir} reads a long text in "
+                "windows. Received: has_pairs=True (--pairs)"
+            )
+    model, its_encoder, variables = _model_of(checkpoint, kind, model_dir)
+    found = Source(
+        kind=kind,
+        model=model,
+        encoder=its_encoder,
+        keras_variables=variables,
+        tokenizer=tokenizer,
+        vocab_file=vocab_file,
+        max_seq_length=length,
+        **about,
+    )
+    notes = _notes(checkpoint, found)
+    if has_pairs is None:
+        notes += _doubts(head, found)
+    for note in notes:
+        print(f"note: {note}")
+    metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
+    return dataclasses.replace(found, metadata=metadata)
+
+
+def _length(
+    checkpoint: Checkpoint, model_dir: str, max_seq_length: int | None
+) -> int:
+    """Where to cut: what is asked for, or the length of the training.
+
+    Raises:
+      ConfigError: If the model cannot read as much, or it is next to nothing.
+    """
+    assert checkpoint.discriminator is not None
+    longest = checkpoint.discriminator.max_position_embeddings
     if max_seq_length is None:
         # A training on longer ones cut them to the positions.
         max_seq_length = min(checkpoint.max_seq_length or longest, longest)
@@ -123,58 +165,53 @@ def load(
             f"max_seq_length must be from 8 to the {longest} positions of "
             f"{model_dir}. Received: max_seq_length={max_seq_length}"
         )
-    model: typing.Any
-    about: dict[str, typing.Any] = {}
+    return max_seq_length
+
+
+def _model_of(
+    checkpoint: Checkpoint, kind: str, model_dir: str
+) -> tuple[typing.Any, encoder.Encoder, list[keras.Variable]]:
+    """The network of a kind with the weights of a checkpoint.
+
+    Returns:
+      The network, the encoder in it, and its variables.
+
+    Raises:
+      CheckpointError: If weights are missing.
+    """
     if kind == kinds.DETECTION:
-        model = detector.load_discriminator(checkpoint, model_dir)
-        its_encoder, variables = model.encoder, model.keras_variables
-    else:
-        if kind == kinds.ENCODING:
-            model = its_encoder = encoder.Encoder(config, "electra")
-            model.build()
-            about["has_pairs"] = bool(has_pairs)
-        else:
-            assert head is not None
-            model = FinetuningModel(config, [task_head.make_head(head, config)])
-            its_encoder = model.electra
-            _refuse_other_pairs(head, has_pairs, model_dir)
-            about = _about_head(head, has_pairs)
-            about["windows"] = _windows(head, max_seq_length, model_dir)
-            if about["windows"] and about.get("has_pairs"):
-                raise errors.ConfigError(
-                    f"Expected no pairs, as {model_dir} reads a long text in "
-                    "windows. Received: has_pairs=True (--pairs)"
-                )
-        variables = list(model.variables)
-        what = "the encoder" if kind == kinds.ENCODING else "the model"
-        reading.assign_all(checkpoint, variables, model_dir, what)
-    found = Source(
-        kind=kind,
-        model=model,
-        encoder=its_encoder,
-        keras_variables=variables,
-        tokenizer=tokenizer,
-        vocab_file=vocab_file,
-        max_seq_length=max_seq_length,
-        **about,
-    )
-    notes = checkpoint.remarks
-    if kind in kinds.TASK_KINDS:
+        detecting = detector.load_discriminator(checkpoint, model_dir)
+        return detecting, detecting.encoder, detecting.keras_variables
+    config = checkpoint.discriminator
+    assert config is not None
+    if kind == kinds.ENCODING:
+        alone = encoder.Encoder(config, "electra")
+        alone.build()
+        variables = list(alone.variables)
+        reading.assign_all(checkpoint, variables, model_dir, "the encoder")
+        return alone, alone, variables
+    assert checkpoint.head is not None
+    layers = task_head.make_head(checkpoint.head, config)
+    model = FinetuningModel(config, [layers])
+    variables = list(model.variables)
+    reading.assign_all(checkpoint, variables, model_dir, "the model")
+    return model, model.electra, variables
+
+
+def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
+    """What whoever asks the model should know, a line each."""
+    notes = list(checkpoint.remarks)
+    if found.kind in kinds.TASK_KINDS:
         notes += checkpoint.notes_of_heads()
     divided = [
         label for label in found.labels if kinds.LABEL_SEPARATOR in label
     ]
-    if kind == "multi_label_classification" and divided:
+    if found.kind == "multi_label_classification" and divided:
         notes.append(
             f"the label {divided[0]!r} has the sign that stands between the "
             "labels of a text in `label`: go by `scores`"
         )
-    if has_pairs is None:
-        notes += _doubts(checkpoint.head, found)
-    metadata = _metadata(found, checkpoint, model_dir) | {"notes": notes}
-    for note in notes:
-        print(f"note: {note}")
-    return dataclasses.replace(found, metadata=metadata)
+    return notes
 
 
 def _kind_of(checkpoint: Checkpoint) -> str:
