@@ -42,14 +42,14 @@ class _Recipe(typing.NamedTuple):
       learning_rate: Of the head.
       layerwise_lr_decay: Factor from each layer to the one below it; between
         the head and the top layer it counts twice, as in the original.
-      dropout: None for none, as in pre-training.
+      dropout: 0 for none.
       weigh_windows: Whether a window counts as much as it has tokens.
     """
 
     num_epochs: int
     learning_rate: float = 2e-3
     layerwise_lr_decay: float = 0.4
-    dropout: float | None = 0.1
+    dropout: float = 0.1
     weigh_windows: bool = False
 
     def params(self) -> tuple[str, ...]:
@@ -67,7 +67,8 @@ _WEIGH_WINDOWS = "FinetuningDataConfig.weigh_windows=True"
 # Labelled reviews -> passes over them, and how the pre-trained start learns.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
 _PRETRAINED = {
-    100: _Recipe(20, 5e-3, 0.2, None),
+    # The head alone: what is below it would learn next to nothing.
+    100: _Recipe(100, 5e-3, 1e-6, 0.0, weigh_windows=True),
     400: _Recipe(20),
     1600: _Recipe(8),
     6400: _Recipe(6),
