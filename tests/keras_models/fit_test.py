@@ -112,7 +112,8 @@ def test_a_new_process_predicts_the_same_bits(pretrained, tmp_path):
 @pytest.mark.dear
 def test_long_texts_in_windows(pretrained):
     config = classifier(pretrained).get_config()
-    config["head"]["options"] = {"windows": {"stride": 4, "max_windows": 3}}
+    windows = {"stride": 4, "max_windows": 3, "by_tokens": True}
+    config["head"]["options"] = {"windows": windows}
     model = electra_tf.TextClassifier.from_config(config)
     texts = [" ".join([text] * 3) for text in TEXTS]
     dataset = tf.data.Dataset.from_tensor_slices((texts, TARGETS)).batch(8)
