@@ -311,25 +311,21 @@ def with_earlier(figures: dict, earlier: dict) -> dict:
       `figures` with the other pre-trainings and the choices of both, those of
       earlier first; what is in both once.
     """
-
-    def both(name: str) -> list:
-        known = list(earlier.get(name, ()))
-        left = list(known)
-        for one in figures.get(name, ()):
-            if one in left:
-                left.remove(one)
-            else:
-                known.append(one)
-        return known
-
+    tried = list(earlier.get("choices", ()))
+    left = list(tried)
+    for one in figures.get("choices", ()):
+        if one in left:
+            left.remove(one)  # Another seed may have the same score.
+        else:
+            tried.append(one)
     of_now = [o["pretraining"]["command"] for o in figures.get("others", ())]
     others = [
         one
         for one in earlier.get("others", ())
         if one["pretraining"]["command"] not in of_now
     ]
-    found = figures | {"choices": both("choices")}
-    return found | {"others": [*others, *figures.get("others", ())]}
+    others += figures.get("others", ())
+    return figures | {"choices": tried, "others": others}
 
 
 def _pooling(build_dir: str, params: tuple[str, ...]) -> str:
