@@ -477,6 +477,13 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
     )
     for line in report.errors + report.warnings:
         print(f"warning: {line}")
+    if doubled := train_data.records.doubled():
+        path, other = doubled[0]
+        print(
+            f"warning: {len(doubled)} file(s) of examples are another one once "
+            f"more, such as {path}, which is {other}: their examples count "
+            "twice"
+        )
     if heldout_data:
         for line in heldout_data.remarks_on_heldout(
             train_data, config.data.eval_batch_size, config.data.num_eval_steps

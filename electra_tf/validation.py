@@ -6,6 +6,7 @@ No TensorFlow is imported here, as in `configs`.
 import dataclasses
 import math
 import operator
+import reprlib
 import sys
 import typing
 from collections.abc import Sequence
@@ -42,8 +43,13 @@ def check_types(config) -> None:
             object.__setattr__(config, field.name, float(value))
             continue
         if int in options and isinstance(value, float) and value.is_integer():
-            object.__setattr__(config, field.name, int(value))  # 1e6 steps
-            continue
+            value = int(value)  # 1e6 steps
+            object.__setattr__(config, field.name, value)
+        if int in options and isinstance(value, int) and abs(value) >= 2**63:
+            raise errors.ConfigError(
+                f"{type(config).__name__}.{field.name} must be an int of 64 "
+                f"bits. Received: {reprlib.repr(value)}"
+            )
         fits = isinstance(value, tuple(options))
         if isinstance(value, bool) and bool not in options:
             fits = False

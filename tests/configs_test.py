@@ -270,6 +270,12 @@ def test_refuses_a_number_beyond_all_floats(make, name, expected):
     )
 
 
+def test_refuses_a_number_beyond_those_of_tensorflow():
+    for value in (1e300, 2**63):
+        found = refusal(encoder, vocab_size=value)
+        assert "EncoderConfig.vocab_size must be an int of 64 bits" in found
+
+
 def test_the_expected_encoder_has_fields_of_one():
     assert refusal(finetuning, expected_encoder={"width": 8}) == (
         "FinetuningConfig.expected_encoder must be made of fields of "

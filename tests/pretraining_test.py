@@ -103,6 +103,19 @@ def train_data(tmp_path):
     return batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
 
 
+def test_says_that_a_file_is_there_twice(tmp_path, capsys):
+    for name, numbers in (("a", range(4)), ("b", range(4)), ("c", range(3))):
+        helpers.write_tfrecords(
+            tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
+        )
+    data = batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
+    pretraining._describe(CONFIG, MODEL, data)
+    assert (
+        "warning: 1 file(s) of examples are another one once more, such as "
+        f"{tmp_path}/b.tfrecord, which is {tmp_path}/a.tfrecord"
+    ) in capsys.readouterr().out
+
+
 def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
     run = dataclasses.replace(CONFIG.run, eval_steps=100)
     for config in (CONFIG, dataclasses.replace(CONFIG, run=run)):

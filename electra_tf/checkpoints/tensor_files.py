@@ -43,9 +43,13 @@ def find(path: str | os.PathLike) -> str | None:
 
 
 def _named_by(named: str, folder: str) -> str:
-    """What the file "checkpoint" of a folder names, which may have moved."""
+    """What the file "checkpoint" of a folder names, which may have moved.
+
+    The one beside it goes first: TensorFlow writes whole paths, and of a folder
+    that was copied they are those of the other one.
+    """
     beside = os.path.join(folder, os.path.basename(named))
-    for prefix in (named, beside):
+    for prefix in (beside, named):
         if files.exists(f"{prefix}.index"):
             return prefix
     raise CheckpointError(

@@ -147,6 +147,7 @@ def run(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     _write_utf8()
     try:
+        use_tensorflow()
         code = command(args) or 0
     except BrokenPipeError:
         code = 1  # As `written` has it.
@@ -158,6 +159,21 @@ def run(
         say(parser.prog, "interrupted")
         code = 130
     return written(parser.prog, code)
+
+
+def use_tensorflow() -> None:
+    """Has Keras compute by TensorFlow, whatever its keras.json says.
+
+    Raises:
+      ValueError: If the environment asks for another backend.
+    """
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if backend != "tensorflow":
+        raise ValueError(
+            "Expected Keras on TensorFlow. Received: the environment variable "
+            f"KERAS_BACKEND={backend}"
+        )
+    os.environ["KERAS_BACKEND"] = backend
 
 
 def _write_utf8() -> None:

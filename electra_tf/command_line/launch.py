@@ -93,6 +93,7 @@ def launch(
     def main(argv):
         logging.set_verbosity(logging.WARNING)
         try:
+            arguments.use_tensorflow()
             if len(argv) > 1:
                 raise errors.ConfigError(f"Unexpected argument {argv[1]!r}")
             files, params = _base(needed, translate, bindings or {}, stand_in)

@@ -151,12 +151,29 @@ def _lines_of_file(path: str) -> Iterator[Line]:
 
 
 def _lines_of(reader: Iterable[bytes], name: str) -> Iterator[Line]:
+    is_said = False
     for number, line in enumerate(reader, start=1):
         if number == 1:
             _refuse_no_text(line, name)
             line = line.removeprefix(b"\xef\xbb\xbf")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
+        if not is_said and not _is_utf8(line):
+            is_said = True
+            print(
+                f"note: {name}, line {number}: not UTF-8, of which other bytes "
+                "are left out; what the file is in, such as LATIN1 or CP949, "
+                "becomes UTF-8 by iconv -f CP949 -t UTF-8",
+                file=sys.stderr,
+            )
         yield Line(f"{name}, line {number}", line)
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def decode(content: bytes) -> str:

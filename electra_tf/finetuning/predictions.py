@@ -73,7 +73,10 @@ def write_tsv(
     path: str, header: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
     """Writes tab-separated values; quotes mean nothing, as in GLUE's files."""
-    with open(path, "w", encoding="utf-8", newline="\n") as f:
+    with (
+        whole_file(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="\n") as f,
+    ):
         for row in (header, *rows):
             # A line is a row.
             cleaned = (re.sub(r"[\t\r\n]", " ", value) for value in row)

@@ -157,6 +157,12 @@ class ExportedModel(SavedModel):
                 f"{self.path} refused the texts: {_first_line(error)}"
             ) from None
         arrays = {name: value.numpy() for name, value in outputs.items()}
+        for name, values in arrays.items():
+            if values.dtype.kind == "f" and np.isnan(values).any():
+                raise ValueError(
+                    f"Expected numbers from {self.path}. Received: NaN in "
+                    f"{name}: a training has destroyed its weights"
+                )
         return [
             {
                 name: text.decode("utf-8", errors="replace")

@@ -1,7 +1,9 @@
 """A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
 
+import contextlib
 import os
 import shutil
+import typing
 from collections.abc import Callable
 
 import keras
@@ -92,17 +94,41 @@ def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
     return {name: np.asarray(x, np.float32) for name, x in found.items()}
 
 
-def refuse_hdf5(path: str | os.PathLike) -> None:
-    """Refuses Keras's old file of a model, which nothing here reads again.
+def save_keras(
+    save: Callable[..., None],
+    path: str | os.PathLike,
+    overwrite: bool,
+    **kwargs: typing.Any,
+) -> None:
+    """Saves a model so that its file is, at any moment, the old one or whole.
+
+    Args:
+      save: `keras.Model.save`, of the model.
+      path: The file; not Keras's old one, which nothing here reads again.
+      overwrite: Whether one that is there may go; Keras asks where not.
+      **kwargs: Of `save`.
 
     Raises:
-      ValueError: If it is one.
+      ValueError: If it ends in .h5, or cannot be written.
     """
-    if os.fspath(path).endswith((".h5", ".hdf5")):
+    path = os.fspath(path)
+    if path.endswith((".h5", ".hdf5")):
         raise ValueError(
             "Expected a file that ends in .keras, or save_weights() with one "
-            f"that ends in .weights.h5. Received: {os.fspath(path)!r}"
+            f"that ends in .weights.h5. Received: {path!r}"
         )
+    if not path.endswith(".keras") or not (overwrite and os.path.isfile(path)):
+        save(path, overwrite, **kwargs)
+        return
+    # Keras goes by the ending.
+    temporary = f"{path.removesuffix('.keras')}.tmp{os.getpid()}.keras"
+    with files.writing(path):
+        try:
+            save(temporary, **kwargs)
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)
 
 
 def write(
@@ -124,7 +150,13 @@ def write(
       CheckpointError: If the format cannot hold it, or the vocabulary is not
         that of the embedding table.
     """
-    path = os.path.normpath(os.fspath(path))
+    # A link to an empty folder stays one.
+    path = os.path.realpath(os.fspath(path))
+    if set(path) & set("[]\\"):
+        raise ValueError(
+            "Expected a path without [, ] and \\, which TensorFlow takes for "
+            f"signs. Received: path={path!r}"
+        )
     if format not in reading.FORMATS:
         raise ValueError(
             f"Expected format to be one of {', '.join(reading.FORMATS)}. "

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.keras_models import preprocessor
+from electra_tf.model import task_head
 
 # One column of texts, or the two of pairs.
 Texts = tuple[list[bytes], ...]
@@ -55,6 +56,8 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     for part in parts:
         if isinstance(part, str | bytes):
             raise _refused(name, f"the text {short(part)} by itself")
+        if np.ndim(part) == 0 and hasattr(part, "dtype"):
+            raise _refused(name, f"the text {short(part)} by itself")
         try:
             found.append(preprocessor.as_texts(part).numpy())
         except ValueError as error:
@@ -82,12 +85,18 @@ def refuse_labels_in(x: typing.Any, y: typing.Any, name: str) -> None:
         return
     labels = _as_strings(y)
     for column in x.columns:
-        if labels is not None and _as_strings(x[column]) == labels:
+        is_named_so = len(x.columns) > 1 and str(column).lower() in _LABELS
+        is_same = labels is not None and _as_strings(x[column]) == labels
+        if is_named_so or is_same:
             raise ValueError(
                 f"Expected {name} without the labels. Received: a DataFrame "
                 f"whose column {column!r} is that of the labels; one column "
                 "is df['text'], a pair df[['first', 'second']]."
             )
+
+
+# What is called so is no text.
+_LABELS = ("label", "labels")
 
 
 def _as_strings(column: typing.Any) -> list[str] | None:
@@ -157,6 +166,14 @@ def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
         is_number = isinstance(value, int | float | np.number)
         if not is_number or not np.isfinite(value):
             raise refused(name, f"{short(value)} in row {row}")
+    least, greatest = float(min(values)), float(max(values))
+    if not task_head.float32_tells_apart(least, greatest):
+        raise refused(
+            name,
+            f"{least:.15g} to {greatest:.15g}, between which float32 has few "
+            "numbers or none: give their differences from one of them, or "
+            "other units",
+        )
     return np.array(values, np.float32)
 
 
@@ -249,6 +266,11 @@ def split(x, y, sample_weight, share: float):
     if not hasattr(column, "__len__"):
         raise _refused("x", f"{short(x)}, a {type(x).__name__}")
     num_rows = len(column)
+    if not 0.0 < share < 1.0:
+        raise ValueError(
+            "Expected validation_split between 0 and 1. Received: "
+            f"validation_split={share}"
+        )
     kept = int(np.floor(num_rows * (1.0 - share)))
     if not 0 < kept < num_rows:
         raise ValueError(

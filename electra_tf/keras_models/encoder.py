@@ -286,8 +286,7 @@ class Encoder(keras.Model):
 
     def save(self, filepath, overwrite=True, **kwargs):
         """See `keras.Model.save`; to a .keras file."""
-        checkpoints.refuse_hdf5(filepath)
-        super().save(filepath, overwrite, **kwargs)
+        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
 
     def to_checkpoint(self, preprocessor: Preprocessor | None = None):
         """The encoder as a checkpoint of the original has it.

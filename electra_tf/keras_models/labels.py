@@ -76,17 +76,24 @@ class Labels:
             name: i for i, name in enumerate(self.names)
         }
         numbers = _numbers_of(self.names, int) or _numbers_of(self.names, float)
+        self._are_numbers = bool(numbers)
         self._of_numbers = {
             number: i
             for i, number in enumerate(numbers or range(len(self.names)))
         }
+        if len(self._of_numbers) < len(self.names):
+            self._of_numbers = {}  # Such as 1 and 01: go by the names.
 
     def id_of(self, value: typing.Any) -> int | None:
         """The id of a name or number; None if it is no label."""
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
-        if isinstance(value, bool | np.bool_) and str(value) in self._ids:
-            value = str(value)  # Not a number where it is a name.
+        if isinstance(value, bool | np.bool_):
+            # Unless labels are numbers it is none, and no place of a label.
+            name = str(value)
+            if not self._are_numbers:
+                return self._ids.get(name, self._ids.get(name.lower()))
+            value = int(value)
         if isinstance(value, str):
             return self._ids.get(value)
         if isinstance(value, _NUMBER):
@@ -142,7 +149,7 @@ class Labels:
         """
         if y.dtype == tf.string:
             keys = tf.constant(self.names)
-        elif y.dtype.is_integer or y.dtype.is_floating:
+        elif self._of_numbers and (y.dtype.is_integer or y.dtype.is_floating):
             keys = tf.constant(np.array(list(self._of_numbers)))
             dtype = y.dtype if y.dtype.is_floating else keys.dtype
             keys, y = tf.cast(keys, dtype), tf.cast(y, dtype)

@@ -66,6 +66,15 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**(kwargs | {"autocast": False}))
+        for name, value in (
+            ("do_lower_case", do_lower_case),
+            ("strip_accents", strip_accents),
+        ):
+            if value is not None and not isinstance(value, bool):
+                raise ValueError(
+                    f"Expected {name} as True, False or None. Received: "
+                    f"{name}={value!r}"
+                )
         if isinstance(vocabulary, str | os.PathLike):
             known = vocabulary_lib.load(vocabulary)
         else:

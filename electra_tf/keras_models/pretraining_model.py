@@ -168,8 +168,7 @@ class PretrainingModel(keras.Model):
 
     def save(self, filepath, overwrite=True, **kwargs):
         """See `keras.Model.save`; to a .keras file."""
-        checkpoints.refuse_hdf5(filepath)
-        super().save(filepath, overwrite, **kwargs)
+        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
 
     def to_checkpoint(self) -> Checkpoint:
         """Both networks, the optimizer's state and the vocabulary."""

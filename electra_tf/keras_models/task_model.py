@@ -373,8 +373,7 @@ class TaskModel(TextPipeline):
 
     def save(self, filepath, overwrite=True, **kwargs):
         """See `keras.Model.save`; to a .keras file."""
-        checkpoints.refuse_hdf5(filepath)
-        super().save(filepath, overwrite, **kwargs)
+        checkpoints.save_keras(super().save, filepath, overwrite, **kwargs)
 
     def to_checkpoint(self) -> Checkpoint:
         """The model as the readers and writers of checkpoints have it.

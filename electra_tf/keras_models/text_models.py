@@ -197,7 +197,7 @@ class TextClassifier(_TextModel, LabelledModel):
             return self._labels.ids(columns.one_a_row(y), name, num_rows)
         shape = getattr(y, "shape", ())
         if len(shape) == 2:  # Which of them each row has.
-            y = np.asarray(y)
+            y = np.asarray(self._in_order(y, name))
         rows = y.tolist() if hasattr(y, "tolist") else y
         if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
             raise self._labels.refused(name, columns.short(y))
@@ -234,6 +234,20 @@ class TextClassifier(_TextModel, LabelledModel):
                     f"{len(self.labels)}]",
                 )
         return wanted
+
+    def _in_order(self, y, name: str):
+        """The columns of a DataFrame in the order of the labels they name."""
+        columns_of = getattr(y, "columns", None)
+        if columns_of is None or all(
+            isinstance(column, int) for column in columns_of
+        ):
+            return y
+        by_name = {str(column): column for column in columns_of}
+        if set(by_name) != set(self.labels) or len(by_name) < len(columns_of):
+            raise self._labels.refused(
+                name, f"a DataFrame with the columns {list(columns_of)}"
+            )
+        return y[[by_name[label] for label in self.labels]]
 
     def graph_targets(self, y):
         if self.multi_label:

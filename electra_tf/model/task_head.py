@@ -3,6 +3,8 @@
 import dataclasses
 import typing
 
+import numpy as np
+
 from electra_tf import configs, errors
 from electra_tf.model import heads, windows
 
@@ -14,6 +16,10 @@ _POOLED: dict[str, type[heads.PooledHead]] = {
 KINDS = (*_POOLED, "tagging", "question_answering")
 # Segment of a tagger's words, where nothing says another; from the original.
 TAGGING_SEGMENT = 1
+
+
+# Of float32, from the least label of a regression to the greatest.
+_LEAST_STEPS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,3 +138,17 @@ def make_head(head: TaskHead, config: configs.EncoderConfig) -> heads.Head:
     raise errors.CheckpointError(
         f"Expected a head of {', '.join(KINDS)}. Received: {head.kind}"
     )
+
+
+def float32_tells_apart(least: float, greatest: float) -> bool:
+    """Whether float32 has numbers enough for a regression's labels.
+
+    Args:
+      least: The least label.
+      greatest: The greatest one; the same if there is one alone.
+    """
+    largest = max(abs(least), abs(greatest))
+    if largest > np.finfo(np.float32).max:
+        return False
+    step = float(np.spacing(np.float32(largest)))
+    return least == greatest or greatest - least >= _LEAST_STEPS * step

@@ -151,6 +151,24 @@ class Records:
         counts = np.diff(self.first_records, append=len(self)).tolist()
         return dict(zip(self.files, counts, strict=True))
 
+    def doubled(self) -> list[tuple[str, str]]:
+        """Files that begin and end as another one and are as long, and that."""
+        known: dict[tuple[int, bytes, bytes], str] = {}
+        found = []
+        for path, first, count in zip(
+            self.files,
+            self.first_records,
+            np.diff(self.first_records, append=len(self)).tolist(),
+            strict=True,
+        ):
+            if not count:
+                continue
+            begins, ends = self.read(np.array([first, first + count - 1]))
+            other = known.setdefault((count, begins, ends), path)
+            if other != path:
+                found.append((path, other))
+        return found
+
     def as_built(self) -> np.ndarray:
         """Numbers of all records, <int64>, folder by folder as they were built.
 

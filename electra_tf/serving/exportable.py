@@ -203,6 +203,14 @@ def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
     notes = list(checkpoint.remarks)
     if found.kind in kinds.TASK_KINDS:
         notes += checkpoint.notes_of_heads()
+    least, greatest = found.min_value, found.min_value + found.scale
+    if found.kind == "regression" and not task_head.float32_tells_apart(
+        least, greatest
+    ):
+        notes.append(
+            f"the numbers are float32, which has few between {least:.15g} and "
+            f"{greatest:.15g}: train on their differences from one of them"
+        )
     divided = [
         label for label in found.labels if kinds.LABEL_SEPARATOR in label
     ]

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import sys
 
 import pytest
@@ -50,3 +51,12 @@ def test_texts_are_utf_8_whatever_the_locale_says(monkeypatch):
     parser = arguments.ArgumentParser(prog="say")
     assert arguments.run(lambda args: print("é", "\udcff"), parser, []) == 0
     assert raw.getvalue() == "é ".encode() + b"\xff\n"
+
+
+def test_keras_computes_by_tensorflow(monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    arguments.use_tensorflow()
+    assert os.environ["KERAS_BACKEND"] == "tensorflow"
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(ValueError, match="Received: .* KERAS_BACKEND=jax"):
+        arguments.use_tensorflow()

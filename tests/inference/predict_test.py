@@ -122,6 +122,17 @@ def test_lines_of_stdin_as_they_are(exported, capsys, monkeypatch):
     ]
 
 
+def test_a_file_that_is_not_utf_8_is_said_so(exported, capsys, tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b"ab\n\xe9b\n\xe9\n")
+    flags = [f"--saved-model={exported / '2'}", f"--file={path}"]
+    assert predict.main(flags) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 3
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"note: {path}, line 2: not UTF-8")
+
+
 def test_a_file_of_objects_to_read(exported, capsys, tmp_path):
     path = tmp_path / "texts.JSONL"
     path.write_text('{"text_pair": "b", "text": "a\\tb\\u001b["}\n')

@@ -1,3 +1,6 @@
+import pathlib
+
+import keras
 import pytest
 
 import electra_tf
@@ -45,3 +48,37 @@ def test_what_a_format_has_no_place_for_is_told(tmp_path, recwarn):
         f"{tmp_path}/kerashub: the format computes gelu_new, the model gelu: "
         "outputs differ from about the fourth digit on",
     ]
+
+
+def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    checkpoints.write(models.pretrained(), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert electra_tf.Encoder.from_checkpoint(tmp_path / "disk")
+
+
+def test_a_name_that_nothing_could_read_again_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="Expected a path without"):
+        checkpoints.write(models.pretrained(), tmp_path / "a[1]")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_keras_file_is_the_old_one_or_whole(tmp_path, monkeypatch):
+    model = electra_tf.Encoder.from_checkpoint(models.pretrained())
+    path = tmp_path / "encoder.keras"
+    model.save(path)
+    old = path.read_bytes()
+
+    def fail(self, filepath, *_, **__):
+        pathlib.Path(filepath).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keras.Model, "save", fail)
+    with pytest.raises(ValueError, match=f"Cannot write '{path}': No space"):
+        model.save(path)
+    assert path.read_bytes() == old
+    assert [file.name for file in tmp_path.iterdir()] == ["encoder.keras"]
+    monkeypatch.undo()
+    model.save(path)
+    assert keras.saving.load_model(path)

@@ -32,6 +32,31 @@ def test_numbers_are_looked_up_or_count(names, values, expected):
         )
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["0", "1"], [1, 0]),
+        (["1.0", "0.0"], [0, 1]),
+        # Not the second label and the first one.
+        (["true", "false"], [0, 1]),
+        (["True", "False"], [0, 1]),
+        (["yes", "no"], [None, None]),
+    ],
+)
+def test_what_is_true_or_false(names, expected):
+    found = labels.Labels(names)
+    for kind in (bool, np.bool_):
+        assert [found.id_of(kind(x)) for x in (1, 0)] == expected
+
+
+def test_labels_that_are_one_number_go_by_their_names():
+    found = labels.Labels(["1", "01", "2"])
+    assert [found.id_of(name) for name in found.names] == [0, 1, 2]
+    assert found.id_of(2) is None
+    with pytest.raises(ValueError, match="Received: a dataset with labels of"):
+        found.graph_ids(tf.constant([2]))
+
+
 @pytest.mark.parametrize("value", [0.5, 2.0, -1.0, float("nan"), float("inf")])
 def test_other_numbers_are_none(value):
     found = labels.Labels(["neg", "pos"])

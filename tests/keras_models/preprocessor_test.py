@@ -178,3 +178,9 @@ def test_what_it_refuses(preprocessor, x, message):
 def test_a_length_it_refuses(max_seq_length):
     with pytest.raises(ValueError, match="Received: max_seq_length="):
         electra_tf.Preprocessor(helpers.VOCAB, max_seq_length=max_seq_length)
+
+
+@pytest.mark.parametrize("name", ["do_lower_case", "strip_accents"])
+def test_a_choice_that_is_no_boolean(name):
+    with pytest.raises(ValueError, match=f"Received: {name}='False'"):
+        electra_tf.Preprocessor(helpers.VOCAB, **{name: "False"})

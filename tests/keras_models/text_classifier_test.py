@@ -129,6 +129,9 @@ def test_a_column_of_labels_is_no_second_text(model):
     for y in (frame["label"], TARGETS, tf.constant(TARGETS)):
         with pytest.raises(ValueError, match="whose column 'label' is that of"):
             model.evaluate(frame, y)
+    # Whatever they have become.
+    with pytest.raises(ValueError, match="whose column 'label' is that of"):
+        model.evaluate(frame, frame["label"].map({"neg": 0, "pos": 1}))
     missing = pd.Series([*TARGETS[:-1], pd.NA], dtype="string")
     with pytest.raises(ValueError, match="Received: .* in row 19"):
         model.evaluate(frame[["text"]], missing)
@@ -411,6 +414,11 @@ def test_several_labels_a_row(pretrained):
     tasks.assert_equal_bits(found.targets(rows, "y", 20), matrix)
     for form in (matrix, tf.constant(matrix), pd.DataFrame(matrix)):
         tasks.assert_equal_bits(found.targets(form, "y", 20), matrix)
+    by_name = pd.DataFrame(matrix, columns=["a", "b", "c"])[["c", "a", "b"]]
+    tasks.assert_equal_bits(found.targets(by_name, "y", 20), matrix)
+    other = by_name.rename(columns={"c": "d"})
+    with pytest.raises(ValueError, match=r"with the columns \['d', 'a', 'b'\]"):
+        found.targets(other, "y", 20)
     with pytest.raises(ValueError, match="a 0 or 1 for every label is an arr"):
         found.targets([[1, 0, 1]], "y", 1)
     dataset = tf.data.Dataset.from_tensor_slices((["wa"], [[5, 0, 1]])).batch(1)
@@ -601,6 +609,18 @@ BAD = {
     "a list of pairs": (
         lambda m: m.fit([("wa", "wb")], [1]),
         "Received: .*if these are pairs",
+    ),
+    "a text alone, as an array": (
+        lambda m: m.predict(np.array("wa")),
+        "Received: the text array",
+    ),
+    "a text alone, as a tensor": (
+        lambda m: m.predict(tf.constant("wa")),
+        "Received: the text <tf.Tensor",
+    ),
+    "a share that is none": (
+        lambda m: m.fit(["wa"], [1], validation_split=float("nan")),
+        "Received: validation_split=nan",
     ),
     "three columns": (
         lambda m: m.predict((["wa"], ["wb"], ["wc"])),

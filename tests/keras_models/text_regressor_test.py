@@ -120,6 +120,9 @@ def test_bad_use(trained, pretrained):
         found.fit(["wa"], ["good"])
     with pytest.raises(ValueError, match="Received: nan in row 0"):
         found.fit(["wa"], [float("nan")])
+    for odd in ([1.7e9, 1.7e9 + 3], [0.0, 1e39]):
+        with pytest.raises(ValueError, match="between which float32 has few"):
+            found.fit(["wa", "wb"], odd)
     with pytest.raises(ValueError, match="Received: class_weight"):
         found.fit(["wa"], [1.0], class_weight={1: 2.0})
     with pytest.raises(ValueError, match="Received: min_value=1, scale=None"):

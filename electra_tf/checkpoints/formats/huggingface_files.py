@@ -125,6 +125,11 @@ def _read_safetensors(path: str) -> dict[str, np.ndarray]:
         raise CheckpointError(
             f"Cannot read {path}, which may be cut short: {error}"
         ) from None
+    except AttributeError as error:  # A type that NumPy has not got.
+        raise CheckpointError(
+            f"{path} must hold floating-point numbers of 16, 32 or 64 bits. "
+            f"Received: {str(error).split()[-1]}"
+        ) from None
     return {name: _as_float32(t, name, path) for name, t in found.items()}
 
 

@@ -74,8 +74,14 @@ class Window(typing.NamedTuple):
 def read_squad(path: str) -> Iterator[tuple[str, dict]]:
     """The paragraphs of a file in SQuAD's layout, and where they are."""
     content = parse_json("\n".join(read_lines(path)), path)
+    data = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(data, list):
+        raise ValueError(
+            "Expected SQuAD's layout, an object with a list data. Received: "
+            f"{path!r}, with {reprlib.repr(content)}."
+        )
     try:
-        articles = [list(article["paragraphs"]) for article in content["data"]]
+        articles = [list(article["paragraphs"]) for article in data]
     except (KeyError, TypeError) as error:
         raise ValueError(
             "Expected SQuAD's layout, data with paragraphs. Received: "

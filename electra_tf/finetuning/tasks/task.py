@@ -64,7 +64,8 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    # Of files that were put together each has its mark.
+    return [line.removesuffix("\r").removeprefix("\ufeff") for line in lines]
 
 
 def parse_json(

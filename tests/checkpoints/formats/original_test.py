@@ -103,6 +103,15 @@ def test_the_checkpoint_that_a_folder_names(tmp_path, variables):
     )
     helpers.load_original(str(folder), variables)
     np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
+    # Of a copy, with the path of the other one, which has learned on.
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "model.ckpt-7", {"electra/kernel": KERNEL + 1.0})
+    (folder / "checkpoint").write_text(
+        f'model_checkpoint_path: "{other}/model.ckpt-7"\n'
+    )
+    helpers.load_original(str(folder), variables)
+    np.testing.assert_array_equal(variables[0].numpy(), KERNEL)
     (folder / "checkpoint").write_text(
         'model_checkpoint_path: "model.ckpt-9"\n'
     )

@@ -305,6 +305,8 @@ HEADERS = [
          refuses=("different names", "'text' twice", "row 1")),
     Case("it comes again", {COMMON: USUAL + USUAL},
          refuses=("the header once", "row 6")),
+    Case("it comes again behind a mark", {COMMON: USUAL + "\ufeff" + USUAL},
+         refuses=("the header once", "row 6")),
     Case(
         "a dev file without it",
         {COMMON: USUAL, "dev.tsv": table(GOOD)},

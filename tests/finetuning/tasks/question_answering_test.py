@@ -201,7 +201,9 @@ def test_original_spans(tokenizer, token_text, original, expected):
     ("content", "message"),
     [
         ("{", "Expected JSON. Received: .*dev.json', row 1"),
-        ("{}", "SQuAD's layout.*without 'data'"),
+        ("{}", r"SQuAD's layout.*with \{\}"),
+        ("[]", r"SQuAD's layout.*with \[\]"),
+        ('{"data": {}}', "SQuAD's layout, an object with a list data"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',
             "article 1, paragraph 1, without 'context'",
