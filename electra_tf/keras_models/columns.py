@@ -143,16 +143,20 @@ def one_a_row(y: typing.Any) -> typing.Any:
     return y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
 
 
-def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
+def numbers(
+    x: typing.Any, name: str, num_rows: int, are_labels: bool = False
+) -> np.ndarray:
     """A number for each row, <float32>[N].
 
     Args:
       x: A list, an array, a tensor or a pandas column.
       name: Of the argument.
       num_rows: N.
+      are_labels: Whether they are to be told apart; otherwise they are weights.
 
     Raises:
-      ValueError: If it is something else, or a number is not finite.
+      ValueError: If it is something else, a number is not finite, a weight is
+        negative, or float32 makes the same of labels that differ.
     """
 
     def refused(name, received):
@@ -167,7 +171,12 @@ def numbers(x: typing.Any, name: str, num_rows: int) -> np.ndarray:
         if not is_number or not np.isfinite(value):
             raise refused(name, f"{short(value)} in row {row}")
     least, greatest = float(min(values)), float(max(values))
-    if not task_head.float32_tells_apart(least, greatest):
+    if not are_labels and least < 0.0:
+        raise ValueError(
+            f"Expected {name} of 0 or more. Received: {least:g} in row "
+            f"{values.index(min(values))}"
+        )
+    if are_labels and not task_head.float32_tells_apart(least, greatest):
         raise refused(
             name,
             f"{least:.15g} to {greatest:.15g}, between which float32 has few "

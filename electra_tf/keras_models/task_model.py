@@ -17,6 +17,7 @@ import typing
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
@@ -94,7 +95,14 @@ class TaskModel(TextPipeline):
             self.encoder_config = config
             # Not a dict that Keras would wrap.
             self._of_head = types.SimpleNamespace(head=head)
-            self.seed = random.randrange(2**31) if seed is None else seed
+            if seed is None:
+                seed = random.randrange(2**31)
+            if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+                raise ValueError(
+                    "Expected seed as a whole number from 0 to 2**31 - 1. "
+                    f"Received: seed={seed!r}"
+                )
+            self.seed = int(seed)
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
             self.network = FinetuningModel(config, [layers], self._windows())

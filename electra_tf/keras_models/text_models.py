@@ -430,7 +430,8 @@ class TextRegressor(_TextModel):
         return super().features_of(x, y)
 
     def targets(self, y, name, num_rows):
-        return columns.numbers(columns.one_a_row(y), name, num_rows)
+        values = columns.one_a_row(y)
+        return columns.numbers(values, name, num_rows, are_labels=True)
 
     def note_targets(self, features):
         values = features[f"{self.task_name}_targets"]

@@ -618,6 +618,10 @@ BAD = {
         lambda m: m.predict(tf.constant("wa")),
         "Received: the text <tf.Tensor",
     ),
+    "a negative weight of a row": (
+        lambda m: m.fit(["wa", "wb"], [1, 0], sample_weight=[1, -2]),
+        "Expected sample_weight of 0 or more. Received: -2 in row 1",
+    ),
     "a share that is none": (
         lambda m: m.fit(["wa"], [1], validation_split=float("nan")),
         "Received: validation_split=nan",
