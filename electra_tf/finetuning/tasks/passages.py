@@ -209,6 +209,15 @@ def num_contradicting(paragraph: dict) -> int:
     )
 
 
+def num_blank(paragraph: dict) -> int:
+    """Questions that have an answer, and that has no characters."""
+    return sum(
+        not qa.get("is_impossible")
+        and any(not text.strip() for text in texts_of(qa)[:1])
+        for qa in paragraph["qas"]
+    )
+
+
 def texts_of(qa: dict) -> list[str]:
     """The answers of a question, as far as they have a text.
 

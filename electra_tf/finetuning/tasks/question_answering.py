@@ -75,6 +75,7 @@ class QuestionAnsweringTask(Task):
         self.is_korean = is_korean
         self._num_unusable: dict[str, tuple[int, int]] = {}
         self._num_contradicting: dict[str, int] = {}
+        self._num_blank = 0
         # What was predicted last of each list of examples, and from what.
         self._last: dict[int, tuple[tuple, Predictions]] = {}
 
@@ -111,7 +112,7 @@ class QuestionAnsweringTask(Task):
             else passages.read_squad(path)
         )
         examples: list[passages.QuestionAnsweringExample] = []
-        num_questions = num_contradicting = 0
+        num_questions = num_contradicting = num_blank = 0
         for source, paragraph in paragraphs:
             try:
                 passages.check_paragraph(
@@ -123,6 +124,7 @@ class QuestionAnsweringTask(Task):
                 )
                 num_questions += len(paragraph["qas"])
                 num_contradicting += passages.num_contradicting(paragraph)
+                num_blank += passages.num_blank(paragraph)
                 self._add_examples(examples, paragraph, split == "train")
             except (KeyError, IndexError, TypeError) as error:
                 raise ValueError(
@@ -137,6 +139,8 @@ class QuestionAnsweringTask(Task):
         num_unusable = num_questions - len(examples)
         self._num_unusable[split] = (num_unusable, num_questions)
         self._num_contradicting[split] = num_contradicting
+        if split == "train":
+            self._num_blank = num_blank
         return examples
 
     def _add_examples(self, examples, paragraph, is_training) -> None:
@@ -570,6 +574,12 @@ class QuestionAnsweringTask(Task):
                     f"{split}: {num_lost} of {num} questions are left out: "
                     "their answer is not where the file says"
                 )
+        if self._num_blank:
+            found.append(
+                f"train: {self._num_blank} questions have an answer of no "
+                "characters; something of the passage is learned as such, as "
+                "in the original"
+            )
         for split, num in self._num_contradicting.items():
             if self.v2 and num:
                 found.append(

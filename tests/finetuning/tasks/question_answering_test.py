@@ -316,6 +316,18 @@ def test_answers_of_impossible_questions_are_told(write, tmp_path):
     ]
 
 
+def test_an_answer_of_no_characters_that_is_learned_is_told(write, tmp_path):
+    task = _task(tmp_path)
+    blank = [{"text": "", "answer_start": 0}]
+    _squad(write, "train", answers=blank, is_impossible=False)
+    (example,) = task.read_examples("train")
+    # As in the original: from the first word to the last one.
+    assert example.start_position == 0
+    assert example.end_position == len(example.doc_tokens) - 1
+    (line,) = task.warnings()
+    assert line.startswith("train: 1 questions have an answer of no characters")
+
+
 def test_an_empty_answer_is_none_where_there_is_none(write, tmp_path):
     empty = [{"text": "", "answer_start": -1}]
     _squad(write, "dev", answers=empty, is_impossible=True)
