@@ -302,7 +302,7 @@ def _read_object(line: str, path: str, number: int) -> dict:
         _check_names([name for name, _ in found], path, number)
         return dict(found)
 
-    record = parse_json(line, path, number, object_pairs_hook=pairs)
+    record = parse_json(line, path, number, pairs)
     if not isinstance(record, dict) or not record:
         raise ValueError(
             f"Expected a JSON object in each row. Received: {path!r}, row "

@@ -8,7 +8,7 @@ import codecs
 import json
 import os
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -69,7 +69,10 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 
 
 def parse_json(
-    text: str, path: str, row: int | None = None, **how: typing.Any
+    text: str,
+    path: str,
+    row: int | None = None,
+    make_object: Callable[[list[tuple]], dict] | None = None,
 ) -> typing.Any:
     """What a file of examples, or a row of it, holds as JSON.
 
@@ -77,13 +80,14 @@ def parse_json(
       text: All of the file, or of the row.
       path: Of the file, for the error message.
       row: Number of the row; None for all of the file.
-      **how: See `json.loads`.
+      make_object: From names and values; None for one that refuses a name that
+        is there twice.
 
     Raises:
       ValueError: If it is no JSON, or holds half a character.
     """
     try:
-        found = json.loads(text, **how)
+        found = json.loads(text, object_pairs_hook=make_object or _each_once)
     except (ValueError, RecursionError) as error:
         expected = "JSON" if row is None else "a JSON object in each row"
         of_file = error.lineno if hasattr(error, "lineno") else 1
@@ -100,6 +104,15 @@ def parse_json(
                 f"Expected characters. Received: {path!r}, {where}with "
                 f"half a character, {error.object[error.start]!a}."
             ) from None
+    return found
+
+
+def _each_once(pairs: list[tuple]) -> dict:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {doubled!r} twice in an object")
     return found
 
 

@@ -202,6 +202,7 @@ def test_original_spans(tokenizer, token_text, original, expected):
     [
         ("{", "Expected JSON. Received: .*dev.json', row 1"),
         ("{}", r"SQuAD's layout.*with \{\}"),
+        ('{"data": [], "data": []}', "dev.json', row 1: the name 'data' twice"),
         ("[]", r"SQuAD's layout.*with \[\]"),
         ('{"data": {}}', "SQuAD's layout, an object with a list data"),
         (
