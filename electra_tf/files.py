@@ -273,6 +273,23 @@ def refuse_lfs_pointer(path: str | os.PathLike) -> None:
         )
 
 
+def refuse_signs(path: str, flag: str) -> None:
+    """Refuses a path under which TensorFlow writes and does not find again.
+
+    Args:
+      path: To be written.
+      flag: That named it, for the error message.
+
+    Raises:
+      ValueError: If it has such a sign.
+    """
+    if set(path) & set("[]\\"):
+        raise ValueError(
+            f"{flag} must be a path without [, ] and \\, which TensorFlow "
+            f"takes for signs. Received: {path}"
+        )
+
+
 def refuse_used(folder: str, flag: str) -> None:
     """Refuses an output that exists, which is never touched.
 
@@ -281,8 +298,10 @@ def refuse_used(folder: str, flag: str) -> None:
       flag: That named it, for the error message.
 
     Raises:
-      ValueError: If it is a file, or a folder with something in it.
+      ValueError: If it is a file, or a folder with something in it; see also
+        `refuse_signs`.
     """
+    refuse_signs(folder, flag)
     if folder and not os.path.lexists(folder):
         return
     what = ", a file" if folder else "nothing"

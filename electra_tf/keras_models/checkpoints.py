@@ -152,11 +152,6 @@ def write(
     """
     # A link to an empty folder stays one.
     path = os.path.realpath(os.fspath(path))
-    if set(path) & set("[]\\"):
-        raise ValueError(
-            "Expected a path without [, ] and \\, which TensorFlow takes for "
-            f"signs. Received: path={path!r}"
-        )
     if format not in reading.FORMATS:
         raise ValueError(
             f"Expected format to be one of {', '.join(reading.FORMATS)}. "

@@ -82,6 +82,7 @@ def export(
     Raises:
       ValueError: If there is no such model, or it cannot be exported.
     """
+    files.refuse_signs(output_dir, "--output")
     with tempfile.TemporaryDirectory() as vocab_dir:
         found = exportable.load(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length

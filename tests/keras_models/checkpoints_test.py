@@ -59,7 +59,7 @@ def test_a_link_to_an_empty_folder_is_written_through(tmp_path):
 
 
 def test_a_name_that_nothing_could_read_again_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="Expected a path without"):
+    with pytest.raises(ValueError, match="path must be a path without"):
         checkpoints.write(models.pretrained(), tmp_path / "a[1]")
     assert not list(tmp_path.iterdir())
 
