@@ -122,13 +122,11 @@ def pretraining(
     config = gin_files.load(configs.PretrainingConfig, [path], gin_params)
     model_dir = config.run.model_dir
     if again > 1:
-        gin_params += (f"RunConfig.seed={config.run.seed + again - 1}",)
-        config = gin_files.load(configs.PretrainingConfig, [path], gin_params)
         model_dir = folder_of("pretrain", build_dir, again)
     return experiment_runs.make_run(
         "pre-training",
         ((path,), gin_params, config),
-        config.run.seed,
+        config.run.seed + again - 1,
         model_dir,
         {},
         "pretraining",
