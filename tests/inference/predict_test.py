@@ -4,6 +4,7 @@ import functools
 import gzip
 import io
 import json
+import math
 import shutil
 import sys
 import types
@@ -356,3 +357,16 @@ def test_a_text_that_looks_like_a_flag_stays_as_it_is():
 def test_readable_values(value, expected):
     shown = exchange.as_lines({"text": "a", "x": value}, ["text"])
     assert shown == ["a", f"  x  {expected}"]
+
+
+def test_numbers_that_are_none_are_no_answer(exported, capsys, monkeypatch):
+    def broken(self, rows):
+        self.signature = lambda **_: {"value": tf.constant([math.nan])}
+        return ask(self, rows)
+
+    ask = predictor.ExportedModel.predict
+    monkeypatch.setattr(predictor.ExportedModel, "predict", broken)
+    assert predict.main([f"--saved_model={exported / '2'}", "a"]) == 1
+    said = capsys.readouterr()
+    assert not said.out
+    assert "Received: NaN in value" in said.err

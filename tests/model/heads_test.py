@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.model import heads, losses
+from electra_tf.model import heads, losses, task_head
 
 
 def _built(head, **kernels):
@@ -256,3 +256,19 @@ def test_a_passage_may_be_shorter_than_the_beam():
 def test_bad_task_name(name):
     with pytest.raises(ValueError, match="Expected a task name"):
         heads.RegressionHead(name, 4)
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "expected"),
+    [
+        (0.0, 5.0, True),
+        (3.0, 3.0, True),
+        (-1e6, 1e6, True),
+        # float32 counts there by 128, and by 2.
+        (1.7e9, 1.7e9 + 30, False),
+        (2.0**24, 2.0**24 + 2.75, False),
+        (0.0, 1e39, False),
+    ],
+)
+def test_what_float32_tells_apart(least, greatest, expected):
+    assert task_head.float32_tells_apart(least, greatest) is expected
