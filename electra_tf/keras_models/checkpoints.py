@@ -120,6 +120,7 @@ def save_keras(
     if not path.endswith(".keras") or not (overwrite and os.path.isfile(path)):
         save(path, overwrite, **kwargs)
         return
+    path = os.path.realpath(path)  # A link stays one.
     # Keras goes by the ending.
     temporary = f"{path.removesuffix('.keras')}.tmp{os.getpid()}.keras"
     with files.writing(path):

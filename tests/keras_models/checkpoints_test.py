@@ -80,5 +80,8 @@ def test_a_keras_file_is_the_old_one_or_whole(tmp_path, monkeypatch):
     assert path.read_bytes() == old
     assert [file.name for file in tmp_path.iterdir()] == ["encoder.keras"]
     monkeypatch.undo()
-    model.save(path)
+    link = tmp_path / "latest.keras"
+    link.symlink_to(path)
+    model.save(link)
+    assert link.is_symlink()
     assert keras.saving.load_model(path)

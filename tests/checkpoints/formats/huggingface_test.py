@@ -915,7 +915,7 @@ def test_refuses_a_head_that_transformers_lacks(tmp_path):
 
 
 def test_a_type_that_numpy_has_not_got_is_said(tmp_path):
-    huggingface.write(models.pretrained(), str(tmp_path))
+    huggingface.write(models.finetuned("tagging", 3), str(tmp_path))
     tensor = {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}
     header = json.dumps({"electra.a": tensor}).encode()
     (tmp_path / "model.safetensors").write_bytes(
