@@ -119,7 +119,8 @@ def looks_like_header(
     if not set(given_columns) <= set(table.columns):
         return True
     if given_columns and not set(given_columns) & set(cells):
-        return False
+        # Columns by number, as there are no names; unless these are some.
+        return None if _NEVER_DATA & set(names) else False
     of_label = {i for i, name in enumerate(names) if name in LABEL_NAMES}
     is_named = bool(_NEVER_DATA & set(names)) or (
         bool(of_label) and bool(_NAMES_OF_TEXTS & set(names))

@@ -305,6 +305,12 @@ HEADERS = [
          refuses=("different names", "'text' twice", "row 1")),
     Case("it comes again", {COMMON: USUAL + USUAL},
          refuses=("the header once", "row 6")),
+    Case(
+        "columns by number below their names",
+        {COMMON: USUAL},
+        refuses=("row 1: text | label", "--has_header", "--nohas_header"),
+        settings={"label_column": "2"},
+    ),
     Case("it comes again behind a mark", {COMMON: USUAL + "\ufeff" + USUAL},
          refuses=("the header once", "row 6")),
     Case(
