@@ -11,7 +11,7 @@ import subprocess
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 
-from electra_tf import errors
+from electra_tf import errors, validation
 
 # Types that JSON has, in words.
 _IN_WORDS = {
@@ -144,6 +144,20 @@ def _fits(value: object, kind: typing.Any) -> bool:
     return not inner or all(_fits(v, inner[-1]) for v in values)  # type: ignore
 
 
+def each_once(pairs: list[tuple[str, typing.Any]]) -> dict:
+    """An object of JSON, as `object_pairs_hook` makes it.
+
+    Raises:
+      ValueError: If a name is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {doubled!r} twice in an object")
+    return found
+
+
 def sha256_of_file(path: str) -> str:
     """The SHA-256 of a file, in hexadecimal.
 
@@ -173,16 +187,20 @@ def writing(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def whole_file(path: str) -> Iterator[str]:
+def whole_file(path: str, ending: str = "") -> Iterator[str]:
     """The name under which a file is written, until it is whole.
 
     No other process has that name: not one, either, that was killed and has
     yet to notice.
 
+    Args:
+      path: Of the file.
+      ending: Of that name, for those who go by it.
+
     Raises:
       ValueError: If the file cannot be written.
     """
-    temporary = f"{path}.tmp{os.getpid()}"
+    temporary = f"{path}.tmp{os.getpid()}{ending}"
     with writing(path):
         try:
             yield temporary
@@ -283,10 +301,9 @@ def refuse_signs(path: str, flag: str) -> None:
     Raises:
       ValueError: If it has such a sign.
     """
-    if set(path) & set("[]\\"):
+    if validation.has_signs(path):
         raise ValueError(
-            f"{flag} must be a path without [, ] and \\, which TensorFlow "
-            f"takes for signs. Received: {path}"
+            f"{flag} must be {validation.WITHOUT_SIGNS}. Received: {path}"
         )
 
 

@@ -136,6 +136,15 @@ def require_not_negative(config, *names: str) -> None:
         require(config, is_one, name, "0 or more")
 
 
+# Of paths that TensorFlow writes; it takes these signs for a glob's.
+WITHOUT_SIGNS = "a path without [, ] and \\, which TensorFlow takes for signs"
+
+
+def has_signs(path: str) -> bool:
+    """Whether it is no `WITHOUT_SIGNS`."""
+    return bool(set(path) & set("[]\\"))
+
+
 def require_local_folder(config, *names: str) -> None:
     """Requires paths of this machine."""
     for name in names:
@@ -143,8 +152,7 @@ def require_local_folder(config, *names: str) -> None:
         require(config, bool(value), name, "a path")
         rule = "a folder of this machine (a bucket can be mounted)"
         require(config, "://" not in value, name, rule)
-        rule = "a path without [, ] and \\, which TensorFlow takes for signs"
-        require(config, not set(value) & set("[]\\"), name, rule)
+        require(config, not has_signs(value), name, WITHOUT_SIGNS)
 
 
 def require_seed(config, *names: str) -> None:

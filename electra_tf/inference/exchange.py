@@ -6,6 +6,7 @@ Imports no TensorFlow.
 import json
 from collections.abc import Sequence
 
+from electra_tf import files
 from electra_tf.command_line import text_lines
 from electra_tf.command_line.text_lines import Line
 
@@ -57,7 +58,7 @@ def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
 
 def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     try:
-        found = json.loads(line.content, object_pairs_hook=_each_once)
+        found = json.loads(line.content, object_pairs_hook=files.each_once)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(
@@ -69,14 +70,6 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
         )
     # A lone surrogate, which JSON can hold, is no character.
     return [found[name].encode("utf-8", errors="replace") for name in names]
-
-
-def _each_once(pairs: list[tuple]) -> dict:
-    """A JSON object; ValueError where a name is there twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("A name is there twice")
-    return found
 
 
 def _shorten(line: Line, most: int = 60) -> str:

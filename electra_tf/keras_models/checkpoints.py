@@ -1,6 +1,5 @@
 """A path or a handle of the Hugging Face Hub <-> a checkpoint in memory."""
 
-import contextlib
 import os
 import shutil
 import typing
@@ -122,14 +121,8 @@ def save_keras(
         return
     path = os.path.realpath(path)  # A link stays one.
     # Keras goes by the ending.
-    temporary = f"{path.removesuffix('.keras')}.tmp{os.getpid()}.keras"
-    with files.writing(path):
-        try:
-            save(temporary, **kwargs)
-            os.replace(temporary, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(temporary)
+    with files.whole_file(path, ".keras") as temporary:
+        save(temporary, **kwargs)
 
 
 def write(

@@ -17,7 +17,6 @@ KINDS = (*_POOLED, "tagging", "question_answering")
 # Segment of a tagger's words, where nothing says another; from the original.
 TAGGING_SEGMENT = 1
 
-
 # Of float32, from the least label of a regression to the greatest.
 _LEAST_STEPS = 256
 

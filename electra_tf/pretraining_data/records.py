@@ -155,11 +155,8 @@ class Records:
         """Files that begin and end as another one and are as long, and that."""
         known: dict[tuple[int, bytes, bytes], str] = {}
         found = []
-        for path, first, count in zip(
-            self.files,
-            self.first_records,
-            np.diff(self.first_records, append=len(self)).tolist(),
-            strict=True,
+        for (path, count), first in zip(
+            self.num_examples().items(), self.first_records, strict=True
         ):
             if not count:
                 continue

@@ -408,7 +408,9 @@ class Engine:
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
-        return self._sum_over_replicas(float(request)) > 0
+        if not self.strategy.extended._in_multi_worker_mode():
+            return request
+        return float(self._sum_over_workers(tf.constant(float(request)))) > 0
 
     def check_same_state(self) -> None:
         """Refuses to train when the workers do not start from one state.
@@ -433,12 +435,6 @@ class Engine:
                 f"the checkpoints in RunConfig.model_dir={self.run.model_dir}, "
                 "must be the same files for all"
             )
-
-    def _sum_over_replicas(self, value: float) -> float:
-        """Sums a number of this worker over the replicas of all workers."""
-        if self.strategy.extended._in_multi_worker_mode():
-            return float(self._sum_over_workers(tf.constant(value)))
-        return value * self.strategy.num_replicas_in_sync
 
     def evaluate_on(
         self, make_dataset: MakeDataset, batch_size: int, num_steps: int

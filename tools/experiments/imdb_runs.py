@@ -76,8 +76,6 @@ _PRETRAINED = {
 }
 # Of random weights, where they take more passes: then with dropout.
 _MORE_EPOCHS = {23000: 4}
-# Likewise, where windows count by their tokens.
-_WEIGHED = (100,)
 
 
 def params(start: str, size: int) -> tuple[str, ...]:
@@ -92,7 +90,7 @@ def params(start: str, size: int) -> tuple[str, ...]:
             f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
             "FinetuningConfig.dropout=0.1",
         )
-    if size in _WEIGHED:
+    if _PRETRAINED[size].weigh_windows:
         found += (_WEIGH_WINDOWS,)
     return found
 
@@ -154,10 +152,9 @@ def finetuning(
     """
     path = experiment_runs.gin_path("results/imdb_finetuning.gin")
     labelled = os.path.join(build_dir, "labelled", f"train_{size}.tsv")
-    num_epochs = NUM_EPOCHS[size]
     bindings = (
         f"FinetuningDataConfig.train_file={json.dumps(labelled)}",
-        f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
+        f"FinetuningDataConfig.num_train_epochs={NUM_EPOCHS[size]:.1f}",
         f"FinetuningConfig.num_trials={num_seeds}",
         *params(start, size),
         *gin_params,
@@ -167,7 +164,7 @@ def finetuning(
     )
     scored = sum(_NUM_SCORED.values())
     # A row that is trained on costs as much as three that are scored.
-    weight = num_seeds * (3 * size * num_epochs + scored)
+    weight = num_seeds * (3 * size * config.data.num_train_epochs + scored)
     return experiment_runs.make_run(
         f"{start} {size:,}",
         ((path,), bindings, config),

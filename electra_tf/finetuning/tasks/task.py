@@ -87,7 +87,8 @@ def parse_json(
       ValueError: If it is no JSON, or holds half a character.
     """
     try:
-        found = json.loads(text, object_pairs_hook=make_object or _each_once)
+        make_object = make_object or files.each_once
+        found = json.loads(text, object_pairs_hook=make_object)
     except (ValueError, RecursionError) as error:
         expected = "JSON" if row is None else "a JSON object in each row"
         of_file = error.lineno if hasattr(error, "lineno") else 1
@@ -104,15 +105,6 @@ def parse_json(
                 f"Expected characters. Received: {path!r}, {where}with "
                 f"half a character, {error.object[error.start]!a}."
             ) from None
-    return found
-
-
-def _each_once(pairs: list[tuple]) -> dict:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        doubled = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {doubled!r} twice in an object")
     return found
 
 
