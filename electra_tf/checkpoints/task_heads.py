@@ -32,6 +32,7 @@ _FIELDS = {
 }
 OPTIONS = {
     "has_pairs": bool,
+    "text_columns": list[str],
     "min_value": float,
     "scale": float,
     "as_original": bool,

@@ -37,7 +37,7 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     Raises:
       ValueError: If it is something else.
     """
-    if hasattr(x, "columns") and hasattr(x, "iloc"):  # A DataFrame.
+    if _is_frame(x):
         by_name = {column: x[column] for column in x.columns}
         names = {preprocessor.TEXT, preprocessor.TEXT_PAIR}
         x = by_name if set(by_name) == names else tuple(by_name.values())
@@ -73,6 +73,32 @@ def texts(x: typing.Any, name: str = "x") -> Texts:
     return tuple(part.tolist() for part in found)
 
 
+def pair_names(x: typing.Any) -> list[str] | None:
+    """What a DataFrame calls the two texts of its pairs; None of all else."""
+    if not _is_frame(x) or len(x.columns) != 2:
+        return None
+    names = list(x.columns)
+    return names if all(isinstance(name, str) for name in names) else None
+
+
+def in_order(x: typing.Any, names: Sequence[str] | None) -> typing.Any:
+    """A DataFrame of pairs with its columns in a known order.
+
+    Args:
+      x: What the user gave for texts.
+      names: Of `pair_names`; what has other ones, or none, is left as it is.
+    """
+    theirs = pair_names(x)
+    if names is None or theirs is None or set(theirs) != set(names):
+        return x
+    return x[list(names)]
+
+
+def _is_frame(x: typing.Any) -> bool:
+    """Whether it is a DataFrame."""
+    return hasattr(x, "columns") and hasattr(x, "iloc")
+
+
 def refuse_labels_in(x: typing.Any, y: typing.Any, name: str) -> None:
     """Refuses a DataFrame of texts one of whose columns is that of the labels.
 
@@ -81,7 +107,7 @@ def refuse_labels_in(x: typing.Any, y: typing.Any, name: str) -> None:
       y: Their labels, in any form.
       name: Of x, for the error.
     """
-    if not (hasattr(x, "columns") and hasattr(x, "iloc")):
+    if not _is_frame(x):
         return
     labels = _as_strings(y)
     for column in x.columns:

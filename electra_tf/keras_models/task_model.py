@@ -211,9 +211,12 @@ class TaskModel(TextPipeline):
                 features[f"{self.task_name}_{name}"] = values
         return features
 
-    def note_pairs(self, has_pairs: bool) -> None:
-        if self.head.kind in _WITH_PAIRS:
-            self.note(has_pairs=has_pairs)
+    def note_pairs(self, has_pairs, names=None):
+        if self.head.kind not in _WITH_PAIRS:
+            return
+        self.note(has_pairs=has_pairs)
+        if names:
+            self.note(text_columns=list(names))
 
     # -- On disk.
 

@@ -31,6 +31,8 @@ class _TextModel(TaskModel):
     """A model of one text, or of two."""
 
     def read_inputs(self, x, name="x"):
+        # By the names that `fit` was given, not by place.
+        x = columns.in_order(x, self.head.options.get("text_columns"))
         inputs = columns.texts(x, name)
         has_pairs = len(inputs) == 2
         if has_pairs and self.windows is not None:

@@ -181,7 +181,7 @@ class TextPipeline(EngineModel):
         columns.refuse_labels_in(x, y, f"{prefix}x")
         features = self.features(inputs, y, f"{prefix}y")
         if is_training:
-            self.note_pairs(len(inputs) == 2)
+            self.note_pairs(len(inputs) == 2, columns.pair_names(x))
             self.note_targets(features)
         rows = self.rows_of_features(features, inputs)
         weights = None
@@ -663,8 +663,8 @@ class TextPipeline(EngineModel):
             f"{'pairs of texts' if has_pairs else 'texts'}"
         )
 
-    def note_pairs(self, has_pairs: bool) -> None:
-        """What `fit` is given is what the model reads from now on."""
+    def note_pairs(self, has_pairs: bool, names: list | None = None) -> None:
+        """Texts or pairs, with these names of columns, are read from now on."""
 
     def note_targets(self, features: Features) -> None:
         """What the labels of a training tell of the task."""

@@ -115,6 +115,24 @@ def test_pairs_of_a_frame_go_by_name():
     assert columns.texts(by_place) == columns.texts(PAIRS)
 
 
+def test_pairs_of_a_frame_go_by_the_names_of_fit(pretrained, tmp_path):
+    frame = pd.DataFrame(dict(zip(("second", "first"), PAIRS, strict=True)))
+    swapped = frame[["first", "second"]]
+    model = classifier(pretrained)
+    assert model.read_inputs(swapped) != model.read_inputs(frame)
+    model.fit(frame, TARGETS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    model.save_checkpoint(tmp_path / "checkpoint")
+    for found in (
+        model,
+        keras.saving.load_model(tmp_path / "model.keras"),
+        electra_tf.TextClassifier.from_checkpoint(tmp_path / "checkpoint"),
+    ):
+        assert found.read_inputs(swapped) == columns.texts(PAIRS)
+        others = swapped.rename(columns={"second": "last"})
+        assert found.read_inputs(others) == columns.texts(PAIRS[::-1])
+
+
 def test_a_training_that_learns_nothing_is_said(pretrained):
     found = classifier(pretrained)
     before = [v.numpy() for v in found.network.variables]
