@@ -82,6 +82,8 @@ class Source(typing.NamedTuple):
     by_hand: tuple[str, ...] = ()
 
 
+_OF_IMDB_BY_HAND = ("choices", "others")
+# Some figures have two pages, of whose tables each is looked at.
 SOURCES: tuple[Source, ...] = (
     Source(
         "imdb",
@@ -89,7 +91,10 @@ SOURCES: tuple[Source, ...] = (
         "imdb_table",
         picture="imdb.png",
         drawn_by="imdb_plot",
-        by_hand=("choices", "others"),
+        by_hand=_OF_IMDB_BY_HAND,
+    ),
+    Source(
+        "imdb", "imdb_tried.md", "imdb_tried_table", by_hand=_OF_IMDB_BY_HAND
     ),
     Source("records", "records.md", "records", by_hand=("recipes_of_longer",)),
     Source(
@@ -208,14 +213,14 @@ def main(argv=None) -> int:
         type=_named_path,
         metavar="NAME=FILE",
         help="figures to take, of "
-        + ", ".join(source.figures for source in SOURCES),
+        + ", ".join(dict.fromkeys(source.figures for source in SOURCES)),
     )
     return arguments.run(_document, parser, argv)
 
 
 def _named_path(text: str) -> tuple[str, pathlib.Path]:
     name, equals, path = text.partition("=")
-    known = [source.figures for source in SOURCES]
+    known = list(dict.fromkeys(source.figures for source in SOURCES))
     if name not in known or not (equals and path):
         raise argparse.ArgumentTypeError(
             f"expected NAME=FILE with a name of {', '.join(known)}, received "

@@ -210,7 +210,7 @@ def test_mistakes_of_the_flags(flags, code, message, docs, capsys):
 
 
 def test_what_is_kept_by_hand_outlives_new_figures(tmp_path, monkeypatch):
-    (source,) = (s for s in documented.SOURCES if s.figures == "imdb")
+    source, tried = (s for s in documented.SOURCES if s.figures == "imdb")
     before = documented.read_figures(source)
     path = tmp_path / "new.json"
     path.write_text(
@@ -223,7 +223,7 @@ def test_what_is_kept_by_hand_outlives_new_figures(tmp_path, monkeypatch):
     # One pilot does not take the place of all others.
     path.write_text(json.dumps(before | {"choices": choices[:1]}))
     with pytest.raises(ValueError, match="rows of the table choices .* with 1"):
-        documented._take(source, path)
+        documented._take(tried, path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tests of the tools behind docs/imdb.md."""
+"""Tests of the tools behind docs/imdb.md and docs/imdb_tried.md."""
 
 import dataclasses
 import json
@@ -11,6 +11,7 @@ import build_imdb_data
 import imdb_plot
 import imdb_runs
 import imdb_table
+import imdb_tried_table
 import pytest
 import run_imdb
 
@@ -259,7 +260,7 @@ def test_pretrainings_stand_side_by_side(figures):
         "run": 2,
     }
     both = figures | {"pretraining": of_ours, "others": [other, pooled]}
-    table = imdb_table.blocks(both)["pretrainings"]
+    table = imdb_tried_table.blocks(both)["pretrainings"]
     head, _, *lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()
@@ -296,8 +297,8 @@ def test_the_plot_is_written(figures, tmp_path):
 
 
 def page_command():
-    """The command of docs/imdb.md that tries something, as its words."""
-    text = (helpers.ROOT / "docs" / "imdb.md").read_text()
+    """The command of docs/imdb_tried.md that tries something, as its words."""
+    text = (helpers.ROOT / "docs" / "imdb_tried.md").read_text()
     (command,) = re.findall(
         r"^    (python -m electra_tf\.run_finetuning .*?)\n\n",
         text,
@@ -368,7 +369,7 @@ def test_another_pretraining_has_a_line_of_its_own(tmp_path):
     assert other["pretraining"]["seed"] == 2
     assert figures["pretraining"]["seed"] == 1
     assert other["rows"][0]["pretrained"]["test"]["seeds"] == [70.0]
-    table = imdb_table.blocks(figures)["pretrainings"]
+    table = imdb_tried_table.blocks(figures)["pretrainings"]
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in table.splitlines()[2:]
@@ -399,7 +400,7 @@ def test_seeds_of_a_choice_stand_together(figures):
     kept = helpers.read_json(helpers.ROOT / "docs" / "figures" / "imdb.json")
     one, other, *_ = (choice | {"dev": 60.0} for choice in kept["choices"])
     tried = [one, other, one | {"dev": 62.0}]
-    table = imdb_table.blocks(figures | {"choices": tried})["choices"]
+    table = imdb_tried_table.blocks(figures | {"choices": tried})["choices"]
     _, _, *lines = (line.split("|") for line in table.splitlines())
     assert [[cell.strip() for cell in line[-3:-1]] for line in lines] == [
         ["61.0 +- 1.4", "2"],
