@@ -144,7 +144,7 @@ $(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
 experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
 	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
 
-# Docstrings and WikiText-2 alone; docs/experiments.md, "CoNLL-2003 after longer
+# Docstrings and WikiText-2 alone; docs/experiments_results.md, "CoNLL-2003 after longer
 # pre-training".
 .PHONY: ner-lengths
 ner-lengths: $(EXPERIMENTS)/heldout_tfrecords/manifest.json

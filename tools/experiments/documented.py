@@ -121,7 +121,7 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "objectives",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "Past the plateau (Table 5)",
         picture="experiments_objectives.png",
@@ -130,7 +130,7 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "frozen",
-        "experiments.md",
+        "experiments_results.md",
         "frozen_figures",
         "What fine-tuning does not see",
         picture="experiments_frozen.png",
@@ -138,7 +138,7 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "objectives_mean",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "Heads that read the mean",
         picture="experiments_objectives_mean.png",
@@ -146,27 +146,27 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "ner_lengths",
-        "experiments.md",
+        "experiments_results.md",
         "run_ner_lengths",
         "CoNLL-2003 after longer pre-training",
     ),
     Source(
         "objectives_reviews",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "With reviews",
         by_hand=("name",),
     ),
     Source(
         "objectives_first",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "A quarter of that",
         by_hand=("name", "without_sts", "paper_lead", "plateau_disc_auc"),
     ),
     Source(
         "weight_sharing",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "Weight sharing (section 3.2)",
         picture="experiments_weight_sharing.png",
@@ -174,7 +174,7 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "generator_size",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "Size of the generator (Figure 3, left)",
         picture="experiments_generator_size.png",
@@ -182,7 +182,7 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source(
         "training_algorithms",
-        "experiments.md",
+        "experiments_results.md",
         "experiments_table",
         "Training algorithms (Figure 3, right)",
         picture="experiments_training_algorithms.png",
@@ -195,8 +195,9 @@ SOURCES: tuple[Source, ...] = (
         "One run of `make benchmarks`",
     ),
 )
-# Of several figures together.
+# Of several figures together: a picture, and tables of a page.
 _SUMMARY, _DRAWN_BY = "summary.png", "summary_plot"
+_ORDERINGS_PAGE, _ORDERINGS = "experiments_results.md", "orderings_table"
 
 
 def main(argv=None) -> int:
@@ -323,6 +324,8 @@ def _pages(
     for source in SOURCES:
         of_page = tables.setdefault(page_path(source), {})
         of_page |= blocks(source, figures[source.figures])
+        if source.page == _ORDERINGS_PAGE:
+            of_page |= _module(_ORDERINGS).blocks(figures)
     found = {}
     for path, of_page in tables.items():
         text = path.read_text("utf-8")

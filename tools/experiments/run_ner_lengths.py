@@ -12,7 +12,7 @@ weights, and random ones of the same network, are fine-tuned on named entities:
 
 Runs, their logs and their CPU seconds are below --output_dir, the figures in
 ner_lengths.json there. What is finished is not run again, and what was
-interrupted goes on. docs/experiments.md has what came out.
+interrupted goes on. docs/experiments_results.md has what came out.
 """
 
 import argparse
@@ -211,7 +211,7 @@ def collect(found: list[Start], options: ner_runs.FinetuningOptions) -> dict:
 
 
 def blocks(figures: dict) -> dict[str, str]:
-    """The table of docs/experiments.md, by its name."""
+    """The table of docs/experiments_results.md, by its name."""
     return {"ner-lengths": ner_figures.scores_table(figures, figures["titles"])}
 
 

@@ -5,6 +5,7 @@ import json
 import re
 
 import documented
+import orderings_table
 import pytest
 import run_schedule
 import summary_plot
@@ -41,6 +42,29 @@ def test_a_page_has_its_figures(source):
     )
     prose = documented.section(text, source.heading)
     assert not documented.unknown_numbers(prose, figures)
+
+
+def test_orderings_are_those_of_the_figures():
+    figures = {
+        s.figures: documented.read_figures(s) for s in documented.SOURCES
+    }
+    tables = orderings_table.blocks(figures)
+    path = documented._DOCS / "experiments_results.md"
+    text = path.read_text("utf-8")
+    assert documented.with_blocks(text, tables, str(path)) == text
+    (line,) = (
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in tables["orderings"].splitlines()
+        if "two stages" in line
+    )
+    of_suite = figures["training_algorithms"]["rows"]
+    (row,) = (row for row in of_suite if row["row"] == "two_stage")
+    less = row["minus_reference"]
+    assert line[:3] == ["joint", "two stages", ""]
+    assert [cell for cell in line[3:] if cell] == [
+        f"**{-less['mean']:+.1f} [{-less['high']:+.1f}, {-less['low']:+.1f}]**"
+        f", {less['num_seeds']} seeds"
+    ]
 
 
 def test_a_table_is_put_in_its_place():
