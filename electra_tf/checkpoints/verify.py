@@ -21,6 +21,7 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.model import electra, encoder, finetuning_model, task_head
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Largest difference, as a share of the array's largest magnitude.
 TOLERANCE = 1e-5
@@ -123,8 +124,7 @@ def _built(layer, checkpoint: Checkpoint):
 def _pretraining_outputs(checkpoint, inputs) -> dict:
     """Of the encoders, and of the heads of pre-training."""
     tensors = checkpoint.tensors
-    names = ("input_ids", "input_mask", "segment_ids")
-    args = [tf.constant(inputs[name]) for name in names]
+    args = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
     networks, outputs = {}, {}
     for scope, config in checkpoint.encoders.items():
         networks[scope] = _built(encoder.Encoder(config, scope), checkpoint)

@@ -13,10 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.text import tokenization
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 Features = dict[str, np.ndarray]
-
-ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
 # Texts tokenized by one call: enough to keep the op busy.
 _TOKENIZED_AT_ONCE = 4096

@@ -19,7 +19,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import checkpoints, columns, token_ids
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
-from electra_tf.serving.inputs import ENCODER_FEATURES
+from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training import replicas
 
 # As KerasHub's backbones have it, and arXiv:2106.09685.

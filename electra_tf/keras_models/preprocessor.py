@@ -17,6 +17,7 @@ from electra_tf.keras_models import checkpoints, user_warnings
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Names of texts in a dictionary: those of an exported model's inputs.
 TEXT, TEXT_PAIR = "text", "text_pair"
@@ -265,7 +266,7 @@ class Preprocessor(keras.layers.Layer):
             name: keras.KerasTensor(
                 (*shape, self.max_seq_length if is_fixed else None), "int32"
             )
-            for name in inputs.ENCODER_FEATURES
+            for name in ENCODER_FEATURES
         }
         return keras.utils.pack_x_y_sample_weight(features, y, sample_weight)
 

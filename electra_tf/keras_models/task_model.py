@@ -24,7 +24,6 @@ from electra_tf import configs
 from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning.features import ENCODER_FEATURES
 from electra_tf.keras_models import checkpoints, presets, user_warnings
 from electra_tf.keras_models.encoder import (
     LORA_TARGETS,
@@ -42,6 +41,7 @@ from electra_tf.keras_models.text_pipeline import TextPipeline
 from electra_tf.model import task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Of models that were not trained on another length; that of the gin runs.
 MAX_SEQ_LENGTH = finetuning_configs.FinetuningDataConfig.max_seq_length

@@ -14,6 +14,7 @@ from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.model import task_head
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 Words = list[list[str]]
 
@@ -167,8 +168,7 @@ class TokenClassifier(LabelledModel):
 
         Not by operations of the graph, as `labels` are checked word by word.
         """
-        names = ["input_ids", "input_mask", "segment_ids"]
-        names += ["labeled_positions", "labels_mask"]
+        names = [*ENCODER_FEATURES, "labeled_positions", "labels_mask"]
         names += [] if y is None else ["labels"]
 
         for of_rows in (x, y):

@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from electra_tf.text import tokenization
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 Tensors = dict[str, tf.Tensor]
-
-# The names and order of the model's inputs.
-ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
 # What goes through the model at once, padding included. It bounds the memory
 # that a request of many long texts takes: 400 MB of attention for 12 heads.

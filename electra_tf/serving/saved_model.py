@@ -28,6 +28,7 @@ from electra_tf.serving import (
     text_signatures,
     token_signatures,
 )
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 _MODELS: dict[str, type[signatures.ServedModel]] = {
     "classification": text_signatures.Classifier,
@@ -136,7 +137,7 @@ def _made_features(found: exportable.Source) -> inputs.Tensors:
     values = (ids, np.ones(shape), np.broadcast_to(is_second, shape))
     return {
         name: tf.constant(value, tf.int32)
-        for name, value in zip(inputs.ENCODER_FEATURES, values, strict=True)
+        for name, value in zip(ENCODER_FEATURES, values, strict=True)
     }
 
 

@@ -56,7 +56,7 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def compute(self, features: Tensors) -> Tensors:
-        """The model's outputs [B, ...] for `inputs.ENCODER_FEATURES`."""
+        """The model's outputs [B, ...] for `tokenization.ENCODER_FEATURES`."""
 
     @abc.abstractmethod
     def signatures(self) -> dict:

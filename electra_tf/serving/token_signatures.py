@@ -15,6 +15,7 @@ import tensorflow as tf
 from electra_tf.serving import inputs
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 NO_OFFSET = -1
 
@@ -32,7 +33,7 @@ class Encoder(signatures_lib.ServedModel):
 
     def compute(self, features):
         outputs = self._source.model(
-            *(features[name] for name in inputs.ENCODER_FEATURES)
+            *(features[name] for name in ENCODER_FEATURES)
         )
         return {
             name: tf.cast(outputs[name], tf.float32)
@@ -85,7 +86,7 @@ class Detector(signatures_lib.ServedModel):
     """
 
     def compute(self, features):
-        values = (features[name] for name in inputs.ENCODER_FEATURES)
+        values = (features[name] for name in ENCODER_FEATURES)
         # Not its `probabilities`, which keep the layers of their first call.
         logits = self._source.model.logits(*values)
         return {"probabilities": tf.sigmoid(logits)}

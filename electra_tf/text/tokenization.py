@@ -20,6 +20,9 @@ import tensorflow_text as tf_text
 from electra_tf.text import cleaning, unicode_13_0
 from electra_tf.text import vocabulary as vocabulary_lib
 
+# What a network reads of packed texts, each <int32>[B, L], in its order.
+ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
+
 # A longer word is one [UNK]. In characters, after normalisation; from BERT.
 MAX_CHARS_PER_WORD = 200
 

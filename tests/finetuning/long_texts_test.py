@@ -10,7 +10,6 @@ import pytest
 from electra_tf import configs, errors, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
-    features,
     finetune,
     finished_run,
     long_texts,
@@ -20,6 +19,7 @@ from electra_tf.finetuning import (
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.inference import predictor
 from electra_tf.serving import saved_model
+from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 
 LENGTH = 16
@@ -124,7 +124,7 @@ def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     assert about["windows"] == windows
     # What others send keeps its shape: rows of tokens, which fit.
     inputs = model.metadata["signatures"]["tokens"]["inputs"]
-    assert set(inputs) == set(features.ENCODER_FEATURES)
+    assert set(inputs) == set(ENCODER_FEATURES)
     assert inputs["input_ids"]["shape"] == [None, None]
     # Texts that fit, and none at all, are answered, too.
     (short,) = model.predict([[b"wa"]])
@@ -132,7 +132,7 @@ def test_the_exported_model_answers_as_the_evaluation(finished, tmp_path):
     scores = model.signatures["tokens"](
         **{
             name: np.array(tokens.get(name, [[0, 0, 0]]), np.int32)
-            for name in features.ENCODER_FEATURES
+            for name in ENCODER_FEATURES
         }
     )["scores"].numpy()
     assert list(short["scores"].values()) == pytest.approx(scores[0].tolist())

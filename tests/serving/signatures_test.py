@@ -15,6 +15,7 @@ from electra_tf.model import task_head, windows
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import exportable, inputs, kinds, saved_model
+from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 from tests.checkpoints import models
 
@@ -351,7 +352,7 @@ def test_detects_replaced_tokens(detector):
         TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
     )
     expected = found.model.probabilities(
-        *(features[name] for name in features_lib.ENCODER_FEATURES)
+        *(features[name] for name in ENCODER_FEATURES)
     ).numpy()
     for row, mask in enumerate(features["input_mask"]):
         size = mask.sum() - 2
@@ -373,7 +374,7 @@ def test_encodes(encoder):
         TEXTS, [None] * len(TEXTS), found.tokenizer, LENGTH
     )
     expected = found.model(
-        *(tf.constant(features[n]) for n in features_lib.ENCODER_FEATURES)
+        *(tf.constant(features[n]) for n in ENCODER_FEATURES)
     )
     mask = answer["input_mask"].numpy()
     np.testing.assert_array_equal(mask, features["input_mask"])

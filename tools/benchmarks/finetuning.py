@@ -45,6 +45,7 @@ import transformers_worker
 from electra_tf import configs, files
 from electra_tf.command_line import arguments
 from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 if typing.TYPE_CHECKING:
     import contestants
@@ -158,10 +159,7 @@ def start_contestants(
     rows = os.path.join(folder, "rows.npz")
     np.savez(
         rows,
-        **{
-            name: features[name]
-            for name in ("input_ids", "input_mask", "segment_ids")
-        },
+        **{name: features[name] for name in ENCODER_FEATURES},
         label_ids=features[f"{task.name}_label_ids"],
     )
     started: dict[str, typing.Any] = {}

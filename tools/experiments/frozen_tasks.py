@@ -22,11 +22,11 @@ import figure_files
 import numpy as np
 
 from electra_tf.command_line import arguments, gin_files
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Tasks whose rows are one or two sentences with one label or number.
 TASKS = ("cola", "mrpc", "rte", "sst", "sts")
 POOLINGS = ("mean", "cls")
-_FEATURES = ("input_ids", "input_mask", "segment_ids")
 _RIDGES = np.logspace(-1, 5, 13)
 _STRENGTHS = np.logspace(-5, 0, 6)
 _FOLDS = 5
@@ -50,7 +50,9 @@ def read(encoder, features, pooling: str) -> np.ndarray:
     found = []
     for start in range(0, len(features["input_ids"]), _BATCH):
         rows = slice(start, start + _BATCH)
-        batch = {name: tf.constant(features[name][rows]) for name in _FEATURES}
+        batch = {
+            name: tf.constant(features[name][rows]) for name in ENCODER_FEATURES
+        }
         outputs = encoder(batch, return_layers=True)
         layers = [outputs["embedding_output"], *outputs["all_encoder_layers"]]
         vectors = tf.cast(tf.concat(layers, axis=-1), tf.float32)
@@ -132,7 +134,7 @@ def _rows(
         features = data.features[split]
         (labels,) = data.task.label_features(data.examples[split]).values()
         found[split] = (
-            {name: features[name][:max_rows] for name in _FEATURES},
+            {name: features[name][:max_rows] for name in ENCODER_FEATURES},
             labels[:max_rows],
         )
     return found

@@ -42,14 +42,16 @@ def blocks(figures: Mapping[str, dict]) -> dict[str, str]:
     for suite_name, suite in SUITES.items():
         reference = next(r for r in suite.rows if r.name == suite.reference)
         for row in suite.rows:
-            if of_pair := cells.get((suite_name, row.name)):
-                paper = ""
-                if None not in (reference.paper, row.paper):
-                    paper = f"{reference.paper - row.paper:+.1f}"
-                table.append(
-                    [reference.title, row.title, paper]
-                    + [of_pair.get(heading, "") for heading in headings]
-                )
+            if (suite_name, row.name) not in cells:
+                continue
+            paper = ""
+            if reference.paper is not None and row.paper is not None:
+                paper = f"{reference.paper - row.paper:+.1f}"
+            of_pair = cells[suite_name, row.name]
+            table.append(
+                [reference.title, row.title, paper]
+                + [of_pair.get(heading, "") for heading in headings]
+            )
     return {"orderings": tables.markdown(table)}
 
 

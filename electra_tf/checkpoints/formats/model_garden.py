@@ -35,6 +35,7 @@ from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
 from electra_tf.files import write_atomically
 from electra_tf.text import vocabulary
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # Name of the original within its scope -> path of the object in the encoder.
 NAMES = LayerNames(
@@ -318,8 +319,8 @@ def forward(
     checkpoint = tf.train.Checkpoint(**{str(graph.encoder): encoder})
     status = checkpoint.read(graph.saved.prefix)
     status.expect_partial().assert_existing_objects_matched()
-    names = ("input_ids", "input_mask", "segment_ids")
-    outputs = encoder([tf.constant(inputs[n]) for n in names], training=False)
+    of_tokens = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
+    outputs = encoder(of_tokens, training=False)
     return {"sequence_output": outputs["sequence_output"].numpy()}
 
 

@@ -17,8 +17,9 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from electra_tf import errors
 from electra_tf.serving import inputs as inputs_lib
 from electra_tf.serving import on_device, server_files, signatures
-from electra_tf.serving.inputs import ENCODER_FEATURES, TOKENS_AT_ONCE, Tensors
+from electra_tf.serving.inputs import TOKENS_AT_ONCE, Tensors
 from electra_tf.serving.local_server.servable import Servable, ServingError
+from electra_tf.text.tokenization import ENCODER_FEATURES
 
 # What weights may be -> the file of an export with them.
 FILES = {name.split(".")[1]: name for name in on_device.FILES}
