@@ -8,6 +8,7 @@ Shapes: B batch, L length, D hidden.
 
 import dataclasses
 import functools
+import math
 import os
 import random
 import typing
@@ -405,12 +406,22 @@ class PretrainingModel(keras.Model):
         """Starts the tokens' embeddings at what the examples have in common.
 
         See `PretrainingDataConfig`, whose options begin with "embeddings".
+        Warns of `num_examples` that take several texts for one.
 
         Raises:
-          ConfigError: If texts or tokens are fewer than embeddings are wide.
+          ValueError: If texts or tokens are fewer than embeddings are wide, or
+            an option is none.
         """
+        columns.positive(num_examples, "num_examples")
+        if not 0.0 <= exponent < math.inf:
+            raise ValueError(
+                f"Expected exponent of 0 or more. Received: exponent={exponent}"
+            )
+        special_ids = self.network.special_ids
+        for line in data.remarks_on_texts(special_ids, num_examples):
+            user_warnings.warn(line)
         self.network.set_token_embeddings(
-            data.token_vectors(self.network.special_ids, num_examples, exponent)
+            data.token_vectors(special_ids, num_examples, exponent)
         )
 
     def fit(

@@ -238,6 +238,20 @@ def test_starts_with_what_the_data_say(files):
     )
 
 
+def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):
+    model = _model()
+    data = model.data(files[0])
+    with pytest.raises(ValueError, match="Received: num_examples=0"):
+        model.set_token_embeddings(data, num_examples=0)
+    with pytest.raises(ValueError, match="Received: exponent=-1"):
+        model.set_token_embeddings(data, exponent=-1.0)
+    monkeypatch.setattr(
+        type(data), "remarks_on_texts", lambda *args: [f"{args[2]} of several"]
+    )
+    with pytest.warns(UserWarning, match="2 of several"):
+        model.set_token_embeddings(data, num_examples=2)
+
+
 def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):
     model.save_checkpoint(tmp_path / "to")
     checkpoint = reading.read_checkpoint(tmp_path / "to")
