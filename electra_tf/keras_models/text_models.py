@@ -240,16 +240,17 @@ class TextClassifier(_TextModel, LabelledModel):
     def _in_order(self, y, name: str):
         """The columns of a DataFrame in the order of the labels they name."""
         columns_of = getattr(y, "columns", None)
-        if columns_of is None or all(
-            isinstance(column, int) for column in columns_of
-        ):
+        if columns_of is None:
             return y
         by_name = {str(column): column for column in columns_of}
-        if set(by_name) != set(self.labels) or len(by_name) < len(columns_of):
-            raise self._labels.refused(
-                name, f"a DataFrame with the columns {list(columns_of)}"
-            )
-        return y[[by_name[label] for label in self.labels]]
+        is_once = len(by_name) == len(columns_of)
+        if is_once and set(by_name) == set(self.labels):
+            return y[[by_name[label] for label in self.labels]]
+        if all(isinstance(column, int) for column in columns_of):
+            return y  # Nobody named them.
+        raise self._labels.refused(
+            name, f"a DataFrame with the columns {list(columns_of)}"
+        )
 
     def graph_targets(self, y):
         if self.multi_label:

@@ -434,6 +434,9 @@ def test_several_labels_a_row(pretrained):
         tasks.assert_equal_bits(found.targets(form, "y", 20), matrix)
     by_name = pd.DataFrame(matrix, columns=["a", "b", "c"])[["c", "a", "b"]]
     tasks.assert_equal_bits(found.targets(by_name, "y", 20), matrix)
+    numbered = classifier(pretrained, labels=[0, 1, 2], multi_label=True)
+    by_number = pd.DataFrame(matrix)[[2, 0, 1]]
+    tasks.assert_equal_bits(numbered.targets(by_number, "y", 20), matrix)
     other = by_name.rename(columns={"c": "d"})
     with pytest.raises(ValueError, match=r"with the columns \['d', 'a', 'b'\]"):
         found.targets(other, "y", 20)

@@ -62,7 +62,7 @@ class Source(typing.NamedTuple):
 
     Attributes:
       figures: Their name in docs/figures, without .json.
-      page: Its name in docs, or README.md.
+      page: Its name in docs.
       module: Of tools/; its `blocks` makes a dictionary of Markdown
         tables, by their names, from what the file of the figures holds. Its
         `read`, if it has one, makes that of what NAME=FILE names.
@@ -70,7 +70,8 @@ class Source(typing.NamedTuple):
         marks; None for the whole page.
       picture: Its name in docs; "" for none.
       drawn_by: The module of tools/ whose `draw` writes it.
-      by_hand: What no run writes: new figures have those of the old ones.
+      by_hand: What a run may know nothing of: new figures without it have
+        that of the old ones.
     """
 
     figures: str
@@ -161,7 +162,7 @@ SOURCES: tuple[Source, ...] = (
         "objectives_first",
         "experiments_results.md",
         "experiments_table",
-        "A quarter of that",
+        "All of Table 5, earlier runs",
         by_hand=("name", "without_sts", "paper_lead", "plateau_disc_auc"),
     ),
     Source(
@@ -324,8 +325,11 @@ def _pages(
     for source in SOURCES:
         of_page = tables.setdefault(page_path(source), {})
         of_page |= blocks(source, figures[source.figures])
-        if source.page == _ORDERINGS_PAGE:
-            of_page |= _module(_ORDERINGS).blocks(figures)
+    if (path := _DOCS / _ORDERINGS_PAGE) in tables:
+        with figure_files.expecting(
+            f"the figures of {_ORDERINGS_PAGE}", str(path), ValueError
+        ):
+            tables[path] |= _module(_ORDERINGS).blocks(figures)
     found = {}
     for path, of_page in tables.items():
         text = path.read_text("utf-8")
@@ -360,8 +364,7 @@ def _draw(figures: Mapping[str, dict], taken: Collection[str]) -> None:
 
 
 def page_path(source: Source) -> pathlib.Path:
-    folder = _DOCS.parent if source.page == "README.md" else _DOCS
-    return folder / source.page
+    return _DOCS / source.page
 
 
 def figures_path(name: str) -> pathlib.Path:

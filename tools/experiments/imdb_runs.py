@@ -313,13 +313,19 @@ def with_earlier(figures: dict, earlier: dict) -> dict:
             left.remove(one)  # Another seed may have the same score.
         else:
             tried.append(one)
-    of_now = [o["pretraining"]["command"] for o in figures.get("others", ())]
+    # One that nothing was fine-tuned of yet takes no other one's place.
+    here = [
+        one
+        for one in figures.get("others", ())
+        if any(len(row) > 1 for row in one["rows"])
+    ]
+    of_now = [one["pretraining"]["command"] for one in here]
     others = [
         one
         for one in earlier.get("others", ())
         if one["pretraining"]["command"] not in of_now
     ]
-    others += figures.get("others", ())
+    others += here
     return figures | {"choices": tried, "others": others}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import experiment_runs
 import experiments_table
 import tables
 from experiment_suites import SUITES
@@ -31,12 +32,15 @@ def blocks(figures: Mapping[str, dict]) -> dict[str, str]:
     for name, kind in _FIGURES.items():
         of_suite = figures[name]
         for row in of_suite["rows"]:
+            # What was at no compute that the reference was at has none.
+            minus_reference = row.get("minus_reference")
+            if row["row"] == of_suite["reference"] or not minus_reference:
+                continue
             budget = row["budget_flops"]
-            heading = f"{budget:.2g}".replace("e+", "e") + kind
-            columns[budget, kind] = heading
-            if row["row"] != of_suite["reference"]:
-                of_pair = cells.setdefault((of_suite["suite"], row["row"]), {})
-                of_pair[heading] = _cell(row["minus_reference"])
+            heading = f"{experiment_runs.budget_name(budget)}{kind}"
+            columns[budget or 0.0, kind] = heading
+            of_pair = cells.setdefault((of_suite["suite"], row["row"]), {})
+            of_pair[heading] = _cell(minus_reference)
     headings = [heading for _, heading in sorted(columns.items())]
     table = [["ahead", "of", "paper", *headings]]
     for suite_name, suite in SUITES.items():

@@ -3,9 +3,9 @@
   python tools/experiments/run_imdb.py --parallel=2
 
 The data are those of tools/experiments/build_imdb_data.py, built into TFRecords
-(`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it, its
-embeddings alone and random weights on the first 100, 400, ... labelled reviews
-with several seeds each, and trains logistic regression on the same, on TF-IDF,
+(`make imdb` does it). Pre-trains gin/results/imdb.gin; then fine-tunes it and
+random weights on the first 100, 400, ... labelled reviews with several seeds
+each, and trains logistic regression on the same, on TF-IDF,
 on vectors of the pre-trained weights as they are, and on those of a latent
 semantic analysis, with which their embeddings start. Below build/imdb
 it writes results.json and results.png, which docs/imdb.md shows. What is
@@ -54,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     again = args.pretraining
     pretraining = imdb_runs.pretraining(tuple(args.gin_param), again, _BUILD)
     contestants: tuple[str, ...] = (*imdb_runs.STARTS, *imdb_runs.LINEAR)
+    if not args.embeddings_alone:
+        contestants = tuple(c for c in contestants if c != "embeddings")
     if again > 1:
         contestants = imdb_runs.OF_PRETRAINING
     finetuning = [
@@ -242,6 +244,12 @@ def main(argv=None) -> int:
         help="Which pre-training to run and to fine-tune: 2, 3, ... have other "
         "seeds, and only what depends on it is run again (default: "
         "%(default)s).",
+    )
+    add(
+        "--embeddings-alone",
+        action="store_true",
+        help="Fine-tune, too, the pre-trained embeddings with layers from "
+        "random weights.",
     )
     add(
         "--earlier",

@@ -67,6 +67,20 @@ def test_orderings_are_those_of_the_figures():
     ]
 
 
+def test_rows_without_a_reference_are_in_no_order():
+    figures = {
+        s.figures: documented.read_figures(s) for s in documented.SOURCES
+    }
+    before = orderings_table.blocks(figures)
+    rows = figures["objectives"]["rows"]
+    alone = {k: v for k, v in rows[1].items() if k != "minus_reference"}
+    alone["budget_flops"] = None
+    more = [*rows, alone, alone | {"minus_reference": None}]
+    objectives = figures["objectives"] | {"rows": more}
+    found = orderings_table.blocks(figures | {"objectives": objectives})
+    assert found == before
+
+
 def test_a_table_is_put_in_its_place():
     after = documented.with_blocks(PAGE, {"scores": "| b | 8.8 |\n"}, "a.md")
     assert "7.7" not in after

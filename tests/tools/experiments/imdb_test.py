@@ -384,7 +384,11 @@ def test_another_pretraining_has_a_line_of_its_own(tmp_path):
 def test_runs_that_are_gone_stay_in_the_tables(figures):
     choice, other = {"dev": 1.0}, {"dev": 2.0}
     gone, here = (
-        {"pretraining": {"command": text}, "rows": [], "pooling": "cls"}
+        {
+            "pretraining": {"command": text},
+            "rows": [{"labels": 100, "frozen": {}}],
+            "pooling": "cls",
+        }
         for text in ("a", "b")
     )
     now = figures | {"choices": [choice, choice], "others": [here]}
@@ -394,6 +398,10 @@ def test_runs_that_are_gone_stay_in_the_tables(figures):
     assert found["others"] == [gone, here]
     assert found["rows"] == figures["rows"]
     assert imdb_runs.with_earlier(found, earlier) == found
+    # A pre-training that has just begun is none to show.
+    begun = gone | {"rows": [{"labels": 100}]}
+    found = imdb_runs.with_earlier(now | {"others": [begun]}, earlier)
+    assert found["others"] == earlier["others"]
 
 
 def test_seeds_of_a_choice_stand_together(figures):
@@ -440,5 +448,8 @@ def test_a_dry_run_prints_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_imdb.main(["--dry-run", "--sizes=400"]) == 0
     said = capsys.readouterr().out
-    assert said.count("python -m electra_tf.run_finetuning") == 3
+    assert said.count("python -m electra_tf.run_finetuning") == 2
     assert "# pre-training: to run" in said
+    flags = ["--dry-run", "--sizes=400", "--embeddings-alone"]
+    assert run_imdb.main(flags) == 0
+    assert "build/imdb/parts/embeddings" in capsys.readouterr().out
