@@ -13,7 +13,7 @@ import numpy as np
 import tf_idf
 
 # scikit-learn's `C`, for features of deviation 1.
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
 _BATCH = 64
 _MAX_ITERATIONS = 1000
 

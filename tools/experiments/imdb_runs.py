@@ -32,7 +32,7 @@ OF_PRETRAINING = ("pretrained", "frozen")
 
 
 class _Recipe(typing.NamedTuple):
-    """Of fine-tuning the pre-trained start; chosen as docs/imdb.md says.
+    """Of fine-tuning the pre-trained start; chosen as docs/imdb_tried.md says.
 
     The head begins at random and takes a high rate, what pre-training left
     takes lower ones.

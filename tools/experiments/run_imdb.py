@@ -37,7 +37,7 @@ from electra_tf.command_line import arguments, progress
 
 _BUILD = "build/imdb"
 # Reviews want little regularization: the end of the usual ones is not theirs.
-_STRENGTHS = (*tf_idf.STRENGTHS, 1e3, 1e4)
+_STRENGTHS = (*tf_idf.STRENGTHS, 1e3, 1e4, 1e5, 1e6)
 
 
 def run(args: argparse.Namespace) -> int:
