@@ -23,6 +23,22 @@ def is_dataset(x: typing.Any) -> bool:
     return isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset)
 
 
+def may_end(x: typing.Any) -> bool:
+    """Whether it is a dataset that does not tell whether it ends."""
+    return (
+        isinstance(x, tf.data.Dataset)
+        and x.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    )
+
+
+def has_pairs(dataset: tf.data.Dataset) -> bool:
+    """Whether a dataset's inputs are two texts."""
+    spec = dataset.element_spec
+    return (
+        len(tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)) > 1
+    )
+
+
 def texts(x: typing.Any, name: str = "x") -> Texts:
     """The texts, or pairs of texts, that a user means.
 

@@ -136,7 +136,7 @@ class LabelledModel(TaskModel):
           *axes: What the message calls those before C.
 
         Raises:
-          ValueError: If the shape is another.
+          ValueError: If the shape is another, or a number not finite.
         """
         predictions = np.asarray(predictions)
         shape, num_labels = predictions.shape, len(self.labels)
@@ -144,5 +144,11 @@ class LabelledModel(TaskModel):
             raise ValueError(
                 f"Expected predictions of {num_labels} labels, "
                 f"[{', '.join(axes)}, {num_labels}]. Received: shape {shape}"
+            )
+        rows, *_ = np.nonzero(~np.isfinite(predictions))
+        if rows.size:
+            raise ValueError(
+                "Expected predictions that are finite. Received: "
+                f"{predictions[rows[0]]} in row {rows[0]}"
             )
         return predictions

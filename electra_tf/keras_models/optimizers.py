@@ -1,6 +1,7 @@
 """The original's optimizer, as Keras's `fit` takes it."""
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 
@@ -15,16 +16,19 @@ def peak_rate(learning_rate: typing.Any) -> float:
     """What `compile` takes as the greatest rate of the paper's schedule.
 
     Raises:
-      ValueError: If it is no number.
+      ValueError: If it is no such number.
     """
     try:
-        return float(learning_rate)
+        rate = float(learning_rate)
     except (TypeError, ValueError):
-        raise ValueError(
-            "Expected learning_rate as a number, the peak of the paper's "
-            "schedule; another schedule belongs to an optimizer of Keras. "
-            f"Received: learning_rate={learning_rate!r}"
-        ) from None
+        rate = math.nan
+    if 0.0 < rate < math.inf:
+        return rate
+    raise ValueError(
+        "Expected learning_rate as a number above 0, the peak of the paper's "
+        "schedule; another schedule belongs to an optimizer of Keras. "
+        f"Received: learning_rate={learning_rate!r}"
+    )
 
 
 def refuse_schedule(
@@ -48,6 +52,30 @@ def refuse_schedule(
             "OptimizerConfig; an optimizer brings its own. Received: "
             f"optimizer={optimizer!r}, learning_rate={learning_rate}, "
             f"num_train_steps={num_train_steps}"
+        )
+
+
+def warn_of_the_end(optimizer: typing.Any, num_steps: int | None = 1) -> None:
+    """Warns of steps that learn nothing, as they are behind the schedule's end.
+
+    Args:
+      optimizer: The paper's, or another one, of which nothing is said.
+      num_steps: That are to come; None if nobody knows.
+    """
+    if not isinstance(optimizer, optimization.AdamWeightDecay):
+        return
+    end = optimizer.schedule.num_train_steps
+    behind = int(optimizer.iterations.numpy()) + (num_steps or 1) - end
+    if behind > 0:
+        which = (
+            "steps to come"
+            if num_steps is None
+            else f"{min(behind, num_steps)} of {num_steps} steps to come"
+        )
+        user_warnings.warn(
+            f"{which} learn nothing: the learning rate is 0 from step {end} "
+            "on, where compile(num_train_steps=...) or the first fit let it "
+            "end; compile again to begin anew"
         )
 
 
@@ -91,6 +119,12 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
                     f"of {len(ours)}"
                 )
             return
+        if not variables:
+            raise ValueError(
+                "Expected something that learns. Received: no variables to "
+                "train, as trainable is False of all of the model; of the "
+                "encoder alone it is encoder.trainable"
+            )
         self.scales = optimization.layerwise_scales(
             variables, self.num_hidden_layers, self.config
         )

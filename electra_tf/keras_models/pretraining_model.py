@@ -494,11 +494,12 @@ class PretrainingModel(keras.Model):
                 self.config,
             )
         steps = steps_per_epoch or int(x.cardinality())
+        num_steps = None if steps < 0 else steps * (epochs - initial_epoch)
         self._make_optimizer(
-            None
-            if steps < 0
-            else self._num_steps_done() + steps * (epochs - initial_epoch)
+            None if num_steps is None else self._num_steps_done() + num_steps
         )
+        if num_steps != 0 and not resuming.is_resumed(kwargs.get("callbacks")):
+            optimizers.warn_of_the_end(self.optimizer, num_steps)
         self._prepare_steps(x.element_spec, self._micro_batch_size)
         return super().fit(
             x,

@@ -1,5 +1,6 @@
 """Data that go on with the step at which Keras's callbacks go on."""
 
+import typing
 from collections.abc import Callable
 
 import keras
@@ -15,6 +16,14 @@ def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     `iterations` counts updates, of which each may be made of several batches.
     """
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
+def is_resumed(callbacks: typing.Any) -> bool:
+    """Whether a training may go on within the steps that `fit` is told."""
+    return any(
+        isinstance(callback, keras.callbacks.BackupAndRestore)
+        for callback in keras.tree.flatten(callbacks or [])
+    )
 
 
 class Start(keras.callbacks.Callback):

@@ -17,10 +17,15 @@ import tensorflow as tf
 
 from electra_tf.finetuning import batches
 from electra_tf.finetuning.features import Features
-from electra_tf.keras_models import columns, token_ids, user_warnings
+from electra_tf.keras_models import (
+    columns,
+    optimizers,
+    token_ids,
+    user_warnings,
+)
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
-from electra_tf.keras_models.resuming import Start, steps_taken
+from electra_tf.keras_models.resuming import Start, is_resumed, steps_taken
 from electra_tf.model.windows import Windows
 from electra_tf.training import replicas
 
@@ -146,7 +151,7 @@ class TextPipeline(EngineModel):
         self, sample_weight, class_weight=None, name: str = "sample_weight"
     ) -> None:
         """Refuses weights that Keras would pass over, or that are none."""
-        token_ids.check_labels(sample_weight, name)
+        token_ids.check_weights(sample_weight, name)
         num_labels = self.num_label_values if self.target_rank == 1 else None
         if class_weight is None or num_labels is None:
             return
@@ -295,7 +300,7 @@ class TextPipeline(EngineModel):
             if tf.is_tensor(targets):
                 targets = token_ids.finite(targets, f"labels in {name}")
             if weights is not None:
-                weights = token_ids.finite(weights, f"weights in {name}")
+                weights = token_ids.not_negative(weights, f"weights in {name}")
             if class_weight is not None:
                 of_classes = self.graph_weights_of_classes(
                     class_weight, targets
@@ -412,7 +417,7 @@ class TextPipeline(EngineModel):
                     "Expected labels and weights in the dataset. Received: "
                     "them beside it"
                 )
-            self.note_pairs(_has_pairs(x))
+            self.note_pairs(columns.has_pairs(x))
             rows, x = x, self._mapped(x, True, class_weight)
             num_steps = steps_per_epoch or self.num_batches(rows, x)
         else:
@@ -423,7 +428,7 @@ class TextPipeline(EngineModel):
             num_steps = steps_per_epoch or -(-num_rows // batch_size)
             steps_per_epoch = num_steps
             columns.check_executions(self.steps_per_execution, num_steps)
-        if steps_per_epoch and _may_end(x):
+        if steps_per_epoch and columns.may_end(x):
             # In every epoch, as without `steps_per_epoch` in Keras.
             x = x.repeat()
         if validation_data is not None:
@@ -434,7 +439,7 @@ class TextPipeline(EngineModel):
                     validation_batch_size, "validation_batch_size", batch_size
                 ),
             )
-        self._begin(num_steps, epochs - initial_epoch)
+        self._begin(num_steps, epochs - initial_epoch, is_resumed(callbacks))
         if features is not None:
             start = Start(int(steps_taken(self.optimizer).numpy()))
             x = self._train_dataset(features, batch_size, shuffle, start)
@@ -483,13 +488,21 @@ class TextPipeline(EngineModel):
             and optimizer.num_train_steps is None
         )
 
-    def _begin(self, steps_per_epoch: int | None, epochs: int) -> None:
+    def _begin(
+        self,
+        steps_per_epoch: int | None,
+        epochs: int,
+        may_resume: bool = False,
+    ) -> None:
         """Sets the schedule of an optimizer that follows `fit`."""
         optimizer = self.optimizer
         if not self._schedule_ends_with_fit:
             # Now: XLA makes no variables in a step.
             with self.distribute_strategy.scope():
                 optimizer.build(self.trainable_variables)
+            if epochs > 0 and not may_resume:
+                num_steps = steps_per_epoch and steps_per_epoch * epochs
+                optimizers.warn_of_the_end(optimizer, num_steps)
             return
         if steps_per_epoch is None:
             raise ValueError(
@@ -497,7 +510,9 @@ class TextPipeline(EngineModel):
                 "the steps that fit is about to take and the dataset does not "
                 "tell how many batches it has. Received: steps_per_epoch=None"
             )
-        num_steps = max(1, steps_per_epoch * epochs)
+        num_steps = steps_per_epoch * epochs
+        if num_steps < 1:
+            return
         if num_steps != optimizer.schedule.num_train_steps:
             # The schedule is in its graph.
             self.train_function = None
@@ -517,7 +532,7 @@ class TextPipeline(EngineModel):
                 return data
             return self._checked(data, "validation_data")
         if columns.is_dataset(data):
-            self.refuse_other_inputs(_has_pairs(data), "validation_data")
+            self.refuse_other_inputs(columns.has_pairs(data), "validation_data")
             return self._mapped(data, True, name="validation_data")
         if not isinstance(data, tuple | list) or len(data) not in (2, 3):
             raise ValueError(
@@ -552,7 +567,7 @@ class TextPipeline(EngineModel):
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
         if columns.is_dataset(x):
-            self.refuse_other_inputs(_has_pairs(x), "x")
+            self.refuse_other_inputs(columns.has_pairs(x), "x")
             x = self._mapped(x, True)
         else:
             features = self._arrays(x, y, sample_weight)
@@ -578,7 +593,7 @@ class TextPipeline(EngineModel):
             x = self._checked(x)
             return super().predict(x, batch_size, **kwargs)
         if columns.is_dataset(x):
-            self.refuse_other_inputs(_has_pairs(x), "x")
+            self.refuse_other_inputs(columns.has_pairs(x), "x")
             return super().predict(self._mapped(x, False), **kwargs)
         inputs = self.read_inputs(x)
         if kwargs.get("steps") is not None:
@@ -626,6 +641,7 @@ class TextPipeline(EngineModel):
                 "as the learning rate decays over all steps. Received: "
                 "num_train_steps=None"
             )
+        optimizers.warn_of_the_end(self.optimizer)
         if self._reads_texts:
             features = self._arrays(
                 x, y, sample_weight, class_weight, is_training=True
@@ -680,19 +696,3 @@ def _size(
 def _without_rows(_, batch):
     """A batch without the numbers of its rows."""
     return batch
-
-
-def _may_end(x: typing.Any) -> bool:
-    """Whether it is a dataset that does not tell whether it ends."""
-    return (
-        isinstance(x, tf.data.Dataset)
-        and x.cardinality() == tf.data.UNKNOWN_CARDINALITY
-    )
-
-
-def _has_pairs(dataset: tf.data.Dataset) -> bool:
-    """Whether a dataset's inputs are two texts."""
-    spec = dataset.element_spec
-    return (
-        len(tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)) > 1
-    )

@@ -77,7 +77,7 @@ def checked(
             labels = (found[_LABELS],)
         weights = element[2:]
         if weights and tf.is_tensor(weights[0]):
-            weights = (finite(weights[0], f"weights in {name}"),)
+            weights = (not_negative(weights[0], f"weights in {name}"),)
         return (features, *labels, *weights)
 
     return x.map(check, num_parallel_calls=tf.data.AUTOTUNE)
@@ -130,7 +130,7 @@ def _checked_batch(
     x, *labels = batch if isinstance(batch, tuple) else (batch,)
     checked(x, config, name)
     for weights in labels[1:]:
-        check_labels(weights, f"weights of {name}")
+        check_weights(weights, f"weights of {name}")
     if labels and not num_values:
         check_labels(labels[0], f"labels of {name}")
     elif labels:
@@ -139,6 +139,27 @@ def _checked_batch(
             values = values.astype(np.int64)
         check_labels(values, f"labels of {name}", num_values, values.ndim)
     return batch
+
+
+def not_negative(numbers: tf.Tensor, name: str) -> tf.Tensor:
+    """`finite`, of weights, which must be 0 or more as well."""
+    numbers = finite(numbers, name)
+    least = tf.reduce_min(numbers)
+    check = tf.debugging.Assert(
+        least >= 0, [f"Expected {name} of 0 or more. Received:", least]
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(numbers)
+
+
+def check_weights(numbers, name: str) -> None:
+    """`check_labels`, of weights, which must be 0 or more as well."""
+    check_labels(numbers, name)
+    if not _is_array(numbers):
+        return
+    least = np.min(numbers, initial=0.0)
+    if least < 0.0:
+        raise ValueError(f"Expected {name} of 0 or more. Received: {least:g}")
 
 
 def check_labels(

@@ -147,7 +147,7 @@ def float32_tells_apart(least: float, greatest: float) -> bool:
       greatest: The greatest one; the same if there is one alone.
     """
     largest = max(abs(least), abs(greatest))
-    if largest > np.finfo(np.float32).max:
+    if max(largest, greatest - least) > np.finfo(np.float32).max:
         return False
     step = float(np.spacing(np.float32(largest)))
     return least == greatest or greatest - least >= _LEAST_STEPS * step

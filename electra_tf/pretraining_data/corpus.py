@@ -22,6 +22,7 @@ import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from electra_tf.files import each_once
 from electra_tf.pretraining_data import decompression
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
@@ -542,7 +543,7 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
             content = line.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
             if not content.strip():
                 continue
-            row = json.loads(content.strip())
+            row = json.loads(content.strip(), object_pairs_hook=each_once)
             if not isinstance(row, dict):
                 raise ValueError("it is no object")
             if reading.text_field not in row:

@@ -2,6 +2,7 @@
 
 import pickle
 import subprocess
+import warnings
 
 import keras
 import numpy as np
@@ -34,6 +35,37 @@ def test_goes_on_where_it_was_stopped(pretrained, tmp_path):
         second.network.variables, whole.network.variables, strict=True
     ):
         np.testing.assert_array_equal(ours, expected, ours.path)
+
+
+def test_steps_behind_the_end_of_the_schedule_are_told(pretrained):
+    model = classifier(pretrained)
+    model.compile(num_train_steps=7)
+    rows = dict(batch_size=4, verbose=0)  # Five steps an epoch.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(TEXTS, TARGETS, epochs=1, **rows)
+        model.fit(TEXTS, TARGETS, epochs=0, **rows)
+    with pytest.warns(UserWarning, match="3 of 5 steps to come learn nothing"):
+        model.fit(TEXTS, TARGETS, epochs=1, **rows)
+    with pytest.warns(UserWarning, match="1 of 1 steps to come"):
+        model.train_on_batch(TEXTS[:4], TARGETS[:4])
+    data = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(4)
+    data = data.filter(lambda *_: True)
+    with pytest.warns(UserWarning, match="^steps to come learn nothing"):
+        model.fit(data, epochs=1, verbose=0)
+
+
+def test_a_model_that_is_frozen_learns_nothing(pretrained):
+    model = classifier(pretrained)
+    model.trainable = False
+    with pytest.raises(ValueError, match="no variables to train"):
+        model.fit(TEXTS, TARGETS, verbose=0)
+
+
+@pytest.mark.parametrize("rate", [0, -1e-3, float("nan"), "fast"])
+def test_a_rate_that_is_none(pretrained, rate):
+    with pytest.raises(ValueError, match="number above 0, .*learning_rate"):
+        classifier(pretrained).compile(learning_rate=rate)
 
 
 @pytest.mark.dear

@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+import warnings
 
 import keras
 import numpy as np
@@ -236,6 +237,22 @@ def test_starts_with_what_the_data_say(files):
         vectors[of_words],
         atol=1e-6,
     )
+
+
+def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
+    model = _model()
+    model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
+    backup = keras.callbacks.BackupAndRestore(str(tmp_path))
+    again = dict(steps_per_epoch=1, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(files[0], 8, callbacks=[backup], **again)
+    with pytest.warns(UserWarning, match="rate is 0 from step 2 on"):
+        model.fit(files[0], 8, **again)
+    model.compile()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(files[0], 8, **again)
 
 
 def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):

@@ -221,6 +221,31 @@ def test_fit_on_a_dataset(pretrained):
 
 
 @pytest.mark.dear
+def test_negative_weights_are_refused_in_datasets_and_with_ids(pretrained):
+    model = classifier(pretrained)
+    rows = (TEXTS, TARGETS, -np.ones(20, np.float32))
+    dataset = tf.data.Dataset.from_tensor_slices(rows).batch(4)
+    message = "weights in x of 0 or more"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        model.fit(dataset, epochs=1, verbose=0)
+    features = model.preprocessor(TEXTS)
+    ids = model._labels.ids(TARGETS, "y", 20)
+    without = classifier(pretrained, preprocessor=None)
+    with pytest.raises(ValueError, match="sample_weight of 0 or more. .*-1"):
+        without.fit(features, ids, sample_weight=rows[2], verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((features, ids, rows[2]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        without.fit(dataset.batch(4), verbose=0)
+
+
+def test_predictions_that_are_no_numbers_have_no_names(model):
+    predictions = np.zeros((3, len(LABELS)))
+    predictions[1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"that are finite. .*nan.* in row 1"):
+        model.decode_predictions(predictions)
+    assert model.decode_predictions(predictions[:0]) == []
+
+
 def test_weights_of_rows_and_classes(model):
     weights = np.linspace(0.5, 2.0, len(TEXTS)).astype(np.float32)
     rows = model._arrays(TEXTS, TARGETS, weights, {"pos": 3})

@@ -401,6 +401,12 @@ DAMAGE = {
         r"line 2 of '.*x\.jsonl': it has no field 'text'\.",
         2,
     ),
+    "a line of JSON with a field twice": (
+        "x.jsonl",
+        jsonl_of({"text": "a"}) + b'{"text": "b", "text": "c"}\n',
+        r"line 2 of '.*x\.jsonl': the name 'text' twice in an object\.",
+        1,
+    ),
     "a line of JSON whose field is no text": (
         "x.jsonl",
         jsonl_of({"text": "a"}, {"text": None}),

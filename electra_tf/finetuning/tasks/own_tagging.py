@@ -158,9 +158,14 @@ class OwnTagging(tagging.TaggingTask):
         labels = super().labels_of_tags(sentence, path)
         unknown = [label for label in labels if label not in self.labels]
         if unknown:
+            known, received, what = self.labels, unknown[0], "labels"
+            if not self.is_token_level:
+                # Not as they are written: see `_as_usual`.
+                known = sorted({label[2:] for label in known} - {""})
+                received, what = received[2:], "kinds of spans"
             raise ValueError(
-                f"Expected one of the labels {text_tasks.listing(self.labels)},"
-                f" as in the training file. Received: {unknown[0]!r} in "
-                f"{path!r}, row {sentence.row}."
+                f"Expected one of the {what} {text_tasks.listing(known)}, as "
+                f"in the training file. Received: {received!r} in {path!r}, "
+                f"row {sentence.row}."
             )
         return labels

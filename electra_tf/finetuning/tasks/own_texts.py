@@ -13,6 +13,9 @@ from electra_tf.finetuning.tasks.text_tasks import (
     TextExample,
     number,
 )
+from electra_tf.model import task_head
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 # What empty texts become on the way through pandas.
 _EMPTY_TEXTS = ("nan", "NaN", "<NA>", "None", "null")
@@ -156,6 +159,12 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
                 "Expected two or more different numbers. Received: "
                 f"{path!r} with {least} only."
             )
+        if not task_head.float32_tells_apart(least, most):
+            raise ValueError(
+                "Expected labels that float32 tells apart, such as their "
+                f"differences from one of them. Received: {path!r} with "
+                f"{least:.15g} to {most:.15g}."
+            )
         super().__init__(name, least, most, scale=most - least)
 
     def reading(self):
@@ -166,6 +175,12 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
         fields = super().label_fields(label, source)
         if self.has_decimal_commas:
             fields["label"] = fields["label"].replace(",", ".")
+        if _FLOAT32_MAX < abs(number(fields["label"])) < np.inf:
+            path, row = source
+            raise ValueError(
+                "Expected a number that float32 holds. Received: "
+                f"{fields['label']} in {path!r}, row {row}."
+            )
         return fields
 
     @property

@@ -120,7 +120,7 @@ def test_tags_of_spans(write, tokenizer):
     assert [e.labels for e in train] == [("B-PER", "E-PER"), ("O",)]
     features = task.features(train, tokenizer, 8)
     assert features["own_labels"][0, :2].tolist() == [0, 2]
-    message = "one of the labels 'B-PER', .*: 'S-LOC' in .*b.tsv', row 1"
+    message = "kinds of spans 'PER', .*: 'LOC' in .*b.tsv', row 1"
     with pytest.raises(ValueError, match=message):
         task.read_examples("dev")
 
@@ -207,6 +207,21 @@ def test_conll(write):
             "two or more different numbers. .*1.0 only",
         ),
         (
+            "text\tlabel\na\t1\nb\t1e39\n",
+            {"task_type": "regression"},
+            "a number that float32 holds. Received: 1e39 in .*row 3",
+        ),
+        (
+            "text\tlabel\na\t1700000000.5\nb\t1700000010.25\n",
+            {"task_type": "regression"},
+            "labels that float32 tells apart.* with 1700000000.5 to 1700000010",
+        ),
+        (
+            "text\tlabel\na\t3e38\nb\t-3e38\n",
+            {"task_type": "regression"},
+            "labels that float32 tells apart.* with -3e",
+        ),
+        (
             "text\tlabel\na b\tX\n",
             {"task_type": "tagging"},
             "as many tags as words. Received: 2 words and 1 tags .*row 2",
@@ -226,6 +241,17 @@ def test_a_label_that_training_does_not_have(write):
     }
     task = own_data.make_task("own", files)
     message = "one of the labels 'x', 'y'. Received: 'z' in .*b.tsv', row 3"
+    with pytest.raises(ValueError, match=message):
+        task.read_examples("dev")
+
+
+def test_a_span_that_training_has_not_is_named_as_the_file_has_it(write):
+    files = {
+        "train": write("a.txt", "a B-X\nb I-X\nc O\n\nd O\n"),
+        "dev": write("b.txt", "a O\n\nb B-Q\n"),
+    }
+    task = own_data.make_task("own", files, task_type="tagging")
+    message = "kinds of spans 'X', as in .*Received: 'Q' in .*b.txt', row 3"
     with pytest.raises(ValueError, match=message):
         task.read_examples("dev")
 
