@@ -525,8 +525,8 @@ class RunConfig:
       keep_best_metric: Metric of the evaluations every `eval_steps` by which
         the best checkpoint is kept in <model_dir>/best, too: the lowest of a
         loss, the highest of anything else; '' for none.
-      async_checkpoints: Training goes on while a copy of the state is written;
-        the copy needs as much of the host's memory as the state.
+      async_checkpoints: Pre-training goes on while a copy of the state is
+        written, which needs as much of the host's memory as the state.
       seed: Of the initial weights, the data order, masks, samples and dropout.
       distribution_strategy: 'one_device', 'mirrored', 'multi_worker_mirrored'
         or 'tpu', as in `official.common.distribute_utils`.

@@ -1,5 +1,6 @@
 """The plan of a trial -> its model, and the engine that trains it."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -20,7 +21,9 @@ def make_engine(
 ) -> engine_lib.Engine:
     """Model, optimizer and batches of a trial, as it begins."""
     start = plan.start
-    run = plan.run
+    # The thread that writes in the background never ends, and would keep this
+    # model, its slots and a copy of both for as long as the trials go on.
+    run = dataclasses.replace(plan.run, async_checkpoints=False)
     rows = [data.features["train"] for data in plan.tasks]
     train_features = features.combine(rows)
     replicas.set_policy(run)  # Seeds the new head.

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import threading
 
 import pytest
 import tensorflow as tf
@@ -105,6 +106,14 @@ def test_replicas_score_what_they_have_trained(whole, tmp_path, monkeypatch):
     )
     for split, scores in theirs["tasks"]["letters"].items():
         assert ours["tasks"]["letters"][split] == pytest.approx(scores)
+
+
+def test_no_thread_keeps_a_model_that_is_finished(whole, tmp_path):
+    before = set(threading.enumerate())
+    run_config = helpers.finetuning_run_config(tmp_path / "model")
+    assert run_config.async_checkpoints
+    run(make_config(whole, run=run_config, num_trials=2))
+    assert set(threading.enumerate()) <= before
 
 
 def with_test(folder):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import experiment_runs
 import figure_files
+import tf_idf
 from experiment_runs import Run
 
 from electra_tf import configs, files, model_directory
@@ -25,7 +26,7 @@ STARTS = ("pretrained", "embeddings", "from_scratch")
 # What a logistic regression reads: `frozen_features`, `latent_features` and
 # `tf_idf`.
 LINEAR = ("frozen", "latent", "tfidf")
-_KEPT = ("strength", "dev_accuracy", "test_accuracy", "cpu_seconds")
+_KEPT = (*tf_idf.Baseline._fields, "cpu_seconds")
 _TASK = "imdb"
 # What there is once more of every other pre-training.
 OF_PRETRAINING = ("pretrained", "frozen")
@@ -44,6 +45,7 @@ class _Recipe(typing.NamedTuple):
         the head and the top layer it counts twice, as in the original.
       dropout: 0 for none.
       weigh_windows: Whether a window counts as much as it has tokens.
+      is_balanced: Whether rare labels weigh more, so that all count alike.
     """
 
     num_epochs: int
@@ -51,6 +53,7 @@ class _Recipe(typing.NamedTuple):
     layerwise_lr_decay: float = 0.4
     dropout: float = 0.1
     weigh_windows: bool = False
+    is_balanced: bool = False
 
     def params(self) -> tuple[str, ...]:
         """Its bindings."""
@@ -59,16 +62,25 @@ class _Recipe(typing.NamedTuple):
             f"OptimizerConfig.learning_rate={self.learning_rate}",
             f"OptimizerConfig.layerwise_lr_decay={self.layerwise_lr_decay}",
             f"FinetuningConfig.dropout={self.dropout}",
+            *self.of_both(),
+        )
+
+    def of_both(self) -> tuple[str, ...]:
+        """Those that random weights have, too."""
+        return (
             *[_WEIGH_WINDOWS] * self.weigh_windows,
+            *[_BALANCED] * self.is_balanced,
         )
 
 
 _WEIGH_WINDOWS = "FinetuningDataConfig.weigh_windows=True"
+_BALANCED = "FinetuningConfig.class_weights='balanced'"
 # Labelled reviews -> passes over them, and how the pre-trained start learns.
 NUM_EPOCHS = {100: 20, 400: 10, 1600: 3, 6400: 1, 23000: 1}
 _PRETRAINED = {
-    # The head alone: what is below it would learn next to nothing.
-    100: _Recipe(100, 5e-3, 1e-6, 0.0, weigh_windows=True),
+    # The head alone: what is below it would learn next to nothing. Of these
+    # reviews 59 are good ones.
+    100: _Recipe(100, 5e-3, 1e-6, 0.0, weigh_windows=True, is_balanced=True),
     400: _Recipe(20),
     1600: _Recipe(8),
     6400: _Recipe(6),
@@ -90,9 +102,7 @@ def params(start: str, size: int) -> tuple[str, ...]:
             f"FinetuningDataConfig.num_train_epochs={num_epochs:.1f}",
             "FinetuningConfig.dropout=0.1",
         )
-    if _PRETRAINED[size].weigh_windows:
-        found += (_WEIGH_WINDOWS,)
-    return found
+    return found + _PRETRAINED[size].of_both()
 
 
 def folder_of(name: str, build_dir: str, again: int = 1) -> str:
@@ -341,9 +351,9 @@ def choices(build_dir: str) -> list[dict]:
     Returns:
       For each of its models "start", "step" of pre-training where that was not
       its end, "labels", "learning_rate", "layerwise_lr_decay", "dropout",
-      "pooling", "num_epochs", "dev", the accuracy, and "weigh_windows" where
-      it is so; and what `_kind` returns of the pre-training, if its folder is
-      there.
+      "pooling", "num_epochs", "dev", the accuracy, and "weigh_windows" and
+      "is_balanced" (labels' weights) where it is so; and what `_kind` returns
+      of the pre-training, if its folder is there.
 
     Raises:
       ValueError: If such a run is damaged, or of other data.
@@ -371,6 +381,8 @@ def choices(build_dir: str) -> list[dict]:
             }
             if config["data"].get("weigh_windows"):
                 one["weigh_windows"] = True
+            if config.get("class_weights") == "balanced":
+                one["is_balanced"] = True
             if from_scratch:
                 one["embeddings_from_data"] = False
             else:

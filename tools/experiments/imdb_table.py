@@ -74,7 +74,7 @@ def _settings(rows: Sequence[dict]) -> str:
             if "num_epochs" in row.get(name, ())
         )
         strengths = [
-            f"{row[name]['strength']:g}" if name in row else ""
+            _choice(row[name]) if name in row else ""
             for name in imdb_runs.LINEAR
         ]
         table.append(
@@ -82,6 +82,15 @@ def _settings(rows: Sequence[dict]) -> str:
             + [_cpu_minutes(row.get(name)) for name in timed]
         )
     return tables.markdown(table)
+
+
+def _choice(found: dict) -> str:
+    """Of a logistic regression: '0.1, balanced, pairs, in 2 texts'."""
+    parts = [f"{found['strength']:g}"]
+    parts += ["balanced"] * found["is_balanced"]
+    parts += ["pairs"] * (found["max_words"] == 2)
+    parts += ["in 2 texts"] * (found["min_texts"] == 2)
+    return ", ".join(parts)
 
 
 def _cpu_minutes(found: dict | None) -> str:

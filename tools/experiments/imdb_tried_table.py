@@ -105,7 +105,9 @@ def _recipe(one: dict) -> list[str]:
         _GENERATORS.get(one.get("generator", ""), ""),
         f"{one['disc_weight']:g}" if "disc_weight" in one else "",
         _embeddings(one),
-        _READ[one["pooling"]] + ", by tokens" * one.get("weigh_windows", False),
+        _READ[one["pooling"]]
+        + ", by tokens" * one.get("weigh_windows", False)
+        + ", balanced" * one.get("is_balanced", False),
         f"{one['labels']:,}",
         f"{one['learning_rate']:g}",
         f"{one['layerwise_lr_decay']:g}",

@@ -14,6 +14,7 @@ import imdb_table
 import imdb_tried_table
 import pytest
 import run_imdb
+import tf_idf
 
 from electra_tf import model_directory
 from electra_tf.command_line import gin_files
@@ -197,8 +198,8 @@ def figures(tmp_path):
         ("latent", 72.5),
     ):
         path = imdb_runs.linear_path(str(tmp_path), features, 100)
-        found = {"test_accuracy": score, "strength": 10.0, "cpu_seconds": 6.0}
-        found["dev_accuracy"] = score
+        baseline = tf_idf.Baseline(10.0, True, score, score, 2, 2)
+        found = baseline._asdict() | {"cpu_seconds": 6.0}
         path.write_text(json.dumps(found))
     return imdb_runs.collect(str(tmp_path))
 
@@ -236,6 +237,7 @@ def test_tables_of_what_is_there(figures):
     ]
     # Minutes of one model.
     assert "| 0.50 " in found["settings"]
+    assert "10, balanced, pairs, in 2 texts" in found["settings"]
     assert "disc_auc" in found["pretraining"]
 
 

@@ -24,7 +24,27 @@ def test_words_decide():
 
 def test_without_test_rows():
     baseline, _ = tf_idf.fit(TRAIN, DEV, strengths=(1.0,))
-    assert baseline == tf_idf.Baseline(1.0, 100.0, None)
+    assert baseline == tf_idf.Baseline(1.0, False, 100.0, None, 1, 1)
+
+
+def test_labels_are_balanced_where_that_is_better():
+    rare = tf_idf.Rows(["good", "bad"] + ["bad"] * 8, ["pos"] + ["neg"] * 9)
+    dev = tf_idf.Rows(["good", "bad"], ["pos", "neg"])
+    baseline, _ = tf_idf.fit(rare, dev, strengths=(0.01,))
+    assert (baseline.is_balanced, baseline.dev_accuracy) == (True, 100.0)
+
+
+def test_pairs_of_words_and_words_of_two_texts_are_tried():
+    texts = ["not good", "good", "not bad", "bad"]
+    train = tf_idf.Rows(texts, ["neg", "pos", "pos", "neg"])
+    baseline, _ = tf_idf.fit(train, train)
+    assert (baseline.max_words, baseline.min_texts) == (2, 1)
+    # Words of one text alone tell which row it is.
+    noisy = [f"{x} row{i}" for i, x in enumerate(["good", "bad"] * 3)]
+    labels = ["pos", "neg", "pos", "neg", "neg", "pos"]
+    dev = tf_idf.Rows(["good row4", "bad row5"], ["pos", "neg"])
+    baseline, _ = tf_idf.fit(tf_idf.Rows(noisy, labels), dev, strengths=(1e4,))
+    assert baseline.min_texts == 2
 
 
 def test_nothing_to_choose_is_an_error():
