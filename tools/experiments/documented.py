@@ -83,7 +83,7 @@ class Source(typing.NamedTuple):
     by_hand: tuple[str, ...] = ()
 
 
-_OF_IMDB_BY_HAND = ("choices", "others")
+_OF_IMDB_BY_HAND = ("choices", "others", "scored_before")
 # Some figures have two pages, of whose tables each is looked at.
 SOURCES: tuple[Source, ...] = (
     Source(

@@ -109,8 +109,14 @@ def fit(
         vectorizer = feature_extraction.text.TfidfVectorizer(
             ngram_range=(1, max_words), min_df=min_texts, sublinear_tf=True
         )
+        try:
+            words = vectorizer.fit_transform(train.texts)
+        except ValueError:
+            if min_texts == 1:
+                raise
+            continue  # No word is in so many of them.
         found = choose(
-            (vectorizer.fit_transform(train.texts), train.labels),
+            (words, train.labels),
             (vectorizer.transform(dev.texts), dev.labels),
             strengths,
             solver,

@@ -47,6 +47,12 @@ def test_pairs_of_words_and_words_of_two_texts_are_tried():
     assert baseline.min_texts == 2
 
 
+def test_texts_that_have_no_word_in_common():
+    rows = tf_idf.Rows(["sort", "draw"], ["pandas", "matplotlib"])
+    baseline, _ = tf_idf.fit(rows, rows)
+    assert (baseline.dev_accuracy, baseline.min_texts) == (100.0, 1)
+
+
 def test_nothing_to_choose_is_an_error():
     with pytest.raises(ValueError, match="Expected a strength"):
         tf_idf.fit(TRAIN, DEV, strengths=())
