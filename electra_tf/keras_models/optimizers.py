@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import keras
 
 from electra_tf import configs
-from electra_tf.keras_models import user_warnings
+from electra_tf.keras_models import resuming, user_warnings
 from electra_tf.training import optimization
 
 
@@ -55,14 +55,20 @@ def refuse_schedule(
         )
 
 
-def warn_of_the_end(optimizer: typing.Any, num_steps: int | None = 1) -> None:
+def warn_of_the_end(
+    optimizer: typing.Any, num_steps: int | None, callbacks: typing.Any = None
+) -> None:
     """Warns of steps that learn nothing, as they are behind the schedule's end.
 
     Args:
       optimizer: The paper's, or another one, of which nothing is said.
       num_steps: That are to come; None if nobody knows.
+      callbacks: Of `fit`; with one that may go on within these steps nothing
+        is said either.
     """
-    if not isinstance(optimizer, optimization.AdamWeightDecay):
+    is_ours = isinstance(optimizer, optimization.AdamWeightDecay)
+    has_steps = num_steps is None or num_steps > 0
+    if not (is_ours and has_steps) or resuming.is_resumed(callbacks):
         return
     end = optimizer.schedule.num_train_steps
     behind = int(optimizer.iterations.numpy()) + (num_steps or 1) - end

@@ -498,8 +498,9 @@ class PretrainingModel(keras.Model):
         self._make_optimizer(
             None if num_steps is None else self._num_steps_done() + num_steps
         )
-        if num_steps != 0 and not resuming.is_resumed(kwargs.get("callbacks")):
-            optimizers.warn_of_the_end(self.optimizer, num_steps)
+        optimizers.warn_of_the_end(
+            self.optimizer, num_steps, kwargs.get("callbacks")
+        )
         self._prepare_steps(x.element_spec, self._micro_batch_size)
         return super().fit(
             x,

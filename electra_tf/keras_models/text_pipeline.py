@@ -25,7 +25,7 @@ from electra_tf.keras_models import (
 )
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
-from electra_tf.keras_models.resuming import Start, is_resumed, steps_taken
+from electra_tf.keras_models.resuming import Start, steps_taken
 from electra_tf.model.windows import Windows
 from electra_tf.training import replicas
 
@@ -439,7 +439,11 @@ class TextPipeline(EngineModel):
                     validation_batch_size, "validation_batch_size", batch_size
                 ),
             )
-        self._begin(num_steps, epochs - initial_epoch, is_resumed(callbacks))
+        num_epochs = epochs - initial_epoch
+        self._begin(num_steps, num_epochs)
+        optimizers.warn_of_the_end(
+            self.optimizer, num_steps and num_steps * num_epochs, callbacks
+        )
         if features is not None:
             start = Start(int(steps_taken(self.optimizer).numpy()))
             x = self._train_dataset(features, batch_size, shuffle, start)
@@ -488,21 +492,13 @@ class TextPipeline(EngineModel):
             and optimizer.num_train_steps is None
         )
 
-    def _begin(
-        self,
-        steps_per_epoch: int | None,
-        epochs: int,
-        may_resume: bool = False,
-    ) -> None:
+    def _begin(self, steps_per_epoch: int | None, epochs: int) -> None:
         """Sets the schedule of an optimizer that follows `fit`."""
         optimizer = self.optimizer
         if not self._schedule_ends_with_fit:
             # Now: XLA makes no variables in a step.
             with self.distribute_strategy.scope():
                 optimizer.build(self.trainable_variables)
-            if epochs > 0 and not may_resume:
-                num_steps = steps_per_epoch and steps_per_epoch * epochs
-                optimizers.warn_of_the_end(optimizer, num_steps)
             return
         if steps_per_epoch is None:
             raise ValueError(
@@ -641,7 +637,7 @@ class TextPipeline(EngineModel):
                 "as the learning rate decays over all steps. Received: "
                 "num_train_steps=None"
             )
-        optimizers.warn_of_the_end(self.optimizer)
+        optimizers.warn_of_the_end(self.optimizer, 1)
         if self._reads_texts:
             features = self._arrays(
                 x, y, sample_weight, class_weight, is_training=True

@@ -214,15 +214,19 @@ def main(argv=None) -> int:
         nargs="*",
         type=_named_path,
         metavar="NAME=FILE",
-        help="figures to take, of "
-        + ", ".join(dict.fromkeys(source.figures for source in SOURCES)),
+        help="figures to take, of " + ", ".join(_names()),
     )
     return arguments.run(_document, parser, argv)
 
 
+def _names() -> list[str]:
+    """Those of the figures, each once."""
+    return list(dict.fromkeys(source.figures for source in SOURCES))
+
+
 def _named_path(text: str) -> tuple[str, pathlib.Path]:
     name, equals, path = text.partition("=")
-    known = list(dict.fromkeys(source.figures for source in SOURCES))
+    known = _names()
     if name not in known or not (equals and path):
         raise argparse.ArgumentTypeError(
             f"expected NAME=FILE with a name of {', '.join(known)}, received "

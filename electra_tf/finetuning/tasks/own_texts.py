@@ -15,8 +15,6 @@ from electra_tf.finetuning.tasks.text_tasks import (
 )
 from electra_tf.model import task_head
 
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
-
 # What empty texts become on the way through pandas.
 _EMPTY_TEXTS = ("nan", "NaN", "<NA>", "None", "null")
 
@@ -175,7 +173,10 @@ class OwnRegression(_OwnTextTask, text_tasks.RegressionTask):
         fields = super().label_fields(label, source)
         if self.has_decimal_commas:
             fields["label"] = fields["label"].replace(",", ".")
-        if _FLOAT32_MAX < abs(number(fields["label"])) < np.inf:
+        value = number(fields["label"])
+        if np.isfinite(value) and not task_head.float32_tells_apart(
+            value, value
+        ):
             path, row = source
             raise ValueError(
                 "Expected a number that float32 holds. Received: "
