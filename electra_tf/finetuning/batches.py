@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from electra_tf.finetuning.features import Features
 from electra_tf.training import replicas
+from electra_tf.training.numpy_functions import numpy_function
 
 # Lengths are rounded up to a multiple of this. A step is traced once for all of
 # them, but its elementwise parts (kernels) are compiled for each of up to 32
@@ -172,7 +173,7 @@ def _loaded(
     """
 
     def as_tensors(index):
-        tensors = tf.numpy_function(
+        tensors = numpy_function(
             load, [index], [like[name].dtype for name in names]
         )
         batch = dict(zip(names, tensors, strict=True))

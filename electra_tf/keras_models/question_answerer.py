@@ -20,6 +20,7 @@ from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads, task_head
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training import replicas
+from electra_tf.training.numpy_functions import numpy_function
 
 # The inputs of an exported model.
 INPUT_NAMES = ("question", "context")
@@ -238,7 +239,7 @@ class QuestionAnswerer(TaskModel):
 
         def of_windows(x, y, weights=()):
             texts, starts = y if isinstance(y, tuple) else (y, ())
-            found = tf.numpy_function(
+            found = numpy_function(
                 windows,
                 [
                     *_two_columns(x),

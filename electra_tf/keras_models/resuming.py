@@ -39,11 +39,13 @@ class Start(keras.callbacks.Callback):
     def __init__(self, iterations: int = 0):
         super().__init__()
         self._before = iterations
-        self.first_step = np.int64(0)
+        # An array that is written to: TensorFlow keeps what the function below
+        # refers to, which must not be this object and so its model.
+        self._first_step = np.zeros([], np.int64)
 
     def on_train_begin(self, logs=None):
         now = int(steps_taken(self.model.optimizer).numpy())
-        self.first_step = np.int64(now - self._before)
+        self._first_step[...] = now - self._before
 
     def dataset(
         self, batches_from: Callable[[tf.Tensor], tf.data.Dataset]
@@ -53,11 +55,15 @@ class Start(keras.callbacks.Callback):
         Args:
           batches_from: From a step <int64>[] to the batches from there on.
         """
+        first_step, kept = self._first_step, []
 
         def begin(_):
-            return batches_from(
-                tf.numpy_function(lambda: self.first_step, [], tf.int64)
+            batches = batches_from(
+                tf.numpy_function(lambda: first_step, [], tf.int64)
             )
+            # For what `numpy_functions` needs: lives as long as this function.
+            kept.append(batches)
+            return batches
 
         one = tf.data.Dataset.range(1)
         return one.flat_map(begin).with_options(replicas.UNTUNED)

@@ -134,6 +134,40 @@ def one_pass(function: Callable) -> Callable:
     return call
 
 
+def with_gradient(function: Callable) -> Callable:
+    """`tf.custom_gradient`, traced by itself: once for all models.
+
+    In a graph TensorFlow keeps what a custom gradient refers to for as long as
+    the process lives: the whole graph, and what its variables hold. A graph of
+    the function's own has no variables.
+
+    Args:
+      function: As for `tf.custom_gradient`: takes tensors, of integers as well,
+        and returns tensors and their gradient function. Other arguments, by
+        keyword, are constants. Variables are read before.
+
+    Returns:
+      The function, without the gradient function among what it returns.
+    """
+
+    def differentiable(*tensors, **constants):
+        @tf.custom_gradient
+        def of_tensors(*tensors):
+            return function(*tensors, **constants)
+
+        return of_tensors(*tensors)
+
+    traced = tf.function(differentiable, autograph=False)
+
+    @functools.wraps(function)
+    def call(*tensors, **constants):
+        chosen = differentiable if tf.executing_eagerly() else traced
+        # A function that reads variables has a state, and always runs.
+        return chosen(*map(tf.convert_to_tensor, tensors), **constants)
+
+    return call
+
+
 def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
     """`drop`, in training.
 
@@ -144,15 +178,15 @@ def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
     Returns:
       <float>[...].
     """
+    return _dropout(x, draws.key, rate=draws.rate)
 
-    @tf.custom_gradient
-    def differentiable(x):
-        def gradient(upstream):
-            return _drop(upstream, *draws, is_training=True)
 
-        return _drop(x, *draws, is_training=True), gradient
+@with_gradient
+def _dropout(x, key, rate):
+    def gradient(upstream):
+        return _drop(upstream, key, rate, is_training=True), None
 
-    return differentiable(x)
+    return _drop(x, key, rate, is_training=True), gradient
 
 
 _drop = one_pass(drop)
@@ -178,19 +212,20 @@ def activation(
     simple = {"relu": tf.nn.relu, "tanh": tf.tanh, "linear": tf.identity}
     if hidden_act in simple:
         return simple[hidden_act](x)
+    return _activation(x, is_training=is_training, hidden_act=hidden_act)
+
+
+@with_gradient
+def _activation(x, is_training, hidden_act):
     forward, backward = {
         "gelu": (_gelu, _gelu_gradient),
         "gelu_new": (_gelu_new, _gelu_new_gradient),
     }[hidden_act]
 
-    @tf.custom_gradient
-    def differentiable(x):
-        def gradient(upstream):
-            return backward(x, upstream, is_training=is_training)
+    def gradient(upstream):
+        return backward(x, upstream, is_training=is_training)
 
-        return forward(x, is_training=is_training), gradient
-
-    return differentiable(x)
+    return forward(x, is_training=is_training), gradient
 
 
 # Forward and backward share their functions, and yet one loop for both results
@@ -267,20 +302,20 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     Returns:
       <float>[..., D].
     """
+    return _layer_norm(x, gamma, beta)
 
-    @tf.custom_gradient
-    def differentiable(x, gamma, beta):
-        output, normalized, scale = _normalize(x, gamma, beta)
 
-        def gradient(upstream):
-            of_x, of_gamma, of_beta = _normalize_gradient(
-                upstream, normalized, scale, gamma
-            )
-            return tf.cast(of_x, x.dtype), of_gamma, of_beta
+@with_gradient
+def _layer_norm(x, gamma, beta):
+    output, normalized, scale = _normalize(x, gamma, beta)
 
-        return output, gradient
+    def gradient(upstream):
+        of_x, of_gamma, of_beta = _normalize_gradient(
+            upstream, normalized, scale, gamma
+        )
+        return tf.cast(of_x, x.dtype), of_gamma, of_beta
 
-    return differentiable(x, gamma, beta)
+    return output, gradient
 
 
 def add_and_normalize(
@@ -302,21 +337,24 @@ def add_and_normalize(
     Returns:
       <float>[..., D].
     """
+    return _add_and_normalize(
+        x, residual, gamma, beta, draws.key, rate=draws.rate
+    )
 
-    @tf.custom_gradient
-    def differentiable(x, residual, gamma, beta):
-        output, normalized, scale = _drop_add_normalize(
-            x, residual, gamma, beta, *draws, is_training=True
+
+@with_gradient
+def _add_and_normalize(x, residual, gamma, beta, key, rate):
+    output, normalized, scale = _drop_add_normalize(
+        x, residual, gamma, beta, key, rate, is_training=True
+    )
+
+    def gradient(upstream):
+        gradients = _drop_add_normalize_gradient(
+            upstream, normalized, scale, gamma, key, rate, is_training=True
         )
+        return *gradients, None
 
-        def gradient(upstream):
-            return _drop_add_normalize_gradient(
-                upstream, normalized, scale, gamma, *draws, is_training=True
-            )
-
-        return output, gradient
-
-    return differentiable(x, residual, gamma, beta)
+    return output, gradient
 
 
 @one_pass
@@ -402,44 +440,49 @@ def dropped_attention(
       The context <float>[B, H, L, D / H], and the probabilities <float32>[B, H,
       L, L] before dropout, which are to look at: no gradient goes through them.
     """
-    bias = tf.stop_gradient(bias)
-    looked_at = []
+    context, probs = _dropped_attention(
+        query, key, value, bias, draws.key, scale=scale, rate=draws.rate
+    )
+    return context, tf.stop_gradient(probs)
 
-    @tf.custom_gradient
-    def differentiable(query, key, value):
-        scores = tf.matmul(query, key, transpose_b=True)
-        probs = attention_probs(scores, bias, scale)
-        dropped = _drop(tf.cast(probs, value.dtype), *draws, is_training=True)
-        context = tf.matmul(dropped, value)
-        looked_at.append(probs)
 
-        def gradient(upstream):
-            # A row's products of probabilities and their gradients add up to
-            # those of its context and the context's (arXiv:2205.14135, appendix
-            # B.2), which are fewer.
-            inner = tf.reduce_sum(
-                tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32),
-                axis=-1,
-                keepdims=True,
-            )
-            of_scores = _softmax_drop_gradient(
-                tf.matmul(upstream, value, transpose_b=True),
-                probs,
-                inner,
-                scale,
-                *draws,
-                is_training=True,
-            )
-            return (
-                tf.matmul(of_scores, key),
-                tf.matmul(of_scores, query, transpose_a=True),
-                tf.matmul(dropped, upstream, transpose_a=True),
-            )
+@with_gradient
+def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
+    scores = tf.matmul(query, key, transpose_b=True)
+    probs = attention_probs(scores, bias, scale)
+    dropped = _drop(
+        tf.cast(probs, value.dtype), dropout_key, rate, is_training=True
+    )
+    context = tf.matmul(dropped, value)
 
-        return context, gradient
+    def gradient(upstream, of_probs):
+        del of_probs  # None goes through them.
+        # A row's products of probabilities and their gradients add up to those
+        # of its context and the context's (arXiv:2205.14135, appendix B.2),
+        # which are fewer.
+        inner = tf.reduce_sum(
+            tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32),
+            axis=-1,
+            keepdims=True,
+        )
+        of_scores = _softmax_drop_gradient(
+            tf.matmul(upstream, value, transpose_b=True),
+            probs,
+            inner,
+            scale,
+            dropout_key,
+            rate,
+            is_training=True,
+        )
+        return (
+            tf.matmul(of_scores, key),
+            tf.matmul(of_scores, query, transpose_a=True),
+            tf.matmul(dropped, upstream, transpose_a=True),
+            None,
+            None,
+        )
 
-    context = differentiable(query, key, value)
-    return context, tf.stop_gradient(looked_at[0])
+    return (context, probs), gradient
 
 
 @one_pass

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.model import masking
+from electra_tf.model import kernels, masking
 
 AllReduceSum = Callable[[tf.Tensor], tf.Tensor]
 
@@ -104,26 +104,26 @@ def cross_entropy(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
     Returns:
       <float32>[B, N].
     """
+    return _cross_entropy(logits, token_ids)
 
-    @tf.custom_gradient
-    def differentiable(logits):
-        largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-        exps = tf.exp(logits - largest)
-        total = tf.reduce_sum(exps, axis=-1)
-        of_token = tf.gather(logits, token_ids, axis=-1, batch_dims=2)
 
-        def gradient(upstream):
-            of_exps = exps * (upstream / total)[..., tf.newaxis]
-            rows, slots = tf.meshgrid(
-                *(tf.range(size) for size in tf.unstack(tf.shape(token_ids))),
-                indexing="ij",
-            )
-            tokens = tf.stack([rows, slots, token_ids], axis=-1)
-            return tf.tensor_scatter_nd_sub(of_exps, tokens, upstream)
+@kernels.with_gradient
+def _cross_entropy(logits, token_ids):
+    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+    exps = tf.exp(logits - largest)
+    total = tf.reduce_sum(exps, axis=-1)
+    of_token = tf.gather(logits, token_ids, axis=-1, batch_dims=2)
 
-        return tf.math.log(total) + largest[..., 0] - of_token, gradient
+    def gradient(upstream):
+        of_exps = exps * (upstream / total)[..., tf.newaxis]
+        rows, slots = tf.meshgrid(
+            *(tf.range(size) for size in tf.unstack(tf.shape(token_ids))),
+            indexing="ij",
+        )
+        tokens = tf.stack([rows, slots, token_ids], axis=-1)
+        return tf.tensor_scatter_nd_sub(of_exps, tokens, upstream), None
 
-    return differentiable(logits)
+    return tf.math.log(total) + largest[..., 0] - of_token, gradient
 
 
 class DiscriminatorOutput(typing.NamedTuple):

@@ -28,6 +28,7 @@ from electra_tf.pretraining_data import draws, latent_semantic_analysis
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
+from electra_tf.training.numpy_functions import numpy_function
 
 # Until a data service answers; one may be started at the same time.
 _SERVICE_SECONDS = 60
@@ -161,7 +162,7 @@ class PretrainingData:
         def load(index):
             positions = draws.positions_of(shard, index, batch_size)
             records = self._order(positions)
-            serialized, uniform = tf.numpy_function(
+            serialized, uniform = numpy_function(
                 self._read_and_draw,
                 [records, positions],
                 [tf.string, tf.float32],
@@ -491,7 +492,7 @@ class PretrainingData:
     def _find_and_refuse(self, parsed, records) -> tf.Tensor:
         """Raises for the first record of a batch that does not fit."""
         lengths = [parsed[name].row_lengths() for name in FEATURE_NAMES]
-        return tf.numpy_function(
+        return numpy_function(
             self._refuse,
             [
                 records,
