@@ -6,11 +6,13 @@ Shapes: B batch, L length, D hidden.
 import contextlib
 import dataclasses
 import os
+import random
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
@@ -54,6 +56,24 @@ def objects_in(config: Mapping, custom_objects=None) -> dict:
                 config[name], custom_objects
             )
     return config
+
+
+def own_seed(seed: int | None) -> int:
+    """The seed of a model: the one given, or one that Python draws.
+
+    `keras.utils.set_random_seed` decides the latter.
+
+    Raises:
+      ValueError: If it is no whole number from 0 to 2**31 - 1.
+    """
+    if seed is None:
+        return random.randrange(2**31)
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise ValueError(
+            "Expected seed as a whole number from 0 to 2**31 - 1. Received: "
+            f"seed={seed!r}"
+        )
+    return int(seed)
 
 
 def next_dropout_seed(
@@ -242,7 +262,7 @@ class Encoder(keras.Model):
             self.electra = encoder_lib.Encoder(self.config, "electra")
             self.electra.build()
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = keras.random.SeedGenerator(own_seed(seed))
         # And so its layers, which Keras would not ask about.
         self.trainable = trainable
         self.built = True

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 import os
-import random
 import typing
 
 import keras
@@ -101,7 +100,7 @@ class PretrainingModel(keras.Model):
             )
         self.config = pretraining_settings.model_config(preprocessor, settings)
         self.preprocessor = preprocessor
-        self.seed = random.randrange(2**31) if seed is None else seed
+        self.seed = encoder_lib.own_seed(seed)
         vocabulary = preprocessor.vocabulary
         with encoder_lib.policy_scope(self.dtype_policy):
             self.network = ablations.make_model(

@@ -10,14 +10,12 @@ Shapes: B batch, L length.
 import dataclasses
 import functools
 import os
-import random
 import tempfile
 import types
 import typing
 from collections.abc import Mapping, Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
@@ -32,6 +30,7 @@ from electra_tf.keras_models.encoder import (
     enable_lora,
     next_dropout_seed,
     objects_in,
+    own_seed,
     policy_scope,
     quantizing,
     sizes_from,
@@ -95,14 +94,7 @@ class TaskModel(TextPipeline):
             self.encoder_config = config
             # Not a dict that Keras would wrap.
             self._of_head = types.SimpleNamespace(head=head)
-            if seed is None:
-                seed = random.randrange(2**31)
-            if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-                raise ValueError(
-                    "Expected seed as a whole number from 0 to 2**31 - 1. "
-                    f"Received: seed={seed!r}"
-                )
-            self.seed = int(seed)
+            self.seed = own_seed(seed)
             self.seed_generator = keras.random.SeedGenerator(self.seed)
             self.preprocessor = preprocessor
             self.network = FinetuningModel(config, [layers], self._windows())

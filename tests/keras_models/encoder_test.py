@@ -341,6 +341,12 @@ def test_sizes_that_do_not_fit():
         _encoder(num_attention_heads=3)
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, 2**31])
+def test_what_is_no_seed(seed):
+    with pytest.raises(ValueError, match=f"Received: seed={seed}"):
+        _encoder(seed=seed)
+
+
 def test_exports_after_a_call(encoder, tmp_path):
     """Keras does not know by itself what goes in."""
     names = ("input_ids", "input_mask", "segment_ids")

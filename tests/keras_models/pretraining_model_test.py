@@ -428,6 +428,7 @@ def test_other_objectives(changes):
         ({"vocab_size": 5}, "of the preprocessor, 20. Received: vocab_size=5"),
         ({"width": 5}, "EncoderConfig and ElectraConfig. Received: width"),
         ({"max_seq_length": 99}, "must not exceed"),
+        ({"seed": -1}, "from 0 to 2\\*\\*31 - 1. Received: seed=-1"),
     ],
 )
 def test_settings_it_refuses(settings, message):
