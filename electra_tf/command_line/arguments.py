@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar, cast
 
+from electra_tf import errors
+
 N = TypeVar("N", int, float)
 
 # Exit code of a run that was told to stop, saved and left (EX_TEMPFAIL).
@@ -151,14 +153,41 @@ def run(
         code = command(args) or 0
     except BrokenPipeError:
         code = 1  # As `written` has it.
-    except (ValueError, OSError) as error:
-        line = " ".join(str(error).split())
-        say(parser.prog, f"error: {line}")
+    except Exception as error:
+        line = mendable(error)
+        if line is None:
+            raise
+        say(parser.prog, "error: " + " ".join(line.split()))
         code = 1
     except KeyboardInterrupt:
         say(parser.prog, "interrupted")
         code = 130
     return written(parser.prog, code)
+
+
+def mendable(
+    error: Exception, of_memory: str = "ask for fewer examples at once"
+) -> str | None:
+    """What a user can do about an error.
+
+    Args:
+      error: That ended the command.
+      of_memory: What to do where memory ran out.
+
+    Returns:
+      Its line; None where the code is wrong.
+    """
+    if isinstance(error, ValueError | OSError | errors.TrainingError):
+        return str(error)
+    # TensorFlow's, which is not imported here.
+    is_of_device = type(error).__name__ == "ResourceExhaustedError"
+    if is_of_device or isinstance(error, MemoryError):
+        found = errors.graph_error_message(error) or "a MemoryError"
+        return (
+            f"Expected work that there is the memory for: {of_memory}. "
+            f"Received: {found}"
+        )
+    return None
 
 
 def use_tensorflow() -> None:

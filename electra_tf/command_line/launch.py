@@ -17,6 +17,10 @@ from electra_tf.command_line import (
 )
 from electra_tf.files import lock
 
+_OF_MEMORY = (
+    "set a smaller RunConfig.micro_batch_size, which changes no result, or "
+    "take fewer examples"
+)
 _GIN_FILE = flags.DEFINE_multi_string(
     "gin_file",
     [],
@@ -111,7 +115,7 @@ def launch(
             print(stopped, file=sys.stderr)
             code = arguments.EXIT_STOPPED
         except Exception as error:
-            line = _mendable(error)
+            line = arguments.mendable(error, _OF_MEMORY)
             if line is None:
                 raise
             arguments.say(command, "error: " + " ".join(line.split()))
@@ -122,20 +126,6 @@ def launch(
         return arguments.written(command, code)
 
     app.run(main, flags_parser=functools.partial(_parse_flags, command))
-
-
-def _mendable(error: Exception) -> str | None:
-    """What a user can do about an error; None where the code is wrong."""
-    if isinstance(error, ValueError | OSError | errors.TrainingError):
-        return str(error)
-    # TensorFlow's, which is not imported here.
-    if type(error).__name__ == "ResourceExhaustedError":
-        return (
-            "Expected a step that the device has memory for: set a smaller "
-            "RunConfig.micro_batch_size, which changes no result, or fewer "
-            f"examples. Received: {errors.graph_error_message(error)}"
-        )
-    return None
 
 
 def _parse_flags(command: str, argv: list[str]) -> list[str]:

@@ -6,7 +6,9 @@ import os
 import sys
 
 import pytest
+import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.command_line import arguments, progress
 
 
@@ -51,6 +53,37 @@ def test_texts_are_utf_8_whatever_the_locale_says(monkeypatch):
     parser = arguments.ArgumentParser(prog="say")
     assert arguments.run(lambda args: print("é", "\udcff"), parser, []) == 0
     assert raw.getvalue() == "é ".encode() + b"\xff\n"
+
+
+def test_what_is_the_users_to_mend():
+    error = tf.errors.ResourceExhaustedError(
+        None, None, "Graph execution error:\n\nOOM when allocating [9,9]"
+    )
+    for found, says in (
+        (error, "OOM when allocating [9,9]"),
+        (MemoryError("Unable to allocate 9 GiB"), "Unable to allocate 9 GiB"),
+        (MemoryError(), "a MemoryError"),
+    ):
+        line = arguments.mendable(found, "take less")
+        assert line.startswith("Expected work that there is the memory for: ta")
+        assert line.endswith(f"Received: {says}")
+    assert arguments.mendable(errors.ConfigError("this")) == "this"
+    assert arguments.mendable(ZeroDivisionError("that")) is None
+
+
+def test_a_command_ends_in_a_line_where_its_user_can_mend_it(capsys):
+    def command(_):
+        raise error
+
+    parser = arguments.ArgumentParser(prog="build")
+    error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        arguments.run(command, parser, [])
+    error = MemoryError("all")
+    assert arguments.run(command, parser, []) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("build: error: Expected work that there is the mem")
+    assert said.endswith("Received: all\n") and said.count("\n") == 1
 
 
 def test_keras_computes_by_tensorflow(monkeypatch):
