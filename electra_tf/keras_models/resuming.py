@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.training import replicas
+from electra_tf.training.numpy_functions import numpy_function
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
@@ -39,13 +40,11 @@ class Start(keras.callbacks.Callback):
     def __init__(self, iterations: int = 0):
         super().__init__()
         self._before = iterations
-        # An array that is written to: TensorFlow keeps what the function below
-        # refers to, which must not be this object and so its model.
-        self._first_step = np.zeros([], np.int64)
+        self.first_step = np.int64(0)
 
     def on_train_begin(self, logs=None):
         now = int(steps_taken(self.model.optimizer).numpy())
-        self._first_step[...] = now - self._before
+        self.first_step = np.int64(now - self._before)
 
     def dataset(
         self, batches_from: Callable[[tf.Tensor], tf.data.Dataset]
@@ -55,15 +54,11 @@ class Start(keras.callbacks.Callback):
         Args:
           batches_from: From a step <int64>[] to the batches from there on.
         """
-        first_step, kept = self._first_step, []
 
         def begin(_):
-            batches = batches_from(
-                tf.numpy_function(lambda: first_step, [], tf.int64)
+            return batches_from(
+                numpy_function(lambda: self.first_step, [], tf.int64)
             )
-            # For what `numpy_functions` needs: lives as long as this function.
-            kept.append(batches)
-            return batches
 
         one = tf.data.Dataset.range(1)
         return one.flat_map(begin).with_options(replicas.UNTUNED)

@@ -1,6 +1,5 @@
 """Python functions inside of datasets, which end with them."""
 
-import inspect
 import typing
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,12 +13,11 @@ def numpy_function(
     dtypes: Sequence[tf.DType] | tf.DType,
     stateful: bool = True,
 ) -> typing.Any:
-    """`tf.numpy_function` that does not keep its function.
+    """`tf.numpy_function` that does not keep its function for ever.
 
     TensorFlow keeps the function of each for as long as the process lives, with
     all that it refers to: examples that it reads, the model that it belongs to.
-    Here the function that a dataset maps has to refer to it, so that it lives
-    as long as the dataset and its iterators.
+    Here the graphs around it keep it, which a dataset and its iterators have.
 
     Args:
       function: Takes and returns arrays.
@@ -30,10 +28,29 @@ def numpy_function(
     Returns:
       Tensors of the dtypes.
     """
-    is_method = inspect.ismethod(function)
-    find = (weakref.WeakMethod if is_method else weakref.ref)(function)
+    _keep(function)
+    find = weakref.ref(function)
 
     def call(*arrays):
-        return typing.cast(Callable, find())(*arrays)
+        found = find()
+        if found is None:
+            # Asked by a thread that prefetches for a dataset which is just
+            # gone. Whoever did wait for it would be told: a map may not end.
+            raise StopIteration
+        return found(*arrays)
 
     return tf.numpy_function(call, inputs, dtypes, stateful=stateful)
+
+
+def _keep(function: Callable) -> None:
+    """Has each function's graph around here refer to a function.
+
+    Not the innermost alone: a dataset that is made in another one's function
+    has no Python object left by the time it is iterated over.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    while hasattr(graph, "outer_graph"):
+        kept = getattr(graph, "_kept_functions", [])
+        kept.append(function)
+        graph._kept_functions = kept
+        graph = graph.outer_graph
