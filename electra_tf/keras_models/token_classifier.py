@@ -17,8 +17,6 @@ from electra_tf.model import task_head
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training.numpy_functions import numpy_function
 
-_FEATURES = [*ENCODER_FEATURES, "labeled_positions", "labels_mask"]
-
 Words = list[list[str]]
 
 
@@ -171,6 +169,9 @@ class TokenClassifier(LabelledModel):
 
         Not by operations of the graph, as `labels` are checked word by word.
         """
+        names = [*ENCODER_FEATURES, "labeled_positions", "labels_mask"]
+        names += [] if y is None else ["labels"]
+
         for of_rows in (x, y):
             if isinstance(of_rows, tf.RaggedTensor):
                 raise ValueError(
@@ -178,9 +179,18 @@ class TokenClassifier(LabelledModel):
                     "between words: tf.strings.reduce_join(words, axis=-1, "
                     f"separator=' '). Received: {of_rows}"
                 )
-        names = _FEATURES if y is None else [*_FEATURES, "labels"]
+
+        def batch(texts, labels=None):
+            texts = [text.decode("utf-8", "replace") for text in texts]
+            if labels is not None:
+                labels = [label.decode("utf-8", "replace") for label in labels]
+            found = self.features(self.read_inputs(texts), labels)
+            prefix = f"{self.task_name}_"
+            own = {n.removeprefix(prefix): v for n, v in found.items()}
+            return [own[name] for name in names]
+
         found = numpy_function(
-            self._example_of_bytes,
+            batch,
             [x] if y is None else [x, y],
             [tf.float32 if n == "labels_mask" else tf.int32 for n in names],
         )
@@ -188,17 +198,6 @@ class TokenClassifier(LabelledModel):
             values.set_shape([x.shape[0], self.max_seq_length])
         features = dict(zip(names, found, strict=True))
         return features, features.pop("labels", None)
-
-    def _example_of_bytes(self, texts, labels=None):
-        texts = [text.decode("utf-8", "replace") for text in texts]
-        names = _FEATURES
-        if labels is not None:
-            labels = [label.decode("utf-8", "replace") for label in labels]
-            names = [*names, "labels"]
-        found = self.features(self.read_inputs(texts), labels)
-        prefix = f"{self.task_name}_"
-        own = {n.removeprefix(prefix): v for n, v in found.items()}
-        return [own[name] for name in names]
 
     def predict_step(self, data):
         answer = super().predict_step(data)
