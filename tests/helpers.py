@@ -1,10 +1,13 @@
 """Small models, data and files for the tests."""
 
+import gc
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import time
+import weakref
 
 import numpy as np
 
@@ -223,3 +226,13 @@ def load_original(prefix: str, variables):
 
     tensors = original.read_original_checkpoint(prefix)
     return reading.assign(Checkpoint(tensors), variables, prefix)
+
+
+def is_gone(found: weakref.ref) -> bool:
+    """Soon: a dataset's threads have to end first, which hold its functions."""
+    for _ in range(50):
+        gc.collect()
+        if found() is None:
+            return True
+        time.sleep(0.1)
+    return False

@@ -154,29 +154,40 @@ def run(
     except BrokenPipeError:
         code = 1  # As `written` has it.
     except Exception as error:
-        line = mendable(error)
-        if line is None:
-            raise
-        say(parser.prog, "error: " + " ".join(line.split()))
-        code = 1
+        code = failed(parser.prog, error)
     except KeyboardInterrupt:
         say(parser.prog, "interrupted")
         code = 130
     return written(parser.prog, code)
 
 
-def mendable(
-    error: Exception, of_memory: str = "ask for fewer examples at once"
-) -> str | None:
-    """What a user can do about an error.
+def failed(
+    command: str,
+    error: Exception,
+    of_memory: str = "ask for fewer examples at once",
+) -> int:
+    """Says in a line what a user can do about an error.
 
     Args:
-      error: That ended the command.
+      command: That it ended.
+      error: To be handled.
       of_memory: What to do where memory ran out.
 
     Returns:
-      Its line; None where the code is wrong.
+      The exit code.
+
+    Raises:
+      Exception: The error, where the code is wrong.
     """
+    line = mendable(error, of_memory)
+    if line is None:
+        raise error
+    say(command, "error: " + " ".join(line.split()))
+    return 1
+
+
+def mendable(error: Exception, of_memory: str) -> str | None:
+    """What a user can do about an error; None where the code is wrong."""
     if isinstance(error, ValueError | OSError | errors.TrainingError):
         return str(error)
     # TensorFlow's, which is not imported here.

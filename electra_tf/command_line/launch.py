@@ -115,11 +115,7 @@ def launch(
             print(stopped, file=sys.stderr)
             code = arguments.EXIT_STOPPED
         except Exception as error:
-            line = arguments.mendable(error, _OF_MEMORY)
-            if line is None:
-                raise
-            arguments.say(command, "error: " + " ".join(line.split()))
-            code = 1
+            code = arguments.failed(command, error, _OF_MEMORY)
         except KeyboardInterrupt:
             arguments.say(command, "interrupted")
             code = 130

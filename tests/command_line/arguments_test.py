@@ -67,8 +67,8 @@ def test_what_is_the_users_to_mend():
         line = arguments.mendable(found, "take less")
         assert line.startswith("Expected work that there is the memory for: ta")
         assert line.endswith(f"Received: {says}")
-    assert arguments.mendable(errors.ConfigError("this")) == "this"
-    assert arguments.mendable(ZeroDivisionError("that")) is None
+    assert arguments.mendable(errors.ConfigError("this"), "") == "this"
+    assert arguments.mendable(ZeroDivisionError("that"), "") is None
 
 
 def test_a_command_ends_in_a_line_where_its_user_can_mend_it(capsys):
