@@ -206,6 +206,18 @@ def test_classify(ask, stub):
         (":predict", b"[1]", 400, "JSON Value: [1] Is not object"),
         (
             ":predict",
+            b'{"instances": ["wa"], "instances": ["ki"]}',
+            400,
+            "JSON Parse error: the name 'instances' twice in an object",
+        ),
+        (
+            ":classify",
+            b'{"examples": [{"text": "wa", "text": "ki"}]}',
+            400,
+            "JSON Parse error: the name 'text' twice in an object",
+        ),
+        (
+            ":predict",
             b'{"instances": [%s]}' % (b"9" * 4301),
             400,
             "JSON Parse error: Number too big to be stored in double.",

@@ -24,6 +24,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from electra_tf import files
 from electra_tf.serving import signatures
 from electra_tf.serving.local_server.servable import (
     Servable,
@@ -132,12 +133,22 @@ def dump(content) -> bytes:
 # --- Requests -----------------------------------------------------------------
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict:
+    """An object of JSON. Of a name twice `json` would take the last, unsaid."""
+    try:
+        return files.each_once(pairs)
+    except ValueError as error:
+        raise ServingError(f"JSON Parse error: {error}") from None
+
+
 def _parse(body: bytes, spec: model_pb2.ModelSpec) -> dict:
     """The JSON object in a body; the signature that it names goes to `spec`."""
     if not body:
         raise ServingError("JSON Parse error: The document is empty")
     try:
-        found = json.loads(body.decode("utf-8", _ERRORS))
+        found = json.loads(
+            body.decode("utf-8", _ERRORS), object_pairs_hook=_each_once
+        )
     except json.JSONDecodeError as error:
         raise ServingError(
             f"JSON Parse error: {error.msg} at offset: {error.pos}"
