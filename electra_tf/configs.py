@@ -248,6 +248,7 @@ class ElectraConfig:
             "electra_objective",
             "discriminator_objective",
             "generator_training",
+            "uniform_generator",
             "unigram_generator",
         )
         validation.require_together(
@@ -319,11 +320,17 @@ class ElectraConfig:
         """The generator's network.
 
         Raises:
-          ConfigError: If its heads do not divide its width, where the original
-            cannot build it either.
+          ConfigError: If there is none, or its heads do not divide its width,
+            where the original cannot build it either.
         """
         sizes = self.generator_sizes
         width, heads = sizes["hidden_size"], sizes["num_attention_heads"]
+        validation.require_together(
+            self,
+            width > 0 and sizes["num_hidden_layers"] > 0,
+            "ElectraConfig must leave its generator a layer and a width",
+            "generator_layers generator_hidden_size",
+        )
         if width % heads:
             raise errors.ConfigError(
                 "ElectraConfig.generator_hidden_size must lead to a width that "
@@ -469,8 +476,9 @@ class PretrainingDataConfig:
       embeddings_from_data: Start the tokens' embeddings at a latent semantic
         analysis of (at most 100,000) examples. The original: at random. Both
         spare a short run its first steps; a checkpoint's weights go before.
-      embeddings_num_examples: In a row, as built: one text of the analysis.
-      embeddings_exponent: Of its singular values, `latent_semantic_analysis`.
+      embeddings_num_examples: Examples in a row, as they were built, that the
+        analysis takes for one text.
+      embeddings_exponent: Power of the singular values in its vectors.
       data_service_address: tf.data services that prepare the batches where
         this host's CPUs do not keep up: 'grpc://host:port', several separated
         by commas, as tools/serve_data.py starts them. Empty for this process.
@@ -592,12 +600,7 @@ class RunConfig:
                 "tpu",
             ),
             cluster_resolver=("tf_config", "slurm", "kubernetes"),
-            dtype_policy=(
-                "float32",
-                "mixed_bfloat16",
-                "mixed_float16",
-                AUTO,
-            ),
+            dtype_policy=("float32", "mixed_bfloat16", "mixed_float16", AUTO),
             gradient_reduction_dtype=("float32", "bfloat16"),
         )
 
@@ -634,11 +637,9 @@ class PretrainingConfig:
     def __post_init__(self):
         validation.check_types(self)
         validation.require_positive(self.run, "num_train_steps")
+        rate = self.optimizer.learning_rate
         validation.require(
-            self.optimizer,
-            self.optimizer.learning_rate is not None,
-            "learning_rate",
-            "given",
+            self.optimizer, rate is not None, "learning_rate", "given"
         )
         validation.require_together(
             self,

@@ -27,11 +27,12 @@ class Stopped(RuntimeError):
 
 def data_error_message(error: Exception) -> str:
     """The line of a DataError that TensorFlow wrapped into its own error."""
-    text = str(error)
-    if "DataError: " in text:
-        # What a graph asserts is in brackets.
-        return text.split("DataError: ")[1].split("\n")[0].split("]")[0]
-    return first_line(error)
+    before, found, after = str(error).partition("DataError: ")
+    if not found:
+        return first_line(error)
+    line = after.split("\n")[0]
+    # What a graph asserts is in brackets.
+    return line.split("]")[0] if before.endswith("[") else line
 
 
 def graph_error_message(error: Exception) -> str:

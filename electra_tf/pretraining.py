@@ -53,8 +53,6 @@ _COLLAPSED_AUC = 0.6
 # it is trained; one that is right more often in the first half of a run leaves
 # the discriminator little to find.
 _TOO_GOOD_ACCURACY = 0.75
-# Of the steps of a float16 run that are not taken.
-_MANY_SKIPPED = 0.1
 
 
 def pretrain(
@@ -546,11 +544,10 @@ def advice(
             f"({config.model.generator_hidden_size:g}) or more text: the same "
             "examples may come too often"
         )
-    skipped = metrics.get("skipped_steps", 0.0)
-    if not is_young and skipped > _MANY_SKIPPED * step:
+    line = optimization.skipped_remark(metrics.get("skipped_steps", 0.0), step)
+    if line and not is_young:
         found["skipped_steps"] = (
-            f"{skipped:g} of {step} steps were not taken, as their float16 "
-            "gradients were not finite. Try RunConfig.dtype_policy="
+            f"{line}. Try RunConfig.dtype_policy="
             "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
         )
     return found

@@ -283,6 +283,26 @@ def test_the_expected_encoder_has_fields_of_one():
     )
 
 
+@pytest.mark.parametrize(
+    "shares", [{"generator_layers": 0.01}, {"generator_hidden_size": 0.001}]
+)
+def test_refuses_a_generator_of_no_size(shares):
+    received = {"generator_layers": 1.0, "generator_hidden_size": 0.25} | shares
+    values = ", ".join(f"{name}={value}" for name, value in received.items())
+    found = refusal(lambda **changes: model(**changes).generator, **shares)
+    assert found == (
+        "ElectraConfig must leave its generator a layer and a width. "
+        f"Received: {values}"
+    )
+
+
+def test_refuses_to_learn_from_a_generator_that_does_not():
+    assert refusal(model, electra_objective=False, uniform_generator=True) == (
+        "ElectraConfig.uniform_generator needs electra_objective. Received: "
+        "uniform_generator=True, electra_objective=False"
+    )
+
+
 def test_refuses_an_unknown_activation():
     assert refusal(encoder, hidden_act="swish") == (
         "EncoderConfig.hidden_act must be one of gelu, gelu_new, relu, tanh, "

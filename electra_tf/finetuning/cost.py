@@ -16,13 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
+from electra_tf.command_line import fastest
 from electra_tf.files import read_json, write_json
 from electra_tf.finetuning import batches, fitting
 from electra_tf.finetuning.plan import RunPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks.text_tasks import TextTask
 from electra_tf.model.finetuning_model import FinetuningModel
-from electra_tf.training import matmul_rate
 
 # In the model directory.
 COST_FILE = "cost.json"
@@ -59,7 +59,7 @@ def of_run(plan: RunPlan, best: dict) -> dict:
         return {}
     found = measure(model, tasks, plan.data.eval_batch_size) | {
         "processor": processor(),
-        "threads": plan.run.num_intra_op_threads or matmul_rate.num_cores(),
+        "threads": plan.run.num_intra_op_threads or fastest.num_cores(),
     }
     write_json(path, found)
     return found

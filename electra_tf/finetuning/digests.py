@@ -74,7 +74,8 @@ def changes(ours: Mapping, theirs: Mapping) -> list[str]:
 
     Returns:
       Such as "train rows", "pooling" and "initial weights"; of several tasks,
-      "train rows of rte". A split that only `ours` has is no change.
+      "train rows of rte". A split that only `ours` has is none, but for train
+      and dev.
     """
     several = len(ours["rows"]) > 1
     found = []

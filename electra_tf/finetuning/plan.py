@@ -102,7 +102,7 @@ class RunPlan:
       start: What every model begins with.
       folds: For each fold the tasks, in the order of the model's heads; one
         fold without cross-validation.
-      data: Sizes of batches and how many there are.
+      data: Where the rows are from, how they are cut, sizes of batches.
       optimizer: With all rates; each trial brings its own peak rate.
       run: Of all trials together.
       trials: In the order in which they are run.

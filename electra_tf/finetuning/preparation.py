@@ -45,35 +45,8 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         start = starting_point.with_head(start, task)
     wanted = ("train",) if config.data.folds else ("train", "dev")
     data = read_rows(config, tasks, start.tokenizer, wanted)
-    folds = [data]
-    if config.data.folds:
-        (whole,) = data
-        folds = [
-            [fold]
-            for fold in task_data.cut_into_folds(
-                whole, config.data.folds, config.run.seed
-            )
-        ]
-    remarks = [
-        line for of_task in data for line in remarks_on(of_task, config.data)
-    ]
+    about_data, remarks = _about_rows(config, data)
     hidden_size = start.encoder_config.hidden_size
-    about_data = {}
-    for of_task in data:
-        about_data[of_task.task.name], lines = look_at(
-            of_task, bool(config.data.folds)
-        )
-        remarks += lines
-    weights = config.weights_of_classes
-    if weights is not None:
-        for of_task in data:
-            of_labels = class_weights.about(of_task, weights)
-            remarks.append(class_weights.remark(of_task, of_labels))
-            about_data[of_task.task.name]["class_weights"] = of_labels
-        folds = [
-            [class_weights.apply(of_task, weights) for of_task in of_fold]
-            for of_fold in folds
-        ]
     optimizer, notes = recipe.complete(
         config.optimizer,
         config.recipe,
@@ -87,7 +60,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     chosen = ", ".join(f"{name} {what}" for name, what in choices.items())
     found = plan.RunPlan(
         start=start,
-        folds=folds,
+        folds=_folds(config, data),
         data=config.data,
         optimizer=optimizer,
         run=config.run,
@@ -113,6 +86,49 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         )
     )
     return dataclasses.replace(found, notes=[*found.notes, *warmup])
+
+
+def _folds(
+    config: FinetuningConfig, data: Sequence[task_data.TaskData]
+) -> list[list[task_data.TaskData]]:
+    """The tasks of each fold, with the weights of classes in their rows."""
+    folds = [list(data)]
+    if config.data.folds:
+        (whole,) = data
+        folds = [
+            [fold]
+            for fold in task_data.cut_into_folds(
+                whole, config.data.folds, config.run.seed
+            )
+        ]
+    weights = config.weights_of_classes
+    if weights is None:
+        return folds
+    return [
+        [class_weights.apply(of_task, weights) for of_task in of_fold]
+        for of_fold in folds
+    ]
+
+
+def _about_rows(
+    config: FinetuningConfig, data: Sequence[task_data.TaskData]
+) -> tuple[dict[str, dict], list[str]]:
+    """What results.json and the user are told of all tasks' rows."""
+    about, remarks = {}, []
+    for of_task in data:
+        remarks += remarks_on(of_task, config.data)
+    for of_task in data:
+        about[of_task.task.name], lines = look_at(
+            of_task, bool(config.data.folds)
+        )
+        remarks += lines
+    weights = config.weights_of_classes
+    if weights is not None:
+        for of_task in data:
+            of_labels = class_weights.about(of_task, weights)
+            remarks.append(class_weights.remark(of_task, of_labels))
+            about[of_task.task.name]["class_weights"] = of_labels
+    return about, remarks
 
 
 def _refuse_head_dropout(
@@ -188,7 +204,10 @@ def look_at(
 
 
 def files_of(data: FinetuningDataConfig) -> dict[str, str]:
-    """Split -> where its rows are, but for those of training."""
+    """Split -> where its rows are, but for those of training.
+
+    Of named tasks "data_dir" alone, which holds the splits of all.
+    """
     if data.task_names:
         return {"data_dir": data.data_dir}
     files = {"dev": data.dev_file, "test": data.test_file}

@@ -39,6 +39,47 @@ def has_pairs(dataset: tf.data.Dataset) -> bool:
     )
 
 
+def check_texts_of_dataset(
+    dataset: tf.data.Dataset, with_labels: bool, name: str
+) -> None:
+    """Refuses a dataset that is not of batches of texts.
+
+    Args:
+      dataset: Of a user.
+      with_labels: Whether labels belong to it, and may have weights.
+      name: Of the argument, for the errors.
+
+    Raises:
+      ValueError: If it has other parts, types or shapes, or no rows.
+    """
+    spec = dataset.element_spec
+    parts = spec if isinstance(spec, tuple) else (spec,)
+    if not 1 + with_labels <= len(parts) <= 3:
+        raise ValueError(
+            "Expected a dataset of (texts, labels) or (texts, labels, "
+            f"weights) as {name}. Received: one of {short(spec, 200)}"
+        )
+    if with_labels and len(parts) == 3:
+        dtype, shape = parts[2].dtype, parts[2].shape
+        is_number = dtype.is_floating or dtype.is_integer
+        if not is_number or shape.rank not in (None, 1):
+            raise ValueError(
+                f"Expected weights in {name} as a number for each row. "
+                f"Received: weights of {dtype.name} and the shape {shape}"
+            )
+    for of_texts in tf.nest.flatten(parts[0]):
+        if of_texts.dtype != tf.string or of_texts.shape.rank == 0:
+            raise ValueError(
+                f"Expected {name} as a dataset of batches of texts, such as "
+                "tf.data.Dataset.from_tensor_slices((texts, labels)).batch(32)."
+                f" Received: one of {short(spec, 200)}"
+            )
+    if getattr(dataset, "cardinality", lambda: -1)() == 0:
+        raise ValueError(
+            f"Expected {name} as a dataset with rows. Received: one without"
+        )
+
+
 def texts(x: typing.Any, name: str = "x") -> Texts:
     """The texts, or pairs of texts, that a user means.
 

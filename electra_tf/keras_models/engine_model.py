@@ -266,6 +266,10 @@ class EngineModel(keras.Model):
         Returns:
           <float32>[] and <float32>[], of this replica, and the network's
           outputs with x, y, predictions and weights for Keras's own metrics.
+
+        Raises:
+          ValueError: If losses were added without one of Keras to add them to,
+            or the weights are not one for each row.
         """
         is_training = dropout_seed is not None
         outputs = self.network(

@@ -104,7 +104,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
     ):
         if not isinstance(config, configs.OptimizerConfig):
             config = configs.OptimizerConfig(**config)
-        # Until `begin`, as many as any schedule can have.
+        # Until `begin` says how many: fewer than the decay are refused.
         least = max(1, config.num_decay_steps)
         super().__init__(config, num_train_steps or least)
         self.num_hidden_layers = num_hidden_layers

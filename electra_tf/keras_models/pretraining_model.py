@@ -320,8 +320,8 @@ class PretrainingModel(keras.Model):
 
         Raises:
           ValueError: On any other, and if learning_rate or num_train_steps
-            comes with an optimizer that has its own, or a subclass has methods
-            that `fit` would not call.
+            comes with an optimizer that has its own, a number is none, or a
+            subclass has methods that `fit` would not call.
         """
         overrides.refuse(self)
         unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
@@ -341,6 +341,10 @@ class PretrainingModel(keras.Model):
             optimizers.refuse_schedule(
                 optimizer, learning_rate, num_train_steps
             )
+        columns.check_positive(
+            num_train_steps=num_train_steps,
+            micro_batch_size=micro_batch_size or None,
+        )
         self._micro_batch_size = micro_batch_size
         self._compiles_steps = jit_compile
         self._compile_arguments = kwargs
@@ -417,7 +421,9 @@ class PretrainingModel(keras.Model):
                 f"Expected exponent of 0 or more. Received: exponent={exponent}"
             )
         special_ids = self.network.special_ids
-        for line in data.remarks_on_texts(special_ids, num_examples):
+        for line in data.remarks_on_texts(
+            special_ids, num_examples, "num_examples"
+        ):
             user_warnings.warn(line)
         self.network.set_token_embeddings(
             data.token_vectors(special_ids, num_examples, exponent)
@@ -600,10 +606,11 @@ class PretrainingModel(keras.Model):
                 "Expected steps_per_epoch, with a dataset that does not say "
                 "how many batches it has. Received: steps_per_epoch=None"
             )
+        config = self._optimizer_config
+        for line in optimization.schedule_remarks(config, num_train_steps):
+            user_warnings.warn(line)
         with self.distribute_strategy.scope():
-            optimizer = optimization.AdamWeightDecay(
-                self._optimizer_config, num_train_steps
-            )
+            optimizer = optimization.AdamWeightDecay(config, num_train_steps)
             optimizer.build(self.network.trainable_variables)
         self.optimizer = optimizer
 

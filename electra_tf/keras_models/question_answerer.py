@@ -83,6 +83,7 @@ class QuestionAnswerer(TaskModel):
         *(f.name for f in dataclasses.fields(configs.QuestionAnsweringConfig)),
     )
     target_names = ("start_positions", "end_positions", "is_impossible")
+    bookkeeping = ("eid", "doc_span_index")
     # The end is predicted from the start.
     teaches_in_evaluation = True
 
@@ -193,11 +194,9 @@ class QuestionAnswerer(TaskModel):
 
     def _of_windows(self, inputs, y, name):
         """`features`, which may be none."""
-        examples = self.task().examples(*inputs)
-        if y is not None:
-            examples = self.task().examples(*inputs, _answers(y, name, inputs))
+        answers = None if y is None else _answers(y, name, inputs)
         return self.task().features(
-            examples,
+            self.task().examples(*inputs, answers),
             self.preprocessor.tokenizer,
             self.max_seq_length,
             is_training=y is not None,

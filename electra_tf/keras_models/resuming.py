@@ -12,9 +12,10 @@ from electra_tf.training.numpy_functions import numpy_function
 
 
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
-    """Counts the batches of which an optimizer has had gradients.
+    """Counts the batches whose gradients an optimizer has taken.
 
     `iterations` counts updates, of which each may be made of several batches.
+    Steps that float16 skips are in neither.
     """
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
 

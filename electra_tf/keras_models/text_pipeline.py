@@ -27,11 +27,9 @@ from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.resuming import Start, steps_taken
 from electra_tf.model.windows import Windows
-from electra_tf.training import replicas
+from electra_tf.training import optimization, replicas
 
 BATCH_SIZE = 32
-# Of the steps of a float16 training that are not taken.
-_MANY_SKIPPED = 0.1
 
 
 class TextPipeline(EngineModel):
@@ -40,6 +38,8 @@ class TextPipeline(EngineModel):
     preprocessor: typing.Any
     # The head's features that `fit` learns from.
     target_names: tuple[str, ...]
+    # And those that are of no use to a network.
+    bookkeeping: tuple[str, ...] = ()
 
     @property
     def target_rank(self) -> int:
@@ -218,7 +218,7 @@ class TextPipeline(EngineModel):
                 weights = values
             elif own in self.target_names:
                 y[own] = values
-            elif own not in ("eid", "doc_span_index"):
+            elif own not in self.bookkeeping:
                 x[own] = values
         if not y:
             return (x,)
@@ -260,35 +260,7 @@ class TextPipeline(EngineModel):
 
     def _mapped(self, dataset, with_labels: bool, class_weight=None, name="x"):
         """A user's dataset of texts -> one of features."""
-        spec = dataset.element_spec
-        parts = spec if isinstance(spec, tuple) else (spec,)
-        if not 1 + with_labels <= len(parts) <= 3:
-            raise ValueError(
-                "Expected a dataset of (texts, labels) or (texts, labels, "
-                f"weights) as {name}. Received: one of "
-                f"{columns.short(spec, 200)}"
-            )
-        if with_labels and len(parts) == 3:
-            dtype, shape = parts[2].dtype, parts[2].shape
-            is_number = dtype.is_floating or dtype.is_integer
-            if not is_number or shape.rank not in (None, 1):
-                raise ValueError(
-                    f"Expected weights in {name} as a number for each row. "
-                    f"Received: weights of {dtype.name} and the shape {shape}"
-                )
-        for of_texts in tf.nest.flatten(parts[0]):
-            if of_texts.dtype != tf.string or of_texts.shape.rank == 0:
-                raise ValueError(
-                    f"Expected {name} as a dataset of batches of texts, such "
-                    "as tf.data.Dataset.from_tensor_slices((texts, labels))"
-                    ".batch(32). Received: one of "
-                    f"{columns.short(spec, 200)}"
-                )
-
-        if getattr(dataset, "cardinality", lambda: -1)() == 0:
-            raise ValueError(
-                f"Expected {name} as a dataset with rows. Received: one without"
-            )
+        columns.check_texts_of_dataset(dataset, with_labels, name)
 
         def prepare(*element):
             x, y, weights = (*element, None, None)[:3]
@@ -369,7 +341,10 @@ class TextPipeline(EngineModel):
             self.compile()
         batch_size = _size(batch_size)
         columns.check_positive(steps_per_epoch=steps_per_epoch)
-        if validation_split and validation_data is None:
+        if validation_data is not None:
+            # As in Keras, which then keeps all rows.
+            validation_split = 0.0
+        elif validation_split:
             if columns.is_dataset(x):
                 raise ValueError(
                     "Expected validation_data beside a dataset. Received: "
@@ -384,33 +359,17 @@ class TextPipeline(EngineModel):
         features = None
         num_steps: int | None
         if not self._reads_texts:
-            x = self._checked(x)
-            self._check_labels(y)
-            arguments |= {
-                "y": y,
-                "shuffle": shuffle and not columns.is_dataset(x),
-                "sample_weight": sample_weight,
-                "class_weight": class_weight,
-                "validation_split": validation_split,
-                "validation_batch_size": validation_batch_size,
-            }
-            if isinstance(class_weight, str):
-                raise ValueError(
-                    "Expected class_weight as number of a label -> weight, "
-                    "without a preprocessor. Received: "
-                    f"class_weight={class_weight!r}"
-                )
-            self._check_weights(sample_weight, class_weight)
-            if isinstance(x, keras.utils.PyDataset | Iterator):
-                arguments["shuffle"] = shuffle
-                num_steps = steps_per_epoch or getattr(x, "num_batches", None)
-            elif not columns.is_dataset(x):
-                arguments["batch_size"] = batch_size
-                num_rows = len(next(iter(x.values())))
-                kept = int(np.floor(num_rows * (1.0 - validation_split)))
-                num_steps = steps_per_epoch or -(-kept // batch_size)
-            else:
-                num_steps = steps_per_epoch or self.num_batches(x, x)
+            x, num_steps, arguments = self._of_ids(
+                x,
+                batch_size,
+                steps_per_epoch,
+                shuffle,
+                y=y,
+                sample_weight=sample_weight,
+                class_weight=class_weight,
+                validation_split=validation_split,
+                validation_batch_size=validation_batch_size,
+            )
         elif columns.is_dataset(x):
             if y is not None or sample_weight is not None:
                 raise ValueError(
@@ -461,6 +420,46 @@ class TextPipeline(EngineModel):
                 **kwargs,
             )
 
+    def _of_ids(self, x, batch_size, steps_per_epoch, shuffle, **arguments):
+        """What Keras makes batches of by itself.
+
+        Args:
+          x: Token ids; see `fit`, as for the others.
+          batch_size: Rows of a step.
+          steps_per_epoch: None for all of them.
+          shuffle: Whether in a new order in every epoch.
+          **arguments: Labels, weights, and what validation is given.
+
+        Returns:
+          `x`; the steps of an epoch, None where nobody knows; all arguments of
+          `keras.Model.fit` for it.
+
+        Raises:
+          ValueError: If inputs, labels or weights are none.
+        """
+        x = self._checked(x)
+        self._check_labels(arguments["y"])
+        class_weight = arguments["class_weight"]
+        if isinstance(class_weight, str):
+            raise ValueError(
+                "Expected class_weight as number of a label -> weight, "
+                "without a preprocessor. Received: "
+                f"class_weight={class_weight!r}"
+            )
+        self._check_weights(arguments["sample_weight"], class_weight)
+        if isinstance(x, keras.utils.PyDataset | Iterator):
+            num_steps = getattr(x, "num_batches", None)
+        elif columns.is_dataset(x):
+            shuffle = False
+            num_steps = steps_per_epoch or self.num_batches(x, x)
+        else:
+            arguments["batch_size"] = batch_size
+            num_rows = len(next(iter(x.values())))
+            share = 1.0 - arguments["validation_split"]
+            num_steps = -(-int(np.floor(num_rows * share)) // batch_size)
+        arguments["shuffle"] = shuffle
+        return x, steps_per_epoch or num_steps, arguments
+
     @contextlib.contextmanager
     def _told_of_skipped_steps(self):
         """Warns where many float16 gradients were not finite."""
@@ -476,11 +475,9 @@ class TextPipeline(EngineModel):
         before = counts()
         yield
         taken, skipped = np.subtract(counts(), before)
-        if skipped > _MANY_SKIPPED * (taken + skipped):
+        if line := optimization.skipped_remark(skipped, taken + skipped):
             user_warnings.warn(
-                f"{skipped} of {taken + skipped} steps were not taken, as "
-                "their float16 gradients were not finite: train for longer, or "
-                "with dtype='mixed_bfloat16'"
+                f"{line}: train for longer, or with dtype='mixed_bfloat16'"
             )
 
     @property

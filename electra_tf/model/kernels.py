@@ -122,13 +122,13 @@ def one_pass(function: Callable) -> Callable:
       function: Takes and returns tensors; other arguments are constants.
 
     Returns:
-      The function, with an argument `is_training` that says whether to compile.
+      The function, with an argument `compiles` that says whether to.
     """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
-    def call(*args, is_training: bool):
-        is_compiled = is_training and not tf.executing_eagerly()
+    def call(*args, compiles: bool):
+        is_compiled = compiles and not tf.executing_eagerly()
         return (compiled if is_compiled else function)(*args)
 
     return call
@@ -184,9 +184,9 @@ def dropout(x: tf.Tensor, draws: Draws) -> tf.Tensor:
 @with_gradient
 def _dropout(x, key, rate):
     def gradient(upstream):
-        return _drop(upstream, key, rate, is_training=True), None
+        return _drop(upstream, key, rate, compiles=True), None
 
-    return _drop(x, key, rate, is_training=True), gradient
+    return _drop(x, key, rate, compiles=True), gradient
 
 
 _drop = one_pass(drop)
@@ -223,9 +223,9 @@ def _activation(x, is_training, hidden_act):
     }[hidden_act]
 
     def gradient(upstream):
-        return backward(x, upstream, is_training=is_training)
+        return backward(x, upstream, compiles=is_training)
 
-    return forward(x, is_training=is_training), gradient
+    return forward(x, compiles=is_training), gradient
 
 
 # Forward and backward share their functions, and yet one loop for both results
@@ -345,12 +345,12 @@ def add_and_normalize(
 @with_gradient
 def _add_and_normalize(x, residual, gamma, beta, key, rate):
     output, normalized, scale = _drop_add_normalize(
-        x, residual, gamma, beta, key, rate, is_training=True
+        x, residual, gamma, beta, key, rate, compiles=True
     )
 
     def gradient(upstream):
         gradients = _drop_add_normalize_gradient(
-            upstream, normalized, scale, gamma, key, rate, is_training=True
+            upstream, normalized, scale, gamma, key, rate, compiles=True
         )
         return *gradients, None
 
@@ -451,7 +451,7 @@ def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     scores = tf.matmul(query, key, transpose_b=True)
     probs = attention_probs(scores, bias, scale)
     dropped = _drop(
-        tf.cast(probs, value.dtype), dropout_key, rate, is_training=True
+        tf.cast(probs, value.dtype), dropout_key, rate, compiles=True
     )
     context = tf.matmul(dropped, value)
 
@@ -472,7 +472,7 @@ def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
             scale,
             dropout_key,
             rate,
-            is_training=True,
+            compiles=True,
         )
         return (
             tf.matmul(of_scores, key),

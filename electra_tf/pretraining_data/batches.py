@@ -326,13 +326,17 @@ class PretrainingData:
         )
 
     def remarks_on_texts(
-        self, special_ids: Iterable[int], num_examples: int
+        self,
+        special_ids: Iterable[int],
+        num_examples: int,
+        setting: str = "PretrainingDataConfig.embeddings_num_examples",
     ) -> list[str]:
         """Whether so many examples in a row are of one text or subject.
 
         Args:
           special_ids: Of tokens that say nothing, such as [CLS].
           num_examples: In a row, as they were built.
+          setting: What the user calls it.
         """
         last = len(self) - num_examples
         if num_examples == 1 or last < 1:
@@ -349,9 +353,8 @@ class PretrainingData:
             "the first and the last of "
             f"{num_examples} examples in a row, as they were built, are as "
             f"alike as any others, {together:.3f} and {apart:.3f}: "
-            f"PretrainingDataConfig.embeddings_num_examples={num_examples} "
-            "takes for one text what is of several: choose fewer, and 1 where "
-            "records are shuffled"
+            f"{setting}={num_examples} takes for one text what is of several: "
+            "choose fewer, and 1 where records are shuffled"
         ]
 
     def _texts(
@@ -523,8 +526,8 @@ class PretrainingData:
         if bad_mask[row] and not bad_ids[row]:
             raise errors.DataError(
                 "Expected an input_mask of zeros and ones, received "
-                f"{reprlib.repr(mask[row].tolist())} in record {number} of "
-                f"{path}"
+                f"{reprlib.repr(np.unique(mask[row]).tolist())} in record "
+                f"{number} of {path}"
             )
         if not bad_ids[row]:
             raise errors.DataError(

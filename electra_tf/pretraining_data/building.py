@@ -91,31 +91,10 @@ def build_dataset(args: argparse.Namespace) -> None:
             return keep(finished)
         output_folder.refuse_foreign_files(folders)
         warn_of_little_room(folder, files)
-        parts = parts_lib.make_parts(files)
-        versions = manifest_lib.versions()
-        # The number of output files changes no part, and of what is dropped
-        # each part has a digest.
-        for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
-        decisions = (for_parts, entry["sha256"], versions)
         with crew_lib.Crew(
             build, vocabulary, args.num_processes, skips
         ) as crew:
-            if build.dedup:
-                parts = find_duplicates(crew, folder, files, parts, build)
-            parts = [
-                part._replace(path=parts_lib.part_path(folder, part, decisions))
-                for part in parts
-            ]
-            records = build_parts(crew, parts, skips)
-            outputs = []
-            for share in build.shares:
-                output, shards = merge(
-                    crew, folder, parts, records, build, share
-                )
-                output["manifest"] = manifest_lib.make(
-                    build, share, files, records, shards, entry, versions
-                )
-                outputs.append(output)
+            outputs = build_outputs(crew, folder, files, build, entry, skips)
             num_tokens = crew.counts.num_tokens
         output_folder.publish(output_dir, folder, outputs)
     tell(
@@ -125,6 +104,50 @@ def build_dataset(args: argparse.Namespace) -> None:
         num_tokens,
         time.monotonic() - start,
     )
+
+
+def build_outputs(
+    crew: crew_lib.Crew,
+    folder: str,
+    files: Sequence[corpus.CorpusFile],
+    build: manifest_lib.Build,
+    entry: dict,
+    skips: bool,
+) -> list[dict]:
+    """From the corpus to finished shards, by way of parts.
+
+    Args:
+      crew: Processes of this build.
+      folder: The unfinished data set.
+      files: Of the corpus.
+      build: What is decided.
+      entry: Of the vocabulary, for the manifest.
+      skips: Whether damaged places are left out.
+
+    Returns:
+      For each share its output (see `merge`), with its manifest.
+    """
+    parts = parts_lib.make_parts(files)
+    versions = manifest_lib.versions()
+    # The number of output files changes no part, and of what is dropped each
+    # part has a digest.
+    for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
+    decisions = (for_parts, entry["sha256"], versions)
+    if build.dedup:
+        parts = find_duplicates(crew, folder, files, parts, build)
+    parts = [
+        part._replace(path=parts_lib.part_path(folder, part, decisions))
+        for part in parts
+    ]
+    records = build_parts(crew, parts, skips)
+    outputs = []
+    for share in build.shares:
+        output, shards = merge(crew, folder, parts, records, build, share)
+        output["manifest"] = manifest_lib.make(
+            build, share, files, records, shards, entry, versions
+        )
+        outputs.append(output)
+    return outputs
 
 
 def tell(

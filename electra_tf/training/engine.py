@@ -306,7 +306,7 @@ class Engine:
           features: Of the replica's part of the batch.
           seed: <int32>[2], of dropout.
           totals: What the losses are divided by: `_sums_of_weights` of all
-            replicas. None where the batch is in one piece.
+            replicas. None on one replica whose batch is in one piece.
           zeros: See `_sums_of_weights`.
           scale: <float32>[], of the loss; the gradients are that much larger.
 
@@ -408,7 +408,7 @@ class Engine:
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
-        if not self.strategy.extended._in_multi_worker_mode():
+        if not workers.are_several(self.strategy):
             return request
         return float(self._sum_over_workers(tf.constant(float(request)))) > 0
 

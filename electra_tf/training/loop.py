@@ -200,23 +200,8 @@ class _Loop:
         """Logs, evaluates, saves, and stops the run where it must."""
         engine, run = self.engine, self.engine.run
         step = int(engine.global_step.numpy())
-        now = time.monotonic()
-        steps, seconds = step - self._last[0], now - self._last[1]
-        speed = engine.batch_size * steps / seconds
-        metrics["examples_per_second"] = speed
-        if self.matmul_rate:
-            flops = speed * engine.flops_per_example
-            metrics["gflop_per_second"] = flops / 1e9
-            metrics["mfu"] = flops / self.matmul_rate
-        if not math.isfinite(metrics["total_loss"]):
-            raise errors.TrainingError(
-                f"The loss became {metrics['total_loss']} between steps "
-                f"{self._last[0]} and {step}; nothing was saved after step "
-                f"{self._last[0]}. Try a lower OptimizerConfig.learning_rate "
-                "or a longer warm-up"
-            )
-        if engine.loss_scale:
-            metrics["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
+        metrics |= self._measurements(step)
+        self._refuse_infinite(step, metrics["total_loss"])
         shown = {
             name: metrics[name] for name in self.live_metrics if name in metrics
         }
@@ -251,6 +236,29 @@ class _Loop:
             )
             raise _LongEnough
         self._last = (step, time.monotonic())
+
+    def _measurements(self, step: int) -> dict[str, float]:
+        """How fast the steps since the last look were, and which did count."""
+        engine = self.engine
+        steps, seconds = step - self._last[0], time.monotonic() - self._last[1]
+        speed = engine.batch_size * steps / seconds
+        found = {"examples_per_second": speed}
+        if self.matmul_rate:
+            flops = speed * engine.flops_per_example
+            found["gflop_per_second"] = flops / 1e9
+            found["mfu"] = flops / self.matmul_rate
+        if engine.loss_scale:
+            found["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
+        return found
+
+    def _refuse_infinite(self, step: int, loss: float) -> None:
+        last = self._last[0]
+        if not math.isfinite(loss):
+            raise errors.TrainingError(
+                f"The loss became {loss} between steps {last} and {step}; "
+                f"nothing was saved after step {last}. Try a lower "
+                "OptimizerConfig.learning_rate or a longer warm-up"
+            )
 
     def is_long_enough(self) -> bool:
         """Whether the last evaluations, up to this step, were not better."""

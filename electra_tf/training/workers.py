@@ -71,6 +71,11 @@ def refuse_differences(
         )
 
 
+def are_several(strategy: tf.distribute.Strategy) -> bool:
+    """Whether other processes take part, each with a copy of the model."""
+    return strategy.extended._in_multi_worker_mode()
+
+
 def different(
     strategy: tf.distribute.Strategy, facts: Mapping[str, object]
 ) -> list[str]:
@@ -80,7 +85,7 @@ def different(
       strategy: Of the run.
       facts: Name -> value; the same names on all workers.
     """
-    if not strategy.extended._in_multi_worker_mode():
+    if not are_several(strategy):
         return []
     # Of 32 bits, whose sums over the workers are exact in float64.
     ours = np.array(
@@ -104,7 +109,7 @@ def digest_of_variables(
     strategy: tf.distribute.Strategy, variables: Iterable
 ) -> str | None:
     """SHA-256 of the values of variables; None where nobody compares them."""
-    if not strategy.extended._in_multi_worker_mode():
+    if not are_several(strategy):
         return None
     digest = hashlib.sha256()
     for variable in variables:

@@ -263,9 +263,9 @@ def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):
     with pytest.raises(ValueError, match="Received: exponent=-1"):
         model.set_token_embeddings(data, exponent=-1.0)
     monkeypatch.setattr(
-        type(data), "remarks_on_texts", lambda *args: [f"{args[2]} of several"]
+        type(data), "remarks_on_texts", lambda *args: [f"{args[3]}={args[2]}"]
     )
-    with pytest.warns(UserWarning, match="2 of several"):
+    with pytest.warns(UserWarning, match="num_examples=2"):
         model.set_token_embeddings(data, num_examples=2)
 
 
@@ -441,6 +441,12 @@ def test_a_vocabulary_is_no_preprocessor():
         electra_tf.PretrainingModel("vocab.txt", hidden_size=8)
 
 
+def test_says_that_the_warm_up_is_as_long_as_the_training(model):
+    optimizer = configs.OptimizerConfig(1e-3, num_warmup_steps=10)
+    with pytest.warns(UserWarning, match="the warm-up of 10 steps is as long"):
+        model.compile(optimizer, num_train_steps=10)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -462,6 +468,9 @@ def test_a_vocabulary_is_no_preprocessor():
             "one rate, in pre-training. Received: layerwise_lr_decay=0.8",
         ),
         ({"loss": "mse"}, "those of the objective. Received: loss"),
+        ({"num_train_steps": 0}, "Received: num_train_steps=0"),
+        ({"num_train_steps": -5}, "Received: num_train_steps=-5"),
+        ({"micro_batch_size": -1}, "Received: micro_batch_size=-1"),
     ],
 )
 def test_what_compile_refuses(model, arguments, message):

@@ -526,6 +526,16 @@ def test_without_a_preprocessor(pretrained, model):
     assert found.predict(rows, verbose=0).shape == (20, 2)
     dataset = tf.data.Dataset.from_tensor_slices((rows, ids)).batch(8)
     found.fit(dataset, verbose=0)
+    # Keras takes no share of the rows where there are others to validate on.
+    found.fit(
+        rows,
+        ids,
+        batch_size=8,
+        validation_data=(rows, ids),
+        validation_split=0.5,
+        verbose=0,
+    )
+    assert found.optimizer.schedule.num_train_steps == 3
 
     class Batches(keras.utils.PyDataset):
         def __len__(self):

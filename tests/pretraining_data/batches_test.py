@@ -399,9 +399,9 @@ def test_refuses_ids_outside_the_vocabulary(folder, token):
         (
             "input_mask",
             lambda x: 2 * x,
-            "input_mask of zeros and ones, received [2, 2, 2, 2, 2, 2, ...]",
+            "input_mask of zeros and ones, received [0, 2]",
         ),
-        ("input_mask", lambda x: x + 2**32 * x, "received [4294967297, "),
+        ("input_mask", lambda x: x + 2**32 * x, "received [0, 4294967297]"),
         ("segment_ids", lambda x: x + 2, "segment_ids from 0 to 1 (Encoder"),
         ("segment_ids", lambda x: x - 1, "type_vocab_size - 1), received [-1]"),
     ],

@@ -232,8 +232,8 @@ def summarize(runs: Sequence[dict]) -> dict:
             pairs = zip(values[TRUNK], values[STRAIGHT], strict=True)
             values["difference"] = [after - before for after, before in pairs]
             entry[metric] = {
-                name: experiments_table.statistics_of(of_seeds)
-                for name, of_seeds in values.items()
+                name: experiments_table.statistics_of(scores)
+                for name, scores in values.items()
             }
         lengths.append(entry)
     return {
