@@ -115,6 +115,13 @@ class _Inputs:
     def special_ids(self) -> masking.SpecialIds:
         return masking.SpecialIds.of(self.vocab)
 
+    def scored_on(self, config: configs.PretrainingConfig) -> str | None:
+        """Which held-out examples, in a line; None without any."""
+        if self.heldout_data is None:
+            return None
+        number = self.num_eval_steps * config.data.eval_batch_size
+        return f"{number} of {self.heldout_data.digest}"
+
 
 def _read_inputs(
     config: configs.PretrainingConfig, strategy: tf.distribute.Strategy
@@ -216,10 +223,18 @@ def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     model_dir = config.run.model_dir
     # The directory may be moved, and the file may change.
     vocabulary.write(inputs.vocab, model_dir)
-    heldout = _note_heldout(config, inputs.heldout_data, inputs.num_eval_steps)
+    before = _scored_on_before(model_dir)
+    heldout = before or inputs.scored_on(config)
     model_directory.write_records_digest(
         model_dir, inputs.train_data.digest, heldout=heldout
     )
+    if inputs.scored_on(config) not in (None, heldout):
+        print(
+            "the held-out examples are others than before: from the next "
+            f"evaluation on, those so far are {_OTHER_HELDOUT!r} in "
+            f"{model_directory.METRICS_FILE}, and {model_directory.BEST_DIR}/ "
+            "begins anew"
+        )
 
 
 def _last_step(run: configs.RunConfig) -> int:
@@ -247,6 +262,9 @@ def _train(
         evaluated[step] = engine.evaluate_on(
             heldout_data.dataset, data.eval_batch_size, inputs.num_eval_steps
         )
+        # Not before: a run that does not come here has changed nothing.
+        if replicas.is_chief(engine.strategy):
+            _note_heldout(config, inputs)
         return dict(evaluated[step])
 
     try:
@@ -376,36 +394,31 @@ def _refuse_other_start(strategy, config, model, optimizer) -> None:
     workers.refuse_differences(strategy, config, {name: digest})
 
 
-def _note_heldout(config, heldout_data, num_eval_steps) -> str | None:
-    """Notes what a run is scored on, beside the digest of its records.
+def _scored_on_before(model_dir: str) -> str | None:
+    """What the evaluations in a run's log are of; None where nothing says."""
+    path = os.path.join(model_dir, model_directory.TRAIN_DATA_FILE)
+    known = read_json(path) if os.path.isfile(path) else {}
+    return known.get("heldout")
+
+
+def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
+    """Notes what a run is scored on from now on.
 
     Where that is another set than before, the scores up to now stay in the log
-    under another name, which it says: no later one can be compared with them.
-
-    Returns:
-      What the run is scored on; None where that is nothing, and was.
+    under another name: no later one can be compared with them.
     """
-    path = os.path.join(config.run.model_dir, model_directory.TRAIN_DATA_FILE)
-    known = read_json(path) if os.path.isfile(path) else {}
-    before = known.get("heldout")
-    if heldout_data is None:
-        return before
-    num_examples = num_eval_steps * config.data.eval_batch_size
-    found = f"{num_examples} of {heldout_data.digest}"
-    if before in (None, found):
-        return found
-    path = os.path.join(config.run.model_dir, model_directory.METRICS_FILE)
+    model_dir, scored_on = config.run.model_dir, inputs.scored_on(config)
+    if _scored_on_before(model_dir) == scored_on:
+        return
+    path = os.path.join(model_dir, model_directory.METRICS_FILE)
     records = metrics_log.read(path)
     for record in records:
         if record["split"] == "heldout":
             record["split"] = _OTHER_HELDOUT
     write_atomically(path, "".join(f"{json.dumps(r)}\n" for r in records))
-    print(
-        "the held-out examples are others than before: evaluations so far "
-        f"become {_OTHER_HELDOUT!r} in {model_directory.METRICS_FILE}, and "
-        f"{model_directory.BEST_DIR}/ begins anew"
+    model_directory.write_records_digest(
+        model_dir, inputs.train_data.digest, heldout=scored_on
     )
-    return found
 
 
 def _refuse_failed_service(
@@ -470,10 +483,11 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
         f"tensorboard --logdir={config.run.model_dir}"
     )
     report = reports.Report()
-    records_report.compare_with_manifests(
-        report, train_data.records.num_examples(), config.data.vocab_file
-    )
-    for line in report.errors + report.warnings:
+    for taken in filter(None, (train_data, heldout_data)):
+        records_report.compare_with_manifests(
+            report, taken.records.num_examples(), config.data.vocab_file
+        )
+    for line in dict.fromkeys(report.errors + report.warnings):
         print(f"warning: {line}")
     if doubled := train_data.records.doubled():
         path, other = doubled[0]

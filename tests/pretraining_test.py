@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory, pretraining
+from electra_tf import configs, errors, pretraining
 from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import metrics_log, optimization
@@ -128,7 +128,7 @@ def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
 def test_says_what_is_held_out_of_nothing(train_data, capsys):
     pretraining._describe(CONFIG, MODEL, train_data, train_data)
     out = capsys.readouterr().out
-    assert "warning: 3 of 3 held-out file(s) are trained on, too" in out
+    assert "warning: 2 of 3 held-out file(s) are trained on, too" in out
     assert "warning: the last 10 of 10 held-out examples are not scored" in out
 
 
@@ -305,35 +305,44 @@ def test_only_the_first_process_of_a_run_looks_for_vectors(
 def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     """Of two sets one may be harder: 2.5 there may be better than 1 here."""
     config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
+    vocab = vocabulary.Vocabulary(tuple(helpers.VOCAB))
 
-    def begin(digest, num_steps=2):
+    def inputs(digest, num_steps=2):
         heldout = digest and types.SimpleNamespace(digest=digest)
-        model_directory.write_records_digest(
-            tmp_path,
-            "a",
-            heldout=pretraining._note_heldout(config, heldout, num_steps),
-        )
+        train = types.SimpleNamespace(digest="a")
+        return pretraining._Inputs(vocab, train, heldout, num_steps, None)
+
+    def begin(*args):
+        pretraining._note_inputs(config, inputs(*args))
         return capsys.readouterr().out
+
+    def splits():
+        return [r["split"] for r in metrics_log.read(log.path)]
 
     assert begin("b") == ""
     log = metrics_log.MetricsLog(tmp_path, 0)
     log.write(3, "train", {"total_loss": 3.0})
     log.write(3, "heldout", {"total_loss": 1.0})
+    pretraining._note_heldout(config, inputs("b"))
     # The same, with a break without any.
     assert [begin("b"), begin(None), begin("b")] == ["", "", ""]
     assert not log.is_best(6, "total_loss", 2.5, kept=3)
     assert begin("c") == (
-        "the held-out examples are others than before: evaluations so far "
-        "become 'heldout_before' in metrics.jsonl, and best/ begins anew\n"
+        "the held-out examples are others than before: from the next "
+        "evaluation on, those so far are 'heldout_before' in metrics.jsonl, "
+        "and best/ begins anew\n"
     )
+    # It was a mistake, and came to no evaluation.
+    assert begin("b") == ""
+    assert splits() == ["train", "heldout"]
+    assert begin("c") != ""
+    pretraining._note_heldout(config, inputs("c"))
+    assert splits() == ["train", "heldout_before"]
     log = metrics_log.MetricsLog(tmp_path, 3)
     assert log.is_best(6, "total_loss", 2.5, kept=3)
-    assert [r["split"] for r in metrics_log.read(log.path)] == [
-        *("train", "heldout_before")
-    ]
     assert begin("c") == ""
     # Fewer of the same are others, too.
-    assert begin("c", num_steps=1) != ""
+    assert begin("c", 1) != ""
 
 
 @pytest.mark.parametrize("decay", [0.8, 1.5, None])

@@ -48,7 +48,7 @@ def start_from_init_checkpoint(
             config, vocab, model, optimizer, global_step, digest, loss_scale
         )
     if config.init_generator_checkpoint:
-        _start_generator(config.init_generator_checkpoint, model)
+        _start_generator(config, vocab, model)
 
 
 def _say(lines: Sequence[str]) -> None:
@@ -56,8 +56,9 @@ def _say(lines: Sequence[str]) -> None:
         print("\n".join(lines))
 
 
-def _start_generator(path: str, model: electra.PretrainingModel) -> None:
+def _start_generator(config, vocab, model) -> None:
     """Gives the generator the weights of a masked language model."""
+    path = config.init_generator_checkpoint
     checkpoint = reading.read_checkpoint(path)
     tensors = {
         re.sub("^electra/", "generator/", name): tensor
@@ -94,8 +95,21 @@ def _start_generator(path: str, model: electra.PretrainingModel) -> None:
         path,
         "the generator",
     )
+    notes = _notes(config, vocab.tokens, checkpoint)
+    if unused := sorted(tensors.keys() - {v.path for v in variables}):
+        # Shared embeddings are the discriminator's, and may be another's there.
+        if not config.init_checkpoint:
+            raise errors.ConfigError(
+                "PretrainingConfig.init_generator_checkpoint needs "
+                "ElectraConfig.untied_generator_embeddings=True, or "
+                "init_checkpoint to take the shared embeddings from. Received: "
+                f"{path}, of which nothing would take {summarize(unused)}"
+            )
+        notes.append(
+            f"from init_checkpoint, as they are shared: {summarize(unused)}"
+        )
     lines = [f"generator from {path}: {len(variables)} variables"]
-    _say(lines + [f"  note     {note}" for note in checkpoint.remarks])
+    _say(lines + [f"  note     {note}" for note in notes])
 
 
 def _start_all(
@@ -192,7 +206,7 @@ def _otherwise(config, optimizer, iterations: int, digest: str) -> list[str]:
 
 def _notes(config, tokens, checkpoint) -> list[str]:
     """Remarks of the checkpoint, and where a token or activation is another."""
-    notes = checkpoint.remarks
+    notes = list(checkpoint.remarks)
     theirs = checkpoint.vocabulary.tokens if checkpoint.vocabulary else ()
     notes += vocabulary.other_tokens(tokens, theirs, config.data.vocab_file)
     ours = config.model.encoder.hidden_act

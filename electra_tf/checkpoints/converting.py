@@ -100,7 +100,7 @@ def convert(asked: Conversion) -> None:
         if hasattr(writer, "write_card"):
             scores = None
             if input_format == "electra_tf" and not asked.encoder_only:
-                scores = run_scores.read(path)
+                scores = run_scores.read(path, checkpoint.global_step)
             writer.write_card(
                 checkpoint,
                 temporary,

@@ -23,21 +23,24 @@ class Scores(typing.NamedTuple):
     about: str
 
 
-def read(path: str | os.PathLike) -> Scores | None:
+def read(path: str | os.PathLike, step: int | None = None) -> Scores | None:
     """The scores of the model at a path.
 
     Args:
       path: As for `electra_tf_format.read`.
+      step: Of its weights, where they say one.
 
     Returns:
-      None where it is of no run, or of one without scores.
+      None where it is of no run, or of one without scores of that step.
     """
     path = os.path.abspath(path)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     try:
         heldout = os.path.join(folder, model_directory.EVAL_RESULTS_FILE)
         if os.path.isfile(heldout):
-            return _of_pretraining(read_json(heldout))
+            found = read_json(heldout)
+            is_other = step is not None and found["step"] != step
+            return None if is_other else _of_pretraining(found)
         trial = None
         name = os.path.basename(folder)
         if model_directory.PART_OF_RUN.fullmatch(name):

@@ -13,7 +13,7 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.model import electra, encoder, flops, losses, masking
 
 
@@ -32,7 +32,20 @@ def make_model(
 
     Returns:
       The model, built.
+
+    Raises:
+      ConfigError: If whole words are to be masked and no entry continues one.
     """
+    if (
+        config.whole_word_masking
+        and continues_a_word is not None
+        and not continues_a_word.any()
+    ):
+        raise errors.ConfigError(
+            "ElectraConfig.whole_word_masking needs a vocabulary with entries "
+            "that continue a word, '##...'. Received: one without any, where "
+            "each token would be a word"
+        )
     model = model_class(config)(config, special_ids)
     if isinstance(model, WholeWordMasking):
         model.continues_a_word = continues_a_word

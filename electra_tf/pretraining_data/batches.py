@@ -118,15 +118,12 @@ class PretrainingData:
           num_steps: Of it at most; None for all.
         """
         lines = []
-        trained = map(
-            records_lib.place_of, train.records.files if train else ()
-        )
-        own = {records_lib.place_of(path): path for path in self.records.files}
-        if shared := sorted(own.keys() & set(trained)):
+        # Of copies and links as well, wherever they are.
+        if shared := self.records.doubled(train.records) if train else ():
             lines.append(
-                f"{len(shared)} of {len(own)} held-out file(s) are trained on, "
-                f"too, such as {own[shared[0]]}: their metrics say nothing of "
-                "other texts"
+                f"{len(shared)} of {len(self.records.files)} held-out file(s) "
+                f"are trained on, too, such as {shared[0][0]}: their metrics "
+                "say nothing of other texts"
             )
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):

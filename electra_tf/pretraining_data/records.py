@@ -151,20 +151,32 @@ class Records:
         counts = np.diff(self.first_records, append=len(self)).tolist()
         return dict(zip(self.files, counts, strict=True))
 
-    def doubled(self) -> list[tuple[str, str]]:
-        """Files that begin and end as another one and are as long, and that."""
+    def doubled(self, others: "Records | None" = None) -> list[tuple[str, str]]:
+        """Files that begin and end as another one and are as long, and that.
+
+        Args:
+          others: Whose files the others are; None for these themselves.
+        """
         known: dict[tuple[int, bytes, bytes], str] = {}
+        if others is not None:
+            known = {mark: path for path, mark in others._marks()}
         found = []
+        for path, mark in self._marks():
+            other = known.get(mark)
+            if other is not None:
+                found.append((path, other))
+            elif others is None:
+                known[mark] = path
+        return found
+
+    def _marks(self) -> Iterator[tuple[str, tuple[int, bytes, bytes]]]:
+        """Each file that is not empty, its length and its ends."""
         for (path, count), first in zip(
             self.num_examples().items(), self.first_records, strict=True
         ):
-            if not count:
-                continue
-            begins, ends = self.read(np.array([first, first + count - 1]))
-            other = known.setdefault((count, begins, ends), path)
-            if other != path:
-                found.append((path, other))
-        return found
+            if count:
+                begins, ends = self.read(np.array([first, first + count - 1]))
+                yield path, (count, begins, ends)
 
     def as_built(self) -> np.ndarray:
         """Numbers of all records, <int64>, folder by folder as they were built.

@@ -212,7 +212,11 @@ class _Loop:
             self._has_looked = True
         self.line.update(step, progress.format_metrics(shown))
         self._write(step, "train", metrics)
-        if run.eval_steps and self.evaluate and step % run.eval_steps == 0:
+        # At the very end, too, which may be better than all before.
+        is_scored = run.eval_steps and (
+            step % run.eval_steps == 0 or step == run.num_train_steps
+        )
+        if is_scored and self.evaluate:
             self.checkpoints.refuse_broken_weights()
             self._look_at_evaluation(step, self.evaluate())
         is_enough = self.is_long_enough()

@@ -102,6 +102,10 @@ def read(path: str) -> list[dict]:
             for line in f:
                 with contextlib.suppress(json.JSONDecodeError):
                     record = json.loads(line)
-                    if isinstance(record, dict) and record.keys() >= _LOGGED:
+                    if (
+                        isinstance(record, dict)
+                        and record.keys() >= _LOGGED
+                        and type(record["step"]) is int
+                    ):
                         records.append(record)
     return records

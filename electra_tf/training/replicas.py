@@ -209,6 +209,15 @@ def _require_cluster(tf_config: str) -> None:
             "<number of this worker>}. Received: "
             + ("none" if task is None else reprlib.repr(task))
         )
+    job, index = task["type"], task["index"]
+    addresses = cluster.get(job, ()) if isinstance(job, str) else ()
+    if not str(index).isdigit() or int(index) >= len(addresses):
+        sizes = ", ".join(f"{len(cluster[name])} {name}" for name in cluster)
+        raise errors.ConfigError(
+            f'Expected "task" in TF_CONFIG as one of its cluster, which has '
+            f"{sizes}; an evaluator has nothing to do here, as the workers "
+            f"evaluate. Received: {reprlib.repr(task)}"
+        )
 
 
 def _warn_of_unread_cluster(strategy: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -128,12 +129,13 @@ def _flat(values: Mapping, prefix: str = "") -> dict[str, object]:
     return found
 
 
+@functools.lru_cache(maxsize=1)  # Traced once, not for each comparison.
 def make_sum(
     strategy: tf.distribute.Strategy,
 ) -> Callable[[tf.Tensor], tf.Tensor]:
     """What sums a tensor of each worker over the replicas of all workers."""
 
-    @tf.function
+    @tf.function(reduce_retracing=True)
     def sum_of_all(x):
         return strategy.reduce(
             tf.distribute.ReduceOp.SUM,

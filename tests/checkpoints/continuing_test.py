@@ -351,6 +351,40 @@ def test_refuses_a_generator_of_another_size(folder, tmp_path):
     )
 
 
+def test_refuses_a_generator_whose_embeddings_would_be_lost(folder, tmp_path):
+    model_dir = folder / "stage_1_shared"
+    helpers.write_pretrained(model_dir, EQUALLY_WIDE, electra_objective=False)
+    shared = helpers.electra_config(EQUALLY_WIDE, generator_hidden_size=1.0)
+    message = refusal(
+        make_config(
+            folder,
+            tmp_path,
+            model=shared,
+            init_checkpoint="",
+            init_generator_checkpoint=str(model_dir),
+        )
+    )
+    assert "needs ElectraConfig.untied_generator_embeddings=True" in message
+    assert message.endswith("of which nothing would take generator (5)")
+
+
+def test_says_what_else_the_generator_has_learned(folder, tmp_path, capsys):
+    model_dir = folder / "stage_1_other"
+    other = dataclasses.replace(EQUALLY_WIDE, hidden_act="relu")
+    helpers.write_pretrained(model_dir, other, electra_objective=False)
+    config = make_config(
+        folder,
+        tmp_path,
+        model=TWO_STAGE,
+        init_checkpoint="",
+        init_generator_checkpoint=str(model_dir),
+    )
+    start(config)
+    assert "EncoderConfig.hidden_act=gelu (there relu)" in (
+        capsys.readouterr().out
+    )
+
+
 def test_refuses_a_generator_that_is_none(folder, tmp_path):
     message = refusal(
         make_config(

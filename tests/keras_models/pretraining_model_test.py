@@ -252,7 +252,7 @@ def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
     model.compile()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        model.fit(files[0], 8, **again)
+        model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
 
 
 def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):

@@ -22,6 +22,13 @@ def build(**changes):
     return ablations.make_model(config, SPECIAL)
 
 
+def test_whole_words_need_entries_that_continue_one():
+    config = helpers.electra_config(whole_word_masking=True)
+    continues_a_word = masking.continues_a_word(["a", "b"])
+    with pytest.raises(errors.ConfigError, match="entries that continue a wor"):
+        ablations.make_model(config, SPECIAL, continues_a_word)
+
+
 @pytest.mark.parametrize(
     ("changes", "classes"),
     [

@@ -1,6 +1,7 @@
 """Tests of pretraining_data/batches.py."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -433,6 +434,13 @@ def test_says_what_metrics_of_held_out_examples_are_not_of(folder):
     assert heldout.remarks_on_heldout(None, 3, 1) == []
     shared, left_out = heldout.remarks_on_heldout(data, 3, None)
     assert "1 of 1 held-out file(s) are trained on, too, such as" in shared
+    copy = folder / "copy"
+    shutil.copy(others, copy)
+    heldout = batches_lib.PretrainingData(str(copy), data.config, 3)
+    assert heldout.remarks_on_heldout(data, 2, None) == [
+        f"1 of 1 held-out file(s) are trained on, too, such as {copy}: their "
+        "metrics say nothing of other texts"
+    ]
     assert left_out == (
         "the last 1 of 4 held-out examples are not scored, as batches of 3 are "
         "whole"

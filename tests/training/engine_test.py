@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import reprlib
 import signal
 import sys
 import types
@@ -134,12 +135,26 @@ def test_evaluates_every_eval_steps(tmp_path, capsys):
         ("total_loss",),
         lambda: {"disc_auc": 0.5},
     )
-    assert steps(run, "heldout") == [3, 6]
+    # And at the end.
+    assert steps(run, "heldout") == [3, 6, 8]
     assert steps(run, "train") == [3, 4, 6, 8]
     assert os.listdir(tmp_path / "eval")
     said = capsys.readouterr().err
     assert "held-out at step 3: disc_auc 0.5" in said
     assert said.count("RunConfig.keep_best_metric='total_loss' is none of") == 1
+
+
+def test_the_end_may_be_the_best(tmp_path):
+    run = helpers.run_config(tmp_path, eval_steps=3)
+    losses = iter([3.0, 2.0, 1.0])
+    loop.train(
+        one_weight_engine(run),
+        8,
+        "training",
+        ("total_loss",),
+        lambda: {"total_loss": next(losses)},
+    )
+    assert os.path.exists(tmp_path / "best" / "model.ckpt-8.index")
 
 
 def test_keeps_the_last_checkpoints(tmp_path):
@@ -1144,6 +1159,23 @@ def test_refuses_a_cluster_of_nobody(tmp_path, monkeypatch, tf_config):
             {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}},
             'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
             "<number of this worker>}. Received: {'type': 'worker'}",
+        ),
+        *(
+            (
+                {
+                    "cluster": {"chief": ["c:1"], "worker": ["a:1", "b:1"]},
+                    "task": task,
+                },
+                'Expected "task" in TF_CONFIG as one of its cluster, which has '
+                "1 chief, 2 worker; an evaluator has nothing to do here, as "
+                f"the workers evaluate. Received: {reprlib.repr(task)}",
+            )
+            for task in (
+                {"type": "evaluator", "index": 0},
+                {"type": "worker", "index": 2},
+                {"type": "worker", "index": -1},
+                {"type": "worker", "index": "one"},
+            )
         ),
     ],
 )

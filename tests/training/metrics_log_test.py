@@ -36,6 +36,7 @@ def test_lines_that_are_cut_short_or_damaged_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(
         b'{"step": 1, "spl\xff\nnull\n{"step": 2}\n'
+        b'{"step": "a", "split": "heldout"}\n'
         b'{"step": 2, "split": "train"}\n{"step": 4, "sp'
     )
     log = metrics_log.MetricsLog(str(tmp_path), 4)

@@ -107,6 +107,9 @@ def test_the_scores_of_pretraining(tmp_path):
         "pre-training",
         "Of held-out examples, at step 5.",
     )
+    assert run_scores.read(tmp_path, 5) == run_scores.read(tmp_path)
+    # Of a checkpoint before.
+    assert run_scores.read(tmp_path, 4) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"trials": 3}'])
