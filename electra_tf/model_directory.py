@@ -514,11 +514,16 @@ def _rates_are_given(*records: dict) -> bool:
 
 
 def _with_defaults(record: dict, config) -> dict:
-    """A record with the defaults of fields that came after it was written."""
+    """A record with the defaults of fields that came after it was written.
+
+    None stands for the defaults of what is another configuration now.
+    """
     record = dict(record)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
+            if record.get(field.name) is None and field.default is None:
+                record[field.name] = {}
             if isinstance(record.get(field.name), dict):
                 record[field.name] = _with_defaults(record[field.name], value)
         elif field.default is not dataclasses.MISSING:

@@ -402,6 +402,20 @@ def test_files_of_fine_tuning_may_move(tmp_path):
     assert model_directory.refuse_other_run(moved) is None
 
 
+def test_none_in_a_record_of_questions_stands_for_the_defaults(tmp_path):
+    config = finetuning_config(tmp_path)
+    model_directory.write(config, "", [])
+    (tmp_path / "checkpoint").write_text("")
+    questions = configs.QuestionAnsweringConfig()
+    config = dataclasses.replace(config, question_answering=questions)
+    assert model_directory.refuse_other_run(config) is None
+    other = configs.QuestionAnsweringConfig(n_best_size=3)
+    with pytest.raises(errors.ConfigError, match="n_best_size=3 .was 20"):
+        model_directory.refuse_other_run(
+            dataclasses.replace(config, question_answering=other)
+        )
+
+
 def test_what_the_encoder_was_expected_to_be_may_differ(tmp_path):
     config = finetuning_config(tmp_path, expected_encoder={"hidden_size": 8})
     model_directory.write(config, "", [])

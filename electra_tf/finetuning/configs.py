@@ -29,6 +29,11 @@ _OF_PRETRAINING = {
 # What is done with texts that are longer than `max_seq_length`.
 LONG_TEXTS = ("cut", "windows")
 
+# Tasks of questions by name. Of SQuAD's, whether they may have no answer;
+# KorQuAD is SQuAD 1.1's Korean sister.
+SQUAD_TASKS = {"squad": True, "squadv1": False, "korquad": False}
+MRQA_TASKS = ("naturalqs", "newsqa", "searchqa", "triviaqa")
+
 # Of files with labelled rows.
 TASK_TYPES = ("classification", "multi_label", "regression", "tagging")
 
@@ -267,6 +272,14 @@ class FinetuningConfig:
 
     def __post_init__(self):
         validation.check_types(self)
+        if self.question_answering is None and any(
+            name in SQUAD_TASKS or name in MRQA_TASKS
+            for name in self.data.task_names
+        ):
+            # Now, so that the record of the run has it as one that it read.
+            object.__setattr__(
+                self, "question_answering", configs.QuestionAnsweringConfig()
+            )
         validation.require_positive(self, "num_trials")
         for name, instead in _OF_PRETRAINING.items():
             validation.require(

@@ -6,6 +6,7 @@ Nothing that the run has written is touched: scores and predictions go to
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Sequence
 
 from electra_tf import configs, errors, model_directory
@@ -29,6 +30,12 @@ from electra_tf.training import replicas
 
 # Below the model directory.
 EVALUATION_DIR = "evaluation"
+# Files of the folders there, beside those of the trials.
+_SCORES = (
+    model_directory.RESULTS_FILE,
+    model_directory.TABLE_FILE,
+    model_directory.REPORT_FILE,
+)
 
 
 def score(config: FinetuningConfig) -> dict | None:
@@ -80,6 +87,10 @@ def score(config: FinetuningConfig) -> dict | None:
         lines = lines or _in_training_file(config, data)
         for line in lines:
             print(line)
+    unfinished = f"{directory}.unfinished"
+    if is_chief:
+        # Of a command that was killed.
+        shutil.rmtree(unfinished, ignore_errors=True)
     records = []
     for number in results.counted_trials(found):
         trained = model_directory.trial_dir(model_dir, number)
@@ -94,8 +105,8 @@ def score(config: FinetuningConfig) -> dict | None:
         record["reports"] = evaluation.reports(data, answers)
         records.append(record)
         if is_chief:
-            folder = model_directory.trial_dir(directory, number)
-            os.makedirs(folder, exist_ok=True)
+            folder = model_directory.trial_dir(unfinished, number)
+            os.makedirs(folder)
             trials.write_predictions(folder, data, answers)
     if not is_chief:
         return None
@@ -108,9 +119,34 @@ def score(config: FinetuningConfig) -> dict | None:
     )
     files = preparation.files_of(config.data)
     summary |= {"directory": directory, "files": files}
-    results.write(directory, summary)
-    report_page.write(directory, summary)
+    results.write(unfinished, summary)
+    report_page.write(unfinished, summary)
+    _publish(unfinished, directory)
     return summary
+
+
+def _publish(unfinished: str, directory: str) -> None:
+    """Puts all that was written in the place of what an earlier command wrote.
+
+    Nothing of another content of the files stays beside it; a file of somebody
+    else's does.
+    """
+
+    def is_scores(name: str) -> bool:
+        return name == model_directory.RESULTS_FILE
+
+    os.makedirs(directory, exist_ok=True)
+    # They go first and come last: what is there belongs to all of the rest.
+    names = os.listdir(directory)
+    for name in sorted(names, key=is_scores, reverse=True):
+        path = os.path.join(directory, name)
+        if model_directory.PART_OF_RUN.fullmatch(name):
+            shutil.rmtree(path)
+        elif name in _SCORES:
+            os.remove(path)
+    for name in sorted(os.listdir(unfinished), key=is_scores):
+        os.rename(os.path.join(unfinished, name), os.path.join(directory, name))
+    os.rmdir(unfinished)
 
 
 def _learned(

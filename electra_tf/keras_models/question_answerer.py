@@ -309,13 +309,16 @@ class QuestionAnswerer(TaskModel):
             # Answers are cut out of the contexts, which somebody must keep.
             x, num_rows = _columns_of(x, kwargs.pop("steps", None))
             batch_size = num_rows if batch_size is None else batch_size
-        outputs = super().predict(x, batch_size, **kwargs)
         if not self._reads_texts:
-            return outputs
+            return super().predict(x, batch_size, **kwargs)
         task, inputs = self.task(), self.read_inputs(x)
+        examples = task.examples(*inputs)
+        outputs = {}  # Without a word there is nothing to ask the model.
+        if any(example.doc_tokens for example in examples):
+            outputs = super().predict(x, batch_size, **kwargs)
         found = task.predict(
             outputs,
-            task.examples(*inputs),
+            examples,
             self.preprocessor.tokenizer,
             self.max_seq_length,
         )
@@ -512,14 +515,12 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
         if isinstance(value, Mapping) and {"text", "answer_start"} <= set(
             value
         ):
-            # Of several answers the first, as the gin runs learn.
-            pairs = list(zip(value["text"], value["answer_start"], strict=True))
-            value = pairs[0] if pairs else ""
+            value = _first_of_squad(value)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
         if value is None or value == "":
             found.append(None)
             continue
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
         if isinstance(value, str):
             value = (value, _place(value, context))
         if (
@@ -529,6 +530,12 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
             or not isinstance(value[1], int | np.integer)
         ):
             raise refused(name, f"{columns.short(value)} in row {row}")
+        if not value[0].strip():
+            raise refused(
+                name,
+                f"{value[0]!r} in row {row}, which has no characters: '' alone "
+                "is for none",
+            )
         if value[1] < 0:
             raise refused(
                 name,
@@ -537,6 +544,25 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
             )
         found.append((value[0], int(value[1])))
     return found
+
+
+def _first_of_squad(answers: Mapping):
+    """The first of SQuAD's answers, as the gin runs learn; "" for none.
+
+    Args:
+      answers: "text" and "answer_start", of several answers or of one.
+
+    Returns:
+      A text and its first character; `answers` where they are neither.
+    """
+    texts, starts = answers["text"], answers["answer_start"]
+    if isinstance(texts, str | bytes):
+        texts, starts = [texts], [starts]
+    if not all(
+        isinstance(of_all, Sequence | np.ndarray) for of_all in (texts, starts)
+    ) or len(texts) != len(starts):
+        return answers
+    return (texts[0], starts[0]) if len(texts) else ""
 
 
 def _place(answer: str, context: str) -> int:

@@ -391,6 +391,24 @@ def test_says_how_an_object_becomes_a_part():
     )
 
 
+def test_the_record_of_default_questions_can_be_read(tmp_path):
+    kind = finetuning_configs.FinetuningConfig
+    config = gin_files_lib.load(
+        kind,
+        [],
+        [
+            "FinetuningConfig.init_checkpoint = 'model'",
+            "FinetuningDataConfig.task_names = ('rte', 'triviaqa')",
+            "FinetuningDataConfig.data_dir = 'data'",
+            "RunConfig.model_dir = 'out'",
+        ],
+    )
+    assert config.question_answering == configs.QuestionAnsweringConfig()
+    path = tmp_path / "operative_config.gin"
+    path.write_text(gin_files_lib.operative_config())
+    assert gin_files_lib.load(kind, [str(path)], []) == config
+
+
 def test_refuses_a_missing_value(tmp_path):
     path = tmp_path / "run.gin"
     path.write_text(

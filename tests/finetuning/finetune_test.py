@@ -372,12 +372,20 @@ def test_each_task_of_several_has_its_predictions(joint):
 @pytest.mark.dear
 def test_several_tasks_are_scored_again_without_training(joint):
     config, results = joint
+    folder = f"{config.run.model_dir}/evaluation/rte_sts"
+    # Of earlier commands: one that was killed, one of other files.
+    for name in (f"{folder}.unfinished/trial_1", f"{folder}/trial_9"):
+        pathlib.Path(name).mkdir(parents=True)
+    pathlib.Path(folder, "notes.txt").write_text("mine")
     data = dataclasses.replace(config.data, eval_only=True)
     found = finished_run.score(dataclasses.replace(config, data=data))
     for name, of_task in results["tasks"].items():
         assert found["tasks"][name]["dev"] == of_task["dev"]
-    folder = f"{config.run.model_dir}/evaluation/rte_sts"
     assert found["directory"] == folder
+    assert sorted(os.listdir(folder)) == [
+        *("notes.txt", "report.html", "results.json", "results.txt", "trial_1")
+    ]
+    assert os.listdir(os.path.dirname(folder)) == ["rte_sts"]
     assert len(read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")) == 5
 
 

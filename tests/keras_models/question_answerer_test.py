@@ -60,7 +60,8 @@ def test_answers_in_every_form(trained):
     assert len(windows) > len(CONTEXTS)
     pairs = list(zip(ANSWERS, starts, strict=True))
     squad = [{"text": [a, "w"], "answer_start": [s, 0]} for a, s in pairs]
-    for answers in (pairs, squad, np.array(ANSWERS)):
+    of_one = [{"text": a, "answer_start": s} for a, s in pairs]
+    for answers in (pairs, squad, of_one, np.array(ANSWERS)):
         tasks.assert_equal_bits(found.features(inputs, answers), expected)
 
 
@@ -171,6 +172,14 @@ def test_learns_from_a_dataset(pretrained):
     }
 
 
+def test_contexts_without_a_word_have_no_answer(trained):
+    found = trained[0].predict((["wb", "wb"], ["", " "]), verbose=0)
+    assert found["answer"].tolist() == ["", ""]
+    assert found["no_answer_score"].tolist() == [1e6, 1e6]
+    mixed = trained[0].predict((["wb", "wb"], ["", "wa wc"]), verbose=0)
+    assert mixed["no_answer_score"][0] == 1e6
+
+
 def test_where_no_span_is_allowed_the_answer_is_empty(trained, monkeypatch):
     monkeypatch.setattr(
         question_answering.QuestionAnsweringTask, "_best_span", lambda *_: None
@@ -209,6 +218,16 @@ BAD = {
     "a number": (
         lambda m: m.fit((["wb"], ["wa wc"]), [3]),
         "Received: 3 in row 0",
+    ),
+    "texts without starts": (
+        lambda m: m.fit(
+            (["wb"], ["wa wc"]), [{"text": ["wc"], "answer_start": []}]
+        ),
+        "Expected y as an answer .*Received: .*answer_start.* in row 0",
+    ),
+    "an answer of no characters": (
+        lambda m: m.fit((["wb"], ["wa wc"]), [" "]),
+        "Received: ' ' in row 0, which has no characters",
     ),
     "a loss": (lambda m: m.compile(loss="mse"), "Received: loss='mse'"),
     "a dataset of one text": (

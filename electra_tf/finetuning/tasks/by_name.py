@@ -17,7 +17,11 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning.configs import FinetuningDataConfig
+from electra_tf.finetuning.configs import (
+    MRQA_TASKS,
+    SQUAD_TASKS,
+    FinetuningDataConfig,
+)
 from electra_tf.finetuning.tasks import (
     glue,
     own_data,
@@ -44,9 +48,6 @@ _TAGGING_TASKS: dict[str, dict] = {
     "ner": {"as_original": False},
     "pos": {"as_original": False, "is_token_level": True, "tag_column": 1},
 }
-# Whether questions may have no answer. KorQuAD is SQuAD 1.1's Korean sister.
-_SQUAD_TASKS = {"squad": True, "squadv1": False, "korquad": False}
-_MRQA_TASKS = ("naturalqs", "newsqa", "searchqa", "triviaqa")
 
 # The folders of GLUE's own archive, and what others are called.
 _OTHER_FOLDERS = {
@@ -65,7 +66,7 @@ _OTHER_FOLDERS = {
 }
 
 TASK_NAMES = tuple(
-    sorted([*_TEXT_TASKS, *_TAGGING_TASKS, *_SQUAD_TASKS, *_MRQA_TASKS])
+    sorted([*_TEXT_TASKS, *_TAGGING_TASKS, *SQUAD_TASKS, *MRQA_TASKS])
 )
 
 
@@ -161,8 +162,8 @@ def get_task(
         name,
         data_dir,
         qa_config,
-        v2=_SQUAD_TASKS.get(name, False),
-        is_mrqa=name in _MRQA_TASKS,
+        v2=SQUAD_TASKS.get(name, False),
+        is_mrqa=name in MRQA_TASKS,
         is_korean=name == "korquad",
     )
 

@@ -113,9 +113,7 @@ def guess_type(
       ValueError: If it may be one or another.
     """
     if any(isinstance(row.label, list) for row in rows):
-        is_tagging = all(
-            len(items(row.texts[0])) == len(items(row.label)) for row in rows
-        )
+        is_tagging = _have_a_tag_for_each_word(rows, path)
         return ("tagging" if is_tagging else "multi_label"), separator
     if separator:
         return "multi_label", separator
@@ -150,6 +148,36 @@ def guess_type(
             "takes them."
         )
     return "classification", ""
+
+
+def _have_a_tag_for_each_word(rows: Sequence[OwnRow], path: str) -> bool:
+    """Whether lists of labels are tags of the words.
+
+    Raises:
+      ValueError: If they are in some rows only, and look like it.
+    """
+    sizes = [(len(items(row.texts[0])), len(items(row.label))) for row in rows]
+    num_fitting = sum(words == tags for words, tags in sizes)
+    if num_fitting == len(rows):
+        return True
+    tags = [tag for row in rows for tag in items(row.label)]
+    are_words = all(isinstance(row.texts[0], list) for row in rows)
+    if not tag_schemes.are_span_tags(tags) and (
+        not are_words or num_fitting <= len(rows) / 2
+    ):
+        return False
+    row, (num_words, num_tags) = next(
+        (row, size)
+        for row, size in zip(rows, sizes, strict=True)
+        if size[0] != size[1]
+    )
+    raise ValueError(
+        "Expected a tag for each word, or labels of whole texts, beyond doubt. "
+        f"Received: {num_words} words and {num_tags} labels in {path!r}, row "
+        f"{row.number}; {num_fitting} of {len(rows)} rows have a label for "
+        "each word. If that row is mended, or --task_type=tagging is given, "
+        "they are tags; --task_type=multi_label reads labels of whole texts."
+    )
 
 
 def _kind_of_numbers(

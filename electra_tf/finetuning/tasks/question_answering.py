@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import os
 import pathlib
+import reprlib
 import typing
 from collections.abc import Iterator, Sequence
 
@@ -234,7 +235,8 @@ class QuestionAnsweringTask(Task):
                 raise ValueError(
                     "Expected max_seq_length to leave room for the passage "
                     f"behind a question of {len(question)} tokens. Received: "
-                    f"max_seq_length={max_seq_length}."
+                    f"max_seq_length={max_seq_length}, for "
+                    f"{_called(example)}."
                 )
             of_words = [ids_of[word] for word in example.doc_tokens]
             tokens = [token for of_word in of_words for token in of_word]
@@ -262,9 +264,8 @@ class QuestionAnsweringTask(Task):
             if len(parts) > passages.MAX_WINDOWS:
                 raise ValueError(
                     f"Expected at most {passages.MAX_WINDOWS} windows for a "
-                    "passage. "
-                    f"Received: {len(parts)} with doc_stride="
-                    f"{config.doc_stride}."
+                    f"passage. Received: {len(parts)} with doc_stride="
+                    f"{config.doc_stride}, for {_called(example)}."
                 )
             owners = passages.window_with_most_context(parts, len(tokens))
             for index, (start, end) in enumerate(parts):
@@ -638,6 +639,14 @@ class QuestionAnsweringTask(Task):
             "v2": self.v2,
             "options": dataclasses.asdict(self.config),
         }
+
+
+def _called(example: passages.QuestionAnsweringExample) -> str:
+    """Which question an error is about."""
+    return (
+        f"the question {reprlib.repr(example.question_text)} (id "
+        f"{example.qas_id or example.qid})"
+    )
 
 
 def _id_of(qa: dict, name: str) -> str | None:

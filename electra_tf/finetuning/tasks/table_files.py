@@ -22,6 +22,10 @@ from electra_tf import errors
 from electra_tf.finetuning.tasks.task import parse_json, read_lines
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
+_OF_JSON = (
+    " Questions in SQuAD's layout are tasks by name: --task_names=squad "
+    "--data_dir=<the folder of train.json and dev.json>."
+)
 
 # Longer than any text that is meant: more is an open quote.
 _LONGEST_FIELD = 10_000_000
@@ -148,7 +152,7 @@ def read_table(path: str | os.PathLike) -> Table:
     if ending not in ENDINGS:
         raise ValueError(
             f"Expected a file ending in {', '.join(ENDINGS)}. Received: "
-            f"{path!r}."
+            f"{path!r}." + _OF_JSON * (ending == ".json")
         )
     lines = read_lines(path)
     if ending == ".csv":

@@ -18,6 +18,8 @@ from electra_tf.finetuning.tasks import labels
         ([("a", "x, y"), ("b", "z"), ("c", "x, y")], "classification", ""),
         ([("a b", ["X", "Y"]), ("c", ["X"])], "tagging", ""),
         ([("a b", ["X"]), ("c", [])], "multi_label", ""),
+        # By chance as many labels as words.
+        ([("a b", ["X", "Y"]), ("c", ["X"]), ("d", [])], "multi_label", ""),
     ],
 )
 def test_guess_type(rows, kind, separator):
@@ -26,6 +28,24 @@ def test_guess_type(rows, kind, separator):
         for number, (text, label) in enumerate(rows, start=1)
     ]
     assert labels.guess_type(rows) == (kind, separator)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(["a", "b"], ["X", "Y"]), (["c"], ["X"]), (["d", "e"], ["Y"])],
+        [("a b", ["B-PER", "O"]), ("c", []), ("d e", ["O"])],
+    ],
+)
+def test_a_row_with_a_tag_too_few_makes_no_labels_of_texts(rows):
+    rows = [
+        labels.OwnRow([text], label, number)
+        for number, (text, label) in enumerate(rows, start=1)
+    ]
+    with pytest.raises(ValueError, match="beyond doubt") as caught:
+        labels.guess_type(rows, path="a.jsonl")
+    row = next(r for r in rows if len(labels.items(r.texts[0])) != len(r.label))
+    assert f"labels in 'a.jsonl', row {row.number};" in str(caught.value)
 
 
 def test_rows_that_all_say_the_same():
