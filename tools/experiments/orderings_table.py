@@ -16,7 +16,7 @@ _FIGURES = {
     "objectives_mean": ", mean",
     "objectives_reviews": ", reviews",
     "objectives_first": ", earlier",
-    "weight_sharing": ", earlier",
+    "weight_sharing": "",
 }
 
 
