@@ -530,11 +530,15 @@ def _answers(y, name: str, inputs) -> list[tuple[str, int] | None]:
             or not isinstance(value[1], int | np.integer)
         ):
             raise refused(name, f"{columns.short(value)} in row {row}")
+        if not value[0]:
+            # As in a dataset, where each row has a start.
+            found.append(None)
+            continue
         if not value[0].strip():
             raise refused(
                 name,
-                f"{value[0]!r} in row {row}, which has no characters: '' alone "
-                "is for none",
+                f"{value[0]!r} in row {row}, which has no characters: '' is "
+                "for none",
             )
         if value[1] < 0:
             raise refused(

@@ -65,6 +65,14 @@ def test_answers_in_every_form(trained):
         tasks.assert_equal_bits(found.features(inputs, answers), expected)
 
 
+def test_no_answer_in_every_form(trained):
+    found, *_ = trained
+    inputs = found.read_inputs((["wb"], ["wa wc"]))
+    expected = found.features(inputs, [None])
+    for none in ("", ("", 0), {"text": [], "answer_start": []}, b""):
+        tasks.assert_equal_bits(found.features(inputs, [none]), expected)
+
+
 def test_no_answer_that_is_never_said_is_told(trained, pretrained):
     model = answerer(pretrained)
     inputs = model.read_inputs(X)
