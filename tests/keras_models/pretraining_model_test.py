@@ -297,7 +297,7 @@ def test_predict_takes_texts(model):
 def test_from_the_directory_of_a_run(tmp_path):
     helpers.write_vocab(tmp_path)
     network = helpers.write_pretrained(
-        tmp_path, generator_layers=0.5, whole_word_masking=True
+        tmp_path, generator_layers=0.5, distinct_positions=True
     )
     model = electra_tf.PretrainingModel.from_preset(tmp_path)
     assert model.config == network.config
