@@ -159,9 +159,9 @@ class Records:
         """
         known: dict[tuple[int, bytes, bytes], str] = {}
         if others is not None:
-            known = {mark: path for path, mark in others._marks()}
+            known = {mark: path for path, mark in others._marks.items()}
         found = []
-        for path, mark in self._marks():
+        for path, mark in self._marks.items():
             other = known.get(mark)
             if other is not None:
                 found.append((path, other))
@@ -169,14 +169,17 @@ class Records:
                 known[mark] = path
         return found
 
-    def _marks(self) -> Iterator[tuple[str, tuple[int, bytes, bytes]]]:
-        """Each file that is not empty, its length and its ends."""
+    @functools.cached_property
+    def _marks(self) -> dict[str, tuple[int, bytes, bytes]]:
+        """File -> its length and its ends, of those that are not empty."""
+        found = {}
         for (path, count), first in zip(
             self.num_examples().items(), self.first_records, strict=True
         ):
             if count:
                 begins, ends = self.read(np.array([first, first + count - 1]))
-                yield path, (count, begins, ends)
+                found[path] = (count, begins, ends)
+        return found
 
     def as_built(self) -> np.ndarray:
         """Numbers of all records, <int64>, folder by folder as they were built.
