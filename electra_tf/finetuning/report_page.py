@@ -214,15 +214,10 @@ def _recipe(results: dict) -> str:
 # --- A task ------------------------------------------------------------------
 
 
-def _curves_section(
-    model_dir: str,
-    results: dict,
-    name: str,
-    of_task: dict,
-    title: str,
-    names: Iterator[str],
-) -> str:
-    metric = of_task["main_metric"]
+def _curves(
+    model_dir: str, results: dict, name: str, metric: str
+) -> tuple[list[report_charts.Curve], list[report_charts.Curve]]:
+    """What the trials' logs have of a task: its losses, and its dev scores."""
     losses: list[report_charts.Curve] = []
     scores: list[report_charts.Curve] = []
     for trial in results["trials"]:
@@ -256,19 +251,13 @@ def _curves_section(
                         None if is_train else trial.get("best_step"),
                     )
                 )
-    if not losses:  # An evaluation alone.
-        return ""
-    baseline = of_task["baseline"].get("dev", {}).get(metric)
-    charts = report_charts.learning_curves(
-        next(names), "Loss", losses
-    ) + report_charts.learning_curves(
-        next(names), f"Dev: {_in_words(metric)}", scores, baseline
-    )
-    legend = '<li><i class="key train"></i>training</li>\n'
-    legend += '<li><i class="key heldout"></i>dev</li>'
-    if baseline is not None:
-        said = html.escape(of_task["baseline"]["name"])
-        legend += f'\n<li><i class="key baseline"></i>{said}</li>'
+    return losses, scores
+
+
+def _note_on_curves(
+    results: dict, scores: Sequence[report_charts.Curve]
+) -> str:
+    """What the lines and points of the charts are, below them."""
     note = ""
     if len(results["trials"]) > 1:
         note = f"The strong line is trial {results['best_on_dev']}. "
@@ -282,6 +271,33 @@ def _curves_section(
             "The dev set was scored once, at the end; with "
             "<code>RunConfig.eval_steps=50</code> it is scored every 50 steps."
         )
+    return note
+
+
+def _curves_section(
+    model_dir: str,
+    results: dict,
+    name: str,
+    of_task: dict,
+    title: str,
+    names: Iterator[str],
+) -> str:
+    metric = of_task["main_metric"]
+    losses, scores = _curves(model_dir, results, name, metric)
+    if not losses:  # An evaluation alone.
+        return ""
+    baseline = of_task["baseline"].get("dev", {}).get(metric)
+    charts = report_charts.learning_curves(
+        next(names), "Loss", losses
+    ) + report_charts.learning_curves(
+        next(names), f"Dev: {_in_words(metric)}", scores, baseline
+    )
+    legend = '<li><i class="key train"></i>training</li>\n'
+    legend += '<li><i class="key heldout"></i>dev</li>'
+    if baseline is not None:
+        said = html.escape(of_task["baseline"]["name"])
+        legend += f'\n<li><i class="key baseline"></i>{said}</li>'
+    note = _note_on_curves(results, scores)
     return f"""<section>
 <h2>How it learned{html.escape(title)}</h2>
 <p>A dev loss that rises while the training loss falls means that the model

@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from concurrent import futures
 
+import numpy as np
+
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import (
     building_flags,
@@ -280,8 +282,6 @@ def find_duplicates(
     Returns:
       The parts with the numbers of their documents.
     """
-    import numpy as np
-
     decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
     parts = [
         part._replace(
@@ -305,39 +305,12 @@ def find_duplicates(
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
     concatenate([part.path for part in parts], all_records)
-    first_document = 0
-    numbered = []
-    for part in parts:
-        num_documents = (
-            os.path.getsize(part.path) // deduplication.RECORD.itemsize
-        )
-        numbered.append(
-            part._replace(
-                first_document=first_document, num_documents=num_documents
-            )
-        )
-        first_document += num_documents
-    if not first_document:
+    numbered = _with_documents(parts)
+    if not any(part.num_documents for part in numbered):
         return numbered
     records = np.memmap(all_records, deduplication.RECORD, "r")
-    duplicates = deduplication.find_duplicates(
-        records, build.dedup_threshold if build.dedup == "near" else None
-    )
-    # Where each file's documents begin.
-    first_of_file = np.searchsorted(
-        np.array(records["file"]), np.arange(len(files))
-    )
-    decided = np.zeros(len(records), deduplication.DECISION)
-    decided["is_exact"] = duplicates.is_exact
-    decided["similarity"] = duplicates.similarity
-    kept_file = np.array(records["file"][duplicates.earlier], np.int64)
-    decided["kept_file"] = kept_file
-    # Documents of a file are numbered from 1 for people.
-    decided["kept_document"] = np.where(
-        duplicates.earlier >= 0,
-        duplicates.earlier - first_of_file[kept_file] + 1,
-        0,
-    )
+    threshold = build.dedup_threshold if build.dedup == "near" else None
+    decided = deduplication.decide(records, len(files), threshold)
     path = os.path.join(folder, deduplication.DECISIONS)
     with files_lib.writing(path), open(path, "wb") as writer:
         writer.write(decided.data)
@@ -353,6 +326,23 @@ def find_duplicates(
         )
         for part in numbered
     ]
+
+
+def _with_documents(parts: Sequence[parts_lib.Part]) -> list[parts_lib.Part]:
+    """The parts with the numbers of their documents, by their fingerprints."""
+    first_document = 0
+    numbered = []
+    for part in parts:
+        num_documents = (
+            os.path.getsize(part.path) // deduplication.RECORD.itemsize
+        )
+        numbered.append(
+            part._replace(
+                first_document=first_document, num_documents=num_documents
+            )
+        )
+        first_document += num_documents
+    return numbered
 
 
 def build_parts(
@@ -416,17 +406,7 @@ def merge(
         for part in parts:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(part.path + ".json")
-        num_kept = sum(r.counts.num_documents for r in records)
-        num_held_out = sum(r.heldout.num_documents for r in records)
-        raise ValueError(
-            "Expected a --heldout-fraction that "
-            f"{'holds something out' if share else 'leaves something'}. "
-            f"Received: {build.heldout_fraction} of "
-            f"{num_kept + num_held_out} document(s)."
-            if share or num_held_out
-            else "Expected text that makes examples. Received: a corpus "
-            f"of {len(records)} file(s) whose lines hold no token."
-        )
+        raise ValueError(_nothing_made(records, build, share))
     num_shards = build.num_files(share)
     if num_examples < num_shards:
         output_folder.say(
@@ -471,6 +451,27 @@ def merge(
         )
     suffix = manifest_lib.suffix_of(share)
     return {"suffix": suffix, "made": made, "names": names}, shards
+
+
+def _nothing_made(
+    records: Sequence[parts_lib.FileRecord],
+    build: manifest_lib.Build,
+    share: str,
+) -> str:
+    """Why a share of the corpus has no example, for the error message."""
+    num_kept = sum(r.counts.num_documents for r in records)
+    num_held_out = sum(r.heldout.num_documents for r in records)
+    if not (share or num_held_out):
+        return (
+            "Expected text that makes examples. Received: a corpus of "
+            f"{len(records)} file(s) whose lines hold no token."
+        )
+    return (
+        "Expected a --heldout-fraction that "
+        f"{'holds something out' if share else 'leaves something'}. "
+        f"Received: {build.heldout_fraction} of {num_kept + num_held_out} "
+        "document(s)."
+    )
 
 
 def concatenate(paths: Sequence[str], target: str) -> None:

@@ -39,6 +39,18 @@ RECORD = np.dtype(
     ]
 )
 
+# In the unfinished folder: what becomes of each document, as an array on disk,
+# and the names of the files that it numbers.
+DECISIONS = "decisions"
+FILE_NAMES = "file_names.json"
+DECISION = [
+    ("is_exact", "?"),
+    ("similarity", "<f4"),
+    ("kept_file", "<i8"),
+    # 0 for documents that stay.
+    ("kept_document", "<i8"),
+]
+
 # Of signatures that are compared at once.
 _PAIRS = 4096
 _MAX_WORDS_REMEMBERED = 1 << 18
@@ -251,6 +263,38 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
         earlier[further] = followed[further]
 
 
+def decide(
+    records: np.ndarray, num_files: int, threshold: float | None
+) -> np.ndarray:
+    """Says of each document what is done with it, as workers read it.
+
+    Args:
+      records: See `find_duplicates`.
+      num_files: Of the corpus.
+      threshold: See `find_duplicates`.
+
+    Returns:
+      DECISION[(documents)].
+    """
+    duplicates = find_duplicates(records, threshold)
+    # Where each file's documents begin.
+    first_of_file = np.searchsorted(
+        np.array(records["file"]), np.arange(num_files)
+    )
+    decided = np.zeros(len(records), DECISION)
+    decided["is_exact"] = duplicates.is_exact
+    decided["similarity"] = duplicates.similarity
+    kept_file = np.array(records["file"][duplicates.earlier], np.int64)
+    decided["kept_file"] = kept_file
+    # Documents of a file are numbered from 1 for people.
+    decided["kept_document"] = np.where(
+        duplicates.earlier >= 0,
+        duplicates.earlier - first_of_file[kept_file] + 1,
+        0,
+    )
+    return decided
+
+
 def _groups(order: np.ndarray, equals_last: np.ndarray) -> tuple:
     """Members of groups of equals, with the first and the last before them.
 
@@ -292,17 +336,6 @@ def _compare_band(records, band, threshold, earlier, similarity) -> None:
             similarity[ours[near]] = agreement[near]
 
 
-# In the unfinished folder: what becomes of each document, as an array on disk,
-# and the names of the files that it numbers.
-DECISIONS = "decisions"
-FILE_NAMES = "file_names.json"
-DECISION = [
-    ("is_exact", "?"),
-    ("similarity", "<f4"),
-    ("kept_file", "<i8"),
-    # 0 for documents that stay.
-    ("kept_document", "<i8"),
-]
 # Of a dropped document's beginning in the listing.
 SHOWN_CHARACTERS = 80
 

@@ -68,18 +68,7 @@ def build(
         paths = [file.path for file in listed]
     else:
         paths = list(input_files or ())
-        written = [vocab_file, f"{vocab_file}.json"]
-        if ours := set(map(os.path.realpath, written)).intersection(
-            map(os.path.realpath, paths)
-        ):
-            raise ValueError(
-                "Expected --input without the --vocab-file. Received: "
-                f"{min(ours)!r}."
-            )
-        warn_of_doubled(paths)
-        for path in paths if note is None else ():
-            with open_or_refuse(path):
-                pass
+        _check_input_files(paths, vocab_file, opens=note is None)
     decisions = {
         "do_lower_case": do_lower_case,
         "strip_accents": strip_accents,
@@ -90,29 +79,12 @@ def build(
     _make_folder_of(vocab_file)
     _refuse_other_settings(vocab_file, decisions)
 
-    from electra_tf.text import tokenization, vocabulary
+    from electra_tf.text import vocabulary
 
     reading = corpus.Reading(text_field=text_field, on_bad_input=note)
-    word_counts = tokenization.count_words(
-        (
-            batch.lines
-            for path in paths
-            for batch in corpus.read_lines(path, reading=reading)
-        ),
-        do_lower_case,
-        strip_accents,
-    )
+    word_counts = _count_words(paths, reading, do_lower_case, strip_accents)
     if bad_inputs.count:
         say(f"warning: left out {bad_inputs.count} damaged place(s)")
-    # A longer word is [UNK] whatever the vocabulary holds.
-    for word in list(word_counts):
-        if len(word) > tokenization.MAX_CHARS_PER_WORD:
-            del word_counts[word]
-    if not word_counts:
-        raise ValueError(
-            f"Expected text to learn from. Received: {len(paths)} file(s) "
-            "without a word."
-        )
     if do_lower_case and strip_accents:
         warn_of_decomposed_hangul(word_counts)
     vocab = learn_vocab(
@@ -137,6 +109,62 @@ def build(
         "tokenizers_version": files.versions(["tokenizers"])["tokenizers"],
     }
     write_vocab(vocab_file, vocab, settings)
+
+
+def _check_input_files(
+    paths: Sequence[str], vocab_file: str, opens: bool
+) -> None:
+    """Refuses files that are ours, or, where it opens them, not readable.
+
+    Raises:
+      ValueError: If there is one.
+    """
+    written = [vocab_file, f"{vocab_file}.json"]
+    if ours := set(map(os.path.realpath, written)).intersection(
+        map(os.path.realpath, paths)
+    ):
+        raise ValueError(
+            "Expected --input without the --vocab-file. Received: "
+            f"{min(ours)!r}."
+        )
+    warn_of_doubled(paths)
+    for path in paths if opens else ():
+        with open_or_refuse(path):
+            pass
+
+
+def _count_words(
+    paths: Sequence[str],
+    reading: corpus.Reading,
+    do_lower_case: bool,
+    strip_accents: bool,
+) -> collections.Counter[str]:
+    """The words of some files that a vocabulary can hold, and how often.
+
+    Raises:
+      ValueError: If there is none.
+    """
+    from electra_tf.text import tokenization
+
+    word_counts = tokenization.count_words(
+        (
+            batch.lines
+            for path in paths
+            for batch in corpus.read_lines(path, reading=reading)
+        ),
+        do_lower_case,
+        strip_accents,
+    )
+    # A longer word is [UNK] whatever the vocabulary holds.
+    for word in list(word_counts):
+        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+            del word_counts[word]
+    if not word_counts:
+        raise ValueError(
+            f"Expected text to learn from. Received: {len(paths)} file(s) "
+            "without a word."
+        )
+    return word_counts
 
 
 def warn_of_doubled(paths: Sequence[str]) -> None:

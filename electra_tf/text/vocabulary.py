@@ -12,8 +12,6 @@ import json
 import os
 from collections.abc import Sequence
 
-import tensorflow as tf
-
 from electra_tf import files
 from electra_tf.errors import CheckpointError, ConfigError
 from electra_tf.files import read_bytes, write_atomically, write_json
@@ -209,14 +207,15 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
       nothing for a vocabulary that came without such a file.
 
     Raises:
-      ValueError: If the file is there but does not hold these settings.
+      ValueError: If the file is there but cannot be read, or does not hold
+        these settings.
     """
     path = settings_file(vocab_file)
     if not files.exists(path):
         return {}
+    content = read_bytes(path, "vocabulary's settings")
     try:
-        with tf.io.gfile.GFile(path) as reader:
-            settings = json.loads(reader.read())
+        settings = json.loads(content)
         found = {name: settings[name] for name in TREATMENT}
     except (ValueError, TypeError, KeyError, RecursionError):
         found = {}

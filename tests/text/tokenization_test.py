@@ -291,6 +291,13 @@ def test_load_settings_refuses(tmp_path, content):
         vocabulary.load_settings(vocab_file)
 
 
+def test_load_settings_that_cannot_be_read(tmp_path):
+    vocab_file = write_vocab(tmp_path)
+    pathlib.Path(vocabulary.settings_file(vocab_file)).mkdir()
+    with pytest.raises(ValueError, match="vocabulary's settings .*json"):
+        vocabulary.load_settings(vocab_file)
+
+
 # What a locale of ICU lowers in its own way, and Greek's final sigma.
 OF_LOCALES = (
     "TITLE I J\u0301 I\u0300 \u0130 \u0130I \u00cc\u00cd \u0128 \u012e "

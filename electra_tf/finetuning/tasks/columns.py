@@ -278,67 +278,10 @@ def choose_columns(
     Raises:
       ValueError: If there are no such columns, or more than one choice.
     """
-    if len(text_columns) > 2:
-        raise ValueError(
-            "Expected one or two text columns. Received: "
-            f"{', '.join(text_columns)}."
-        )
-    texts = list(text_columns)
-    for name in texts:
-        table.column(name, "text")
-    if label_column:
-        table.column(label_column, "labels")
-    given = [*texts, label_column]
-    repeated = [name for name in given if given.count(name) > 1]
-    if repeated:
-        raise ValueError(
-            "Expected different columns for texts and labels. Received: "
-            f"{repeated[0]!r} twice."
-        )
-    by_name = {column.lower(): column for column in table.columns[::-1]}
-    taken = {*texts, label_column}
-    if not texts:
-        pairs = (
-            [by_name[name] for name in names if name in by_name]
-            for names in TEXT_PAIRS
-        )
-        texts = next(
-            (
-                pair
-                for pair in pairs
-                if len(pair) == 2 and not taken & set(pair)
-            ),
-            [],
-        )
-    if not texts:
-        texts = [
-            by_name[name]
-            for name in TEXT_NAMES
-            if name in by_name and by_name[name] not in taken
-        ]
-        if len(texts) > 1:  # A title is that of another text.
-            texts = [name for name in texts if name.lower() != "title"]
-        if len(texts) > 1:
-            raise ValueError(
-                "Expected one column of texts, or a pair with usual names. "
-                f"Received: {table.path!r} with "
-                f"{' and '.join(map(repr, texts))}: say which in "
-                "--text_columns, one or two."
-            )
-    if not label_column:
-        usual = [
-            name
-            for name in LABEL_NAMES
-            if name in by_name and by_name[name] not in texts
-        ]
-        if len(usual) == 1 or _NEVER_DATA & set(usual[:1]):
-            label_column = by_name[usual[0]]
-        elif usual:
-            raise ValueError(
-                "Expected one column of labels. Received: "
-                f"{table.path!r} with {' and '.join(map(repr, usual))}: say "
-                "which in --label_column."
-            )
+    _check_given(table, text_columns, label_column)
+    texts = list(text_columns) or _texts_by_name(table, label_column)
+    given = {*text_columns, label_column}
+    label_column = label_column or _labels_by_name(table, texts)
     left = [c for c in table.columns if c not in (*texts, label_column)]
     num_left = len(left)
     if not texts and num_left > 1 + (not label_column):
@@ -364,16 +307,113 @@ def choose_columns(
                 f"Received: {table.path!r} with the columns "
                 f"{', '.join(table.columns)}: say which in --{setting}."
             )
-    for name in {*texts, label_column} - set(given):
+    _check_twins(table, texts, label_column, given)
+    return texts, label_column
+
+
+def _check_given(
+    table: Table, text_columns: Sequence[str], label_column: str
+) -> None:
+    """Checks columns that the user names.
+
+    Raises:
+      ValueError: If there are too many, one twice, or one that is not there.
+    """
+    if len(text_columns) > 2:
+        raise ValueError(
+            "Expected one or two text columns. Received: "
+            f"{', '.join(text_columns)}."
+        )
+    for name in text_columns:
+        table.column(name, "text")
+    if label_column:
+        table.column(label_column, "labels")
+    given = [*text_columns, label_column]
+    repeated = [name for name in given if given.count(name) > 1]
+    if repeated:
+        raise ValueError(
+            "Expected different columns for texts and labels. Received: "
+            f"{repeated[0]!r} twice."
+        )
+
+
+def _by_name(table: Table) -> dict[str, str]:
+    """The first column of each name, whatever its case."""
+    return {column.lower(): column for column in table.columns[::-1]}
+
+
+def _texts_by_name(table: Table, label_column: str) -> list[str]:
+    """The columns of texts, by usual names: a pair, one or none.
+
+    Args:
+      table: The training file.
+      label_column: That of the labels, if it is known.
+
+    Raises:
+      ValueError: If there are several, and no pair.
+    """
+    by_name = _by_name(table)
+    by_name = {n: c for n, c in by_name.items() if c != label_column}
+    for pair in TEXT_PAIRS:
+        if by_name.keys() >= set(pair):
+            return [by_name[name] for name in pair]
+    texts = [by_name[name] for name in TEXT_NAMES if name in by_name]
+    if len(texts) > 1:  # A title is that of another text.
+        texts = [name for name in texts if name.lower() != "title"]
+    if len(texts) > 1:
+        raise ValueError(
+            "Expected one column of texts, or a pair with usual names. "
+            f"Received: {table.path!r} with "
+            f"{' and '.join(map(repr, texts))}: say which in "
+            "--text_columns, one or two."
+        )
+    return texts
+
+
+def _labels_by_name(table: Table, texts: Sequence[str]) -> str:
+    """The column of the labels, by its usual name; nothing without one.
+
+    Args:
+      table: The training file.
+      texts: The columns of texts, as far as they are known.
+
+    Raises:
+      ValueError: If there are several.
+    """
+    by_name = _by_name(table)
+    usual = [
+        name
+        for name in LABEL_NAMES
+        if name in by_name and by_name[name] not in texts
+    ]
+    if len(usual) == 1 or _NEVER_DATA & set(usual[:1]):
+        return by_name[usual[0]]
+    if usual:
+        raise ValueError(
+            "Expected one column of labels. Received: "
+            f"{table.path!r} with {' and '.join(map(repr, usual))}: say "
+            "which in --label_column."
+        )
+    return ""
+
+
+def _check_twins(
+    table: Table, texts: Sequence[str], label_column: str, given: set[str]
+) -> None:
+    """Refuses columns that were found where others differ by case alone.
+
+    Raises:
+      ValueError: If there are any, and the user named none of them.
+    """
+    for name in {*texts, label_column} - given:
         twins = [c for c in table.columns if c.lower() == name.lower()]
-        if len(twins) > 1 and not set(twins) & set(given):
+        if len(twins) > 1 and not given.intersection(twins):
             setting = "label_column" if name == label_column else "text_columns"
             raise ValueError(
                 "Expected columns whose names differ by more than case. "
                 f"Received: {table.path!r} with "
                 f"{' and '.join(map(repr, twins))}: say which in --{setting}."
             )
-    return texts, label_column
 
 
 def _values(table: Table, name: str) -> list[str]:

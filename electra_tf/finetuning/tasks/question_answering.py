@@ -245,21 +245,7 @@ class QuestionAnsweringTask(Task):
             ]
             span = None
             if is_training and not example.is_impossible:
-                first, last = example.start_position, example.end_position
-                if first is None or last is None:
-                    raise ValueError(
-                        "Expected examples of the split 'train'. Received: "
-                        f"one without an answer, {example.question_text!r}."
-                    )
-                # Before the first word there is -1, by which the original
-                # comes to the last one.
-                first += len(example.doc_tokens) if first < 0 else 0
-                span = passages.tighten(
-                    tokens,
-                    bisect.bisect_left(token_to_orig, first),
-                    bisect.bisect_right(token_to_orig, last) - 1,
-                    answer,
-                )
+                span = _answer_span(example, tokens, token_to_orig, answer)
             parts = passages.parts(len(tokens), room, config.doc_stride)
             if len(parts) > passages.MAX_WINDOWS:
                 raise ValueError(
@@ -639,6 +625,40 @@ class QuestionAnsweringTask(Task):
             "v2": self.v2,
             "options": dataclasses.asdict(self.config),
         }
+
+
+def _answer_span(
+    example: passages.QuestionAnsweringExample,
+    tokens: Sequence[int],
+    token_to_orig: Sequence[int],
+    answer: Sequence[int],
+) -> tuple[int, int]:
+    """First and last token of an example's answer in its whole passage.
+
+    Args:
+      example: To learn from.
+      tokens: Those of the passage.
+      token_to_orig: The word that each of them is of.
+      answer: The tokens of the answer.
+
+    Raises:
+      ValueError: If it says nothing of where its answer is.
+    """
+    first, last = example.start_position, example.end_position
+    if first is None or last is None:
+        raise ValueError(
+            "Expected examples of the split 'train'. Received: one without an "
+            f"answer, {example.question_text!r}."
+        )
+    # Before the first word there is -1, by which the original comes to the
+    # last one.
+    first += len(example.doc_tokens) if first < 0 else 0
+    return passages.tighten(
+        tokens,
+        bisect.bisect_left(token_to_orig, first),
+        bisect.bisect_right(token_to_orig, last) - 1,
+        answer,
+    )
 
 
 def _called(example: passages.QuestionAnsweringExample) -> str:
