@@ -178,6 +178,27 @@ def test_says_what_the_manifest_of_the_data_knows_better(
     assert "vocab.txt is not the vocabulary" in found[2]
 
 
+def test_says_what_the_manifest_of_the_held_out_data_knows_better(
+    tmp_path, train_data, capsys
+):
+    folder = tmp_path / "heldout"
+    folder.mkdir()
+    helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(9)])
+    shards = [{"name": "a.tfrecord", "examples": 2}]
+    (folder / "manifest.json").write_text(
+        json.dumps({"shards": shards, "vocabulary": {"sha256": "0" * 64}})
+    )
+    vocab_file = helpers.write_vocab(tmp_path)
+    data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
+    config = dataclasses.replace(CONFIG, data=data)
+    heldout = batches.PretrainingData(f"{folder}/*", CONFIG.model, 3)
+    pretraining._describe(config, MODEL, train_data, heldout)
+    out = capsys.readouterr().out
+    assert "expected 2 examples" in out
+    assert "heldout/manifest.json" in out
+    assert out.count("vocab.txt is not the vocabulary") == 1
+
+
 @pytest.mark.parametrize("which", ["train_files", "heldout_files"])
 def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
     (tmp_path / "part").mkdir()
