@@ -350,8 +350,13 @@ def split(x, y, sample_weight, share: float):
       The first rows of the three, and the last ones.
 
     Raises:
-      ValueError: If one of the two would have no row.
+      ValueError: If one of the two would have no row, or x is a dataset.
     """
+    if is_dataset(x):
+        raise ValueError(
+            "Expected validation_data beside a dataset. Received: "
+            f"validation_split={share}"
+        )
     column = x
     if isinstance(x, tuple | Mapping) and len(x):
         column = next(iter(x.values())) if isinstance(x, Mapping) else x[0]
@@ -374,6 +379,19 @@ def split(x, y, sample_weight, share: float):
         tuple(select(of, slice(kept)) for of in both),
         tuple(select(of, slice(kept, None)) for of in both),
     )
+
+
+def refuse_beside_dataset(y, sample_weight) -> None:
+    """Refuses labels and weights where a dataset has them.
+
+    Raises:
+      ValueError: If there are any.
+    """
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "Expected labels and weights in the dataset. Received: them beside "
+            "it"
+        )
 
 
 def short(value: typing.Any, most: int = 40) -> str:

@@ -344,17 +344,11 @@ class TextPipeline(EngineModel):
         if validation_data is not None:
             # As in Keras, which then keeps all rows.
             validation_split = 0.0
-        elif validation_split:
-            if columns.is_dataset(x):
-                raise ValueError(
-                    "Expected validation_data beside a dataset. Received: "
-                    f"validation_split={validation_split}"
-                )
-            if self._reads_texts:
-                (x, y, sample_weight), validation_data = columns.split(
-                    x, y, sample_weight, validation_split
-                )
-                validation_split = 0.0
+        elif validation_split and (self._reads_texts or columns.is_dataset(x)):
+            (x, y, sample_weight), validation_data = columns.split(
+                x, y, sample_weight, validation_split
+            )
+            validation_split = 0.0
         arguments: dict[str, typing.Any] = {"shuffle": False}
         features = None
         num_steps: int | None
@@ -371,11 +365,7 @@ class TextPipeline(EngineModel):
                 validation_batch_size=validation_batch_size,
             )
         elif columns.is_dataset(x):
-            if y is not None or sample_weight is not None:
-                raise ValueError(
-                    "Expected labels and weights in the dataset. Received: "
-                    "them beside it"
-                )
+            columns.refuse_beside_dataset(y, sample_weight)
             self.note_pairs(columns.has_pairs(x))
             rows, x = x, self._mapped(x, True, class_weight)
             num_steps = steps_per_epoch or self.num_batches(rows, x)
@@ -547,6 +537,9 @@ class TextPipeline(EngineModel):
           batch_size: Rows of a step.
           sample_weight: What each row counts in the loss.
           **kwargs: See `keras.Model.evaluate`.
+
+        Raises:
+          ValueError: If texts or labels are none, or come beside a dataset.
         """
         if not self.compiled:
             self.compile()
@@ -560,6 +553,7 @@ class TextPipeline(EngineModel):
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
         if columns.is_dataset(x):
+            columns.refuse_beside_dataset(y, sample_weight)
             self.refuse_other_inputs(columns.has_pairs(x), "x")
             x = self._mapped(x, True)
         else:

@@ -733,6 +733,12 @@ BAD = {
         ),
         "Expected labels and weights in the dataset",
     ),
+    "labels beside a dataset to score": (
+        lambda m: m.evaluate(
+            tf.data.Dataset.from_tensor_slices((["wa"], [1])).batch(1), [1]
+        ),
+        "Expected labels and weights in the dataset",
+    ),
     "weights of unknown classes": (
         lambda m: m.fit(["wa"], [1], class_weight={"fine": 2.0}),
         "Expected class_weight .*Received: 'fine'",
