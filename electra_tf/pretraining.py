@@ -77,6 +77,10 @@ def pretrain(
     optimization.refuse_layerwise_rates(config.optimizer)
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(config.run)
+    workers.refuse_other_code(strategy)
+    model_dir = config.run.model_dir
+    newest = next(iter(saving.checkpoints_of(model_dir)), None)
+    workers.refuse_other_folder(strategy, model_dir, newest)
     replicas.set_policy(config.run)
     inputs = _read_inputs(config, strategy)
     engine = _make_engine(config, inputs, strategy)

@@ -480,7 +480,8 @@ class Engine:
         """The loss function without dropout, of parts side by side."""
         size = tf.nest.flatten(features)[0].shape[0] or 1
         num_parts = math.gcd(size, self.num_parallel_parts)
-        if num_parts == 1:
+        # Replicas may have other parts: all of them sum the weights at once.
+        if num_parts == 1 and self.strategy.num_replicas_in_sync == 1:
             return self.loss_function(features, None, all_reduce_sum)
         weights, _ = self._sums_of_weights(features, None)
         totals = all_reduce_sum(weights) if weights else []

@@ -1,10 +1,15 @@
 """What a run asks for -> tf.distribute's strategy; sums over its replicas."""
 
+import contextlib
 import json
 import os
 import reprlib
+import signal
+import socket
 import sys
+import threading
 import typing
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
@@ -41,6 +46,9 @@ PREFETCHED_BATCHES = 4
 # or 1 MB take a third longer (docs/performance.md).
 PACK_BYTES = 4 * 2**20
 
+# Who trains, in the names of TF_CONFIG.
+_JOBS = ("chief", "master", "worker")
+
 # Of datasets whose iterators end at once. The tuner of tf.data sleeps for as
 # long as its iterator has run, up to a minute, and who lets go of the iterator
 # waits for it. The datasets here have nothing to tune.
@@ -61,9 +69,10 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
         if run.distribution_strategy == "multi_worker_mirrored":
             resolver = make_cluster_resolver(run)
             _announce(resolver.cluster_spec().as_dict())
-            return tf.distribute.MultiWorkerMirroredStrategy(
-                cluster_resolver=resolver
-            )
+            with _ended_by_signals():
+                return tf.distribute.MultiWorkerMirroredStrategy(
+                    cluster_resolver=resolver
+                )
         if (
             run.distribution_strategy != "tpu"
         ):  # Whose hosts are its own affair.
@@ -158,7 +167,7 @@ def make_cluster_resolver(
 
 def _announce(cluster: dict[str, list[str]]) -> None:
     """Says for whom TensorFlow waits, which it does for long and in silence."""
-    addresses = [address for job in cluster.values() for address in job]
+    addresses = [address for job in _JOBS for address in cluster.get(job, ())]
     if len(addresses) > 1:
         print(
             f"waiting for all of {len(addresses)} workers: "
@@ -166,6 +175,38 @@ def _announce(cluster: dict[str, list[str]]) -> None:
             file=sys.stderr,
             flush=True,
         )
+        for address in addresses:
+            host = address.rpartition(":")[0].strip("[]")
+            try:
+                socket.getaddrinfo(host, None)
+            except (OSError, UnicodeError) as error:
+                # A machine may get its name later.
+                print(
+                    f"warning: {host!r} of {address!r} is not known here yet: "
+                    f"{error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the process while TensorFlow waits.
+
+    There is nothing to save yet, and Python would hear of them afterwards.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _require_cluster(tf_config: str) -> None:
@@ -196,6 +237,12 @@ def _require_cluster(tf_config: str) -> None:
                 f"cluster in TF_CONFIG. Received: {reprlib.repr(addresses)}"
             )
         for address in addresses:
+            host, _, port = address.rpartition(":")
+            if not host or "/" in host or not _is_number(port, 2**16):
+                raise errors.ConfigError(
+                    f"Expected addresses, host:port, as {job!r} of the cluster "
+                    f"in TF_CONFIG. Received: {address!r}"
+                )
             if address in known:
                 raise errors.ConfigError(
                     "Expected an address of its own for each worker of the "
@@ -210,8 +257,8 @@ def _require_cluster(tf_config: str) -> None:
             + ("none" if task is None else reprlib.repr(task))
         )
     job, index = task["type"], task["index"]
-    addresses = cluster.get(job, ()) if isinstance(job, str) else ()
-    if not str(index).isdigit() or int(index) >= len(addresses):
+    addresses = cluster.get(job, ()) if job in _JOBS else ()
+    if not _is_number(str(index), len(addresses)):
         sizes = ", ".join(f"{len(cluster[name])} {name}" for name in cluster)
         raise errors.ConfigError(
             f'Expected "task" in TF_CONFIG as one of its cluster, which has '
@@ -220,11 +267,16 @@ def _require_cluster(tf_config: str) -> None:
         )
 
 
+def _is_number(text: str, end: int) -> bool:
+    """Whether a text is a number from 0 on below another one."""
+    return text.isascii() and text.isdecimal() and int(text) < end
+
+
 def _warn_of_unread_cluster(strategy: str) -> None:
     """Says that workers which could be one cluster will train one by one."""
     try:
         cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]
-        jobs = [cluster.get(job) for job in ("chief", "master", "worker")]
+        jobs = [cluster.get(job) for job in _JOBS]
     except (ValueError, KeyError, TypeError, AttributeError):
         return  # Nobody asked for it to be read.
     number = sum(len(job) for job in jobs if isinstance(job, list))

@@ -4,6 +4,9 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import os
+import pathlib
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -57,7 +60,7 @@ def refuse_differences(
     """
     facts = {
         name: value
-        for name, value in _flat(dataclasses.asdict(config)).items()
+        for name, value in _flat(config).items()
         if name not in _MAY_DIFFER
     } | dict(contents)
     found = [
@@ -69,6 +72,51 @@ def refuse_differences(
             "Expected the same of all workers, but they differ in: "
             f"{', '.join(found)}. Start all of them with the same flags, gin "
             "files and data"
+        )
+
+
+def refuse_other_code(strategy: tf.distribute.Strategy) -> None:
+    """Refuses to train where the workers run other programs.
+
+    To be called before any other comparison: these may not be the same.
+
+    Raises:
+      ConfigError: If another one has other code of this package, or another
+        TensorFlow.
+    """
+    if not are_several(strategy):
+        return
+    facts = {
+        "the code of electra_tf": _digest_of_code(),
+        f"TensorFlow (here {tf.__version__})": tf.__version__,
+    }
+    # They are compared by their order, whatever each worker calls them.
+    if found := different(strategy, facts):
+        raise errors.ConfigError(
+            "Expected the same program on all workers, but they differ in: "
+            f"{', '.join(found)}. Install the same on all of them"
+        )
+
+
+def refuse_other_folder(
+    strategy: tf.distribute.Strategy, model_dir: str, newest: str | None
+) -> None:
+    """Refuses to train where the workers do not go on from one checkpoint.
+
+    Args:
+      strategy: Of the run.
+      model_dir: Of the run.
+      newest: The newest checkpoint there, None without one.
+
+    Raises:
+      ConfigError: If another worker finds another one.
+    """
+    newest = newest and os.path.basename(newest)
+    if different(strategy, {"newest": newest}):
+        raise errors.ConfigError(
+            "Expected the same checkpoints for all workers, but this one finds "
+            f"{newest or 'none'} and another one another: RunConfig.model_dir="
+            f"{model_dir} must be on a file system that all workers share"
         )
 
 
@@ -118,15 +166,27 @@ def digest_of_variables(
     return digest.hexdigest()
 
 
-def _flat(values: Mapping, prefix: str = "") -> dict[str, object]:
-    """Nested names and values as those of one mapping."""
+def _flat(config, prefix: str = "") -> dict[str, object]:
+    """The fields of nested dataclasses; the names do not depend on values."""
     found: dict[str, object] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        # What may be missing is one value.
+        if dataclasses.is_dataclass(value) and field.default is not None:
+            found |= _flat(value, f"{prefix}{field.name}.")
         else:
-            found[prefix + name] = value
+            found[prefix + field.name] = value
     return found
+
+
+def _digest_of_code() -> str:
+    """SHA-256 of this package's modules."""
+    digest = hashlib.sha256()
+    package = pathlib.Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @functools.lru_cache(maxsize=1)  # Traced once, not for each comparison.
@@ -158,15 +218,23 @@ def lost(model_dir: str) -> Iterator[None]:
       model_dir: Of the run.
 
     Raises:
-      TrainingError: If it has.
+      TrainingError: If it has, or does something else than this one.
     """
     try:
         yield
     except tf.errors.OpError as error:
-        if "Collective ops is aborted" not in str(error):
+        found = re.search(r"Collective ops is aborted by: ([^\n]*)", str(error))
+        if not found:
             raise
+        reason = found[1].split(". ")[0]
+        said = (
+            "The workers have come to do different things, which they cannot "
+            "do together"
+            if "mismatch" in reason.lower()
+            else "Another worker has gone, and a cluster cannot train without "
+            "it"
+        )
         raise errors.TrainingError(
-            "Another worker has gone, and a cluster cannot train without it. "
-            "Start all workers again to go on from the last checkpoint in "
-            f"{model_dir}"
+            f"{said}. Start all workers again to go on from the last "
+            f"checkpoint in {model_dir} (TensorFlow: {reason})"
         ) from None

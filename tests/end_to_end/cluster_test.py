@@ -231,6 +231,36 @@ def test_a_worker_with_other_initial_weights_is_refused(folder):
 
 
 @pytest.mark.dear
+def test_workers_may_cut_their_batches_into_other_parts(folder):
+    parts = "--gin_param=RunConfig.num_parallel_parts="
+    flags = (*FLAGS, f"{parts}1", "--gin_param=RunConfig.num_train_steps=4")
+    ends = finish(start_workers(folder, "parts", f"{parts}2", flags=flags))
+    for code, _, stderr in ends:
+        assert code == 0, stderr
+    assert "heldout" in {
+        x["split"] for x in resume_test.log_of(folder / "parts")
+    }
+
+
+@pytest.mark.dear
+def test_who_waits_for_others_can_be_stopped(folder):
+    ports = local_cluster.free_ports(2)
+    alone = helpers.start(
+        *FLAGS,
+        "--model_dir=alone",
+        ON_TWO,
+        cwd=folder,
+        env=helpers.environment(TF_CONFIG=local_cluster.tf_config(ports, 0)),
+    )
+    for line in alone.stderr:
+        if line.startswith("waiting for all of 2 workers"):
+            break
+    time.sleep(2)  # Until it waits: at worst the handlers before are tested.
+    alone.send_signal(signal.SIGTERM)
+    assert alone.wait(timeout=60) == -signal.SIGTERM
+
+
+@pytest.mark.dear
 def test_a_worker_that_fails_before_the_first_step_is_told_of(folder):
     ends = finish(
         start_workers(

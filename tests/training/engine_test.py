@@ -1175,7 +1175,26 @@ def test_refuses_a_cluster_of_nobody(tmp_path, monkeypatch, tf_config):
                 {"type": "worker", "index": 2},
                 {"type": "worker", "index": -1},
                 {"type": "worker", "index": "one"},
+                {"type": "worker", "index": "\u00b2"},
+                {"type": ["worker"], "index": 0},
             )
+        ),
+        (
+            {
+                "cluster": {"worker": ["a:1"], "evaluator": ["b:1"]},
+                "task": {"type": "evaluator", "index": 0},
+            },
+            'Expected "task" in TF_CONFIG as one of its cluster, which has '
+            "1 worker, 1 evaluator; an evaluator has nothing to do here, as "
+            "the workers evaluate. Received: {'index': 0, 'type': 'evaluator'}",
+        ),
+        *(
+            (
+                {"cluster": {"worker": ["a:1", address]}},
+                "Expected addresses, host:port, as 'worker' of the cluster in "
+                f"TF_CONFIG. Received: {address!r}",
+            )
+            for address in ("b", ":1", "b:65536", "b:x", "grpc://b:1")
         ),
     ],
 )
@@ -1186,6 +1205,19 @@ def test_refuses_a_cluster_that_would_not_come_together(
     with pytest.raises(errors.ConfigError) as caught:
         replicas.make_cluster_resolver(cluster_run(tmp_path))
     assert str(caught.value) == message
+
+
+def test_says_for_whom_it_waits(capsys):
+    replicas._announce({"worker": ["localhost:1"], "evaluator": ["b:1"]})
+    assert capsys.readouterr().err == ""
+    replicas._announce(
+        {"chief": ["localhost:1"], "worker": ["a.invalid:1"], "ps": ["b:1"]}
+    )
+    waits, warns = capsys.readouterr().err.splitlines()
+    assert waits == "waiting for all of 2 workers: localhost:1, a.invalid:1"
+    assert warns.startswith(
+        "warning: 'a.invalid' of 'a.invalid:1' is not known here yet: "
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tests of training/workers.py; whole clusters are in end_to_end/."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -118,7 +119,8 @@ def test_a_lost_worker_is_said_in_one_line():
         pytest.raises(
             errors.TrainingError,
             match="Another worker has gone, and a cluster cannot train without "
-            "it. Start all workers again to go on .* checkpoint in model$",
+            "it. Start all workers again to go on .* checkpoint in model "
+            r"\(TensorFlow: /job:worker/task:1 has disconnected\)$",
         ),
         workers.lost("model"),
     ):
@@ -128,6 +130,52 @@ def test_a_lost_worker_is_said_in_one_line():
             None,
             "Collective ops is aborted by: /job:worker/task:1 has disconnected",
         )
+
+
+def test_workers_that_do_different_things_are_no_lost_ones():
+    with (
+        pytest.raises(errors.TrainingError) as caught,
+        workers.lost("model"),
+    ):
+        raise tf.errors.InternalError(
+            None,
+            None,
+            "Collective ops is aborted by: Shape mismatch in the collective "
+            "instance 100. Op at device 0 expected shape [1]\nMore of it",
+        )
+    assert str(caught.value) == (
+        "The workers have come to do different things, which they cannot do "
+        "together. Start all workers again to go on from the last checkpoint "
+        "in model (TensorFlow: Shape mismatch in the collective instance 100)"
+    )
+
+
+def test_other_code_and_other_folders_are_refused(monkeypatch):
+    differing: list[int] = []
+    monkeypatch.setattr(
+        workers,
+        "different",
+        lambda strategy, facts: [list(facts)[i] for i in differing],
+    )
+    workers.refuse_other_code(TWO)
+    workers.refuse_other_folder(TWO, "model", None)
+    differing.append(0)
+    with pytest.raises(errors.ConfigError, match="in: the code of electra_tf."):
+        workers.refuse_other_code(TWO)
+    with pytest.raises(
+        errors.ConfigError, match="finds model.ckpt-3 and another one another"
+    ):
+        workers.refuse_other_folder(TWO, "model", "model/model.ckpt-3")
+
+
+def test_what_may_be_missing_is_compared_as_one_value():
+    inner = dataclasses.make_dataclass("Inner", ["size"])
+    outer = dataclasses.make_dataclass(
+        "Outer", ["model", ("questions", object, None)]
+    )
+    for questions in (None, inner(5)):
+        found = workers._flat(outer(inner(3), questions))
+        assert found == {"model.size": 3, "questions": questions}
 
 
 def test_other_errors_stay_what_they_are():
