@@ -68,8 +68,8 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     try:
         if run.distribution_strategy == "multi_worker_mirrored":
             resolver = make_cluster_resolver(run)
-            _announce(resolver.cluster_spec().as_dict())
-            with _ended_by_signals():
+            with _ended_by_ctrl_c():
+                _announce(resolver.cluster_spec().as_dict())
                 return tf.distribute.MultiWorkerMirroredStrategy(
                     cluster_resolver=resolver
                 )
@@ -190,23 +190,20 @@ def _announce(cluster: dict[str, list[str]]) -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the process while TensorFlow waits.
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Lets Ctrl-C end the process at once while TensorFlow waits.
 
-    There is nothing to save yet, and Python would hear of them afterwards.
+    There is nothing to save yet, and Python would hear of it afterwards.
+    SIGTERM is not ours there: TensorFlow takes it for itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {
-        number: signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, handler)
 
 
 def _require_cluster(tf_config: str) -> None:
