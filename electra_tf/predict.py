@@ -5,9 +5,10 @@
 The SavedModel is one version of it, or the folder of the versions, of which the
 newest is taken; its signature and metadata say what goes in and what comes out.
 Texts are arguments, lines of --file or of standard input. Where the model takes
-two texts they are separated by a tab. A file that ends in .jsonl has an object
-on each line, such as {"text": "A fine film."}, so that texts may hold tabs and
-ends of lines.
+two texts they are separated by a tab. A file that ends in .jsonl or .ndjson has
+an object on each line, such as {"text": "A fine film."}, so that texts may hold
+tabs and ends of lines; --input-format=jsonl reads others so, too. What stands
+before a line that is refused is answered.
 
 Prints one JSON object a line, in the order of the texts, or lines to read on a
 terminal (--format).
@@ -39,6 +40,12 @@ def make_parser() -> arguments.ArgumentParser:
         help="default: text on a terminal, else json",
     )
     parser.add_argument(
+        "--input-format",
+        choices=("auto", "text", "jsonl"),
+        default="auto",
+        help="default: jsonl where --file ends in .jsonl or .ndjson, else text",
+    )
+    parser.add_argument(
         "--outputs",
         type=arguments.names,
         default=(),
@@ -63,21 +70,26 @@ def _predict(args: argparse.Namespace) -> None:
     model = predictor.ExportedModel(args.saved_model, args.outputs)
     for note in model.notes:
         arguments.say("predict", note)
-    is_json = (args.file or "").lower().endswith(".jsonl")
+    is_json = args.input_format == "jsonl" or (
+        args.input_format == "auto" and text_lines.has_objects(args.file)
+    )
+    is_guessed = args.input_format == "auto" and not is_json
     is_readable = args.format == "text" or (
         args.format == "auto" and sys.stdout.isatty()
     )
     for batch in batches:
-        rows = [
-            exchange.parse_line(line, model.input_names, is_json)
-            for line in batch
-        ]
-        for answer in model.predict(rows):
+        if is_guessed:
+            exchange.refuse_no_texts(batch[0], model.input_names, args.file)
+            is_guessed = False
+        rows, refusal = exchange.parse_lines(batch, model.input_names, is_json)
+        for answer in model.predict(rows) if rows else ():
             if is_readable:
                 print(*exchange.as_lines(answer, model.input_names), sep="\n")
             else:
                 print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
+        if refusal:
+            raise refusal
 
 
 def main(argv: Sequence[str] | None = None) -> int:

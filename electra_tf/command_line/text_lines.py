@@ -4,7 +4,6 @@ Imports no TensorFlow.
 """
 
 import codecs
-import itertools
 import os
 import sys
 import unicodedata
@@ -27,7 +26,7 @@ _BEGINNINGS = {
 }
 # Their lines are rows of several values.
 _TABLES = (".csv", ".json", ".parquet")
-_OBJECTS = ".jsonl"
+_OBJECTS = (".jsonl", ".ndjson")
 # They turn the direction of all that follows.
 _DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -78,7 +77,7 @@ def read_batches(
 
     Raises:
       ValueError: If both are given, or the file cannot be read or has no
-        texts for its lines.
+        texts for its lines; of a later line, behind those before it.
     """
     reads_stdin = not texts and path in (None, _STDIN)
     if reads_stdin and sys.stdin is None:
@@ -89,7 +88,29 @@ def read_batches(
     if reads_stdin and sys.stdin.isatty():
         print("one text a line; Ctrl-D on an empty line ends", file=sys.stderr)
         batch_size = 1
-    return iter(lambda: list(itertools.islice(lines, batch_size)), [])
+    return _in_batches(lines, batch_size)
+
+
+def has_objects(path: str | None) -> bool:
+    """Whether a file has JSON objects on its lines, by its name."""
+    return (path or "").lower().endswith(_OBJECTS)
+
+
+def _in_batches(lines: Iterator[Line], batch_size: int) -> Iterator[list[Line]]:
+    """Lines in batches; those before a line that is refused come first."""
+    batch: list[Line] = []
+    try:
+        for line in lines:
+            batch.append(line)
+            if len(batch) == batch_size:
+                yield batch
+                batch = []
+    except ValueError:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
 
 
 def _read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
@@ -121,7 +142,7 @@ def _read_lines(texts: Sequence[str], path: str | None) -> Iterator[Line]:
 
 def _refuse_tables(path: str, takes_objects: bool) -> None:
     ending = os.path.splitext(path)[1].lower()
-    if ending in _TABLES or (ending == _OBJECTS and not takes_objects):
+    if ending in _TABLES or (ending in _OBJECTS and not takes_objects):
         also = ", or .jsonl" * takes_objects
         raise ValueError(
             f"Expected a file with one text a line{also}. Received: "
@@ -130,15 +151,19 @@ def _refuse_tables(path: str, takes_objects: bool) -> None:
         )
 
 
-def _refuse_no_text(first_line: bytes, name: str) -> None:
-    found = next(
-        (
-            kind
-            for beginning, kind in _BEGINNINGS.items()
-            if first_line.startswith(beginning)
-        ),
-        "with NUL bytes" if b"\0" in first_line else None,
-    )
+def _refuse_no_text(line: bytes, name: str, number: int) -> None:
+    found = None
+    if number == 1:
+        found = next(
+            (
+                kind
+                for beginning, kind in _BEGINNINGS.items()
+                if line.startswith(beginning)
+            ),
+            None,
+        )
+    if not found and b"\0" in line:
+        found = f"line {number}, with NUL bytes"
     if found:
         raise ValueError(
             f"Expected lines of text in UTF-8. Received: {name}, {found}"
@@ -153,8 +178,8 @@ def _lines_of_file(path: str) -> Iterator[Line]:
 def _lines_of(reader: Iterable[bytes], name: str) -> Iterator[Line]:
     is_said = False
     for number, line in enumerate(reader, start=1):
+        _refuse_no_text(line, name, number)
         if number == 1:
-            _refuse_no_text(line, name)
             line = line.removeprefix(b"\xef\xbb\xbf")
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if not is_said and not _is_utf8(line):

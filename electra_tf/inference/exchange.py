@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from electra_tf import files
-from electra_tf.command_line import text_lines
+from electra_tf.command_line import column_names, text_lines
 from electra_tf.command_line.text_lines import Line
 
 # What there is for each of several tokens, words or answers; in an answer to
@@ -22,8 +22,64 @@ COLUMNS = (
     "starts",
     "ends",
 )
+# What the inputs of exported models are called.
+_INPUT_NAMES = ("text", "text_pair", "question", "context")
 # Of a list, in an answer to read.
 _MOST_SHOWN = 8
+
+
+def refuse_no_texts(line: Line, names: Sequence[str], path: str | None) -> None:
+    """Refuses a first line that is there for another reason than its texts.
+
+    Args:
+      line: As it was given.
+      names: Of the model's inputs.
+      path: Of the file, if it is in one.
+
+    Raises:
+      ValueError: If it is a JSON object with these inputs or, in a .tsv, has
+        nothing but names of columns.
+    """
+    try:
+        found = json.loads(line.content)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and found.keys() >= set(names):
+        raise ValueError(
+            f"{line.place}: expected a text. Received: a JSON object with "
+            f"{', '.join(names)}: --input-format=jsonl reads such lines, "
+            "--input-format=text takes them for texts"
+        )
+    cells = text_lines.decode(line.content).lower().split("\t")
+    if (
+        (path or "").lower().endswith(".tsv")
+        and len(cells) == len(names)
+        and column_names.NAMES_OF_TEXTS.union(names).issuperset(cells)
+    ):
+        raise ValueError(
+            f"{line.place}: expected a text. Received: the names of columns "
+            f"{_shorten(line)}: delete this line (--input-format=text takes "
+            "it for a text)"
+        )
+
+
+def parse_lines(
+    batch: Sequence[Line], names: Sequence[str], is_json: bool
+) -> tuple[list[list[bytes]], ValueError | None]:
+    """The texts of lines, as far as none is refused, and that refusal.
+
+    Args:
+      batch: The lines.
+      names: See `parse_line`.
+      is_json: See `parse_line`.
+    """
+    rows: list[list[bytes]] = []
+    for line in batch:
+        try:
+            rows.append(parse_line(line, names, is_json))
+        except ValueError as error:
+            return rows, error
+    return rows, None
 
 
 def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
@@ -59,7 +115,7 @@ def parse_line(line: Line, names: Sequence[str], is_json: bool) -> list[bytes]:
 def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
     try:
         found = json.loads(line.content, object_pairs_hook=files.each_once)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(
         isinstance(found.get(name), str) for name in names
@@ -68,8 +124,23 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
             f"{line.place}: expected a JSON object with the text(s) "
             f"{', '.join(names)}, each once. Received: {_shorten(line)}"
         )
-    # A lone surrogate, which JSON can hold, is no character.
-    return [found[name].encode("utf-8", errors="replace") for name in names]
+    left_out = [
+        name
+        for name in _INPUT_NAMES
+        if name not in names and found.get(name) is not None
+    ]
+    if left_out:
+        raise ValueError(
+            f"{line.place}: expected no other text(s) than {', '.join(names)}, "
+            f"which the model takes. Received: {', '.join(left_out)} as well"
+        )
+    try:
+        return [found[name].encode("utf-8") for name in names]
+    except UnicodeEncodeError:  # JSON can hold what is no character.
+        raise ValueError(
+            f"{line.place}: expected characters of Unicode. Received: half a "
+            f"surrogate pair in {_shorten(line)}"
+        ) from None
 
 
 def _shorten(line: Line, most: int = 60) -> str:

@@ -108,17 +108,26 @@ def test_pairs_with_their_labels(exported, capsys):
     ]
 
 
-def test_lines_of_stdin_as_they_are(exported, capsys, monkeypatch):
-    content = b"\xef\xbb\xbfab\r\n\n\xff\x00a\nno end"
-    stdin = types.SimpleNamespace(
-        buffer=io.BytesIO(content), isatty=lambda: False
-    )
-    monkeypatch.setattr(sys, "stdin", stdin)
+@pytest.fixture
+def type_in(monkeypatch):
+    """A function that puts bytes on standard input."""
+
+    def put(content):
+        stdin = types.SimpleNamespace(
+            buffer=io.BytesIO(content), isatty=lambda: False
+        )
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+    return put
+
+
+def test_lines_of_stdin_as_they_are(exported, capsys, type_in):
+    type_in(b"\xef\xbb\xbfab\r\n\n\xff\x01a\nno end")
     assert predict.main([f"--saved_model={exported / '2'}"]) == 0
     assert answers(capsys) == [
         {"text": "ab", "value": 0.6666667},
         {"text": "", "value": 0.0},
-        {"text": "\ufffd\x00a", "value": 1.0},
+        {"text": "\ufffd\x01a", "value": 1.0},
         {"text": "no end", "value": 2.0},
     ]
 
@@ -132,6 +141,82 @@ def test_a_file_that_is_not_utf_8_is_said_so(exported, capsys, tmp_path):
     assert said.out.count("\n") == 3
     (line,) = said.err.splitlines()
     assert line.startswith(f"note: {path}, line 2: not UTF-8")
+
+
+def test_objects_are_not_taken_for_texts(exported, capsys, type_in, tmp_path):
+    flags = [f"--saved-model={exported / '2'}"]
+    line = '{"text": "ab", "id": 7}'
+    path = tmp_path / "texts.txt"
+    path.write_text(line + "\n")
+    for given, place in (
+        ([], "standard input, line 1"),
+        ([f"--file={path}"], f"{path}, line 1"),
+        ([line], "text 1"),
+    ):
+        type_in(line.encode())
+        assert predict.main(flags + given) == 1
+        said = capsys.readouterr()
+        assert not said.out
+        assert said.err == (
+            f"predict: error: {place}: expected a text. Received: a JSON "
+            "object with text: --input-format=jsonl reads such lines, "
+            "--input-format=text takes them for texts\n"
+        )
+        type_in(line.encode())
+        assert predict.main([*flags, *given, "--input-format=jsonl"]) == 0
+        assert answers(capsys) == [{"text": "ab", "value": 0.6666667}]
+    assert predict.main([*flags, line, "--input-format=text"]) == 0
+    assert answers(capsys)[0]["text"] == line
+    # Braces, and an object of something else, are texts as any other.
+    others = ["{ab}", '{"title": "ab"}', "[" * 100_000]
+    assert predict.main([*flags, *others, line]) == 0
+    assert [answer["text"] for answer in answers(capsys)] == [*others, line]
+
+
+@pytest.mark.parametrize("version", ["2", "10"])
+def test_names_of_columns_are_not_taken_for_texts(
+    exported, capsys, tmp_path, version
+):
+    path = tmp_path / "texts.tsv"
+    flags = [f"--saved-model={exported / version}", f"--file={path}"]
+    names, texts = {
+        "2": ("Sentence", "ab"),
+        "10": ("sentence1\tsentence2", "ab\tc"),
+    }[version]
+    path.write_text(f"{names}\n{texts}\n")
+    assert predict.main(flags) == 1
+    said = capsys.readouterr()
+    assert not said.out and said.err.count("\n") == 1
+    assert (
+        f"{path}, line 1: expected a text. Received: the names of columns "
+        f"{names!r}: delete this line" in said.err
+    )
+    assert predict.main([*flags, "--input-format=text"]) == 0
+    assert len(answers(capsys)) == 2
+    path.write_text(f"{texts}\n{names}\n")
+    assert predict.main(flags) == 0
+    assert len(answers(capsys)) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (b"x\ty", "texts.txt, line 4: expected one text without a tab"),
+        (b"x\0y", "texts.txt, line 4, with NUL bytes"),
+    ],
+)
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_what_stands_before_a_bad_line_is_answered(
+    exported, capsys, tmp_path, batch_size, bad, message
+):
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b"a\nb\nc\n" + bad + b"\nd\n")
+    flags = [f"--saved-model={exported / '2'}", f"--file={path}"]
+    assert predict.main([*flags, f"--batch-size={batch_size}"]) == 1
+    said = capsys.readouterr()
+    texts = [json.loads(line)["text"] for line in said.out.splitlines()]
+    assert texts == ["a", "b", "c"]
+    assert message in said.err and said.err.count("\n") == 1
 
 
 def test_a_file_of_objects_to_read(exported, capsys, tmp_path):
@@ -196,12 +281,43 @@ def test_texts_that_do_not_fit(exported, capsys, texts, message):
 
 @pytest.mark.parametrize(
     "content",
-    ["[]", "{", '{"text": 1}', '{"a": "b"}', '{"text": "a", "text": "b"}'],
+    [
+        *("[]", "{", '{"text": 1}', '{"a": "b"}', '{"text": "a", "text": "b"}'),
+        "[" * 100_000,
+    ],
 )
 def test_objects_that_do_not_fit(content):
     line = Line("t.jsonl, line 3", content.encode())
     with pytest.raises(ValueError, match="t.jsonl, line 3: expected a JSON ob"):
         exchange.parse_line(line, ["text"], is_json=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '{"text": "a", "text_pair": "b", "id": 7}',
+            "expected no other text(s) than text, which the model takes. "
+            "Received: text_pair as well",
+        ),
+        (
+            '{"text": "\\ud800 x"}',
+            "expected characters of Unicode. Received: half a surrogate pair "
+            'in \'{"text": "\\\\ud800 x"}\'',
+        ),
+    ],
+)
+def test_objects_with_what_the_model_does_not_take(content, message):
+    line = Line("t.jsonl, line 3", content.encode())
+    with pytest.raises(ValueError) as caught:
+        exchange.parse_line(line, ["text"], is_json=True)
+    assert str(caught.value) == f"t.jsonl, line 3: {message}"
+
+
+def test_objects_may_have_other_fields():
+    line = Line("1", b'{"id": 7, "text": "\\ud83d\\ude00", "context": null}')
+    rows = exchange.parse_line(line, ["text"], is_json=True)
+    assert rows == ["\U0001f600".encode()]
 
 
 def test_no_such_model(tmp_path, capsys):
@@ -320,7 +436,9 @@ def test_where_texts_come_from(tmp_path, monkeypatch):
         ("a.jsonl", b"{}\n", "one text a line. Received: .*another kind"),
         ("a.txt", gzip.compress(b"wa\n", mtime=0), "a.txt, packed by gzip$"),
         ("a.txt", "wa\n".encode("utf-16"), "a.txt, in UTF-16$"),
-        ("a.txt", "wa\n".encode("utf-16-le"), "a.txt, with NUL bytes$"),
+        ("a.ndjson", b"{}\n", "one text a line. Received: .*another kind"),
+        ("a.txt", "wa\n".encode("utf-16-le"), "a.txt, line 1, with NUL bytes"),
+        ("a.txt", b"wa\nw\0a\n", "a.txt, line 2, with NUL bytes$"),
     ],
 )
 def test_a_file_of_another_kind_has_no_texts(tmp_path, name, content, message):
@@ -330,8 +448,10 @@ def test_a_file_of_another_kind_has_no_texts(tmp_path, name, content, message):
         list(text_lines.read_batches([], str(path), 2))
 
 
-def test_lines_may_be_objects_where_they_are_read(tmp_path):
-    path = tmp_path / "a.jsonl"
+@pytest.mark.parametrize("name", ["a.jsonl", "a.NDJSON"])
+def test_lines_may_be_objects_where_they_are_read(tmp_path, name):
+    path = tmp_path / name
+    assert text_lines.has_objects(str(path))
     path.write_text("{}\n")
     (batch,) = text_lines.read_batches([], str(path), 2, takes_objects=True)
     assert [line.content for line in batch] == [b"{}"]

@@ -9,28 +9,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from electra_tf.command_line.column_names import (
+    NAMES_OF_TEXTS,
+    TEXT_NAMES,
+    TEXT_PAIRS,
+)
 from electra_tf.finetuning.tasks import labels, tag_schemes
 from electra_tf.finetuning.tasks.table_files import Table
 from electra_tf.finetuning.tasks.text_tasks import number
 
-TEXT_PAIRS = (
-    ("text_a", "text_b"),
-    ("sentence1", "sentence2"),
-    ("sentence_a", "sentence_b"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("question", "sentence"),
-)
-TEXT_NAMES = (
-    *("text", "sentence", "document", "comment", "comments", "question"),
-    *("review", "content", "tokens", "words", "title"),
-)
 LABEL_NAMES = (
     *("label", "labels", "score", "tags", "ner_tags", "tag", "class"),
     *("category", "target", "rating", "sentiment", "hate", "gold_label"),
-)
-_NAMES_OF_TEXTS = frozenset(
-    name for names in (*TEXT_PAIRS, TEXT_NAMES) for name in names
 )
 # Usual names that are no text, nor a class, of anybody's.
 _NEVER_DATA = frozenset(
@@ -123,7 +113,7 @@ def looks_like_header(
         return None if _NEVER_DATA & set(names) else False
     of_label = {i for i, name in enumerate(names) if name in LABEL_NAMES}
     is_named = bool(_NEVER_DATA & set(names)) or (
-        bool(of_label) and bool(_NAMES_OF_TEXTS & set(names))
+        bool(of_label) and bool(NAMES_OF_TEXTS & set(names))
     )
     above_numbers = any(
         len(below) > 1
@@ -153,7 +143,7 @@ def looks_like_header(
         and not _are_numbers([cell])
         for cell, below in pairs
     )
-    is_usual = bool((_NAMES_OF_TEXTS | set(LABEL_NAMES)) & set(names))
+    is_usual = bool((NAMES_OF_TEXTS | set(LABEL_NAMES)) & set(names))
     if alike and (not (is_odd or is_usual) or len(alike | long) == len(cells)):
         return False
     # With fewer rows, labels that are all different say nothing.
