@@ -43,6 +43,17 @@ def graph_error_message(error: Exception) -> str:
     return first_line(ValueError(message)).strip()
 
 
+def cause_in_graph(message: str) -> str:
+    """What an operation says of an error, without where in the graph it is.
+
+    Args:
+      message: Of TensorFlow's error.
+    """
+    text = message.rpartition("<stack traces unavailable>")[2]
+    text = re.split(r"\s*\[\[{{|\s*\[Op:", text)[0]
+    return re.sub("{{.*?}} ", "", text).strip() or message
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ " Did you mean ...?" where a known name is like the one received."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -1,11 +1,10 @@
 """Tests of serving/local_server/__main__.py and what it is made of."""
 
 import base64
+import gzip
 import http.client
 import json
 import os
-import re
-import shutil
 import time
 import urllib.error
 import urllib.request
@@ -21,13 +20,12 @@ from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
-    prediction_log_pb2,
     prediction_service_pb2_grpc,
 )
 
 from electra_tf.finetuning import evaluation
 from electra_tf.finetuning import features as features_lib
-from electra_tf.serving.local_server import __main__
+from electra_tf.serving.local_server import __main__, rest_service
 from electra_tf.serving.local_server.servable import Servable
 from tests import helpers
 from tests.serving import odd_requests
@@ -53,11 +51,11 @@ def server(servable):
 def ask(server):
     """A function from a path and a body to the status and the JSON answer."""
 
-    def send(path, body=None):
+    def send(path, body=None, **headers):
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         request = urllib.request.Request(
-            f"http://127.0.0.1:{server.rest_port}{path}", body
+            f"http://127.0.0.1:{server.rest_port}{path}", body, headers
         )
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
@@ -165,6 +163,44 @@ def test_rest_body_that_is_no_utf8(ask):
     status, answer = ask(f"{MODEL}:predict", body)
     assert status == 200
     assert answer == ask(f"{MODEL}:predict", {"instances": ["wa  wb"]})[1]
+
+
+def test_base64_without_padding(ask):
+    padded, bare = (
+        ask(f"{MODEL}:predict", {"instances": [{"b64": coded}]})
+        for coded in ("d2E=", "d2E")
+    )
+    assert padded[0] == 200
+    assert padded == bare
+
+
+def test_rest_body_packed_by_gzip(ask, monkeypatch):
+    address = f"{MODEL}:predict"
+    body = json.dumps({"instances": ["wa"]}).encode()
+    packed = gzip.compress(body)
+    how = {"Content-Encoding": "gzip"}
+    assert ask(address, packed, **how) == ask(address, body)
+    for damaged in (body, packed[:-1], packed[:-8] + bytes(8), packed + b"x"):
+        assert ask(address, damaged, **how) == (
+            400,
+            {
+                "error": "Expected a body packed by gzip, as Content-Encoding "
+                f"says. Received: {len(damaged)} bytes that cannot be unpacked"
+            },
+        )
+    monkeypatch.setattr(rest_service, "MAX_REQUEST_SIZE", len(body) - 1)
+    status, answer = ask(address, packed, **how)
+    assert status == 413
+    assert answer["error"].startswith("Request Entity Too Large: exceeds ")
+
+
+def test_what_an_assertion_says_is_without_its_place(ask):
+    row = {"input_ids": [99], "input_mask": [1], "segment_ids": [0]}
+    body = {"signature_name": "tokens", "instances": [row]}
+    assert ask(f"{MODEL}:predict", body) == (
+        400,
+        {"error": "assertion failed: [Expected input_ids from 0 to 19.]"},
+    )
 
 
 def test_classify(ask, stub):
@@ -288,11 +324,29 @@ def test_classify(ask, stub):
             400,
             "Unable to base64 decode",
         ),
-        (
-            ":predict",
-            b'{"instances": ["\\ud800"]}',
-            400,
-            "The surrogate pair in string is invalid.",
+        *(
+            (
+                ":predict",
+                {"instances": [{"b64": coded}]},
+                400,
+                "Unable to base64 decode",
+            )
+            for coded in ("d2E==", "d", "d=")
+        ),
+        *(
+            (
+                ":predict",
+                b'{"instances": [{"text": "%s"}]}' % text,
+                400,
+                "JSON Parse error: The surrogate pair in string is invalid.",
+            )
+            # The last two would be \u00e9, and a text with its one half.
+            for text in (
+                rb"\ud800",
+                rb"\udc80",
+                rb"\udcc3\udca9",
+                rb"wa\uD800x",
+            )
         ),
         (
             ":predict",
@@ -592,32 +646,6 @@ def test_warms_up(servable):
     assert servable.warm_up() == 6
 
 
-@pytest.mark.dear
-def test_a_damaged_warm_up_is_one_line(exported, tmp_path, monkeypatch, capsys):
-    # Which the server sets for its own process.
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")
-    version = shutil.copytree(exported.path, tmp_path / "1")
-    requests = version / "assets.extra" / "tf_serving_warmup_requests"
-    record = prediction_log_pb2.PredictionLog()
-    record.predict_log.request.model_spec.signature_name = "other"
-    for records, message in (
-        (None, "as number 1: .*corrupted record"),
-        ([b"\xff"], "as number 1: .*[Pp]ars"),
-        (
-            [record.SerializeToString()],
-            'as number 1: Serving signature key "other" not found',
-        ),
-    ):
-        requests.write_bytes(b"no records at all")
-        if records is not None:
-            with tf.io.TFRecordWriter(str(requests)) as writer:
-                for content in records:
-                    writer.write(content)
-        assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
-        error = capsys.readouterr().err.splitlines()[-1]
-        assert re.search(f"warm-up requests in .* {message}", error)
-
-
 def test_refuses_a_taken_port(servable, server):
     with pytest.raises(ValueError, match="free port for REST"):
         __main__.LocalServer(servable, rest_port=server.rest_port)
@@ -638,19 +666,3 @@ def test_stops_while_another_thread_wakes_it(servable, monkeypatch):
 
         monkeypatch.setattr(trigger, "_physical_pull", pull_behind_another)
     assert not running._rest_thread.is_alive()
-
-
-def test_passes_over_a_version_without_a_model(exported, tmp_path):
-    (tmp_path / "1").symlink_to(exported.path)
-    (tmp_path / "2").mkdir()
-    (tmp_path / "\u00b2").touch()
-    found = Servable(str(tmp_path))
-    assert found.version == 1
-    assert f"passed over {tmp_path / '2'}: no SavedModel in it" in found.notes
-
-
-def test_refuses_a_folder_without_versions(tmp_path, monkeypatch, capsys):
-    # Which the server sets for its own process.
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")
-    assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
-    assert "Expected versions 1, 2, ..." in capsys.readouterr().err

@@ -12,12 +12,12 @@ only. Flags and ports are those of tensorflow_model_server.
 import concurrent.futures
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
 import typing
 
-import grpc
 from waitress import wasyncore
 
 from electra_tf.command_line import arguments
@@ -59,6 +59,8 @@ class LocalServer:
         num_threads: int = 32,
     ):
         # Imports TensorFlow: late, so that --help is quick.
+        import grpc
+
         from electra_tf.serving.local_server import grpc_service, rest_service
         from electra_tf.serving.local_server.servable import MAX_REQUEST_SIZE
 
@@ -163,6 +165,8 @@ def main(argv=None) -> int:
         help="REST (default: %(default)s)",
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Read when grpc is imported. What it says of a port that is taken is C++'s.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     return arguments.run(_serve, parser, argv)
 
 
@@ -190,11 +194,13 @@ def _serve(args) -> None:
     threads = str(args.tensorflow_intra_op_parallelism)
     os.environ["TF_NUM_INTRAOP_THREADS"] = threads
     servable = _make_servable(args)
-    # How many requests wait is no news.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    # How many requests wait is no news, nor how many end with the server.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
     for note in servable.notes:
         arguments.say("local_server", note)
     number = servable.warm_up()
+    # As Ctrl-C does it: what runs is answered.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with LocalServer(servable, args.rest_api_port, args.port) as server:
         print(
             f"serving {servable.name}, version {servable.version}, after "

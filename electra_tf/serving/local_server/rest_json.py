@@ -8,6 +8,7 @@ import base64
 import functools
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ from electra_tf.serving.local_server.servable import (
 
 # Text is bytes: what is no UTF-8 passes through, as in the server.
 _ERRORS = "surrogateescape"
+# Half a pair, as JSON writes it, or one of two.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # What an element of a feature is called, where it is kept, and as what.
 _ELEMENTS = {
@@ -146,9 +149,20 @@ def _parse(body: bytes, spec: model_pb2.ModelSpec) -> dict:
     if not body:
         raise ServingError("JSON Parse error: The document is empty")
     try:
-        found = json.loads(
-            body.decode("utf-8", _ERRORS), object_pairs_hook=_each_once
-        )
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        text = body.decode("utf-8", _ERRORS)
+        may_have_halves = False
+    else:
+        may_have_halves = bool(_SURROGATE.search(text))
+    try:
+        found = json.loads(text, object_pairs_hook=_each_once)
+        if (
+            may_have_halves
+        ):  # Halves would be taken for bytes that are no UTF-8.
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise _half_a_pair() from None
     except json.JSONDecodeError as error:
         raise ServingError(
             f"JSON Parse error: {error.msg} at offset: {error.pos}"
@@ -168,6 +182,12 @@ def _parse(body: bytes, spec: model_pb2.ModelSpec) -> dict:
         )
     spec.signature_name = as_utf8(name)
     return found
+
+
+def _half_a_pair() -> ServingError:
+    return ServingError(
+        "JSON Parse error: The surrogate pair in string is invalid."
+    )
 
 
 def _list_of(found: dict, key: str) -> list:
@@ -262,12 +282,13 @@ def _scalar(value, dtype: tf.DType):
             try:
                 return value.encode("utf-8", _ERRORS)
             except UnicodeEncodeError:
-                raise ServingError(
-                    "JSON Parse error: The surrogate pair in string is invalid."
-                ) from None
+                raise _half_a_pair() from None
         if isinstance(value, dict) and not _is_named(value):
+            coded = value["b64"]
+            if "=" not in coded:  # As absl::Base64Unescape has it.
+                coded += "=" * (-len(coded) % 4)
             try:
-                return base64.b64decode(value["b64"], validate=True)
+                return base64.b64decode(coded, validate=True)
             except ValueError:
                 raise ServingError("Unable to base64 decode") from None
     elif python_type is float and type(value) in (int, float):

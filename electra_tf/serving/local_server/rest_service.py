@@ -4,9 +4,12 @@ waitress reads requests and writes answers, within the limits below. What it
 refuses itself comes out as JSON, too.
 """
 
+import gzip
 import http
+import io
 import re
 import socket
+import zlib
 
 import grpc
 import waitress
@@ -58,6 +61,10 @@ _LIMITS = {
 _HEADERS = [("Content-Type", "application/json")]
 
 
+class _TooLargeError(ServingError):
+    """A request whose body is larger than requests may be."""
+
+
 class RestApplication:
     """The REST interface as a WSGI application.
 
@@ -72,8 +79,14 @@ class RestApplication:
         method = environ["REQUEST_METHOD"]
         path = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "replace")
         try:
-            body = self._answer(method, path, environ["wsgi.input"].read())
+            body = environ["wsgi.input"].read()
+            if environ.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip":
+                body = _inflate(body)
+            body = self._answer(method, path, body)
             status = http.HTTPStatus.OK
+        except _TooLargeError as error:
+            body = rest_json.dump({"error": error.message})
+            status = http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         except Exception as error:
             refused = refusal(error)
             body = rest_json.dump({"error": refused.message})
@@ -101,6 +114,23 @@ class RestApplication:
                 )
             spec.version.value = int(version)
         return _INTERFACES[method, interface](spec, body, self._servable)
+
+
+def _inflate(body: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(body)) as reader:
+            inflated = reader.read(MAX_REQUEST_SIZE + 1)
+    except (OSError, EOFError, zlib.error):
+        raise ServingError(
+            "Expected a body packed by gzip, as Content-Encoding says. "
+            f"Received: {len(body)} bytes that cannot be unpacked"
+        ) from None
+    if len(inflated) > MAX_REQUEST_SIZE:
+        raise _TooLargeError(
+            f"Request Entity Too Large: exceeds {MAX_REQUEST_SIZE} bytes when "
+            "unpacked"
+        )
+    return inflated
 
 
 class _Parser(parser.HTTPRequestParser):

@@ -5,10 +5,10 @@ Serving (tensorflow_serving/servables/tensorflow/predict_util.cc and
 classifier.cc), so that a client that handles them here handles them there.
 """
 
+import glob
 import logging
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,7 +73,7 @@ def refusal(error: Exception) -> ServingError:
         return error
     if isinstance(error, tf.errors.OpError):
         return ServingError(
-            _first_cause(error.message or str(error)),
+            errors.cause_in_graph(error.message or str(error)),
             _STATUS_CODES.get(error.error_code, grpc.StatusCode.UNKNOWN),
         )
     if isinstance(error, RecursionError):
@@ -109,8 +109,8 @@ class Servable:
         version = predictor.newest_version(base_path)
         if version is None:
             raise errors.ConfigError(
-                f"Expected versions 1, 2, ... of a SavedModel in {base_path}, "
-                "found none: export one with electra-tf export"
+                "Expected a folder of the versions 1, 2, ... of a SavedModel. "
+                f"Received: {base_path}, {_what_else(base_path)}"
             )
         self.version = version
         self._model: Any = predictor.SavedModel(base_path)
@@ -214,7 +214,7 @@ class Servable:
             reason = getattr(error, "message", str(error))
             raise errors.ConfigError(
                 f"Expected warm-up requests in {path}. Received, as number "
-                f"{number + 1}: {_first_cause(reason)}"
+                f"{number + 1}: {errors.cause_in_graph(reason)}"
             ) from None
         return number
 
@@ -294,6 +294,26 @@ class Servable:
         )
 
 
+def _what_else(path: str) -> str:
+    """What is at a path that has no versions, and what to do about it."""
+    if os.path.isfile(
+        os.path.join(path, tf.saved_model.SAVED_MODEL_FILENAME_PB)
+    ):
+        return (
+            "one version itself: give the folder in which it is called 1, 2 or "
+            "so on"
+        )
+    if glob.glob(os.path.join(glob.escape(path), "*.tflite")):
+        return "which has files for LiteRT: add --runtime=litert"
+    return (
+        "which has none"
+        if os.path.isdir(path)
+        else "a file"
+        if os.path.exists(path)
+        else "which does not exist"
+    ) + ": export one with electra-tf export"
+
+
 def _check_names(
     signature, inputs: Mapping, output_filter: Sequence[str]
 ) -> None:
@@ -357,9 +377,3 @@ def _dtype_name(number: int) -> str:
         return tf.as_dtype(number).name
     except TypeError:
         return f"unknown dtype enum ({number})"
-
-
-def _first_cause(message: str) -> str:
-    """What an op says, without where in the graph it stands."""
-    text = re.split(r"\s*\[\[\{\{node", message)[0]
-    return text.rpartition("<stack traces unavailable>")[2].strip() or message
