@@ -157,9 +157,8 @@ def _parse(body: bytes, spec: model_pb2.ModelSpec) -> dict:
         may_have_halves = bool(_SURROGATE.search(text))
     try:
         found = json.loads(text, object_pairs_hook=_each_once)
-        if (
-            may_have_halves
-        ):  # Halves would be taken for bytes that are no UTF-8.
+        # Halves would be taken for bytes that are no UTF-8.
+        if may_have_halves:
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise _half_a_pair() from None
