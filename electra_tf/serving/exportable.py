@@ -345,7 +345,7 @@ def _scores(model_dir: str) -> dict | None:
     path = os.path.join(model_dir, model_directory.RESULTS_FILE)
     if not os.path.isfile(path):
         return None
-    results = files.read_json(path)
+    results = files.read_json(path, best_on_dev=int, trials=list[dict])
     best = results.get("best_on_dev")
-    trials = results.get("trials", [])
+    trials = results.get("trials") or []
     return next((t for t in trials if t.get("trial") == best), None)

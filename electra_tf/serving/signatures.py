@@ -108,6 +108,7 @@ class ServedModel(tf.Module, abc.ABC):
     def _check_tokens(self, features: Tensors) -> list:
         """Refuses what ops would refuse in riddles, or broadcast."""
         input_ids, *others = features.values()
+        has_token = tf.reduce_any(features["input_mask"] > 0, axis=1)
         longest = self._source.encoder.config.max_position_embeddings
         greatest = (self.tokenizer.vocab_size - 1, 1, 1)
         return [
@@ -116,6 +117,10 @@ class ServedModel(tf.Module, abc.ABC):
                 tf.shape(input_ids)[1],
                 longest,
                 message=f"Expected at most {longest} tokens a row.",
+            ),
+            tf.debugging.Assert(
+                tf.reduce_all(has_token),
+                ["Expected input_mask to have a 1 in each row."],
             ),
             *(
                 tf.debugging.Assert(

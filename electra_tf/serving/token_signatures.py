@@ -18,6 +18,8 @@ from electra_tf.serving.inputs import Tensors
 from electra_tf.text.tokenization import ENCODER_FEATURES
 
 NO_OFFSET = -1
+# Words of padding in a tagger's answer; of 60 bytes each, so about 1 GB.
+MOST_PADDING = 2**24
 
 
 class Encoder(signatures_lib.ServedModel):
@@ -154,12 +156,11 @@ class Tagger(signatures_lib.ServedModel):
         tag_words = inputs.concrete_function(
             self._tag_words, tf.RaggedTensorSpec([None, None], tf.string, 1)
         )
-        most_words = self._source.max_seq_length - 2
 
         def serving_default(text):
-            words, starts, ends = (
-                x[:, :most_words] for x in inputs.words_of(text)
-            )
+            words, starts, ends = inputs.words_of(text)
+            with tf.control_dependencies([_check_padding(words)]):
+                words = words.with_flat_values(tf.identity(words.flat_values))
             labels, scores = tag_words(words)
             return {
                 "words": words.to_tensor(""),
@@ -217,8 +218,25 @@ class Tagger(signatures_lib.ServedModel):
         probabilities = tf.nn.softmax(self._run(features)["logits"])
         has_label = fits & (num_tokens > 0)
         first_token = tf.where(has_label, 1 + ends - num_tokens, 0)
-        of_words = tf.gather(probabilities, first_token, batch_dims=1)
-        return (
-            tf.where(has_label, self._names(of_words), ""),
-            tf.where(has_label, tf.reduce_max(of_words, axis=-1), 0.0),
+        # Of L tokens, not of W words, which may be many more.
+        of_tokens = (
+            self._names(probabilities),
+            tf.reduce_max(probabilities, axis=-1),
         )
+        labels, scores = (
+            tf.gather(values, first_token, batch_dims=1) for values in of_tokens
+        )
+        return tf.where(has_label, labels, ""), tf.where(has_label, scores, 0.0)
+
+
+def _check_padding(words: tf.RaggedTensor) -> tf.Operation:
+    """Refuses one long text beside so many that padding takes all memory."""
+    padding = tf.reduce_prod(words.bounding_shape()) - tf.size(
+        words.flat_values, tf.int64
+    )
+    return tf.debugging.assert_less_equal(
+        padding,
+        tf.constant(MOST_PADDING, tf.int64),
+        message=f"Expected at most {MOST_PADDING} words of padding behind the "
+        "shorter texts: ask about the longest text alone.",
+    )

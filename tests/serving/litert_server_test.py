@@ -84,8 +84,9 @@ def arrays(response):
         request(text=[]),
         request("tokens", **IDS),
         request("tokens", **{name: [[v[0][0]]] for name, v in IDS.items()}),
+        request("tokens", **dict.fromkeys(IDS, np.zeros([0, 4], np.int32))),
     ],
-    ids=["texts", "one", "none", "tokens", "one token"],
+    ids=["texts", "one", "none", "tokens", "one token", "no tokens"],
 )
 def test_answers_as_the_saved_model(servable, saved, asked):
     found, expected = (
@@ -137,6 +138,8 @@ def test_signatures_are_those_of_the_saved_model(servable, saved):
             {name: [[0] * 9] for name in IDS},
             "Expected at most 8 tokens a row",
         ),
+        ({"input_mask": [[1, 1, 1, 1], [0, 0, 0, 0]]}, "a 1 in each row"),
+        (dict.fromkeys(IDS, [[]]), "a 1 in each row"),
     ],
 )
 def test_refuses_tokens(servable, changes, message):

@@ -272,6 +272,17 @@ def test_refuses_an_unfinished_run(tmp_path, name):
     )
 
 
+@pytest.mark.parametrize("trials", ["x", [1]])
+def test_refuses_odd_results(tmp_path, trials):
+    model_dir, _ = write_finetuned(tmp_path)
+    results = {"best_on_dev": 2, "trials": trials}
+    (model_dir / "results.json").write_text(json.dumps(results))
+    assert refusal(model_dir, tmp_path / "exported") == (
+        f"{model_dir}/results.json: trials must be a list, each part of it an "
+        f"object. Received: {trials!r}"
+    )
+
+
 def test_refuses_a_directory_that_is_no_model(tmp_path):
     message = refusal(tmp_path / "model", tmp_path / "exported")
     assert message.startswith("Expected a checkpoint: ")

@@ -14,7 +14,13 @@ from electra_tf.finetuning.tasks import tagging
 from electra_tf.model import task_head, windows
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.task_head import TaskHead
-from electra_tf.serving import exportable, inputs, kinds, saved_model
+from electra_tf.serving import (
+    exportable,
+    inputs,
+    kinds,
+    saved_model,
+    token_signatures,
+)
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 from tests.checkpoints import models
@@ -322,6 +328,43 @@ def test_tags_raw_text_with_offsets(tagger):
     assert nothing["labels"].shape == (2, 0)
 
 
+def test_words_behind_the_cut_have_no_label(tagger):
+    _, signatures = tagger
+    # Ten tokens fit, and a word without one takes no room.
+    texts = ["wa \x00 " + "wb " * 100, "wc " * 100, "wd"]
+    answer = signatures["serving_default"](text=strings(texts))
+    answer = {name: values.numpy() for name, values in answer.items()}
+    for text, *row in zip(texts, *answer.values(), strict=True):
+        row = dict(zip(answer, row, strict=True))
+        words = text.split(" ")[: text.count("w") + text.count("\x00")]
+        assert [w.decode() for w in row["words"] if w] == words
+        assert [
+            text[start:end]
+            for start, end in zip(row["starts"], row["ends"], strict=True)
+            if start >= 0
+        ] == words
+    has_label = [np.flatnonzero(of != b"").tolist() for of in answer["labels"]]
+    assert has_label == [[0, *range(2, 11)], list(range(10)), [0]]
+    np.testing.assert_array_equal(answer["scores"] > 0, answer["labels"] != b"")
+    for i in (1, 2):
+        alone = signatures["serving_default"](text=strings(texts[i : i + 1]))
+        same = alone["labels"].numpy()[0]
+        assert answer["labels"][i][: len(same)].tolist() == same.tolist()
+
+
+def test_padding_has_a_bound(tagger, monkeypatch):
+    found, _ = tagger
+    monkeypatch.setattr(token_signatures, "MOST_PADDING", 8)
+    call = saved_model.make_served_model(found).signatures()["serving_default"]
+    assert call(text=strings(["wa " * 5, "wa", "wa"]))["words"].shape == (3, 5)
+    assert call(text=strings(["wa " * 50]))["words"].shape == (1, 50)
+    assert call(text=strings([]))["words"].shape == (0, 0)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="at most 8 words of padding"
+    ):
+        call(text=strings(["wa " * 5, "wa", "wa", ""]))
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [
@@ -404,12 +447,20 @@ def test_tokens_of_a_wrong_size_or_number_are_refused(encoder):
             dict.fromkeys(("input_ids", "input_mask", "segment_ids"), long),
             "at most 12 tokens a row",
         ),
+        (
+            {"input_mask": tf.zeros([1, 4], tf.int32)},
+            "input_mask to have a 1 in each row",
+        ),
+        (dict.fromkeys(ENCODER_FEATURES, ids[:, :0]), "a 1 in each row"),
     ):
         request = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids)
         request["input_mask"] = tf.ones_like(ids)
         request["segment_ids"] = tf.zeros_like(ids)
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             signatures["tokens"](**(request | changes))
+    for none in (tf.zeros([0, 4], tf.int32), tf.zeros([0, 0], tf.int32)):
+        answer = signatures["tokens"](**dict.fromkeys(ENCODER_FEATURES, none))
+        assert answer["pooled_output"].shape == (0, 8)
 
 
 def test_a_length_that_training_cut_is_cut_again(tmp_path):

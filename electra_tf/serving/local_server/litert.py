@@ -168,6 +168,8 @@ class _Signatures:
         ):
             if ((values < 0) | (values > most)).any():
                 raise ServingError(f"Expected {name} from 0 to {most}.")
+        if not arrays["input_mask"].any(axis=1).all():
+            raise ServingError("Expected input_mask to have a 1 in each row.")
         missing = [[0, 0], [0, max(0, 2 - shape[1])]]
         return self._answer({k: np.pad(v, missing) for k, v in arrays.items()})
 
