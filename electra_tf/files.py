@@ -171,6 +171,14 @@ def sha256_of_file(path: str) -> str:
         raise ValueError(f"Cannot read {path!r}: {error.strerror}.") from None
 
 
+def sha256_of_values(values: Iterable) -> str:
+    """The SHA-256 of what `repr` says of each value, in order."""
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(f"{value!r}\n".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
     """Names the file that is written here, which errors of a full disk do not.

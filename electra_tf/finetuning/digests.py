@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from electra_tf import files
+from electra_tf import files, model_directory
 
-# Counts up when the same contents get other digests.
-FORMAT = 1
+FORMAT = model_directory.DIGESTS_FORMAT
 # Splits that a trial cannot do without.
 _NEEDED = ("train", "dev")
 # Where an example comes from, and which one it is: not what it says.
@@ -28,12 +27,7 @@ def of_values(values: Iterable) -> str:
     Of named tuples, dataclasses and other objects the fields count that differ
     from their defaults, but for those that say where an example is from.
     """
-    digest = hashlib.sha256()
-    for value in values:
-        digest.update(
-            f"{_plain(value)!r}\n".encode("utf-8", "backslashreplace")
-        )
-    return digest.hexdigest()
+    return files.sha256_of_values(map(_plain, values))
 
 
 def of_tensors(tensors: Mapping[str, np.ndarray]) -> str:

@@ -23,8 +23,7 @@ from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, metrics_log, replicas, saving
 
-# In what the folder of a trial says of it: what its model learned from.
-DIGESTS = "digests"
+DIGESTS = model_directory.DIGESTS
 
 
 def run_all(plan: RunPlan, strategy: tf.distribute.Strategy) -> list[dict]:

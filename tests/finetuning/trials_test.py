@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
+from electra_tf.checkpoints import reading
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     finetune,
@@ -489,6 +490,31 @@ def test_a_damaged_record_is_named(finished, name, change, message):
     data = {"test_file": f"{finished}/test.tsv", "eval_only": of_model}
     with pytest.raises(errors.CheckpointError, match=message):
         run(make_config(finished, data))
+
+
+@pytest.mark.parametrize("labels", [["yes", "no"], ["bad", "good"], None])
+def test_labels_that_were_changed_are_refused(finished, labels):
+    path, trial = finished / "model" / "model.json", finished / "model/trial_1"
+    about = helpers.read_json(path)
+    assert about["labels"] == ["no", "yes"]
+    path.write_text(json.dumps(about | {"labels": labels}))
+    for read in (
+        lambda: reading.read_checkpoint(finished / "model"),
+        lambda: reading.read_checkpoint(trial),
+        lambda: run(evaluation(finished, test_file=f"{finished}/test.tsv")),
+    ):
+        with pytest.raises(errors.CheckpointError) as caught:
+            read()
+        assert str(caught.value) == (
+            f"Expected in {path} the labels that {trial}/trial.json was "
+            f"written with, in their order. Received: {labels or ()!r}, "
+            "changed since: bring the old ones back, or, if none means "
+            "something else now, delete 'digests' in the latter"
+        )
+    forget_digests(finished)
+    assert reading.read_checkpoint(finished / "model").head.labels == (
+        labels and tuple(labels)
+    )
 
 
 def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):

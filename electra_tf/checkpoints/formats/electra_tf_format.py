@@ -10,6 +10,7 @@ per trial. A conversion has one directory, whose config.json (class
 import dataclasses
 import os
 import re
+import reprlib
 import typing
 from collections.abc import Sequence
 
@@ -19,7 +20,12 @@ from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import disentangled, sizes, task_heads, tensor_files
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields, read_json, write_json
+from electra_tf.files import (
+    check_fields,
+    read_json,
+    sha256_of_values,
+    write_json,
+)
 from electra_tf.model import task_head
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary
@@ -84,7 +90,7 @@ def read(path: str) -> Checkpoint:
     section = _SECTIONS.get(record["class"])
     return dataclasses.replace(
         found,
-        head=_read_head(record, model_dir),
+        head=_read_head(record, model_dir, prefix),
         optimizer=optimizer,
         global_step=record.get("global_step", progress["global_step"]),
         iterations=progress["iterations"],
@@ -277,7 +283,7 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
         ) from None
 
 
-def _read_head(record: dict, model_dir: str) -> TaskHead | None:
+def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     if record["class"] == CONVERTED_CLASS:
         head = record.get("head")
         if head is None:
@@ -292,6 +298,7 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
     for of_task in tasks:
         needed = ("task_name",)
         check_fields(of_task, path, needed, task_name=str, labels=list[str])
+    _refuse_other_labels(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
     about = min(tasks, key=lambda of_task: of_task["task_name"])
     kind = about.get("kind", "classification")
@@ -311,6 +318,37 @@ def _read_head(record: dict, model_dir: str) -> TaskHead | None:
         "segment": segment,
     }
     return task_heads.head_from_dict(head, path)
+
+
+def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
+    """Refuses labels, or an order of them, that a trial did not learn.
+
+    Args:
+      tasks: What `path` says of them.
+      path: Of the description of the run's models.
+      prefix: Of the checkpoint in the folder of the trial.
+    """
+    folder = os.path.dirname(prefix)
+    if os.path.basename(folder) == model_directory.BEST_DIR:
+        folder = os.path.dirname(folder)
+    trial = os.path.join(folder, model_directory.TRIAL_FILE)
+    if not os.path.isfile(trial):
+        return
+    name = model_directory.DIGESTS
+    known = read_json(trial, **{name: dict}).get(name) or {}
+    if known.get("format") != model_directory.DIGESTS_FORMAT:
+        return  # Of an earlier version.
+    check_fields(known, trial, labels=dict)
+    for of_task in tasks:
+        labels = of_task.get("labels") or ()
+        digest = (known.get("labels") or {}).get(of_task["task_name"])
+        if digest not in (None, sha256_of_values(labels)):
+            raise CheckpointError(
+                f"Expected in {path} the labels that {trial} was written "
+                f"with, in their order. Received: {reprlib.repr(labels)}, "
+                "changed since: bring the old ones back, or, if none means "
+                f"something else now, delete {name!r} in the latter"
+            )
 
 
 def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
