@@ -7,10 +7,12 @@ they were made with.
 Shapes: B batch, T tokens (or words, or answers), C labels.
 """
 
+import hashlib
+import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -18,10 +20,20 @@ import tensorflow_text  # noqa: F401  (registers the ops)
 
 from electra_tf import files
 from electra_tf.inference import exchange
+from electra_tf.text import vocabulary
 
 # The folder beside a SavedModel that servers leave alone, and a file in it.
 EXTRA_DIR = "assets.extra"
 METADATA_FILE = "metadata.json"
+# What it says of itself: the digest of what decides how inputs are read and
+# what outputs mean.
+MEANING_DIGEST = "meaning_sha256"
+_MEANING = (
+    *("kind", "labels", "has_pairs", "max_seq_length", "windows"),
+    *("do_lower_case", "strip_accents", "text_cleaning"),
+    *("min_value", "scale", "segment", "lower_cases_words"),
+    "question_answering",
+)
 
 _SAVED_MODEL_FILE = "saved_model.pb"
 # What TensorFlow raises for files that are damaged or cut short.
@@ -29,6 +41,8 @@ _LOAD_ERRORS = (
     *(tf.errors.OpError, OSError, ValueError, AttributeError),
     *(LookupError, RuntimeError),
 )
+# Of a probability.
+_ROUNDING = 1e-6
 _SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 # What there is for each of several tokens, words or answers, where the model
 # gives their offsets or a mask.
@@ -65,12 +79,27 @@ class SavedModel:
       signatures: Name -> what is called, from tensors to tensors.
 
     Raises:
-      ValueError: If there is no SavedModel, or it cannot be loaded.
+      ValueError: If there is no SavedModel, it cannot be loaded, or what is
+        beside it was changed.
     """
 
     def __init__(self, path: str):
         self.path = find_version(path)
-        self.metadata = _read_metadata(self.path)
+        file = os.path.join(self.path, EXTRA_DIR, METADATA_FILE)
+        self.metadata = {}
+        if os.path.isfile(file):
+            self.metadata = files.read_json(
+                file, notes=list[str], labels=list[str]
+            )
+        refuse_changes(
+            self.metadata,
+            file,
+            os.path.join(
+                self.path,
+                tf.saved_model.ASSETS_DIRECTORY,
+                vocabulary.VOCAB_FILE,
+            ),
+        )
         self.notes = [
             f"passed over {other}: no SavedModel in it"
             for number, other in numbered(path).items()
@@ -202,7 +231,7 @@ class ExportedModel(SavedModel):
         """Refuses names of scores that contradict the label in the graph.
 
         Raises:
-          ValueError: If the likeliest one has another name there.
+          ValueError: If the likeliest ones have other names there.
         """
         said, scores = outputs.get("label"), outputs["scores"]
         if not isinstance(said, bytes) or np.isnan(scores).any():
@@ -210,7 +239,14 @@ class ExportedModel(SavedModel):
         found = said.decode("utf-8", errors="replace")
         if self.metadata.get("kind") == "multi_label_classification":
             best = [labels[i] for i in np.flatnonzero(scores > 0.5)]
-            is_same = all(label in found for label in best)
+            # At a half the label may be there: its logit may be above 0.
+            may_be = scores > 0.5 - _ROUNDING
+            must_be = scores > 0.5 + _ROUNDING
+            pattern = "".join(
+                f"({re.escape(f'|{labels[i]}')}){'' if must_be[i] else '?'}"
+                for i in np.flatnonzero(may_be)
+            )
+            is_same = re.fullmatch(pattern, f"|{found}" if found else "")
         else:
             best = [labels[i] for i in np.flatnonzero(scores == scores.max())]
             is_same = found in best
@@ -280,11 +316,39 @@ def find_version(path: str) -> str:
     return versions(path)[version]
 
 
-def _read_metadata(path: str) -> dict:
-    file = os.path.join(path, EXTRA_DIR, METADATA_FILE)
-    if not os.path.isfile(file):
-        return {}
-    return files.read_json(file, notes=list[str], labels=list[str])
+def digest_of_meaning(metadata: Mapping) -> str:
+    """The SHA-256 of what metadata say of a model's inputs and outputs."""
+    meaning = {name: metadata.get(name) for name in _MEANING}
+    content = json.dumps(meaning, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def refuse_changes(metadata: Mapping, file: str, vocab_file: str) -> None:
+    """Refuses what is no longer as the export wrote it beside a model.
+
+    Earlier versions kept no digest of the meaning.
+
+    Args:
+      metadata: Of the model.
+      file: That has them.
+      vocab_file: Beside the model; it need not be there.
+
+    Raises:
+      ValueError: If kind, labels, settings or vocabulary were changed.
+    """
+    if metadata.get(MEANING_DIGEST) not in (None, digest_of_meaning(metadata)):
+        raise ValueError(
+            f"Expected in {file} the kind, labels and settings of the export. "
+            "Received: others"
+        )
+    expected = metadata.get("vocab_sha256")
+    if expected is None or not os.path.isfile(vocab_file):
+        return
+    if files.sha256_of_file(vocab_file) != expected:
+        raise ValueError(
+            f"Expected in {vocab_file} the vocabulary of the export. "
+            "Received: another one"
+        )
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.inference import detector
+from electra_tf.inference import detector, predictor
 from electra_tf.model import encoder, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.windows import Windows
@@ -323,6 +323,7 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
     if found.question_answering is not None:
         options = dataclasses.asdict(found.question_answering)
         about["question_answering"] = options
+    about[predictor.MEANING_DIGEST] = predictor.digest_of_meaning(about)
     return about
 
 

@@ -35,12 +35,25 @@ VOCAB_FILE = vocabulary.VOCAB_FILE
 # What the helper reads of metadata.json.
 _METADATA = {
     "kind": str,
+    "task": str,
+    "labels": list[str],
+    "has_pairs": bool,
+    "windows": dict,
+    "notes": list[str],
     "max_seq_length": int,
     "do_lower_case": bool,
     "strip_accents": bool,
     "text_cleaning": str,
     "segment": int,
     "lower_cases_words": bool,
+}
+# What `signatures.numbers` gives, by kind; of a class a score each.
+_SCORES, _VALUE = "scores", "value"
+_OUTPUTS = {
+    "classification": _SCORES,
+    "multi_label_classification": _SCORES,
+    "regression": _VALUE,
+    "tagging": _SCORES,
 }
 
 
@@ -202,17 +215,15 @@ class OnDeviceModel:
                     f"{path}, but there is no {needed}"
                 )
         self.metadata = files.read_json(metadata_file, **_METADATA)
-        for name in ("max_seq_length", "do_lower_case", "strip_accents"):
+        for name in (
+            *("max_seq_length", "do_lower_case", "strip_accents"),
+            "kind",
+        ):
             if self.metadata.get(name) is None:
                 raise ValueError(f"Expected {name} in {metadata_file}")
-        expected = self.metadata.get("vocab_sha256")
-        if expected not in (None, files.sha256_of_file(vocab_file)):
-            raise ValueError(
-                f"Expected in {vocab_file} the vocabulary of the export. "
-                "Received: another one"
-            )
+        predictor.refuse_changes(self.metadata, metadata_file, vocab_file)
         self._head = task_head.TaskHead(
-            self.metadata.get("kind", ""),
+            self.metadata["kind"],
             self.metadata.get("task") or "",
             segment=self.metadata.get("segment"),
         )
@@ -241,6 +252,26 @@ class OnDeviceModel:
         )
         self._interpreter = self._make_interpreter()
         self._run = self._interpreter.get_signature_runner(TOKENS)
+        self._refuse_other_outputs(metadata_file)
+
+    def _refuse_other_outputs(self, metadata_file: str) -> None:
+        """Refuses a kind, or a number of labels, that is not the model's."""
+        kind = self.metadata["kind"]
+        name = _OUTPUTS.get(kind)
+        outputs = self._run.get_output_details()
+        if name is not None and name not in outputs:
+            raise ValueError(
+                f"Expected in {metadata_file} the kind of a model that gives "
+                f"{', '.join(sorted(outputs))}. Received: {kind}"
+            )
+        num_labels = len(self.metadata.get("labels") or [])
+        if name == _SCORES:
+            num_scores = outputs[name]["shape_signature"][-1]
+            if num_labels != num_scores:
+                raise ValueError(
+                    f"Expected {num_scores} labels in {metadata_file}, one for "
+                    f"each score. Received: {num_labels}"
+                )
 
     def new_runner(self):
         """What `__call__` calls, with an interpreter of its own for a thread.

@@ -215,6 +215,7 @@ def test_what_litert_does_not_do_is_refused(
 ):
     copy = shutil.copytree(folder, tmp_path / "m")
     metadata = helpers.read_json(copy / "metadata.json")
+    changes = changes | {"meaning_sha256": None}
     (copy / "metadata.json").write_text(json.dumps(metadata | changes))
     flags = [f"--model_base_path={copy}", "--runtime=litert"]
     assert __main__.main(flags) == 1

@@ -29,6 +29,22 @@ def test_passes_over_a_version_without_a_model(exported, tmp_path):
     assert f"passed over {tmp_path / '2'}: no SavedModel in it" in found.notes
 
 
+def test_refuses_a_model_without_a_signature(
+    exported, tmp_path, monkeypatch, capsys
+):
+    """A newer version that another program wrote."""
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "")
+    (tmp_path / "1").symlink_to(exported.path)
+    tf.saved_model.save(tf.Module(), str(tmp_path / "2"))
+    assert __main__.main([f"--model_base_path={tmp_path}"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.endswith(
+        "Expected a SavedModel with the signature serving_default. Received: "
+        f"{tmp_path / '2'}, with no signature\n"
+    )
+
+
 def test_refuses_a_folder_without_versions(
     exported, tmp_path, monkeypatch, capsys
 ):

@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.serving import exportable, on_device, saved_model, signatures
 from tests import helpers
+from tests.checkpoints import models
 from tools import export_saved_model
 
 TEXTS = ["wa wb", "", "wc, wd? " * 20, "\u00c9 wa"]
@@ -33,6 +35,17 @@ def exported(tmp_path_factory):
     output = tmp_path_factory.mktemp("on_device")
     paths = on_device.export(str(model_dir), str(output))
     return str(model_dir), paths
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    """The folder of a tagger's files."""
+    folder = tmp_path_factory.mktemp("tagger")
+    electra_tf_format.write(
+        models.finetuned("tagging", 3), str(folder / "model")
+    )
+    on_device.export(str(folder / "model"), str(folder / "on_device"))
+    return folder / "on_device"
 
 
 @pytest.fixture(scope="module")
@@ -98,25 +111,67 @@ def test_a_fixed_length(exported, expected):
         ({"segment": 0, "lower_cases_words": False}, 0, ""),
         ({"segment": 1, "lower_cases_words": True}, 1, ""),
         # Of an earlier version.
-        ({}, 1, "nothing says in which segment the tagger reads its words"),
+        (
+            {"segment": None, "lower_cases_words": None},
+            1,
+            "nothing says in which segment the tagger reads its words",
+        ),
     ],
 )
 def test_a_taggers_words_are_in_its_segment(
-    exported, tmp_path, capsys, about, segment, note
+    tagger, tmp_path, capsys, about, segment, note
 ):
-    source = os.path.dirname(exported[1][0])
-    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
-    metadata = helpers.read_json(tmp_path / "metadata.json")
-    (tmp_path / "metadata.json").write_text(
-        json.dumps(metadata | {"kind": "tagging"} | about)
-    )
-    path = str(tmp_path / os.path.basename(exported[1][0]))
+    path = with_metadata(tagger, tmp_path, {"meaning_sha256": None} | about)
     features = on_device.OnDeviceModel(path).pack(["wa wb", "wc"])
     np.testing.assert_array_equal(
         features["segment_ids"], segment * features["input_mask"]
     )
     assert features["input_ids"].tolist() == [[2, 5, 6, 3], [2, 7, 3, 0]]
     assert note in capsys.readouterr().out
+
+
+def with_metadata(folder, tmp_path, changes):
+    """A copy of the files of an export with other metadata; the model."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "metadata.json"
+    path.write_text(json.dumps(helpers.read_json(path) | changes))
+    return str(tmp_path / "model.float32.tflite")
+
+
+CHANGED = "kind, labels and settings of the export. Received: others"
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    ("changes", "message", "of_earlier"),
+    [
+        ({"labels": ["label 2", "label 1", "label 0"]}, CHANGED, None),
+        ({"do_lower_case": False}, CHANGED, None),
+        ({"has_pairs": True}, CHANGED, None),
+        ({"labels": ["a"]}, CHANGED, "Expected 3 labels.*each.*Received: 1"),
+        ({"labels": None}, CHANGED, "Expected 3 labels in .*Received: 0"),
+        ({"kind": "classification"}, CHANGED, None),
+        ({"kind": "regression"}, CHANGED, "that gives scores. Received: reg"),
+        ({"labels": [1, 2, 3]}, *["labels must be .* part of it a text"] * 2),
+        ({"has_pairs": 1}, *["has_pairs must be true or false"] * 2),
+        ({"kind": None}, *["Expected kind in .*metadata.json"] * 2),
+        ({"notes": []}, None, None),
+    ],
+)
+def test_metadata_that_were_changed_are_refused(
+    tagger, tmp_path, changes, message, of_earlier
+):
+    """Without a digest only by what the model tells of itself."""
+    for more, expected in (
+        ({}, message),
+        ({"meaning_sha256": None}, of_earlier),
+    ):
+        path = with_metadata(tagger, tmp_path, changes | more)
+        if expected is None:
+            on_device.OnDeviceModel(path)
+        else:
+            with pytest.raises(ValueError, match=expected):
+                on_device.OnDeviceModel(path)
 
 
 @pytest.mark.dear

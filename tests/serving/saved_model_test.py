@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -142,6 +143,7 @@ def test_metadata(exported):
         vocab = f.read()
     assert vocab.decode().split() == helpers.VOCAB
     assert found["vocab_sha256"] == hashlib.sha256(vocab).hexdigest()
+    assert found["meaning_sha256"] == predictor.digest_of_meaning(found)
     assert found["versions"]["tensorflow"] == tf.__version__
     assert found["signatures"]["serving_default"] == {
         "inputs": {"text": {"dtype": "string", "shape": [None]}},
@@ -159,6 +161,46 @@ def test_metadata(exported):
         "tokens": "predict",
         "serving_bytes": "classify",
     }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": LABELS[::-1]},
+        {"kind": "multi_label_classification"},
+        {"has_pairs": True},
+        {"do_lower_case": False},
+    ],
+)
+def test_metadata_that_were_changed_are_refused(exported, tmp_path, change):
+    version = shutil.copytree(exported.path, tmp_path / "1")
+    path = version / "assets.extra" / "metadata.json"
+    metadata = helpers.read_json(path)
+    path.write_text(json.dumps(metadata | change))
+    with pytest.raises(ValueError) as caught:
+        predictor.SavedModel(str(version))
+    assert str(caught.value) == (
+        f"Expected in {path} the kind, labels and settings of the export. "
+        "Received: others"
+    )
+    # Only what decides the meaning; of an earlier version nothing is known.
+    for other in ({"notes": []}, change | {"meaning_sha256": None}):
+        path.write_text(json.dumps(metadata | other, sort_keys=True))
+        predictor.SavedModel(str(version))
+
+
+def test_a_vocabulary_that_was_changed_is_refused(exported, tmp_path):
+    version = shutil.copytree(exported.path, tmp_path / "1")
+    path = version / "assets" / "vocab.txt"
+    path.write_text("\n".join(reversed(helpers.VOCAB)))
+    with pytest.raises(ValueError) as caught:
+        predictor.SavedModel(str(version))
+    assert str(caught.value) == (
+        f"Expected in {path} the vocabulary of the export. Received: another "
+        "one"
+    )
+    path.unlink()  # The graph has its own.
+    predictor.SavedModel(str(version))
 
 
 def test_versions(exported, tmp_path):

@@ -101,7 +101,7 @@ class Servable:
       signatures: Name -> SignatureDef.
 
     Raises:
-      ConfigError: If there is no version.
+      ConfigError: If there is no version, or it has no signature.
     """
 
     def __init__(self, base_path: str, name: str | None = None):
@@ -122,6 +122,12 @@ class Servable:
             for key, value in meta_graph.signature_def.items()
             if value.method_name
         }
+        if not self.signatures:
+            raise errors.ConfigError(
+                "Expected a SavedModel with the signature "
+                f"{signatures.DEFAULT}. Received: {self.path}, with no "
+                "signature"
+            )
 
     def predict(self, request):
         """Answers a PredictRequest with a PredictResponse."""
