@@ -246,7 +246,8 @@ class ExportedModel(SavedModel):
                 f"({re.escape(f'|{labels[i]}')}){'' if must_be[i] else '?'}"
                 for i in np.flatnonzero(may_be)
             )
-            is_same = re.fullmatch(pattern, f"|{found}" if found else "")
+            said_labels = f"|{found}" if found else ""
+            is_same = bool(re.fullmatch(pattern, said_labels))
         else:
             best = [labels[i] for i in np.flatnonzero(scores == scores.max())]
             is_same = found in best
