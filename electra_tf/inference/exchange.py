@@ -22,8 +22,8 @@ COLUMNS = (
     "starts",
     "ends",
 )
-# What the inputs of exported models are called.
-_INPUT_NAMES = ("text", "text_pair", "question", "context")
+# What the inputs of exported models are called, in the order of a line.
+INPUT_NAMES = ("text", "text_pair", "question", "context")
 # Of a list, in an answer to read.
 _MOST_SHOWN = 8
 
@@ -126,7 +126,7 @@ def _parse_json(line: Line, names: Sequence[str]) -> list[bytes]:
         )
     left_out = [
         name
-        for name in _INPUT_NAMES
+        for name in INPUT_NAMES
         if name not in names and found.get(name) is not None
     ]
     if left_out:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the ops)
 
-from electra_tf import files
+from electra_tf import errors, files
 from electra_tf.inference import exchange
 from electra_tf.text import vocabulary
 
@@ -61,7 +61,6 @@ _OUTPUT_ORDER = (
     "pooled_output",
 )
 # Inputs in the order in which a person gives them.
-_INPUT_ORDER = ("text", "text_pair", "question", "context")
 
 
 class SavedModel:
@@ -150,7 +149,7 @@ class ExportedModel(SavedModel):
                     f"Received: {self.path}, whose {_SIGNATURE} takes {name} "
                     f"<{spec.dtype.name}>{spec.shape}"
                 )
-        self.input_names = _in_order(specs, _INPUT_ORDER)
+        self.input_names = _in_order(specs, exchange.INPUT_NAMES)
 
         available = _in_order(self.signature.structured_outputs, _OUTPUT_ORDER)
         unknown = sorted(set(outputs) - set(available))
@@ -353,7 +352,8 @@ def refuse_changes(metadata: Mapping, file: str, vocab_file: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    return str(getattr(error, "message", error)).strip().split("\n")[0]
+    message = str(getattr(error, "message", error))
+    return errors.cause_in_graph(message).split("\n")[0]
 
 
 def _to_python(value):
