@@ -60,7 +60,6 @@ _OUTPUT_ORDER = (
     *ITEM_OUTPUTS,
     "pooled_output",
 )
-# Inputs in the order in which a person gives them.
 
 
 class SavedModel:
