@@ -148,13 +148,16 @@ def test_what_runs_is_answered_before_the_end(
     monkeypatch.setattr(Servable, "predict", predict_slowly)
     monkeypatch.setattr(__main__.LocalServer, "start", start_and_ask)
     folder = os.path.dirname(exported.path)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    # Which a shell has its background jobs ignore.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = __main__.main(
             [f"--model_base_path={folder}", "--port=0", "--rest_api_port=0"]
         )
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for other, handler in before.items():
+            signal.signal(other, handler)
     client[0].join()
     assert (code, answers) == (130, [200])
     # Behind a note on the model.
