@@ -69,7 +69,7 @@ def test_the_best_comes_first_and_no_text_last():
 
 
 def test_lines_of_standard_input(model_dir, monkeypatch, capsys):
-    lines = b"wa\twb\r\n\nw\xff c\n" + b"wd " * 30 + b"\n\x00we"
+    lines = b"wa\twb\r\n\nw\xff c\n" + b"wd " * 30 + b"\nwe"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
     flags = [f"--checkpoint={model_dir}", "--tokens", "--truncate"]
     assert score.main(flags) == 0
@@ -80,7 +80,7 @@ def test_lines_of_standard_input(model_dir, monkeypatch, capsys):
         ("", 0),
         ("w\ufffd c", 2),
         ("wd wd", 10),
-        ("\x00we", 1),
+        ("we", 1),
     ]
     assert [row["truncated"] for row in found] == [False] * 3 + [True, False]
     assert [(t["token"], t["begin"], t["end"]) for t in found[0]["tokens"]] == [
