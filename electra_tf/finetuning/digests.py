@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from electra_tf import files, model_directory
+from electra_tf import files
 
-FORMAT = model_directory.DIGESTS_FORMAT
 # Splits that a trial cannot do without.
 _NEEDED = ("train", "dev")
 # Where an example comes from, and which one it is: not what it says.

@@ -160,7 +160,7 @@ def _learned(
             model_directory.TRIAL_FILE,
         )
         # Earlier versions kept no digests.
-        rows = read_json(path).get(trials.DIGESTS, {}).get("rows", {})
+        rows = read_json(path).get(model_directory.DIGESTS, {}).get("rows", {})
         lines += [
             f"{split}: trial {number} was trained on these very rows, so its "
             "scores say how well it learned them by heart"

@@ -82,7 +82,7 @@ class TrialPlan:
             for data in self.tasks
         }
         return {
-            "format": digests.FORMAT,
+            "format": model_directory.DIGESTS_FORMAT,
             "rows": {data.task.name: data.digests for data in self.tasks},
             "of_texts": {
                 data.task.name: data.of_texts() for data in self.tasks

@@ -355,7 +355,9 @@ def _read_claim(directory: str) -> dict | None:
 
 
 def _knows_its_data(claim: dict) -> bool:
-    return claim.get(DIGESTS, {}).get("format") == digests.FORMAT
+    return (
+        claim.get(DIGESTS, {}).get("format") == model_directory.DIGESTS_FORMAT
+    )
 
 
 def _claim(plan: TrialPlan) -> None:

@@ -228,13 +228,15 @@ def lost(model_dir: str) -> Iterator[None]:
             raise
         reason = found[1].split(". ")[0]
         said = (
-            "The workers have come to do different things, which they cannot "
-            "do together"
-            if "mismatch" in reason.lower()
-            else "Another worker has gone, and a cluster cannot train without "
-            "it"
+            "Another worker has gone, and a cluster cannot train without it. "
+            "Start all workers again"
         )
+        if "mismatch" in reason.lower():
+            said = (
+                "The workers have come to do different things. Start all of "
+                "them again with the same flags, gin files and data"
+            )
         raise errors.TrainingError(
-            f"{said}. Start all workers again to go on from the last "
-            f"checkpoint in {model_dir} (TensorFlow: {reason})"
+            f"{said} to go on from the last checkpoint in {model_dir} "
+            f"(TensorFlow: {reason})"
         ) from None

@@ -144,9 +144,10 @@ def test_workers_that_do_different_things_are_no_lost_ones():
             "instance 100. Op at device 0 expected shape [1]\nMore of it",
         )
     assert str(caught.value) == (
-        "The workers have come to do different things, which they cannot do "
-        "together. Start all workers again to go on from the last checkpoint "
-        "in model (TensorFlow: Shape mismatch in the collective instance 100)"
+        "The workers have come to do different things. Start all of them again "
+        "with the same flags, gin files and data to go on from the last "
+        "checkpoint in model (TensorFlow: Shape mismatch in the collective "
+        "instance 100)"
     )
 
 

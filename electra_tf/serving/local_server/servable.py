@@ -311,13 +311,11 @@ def _what_else(path: str) -> str:
         )
     if glob.glob(os.path.join(glob.escape(path), "*.tflite")):
         return "which has files for LiteRT: add --runtime=litert"
-    return (
-        "which has none"
-        if os.path.isdir(path)
-        else "a file"
-        if os.path.exists(path)
-        else "which does not exist"
-    ) + ": export one with electra-tf export"
+    if os.path.isdir(path):
+        what = "which has none"
+    else:
+        what = "a file" if os.path.exists(path) else "which does not exist"
+    return f"{what}: export one with electra-tf export"
 
 
 def _check_names(
