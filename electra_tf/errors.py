@@ -1,8 +1,18 @@
 """Errors that end a command in one line."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable
+
+# What lines begin with that TensorFlow puts before the error of a graph.
+_PLACES = (
+    "Graph execution error:",
+    "Detected at ",
+    "  File ",
+    "    ",
+    "<stack traces unavailable>",
+)
 
 
 class CheckpointError(ValueError):
@@ -35,23 +45,21 @@ def data_error_message(error: Exception) -> str:
     return line.split("]")[0] if before.endswith("[") else line
 
 
-def graph_error_message(error: Exception) -> str:
-    """What TensorFlow says of an error in a graph, without the places."""
-    text = str(error)
-    of_several = re.search(r"\(0\) \w+: +(.+)", text)
-    message = of_several[1] if of_several else text.rpartition("\n\n")[2]
-    return first_line(ValueError(message)).strip()
-
-
-def cause_in_graph(message: str) -> str:
+def cause(message: str) -> str:
     """What an operation says of an error, without where in the graph it is.
 
     Args:
-      message: Of TensorFlow's error.
+      message: Of TensorFlow's error; any other stays as it is.
     """
-    text = message.rpartition("<stack traces unavailable>")[2]
-    text = re.split(r"\s*\[\[{{|\s*\[Op:", text)[0]
-    return re.sub("{{.*?}} ", "", text).strip() or message
+    text = re.split(r"\s*\[\[{{|\s*\[Op:", message)[0]
+    if of_several := re.search(r"root error.*\n\s*\(0\) \w+: +(.+)", text):
+        text = of_several[1]
+    lines = itertools.dropwhile(_is_place, text.split("\n"))
+    return re.sub("{{.*?}} ", "", "\n".join(lines)).strip() or message
+
+
+def _is_place(line: str) -> bool:
+    return not line.strip() or line.startswith(_PLACES)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -61,5 +69,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Of TensorFlow's message, without names of nodes and operations."""
-    return re.sub(r"{{.*?}} | \[Op:.*", "", str(error)).split("\n")[0]
+    """Of what an error says, without TensorFlow's places in the graph."""
+    return cause(str(getattr(error, "message", error))).split("\n")[0]

@@ -89,7 +89,7 @@ def exists(path: str | os.PathLike) -> bool:
     try:
         return tf.io.gfile.exists(os.fspath(path))
     except tf.errors.OpError as error:
-        reason = errors.first_line(error.message)
+        reason = errors.first_line(error)
         raise ValueError(f"Cannot look for {path}: {reason}") from None
 
 

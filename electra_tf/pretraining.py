@@ -438,7 +438,7 @@ def _refuse_failed_service(
     raise errors.DataError(
         f"Expected batches from {', '.join(train_data.service)} "
         "(PretrainingDataConfig.data_service_address). Received: "
-        f"{errors.graph_error_message(error).rstrip('.')}. A data service must "
+        f"{errors.first_line(error).rstrip('.')}. A data service must "
         f"see the TFRecords under the paths of the run, such as "
         f"{train_data.records.files[0]}; after a failure the run goes on from "
         "its last checkpoint when it is started again"

@@ -30,10 +30,26 @@ def test_the_line_of_data_that_do_not_fit(text, expected):
         "Graph execution error:\n\nDetected at node Assert defined at (most "
         "recent call last):\n<stack traces unavailable>\nExpected ids.\n\t "
         "[[{{function_node __inference_9}}{{node Assert}}]] [Op:__inference_8]",
+        "Graph execution error:\n\nDetected at node Assert defined at (most "
+        'recent call last):\n  File "run.py", line 9, in <module>\n\n  File '
+        '"model.py", line 3, in call\n    return check(ids)\n\nExpected ids.\n'
+        "\t [[{{node Assert}}]] [Op:__inference_8]",
+        "Graph execution error:\n\nDetected at node Assert defined at (most "
+        "recent call last):\n<stack traces unavailable>\n2 root error(s) found."
+        "\n  (0) INVALID_ARGUMENT:  Expected ids.\n\t [[{{node Assert}}]]\n"
+        "\t [[Sum/_4]]\n  (1) INVALID_ARGUMENT:  Expected ids.\n",
         "Expected ids.\n\t [[{{node Assert}}]]",
         "{{function_node __wrapped__Read_device_CPU}} Expected ids. [Op:Read]",
         "Expected ids.",
     ],
 )
 def test_what_an_operation_says(text):
-    assert errors.cause_in_graph(text) == "Expected ids."
+    assert errors.cause(text) == "Expected ids."
+    assert errors.first_line(ValueError(text)) == "Expected ids."
+
+
+def test_what_is_no_error_of_a_graph_stays_as_it_is():
+    text = 'Expected ids.\n\n  (0) of two: File "a", {1} [2]'
+    assert errors.cause(text) == text
+    assert errors.first_line(ValueError(text)) == "Expected ids."
+    assert not errors.first_line(MemoryError())

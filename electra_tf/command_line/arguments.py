@@ -193,7 +193,7 @@ def mendable(error: Exception, of_memory: str) -> str | None:
     # TensorFlow's, which is not imported here.
     is_of_device = type(error).__name__ == "ResourceExhaustedError"
     if is_of_device or isinstance(error, MemoryError):
-        found = errors.graph_error_message(error) or "a MemoryError"
+        found = errors.first_line(error) or "a MemoryError"
         return (
             f"Expected work that there is the memory for: {of_memory}. "
             f"Received: {found}"

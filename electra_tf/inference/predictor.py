@@ -109,7 +109,8 @@ class SavedModel:
             self._loaded = tf.saved_model.load(self.path)
         except _LOAD_ERRORS as e:
             raise ValueError(
-                f"Cannot load the SavedModel {self.path}: {_first_line(e)}"
+                f"Cannot load the SavedModel {self.path}: "
+                f"{errors.first_line(e)}"
             ) from None
         self.signatures = self._loaded.signatures
 
@@ -181,7 +182,7 @@ class ExportedModel(SavedModel):
             outputs = self.signature(**columns)
         except tf.errors.OpError as error:
             raise ValueError(
-                f"{self.path} refused the texts: {_first_line(error)}"
+                f"{self.path} refused the texts: {errors.first_line(error)}"
             ) from None
         arrays = {name: value.numpy() for name, value in outputs.items()}
         for name, values in arrays.items():
@@ -348,11 +349,6 @@ def refuse_changes(metadata: Mapping, file: str, vocab_file: str) -> None:
             f"Expected in {vocab_file} the vocabulary of the export. "
             "Received: another one"
         )
-
-
-def _first_line(error: Exception) -> str:
-    message = str(getattr(error, "message", error))
-    return errors.cause_in_graph(message).split("\n")[0]
 
 
 def _to_python(value):

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from electra_tf.files import each_once
 from electra_tf.pretraining_data import decompression
+from electra_tf.text import vocabulary
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
 # cache. A batch is about one block.
@@ -161,11 +162,10 @@ def list_files(
             f"{'is a file' if is_file else 'does not exist'}."
         )
     reading = Reading(on_bad_input=on_bad_input)
-    no_text = {
-        _identity(os.stat(path))
-        for path in (vocab_file, f"{vocab_file}.json")
-        if path and os.path.isfile(path)
-    }
+    no_text = set()
+    if vocab_file:
+        ours = (vocab_file, vocabulary.settings_file(vocab_file))
+        no_text = {_identity(os.stat(p)) for p in ours if os.path.isfile(p)}
     files = []
     found = set()
     doubled = []

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from electra_tf import files
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus, crew
+from electra_tf.text import vocabulary
 
 BERT_VOCAB_SIZE = 30522
 # The released BERT vocabularies' number of unused entries, and the size from
@@ -78,9 +79,6 @@ def build(
     # Before what takes long.
     _make_folder_of(vocab_file)
     _refuse_other_settings(vocab_file, decisions)
-
-    from electra_tf.text import vocabulary
-
     reading = corpus.Reading(text_field=text_field, on_bad_input=note)
     word_counts = _count_words(paths, reading, do_lower_case, strip_accents)
     if bad_inputs.count:
@@ -119,7 +117,7 @@ def _check_input_files(
     Raises:
       ValueError: If there is one.
     """
-    written = [vocab_file, f"{vocab_file}.json"]
+    written = [vocab_file, vocabulary.settings_file(vocab_file)]
     if ours := set(map(os.path.realpath, written)).intersection(
         map(os.path.realpath, paths)
     ):
@@ -324,7 +322,7 @@ def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
     Raises:
       ValueError: If there are any.
     """
-    path = f"{vocab_file}.json"
+    path = vocabulary.settings_file(vocab_file)
     if not os.path.exists(path):
         return
     found = None
@@ -354,8 +352,6 @@ def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
     Raises:
       ValueError: If there is another vocabulary already.
     """
-    from electra_tf.text import vocabulary
-
     content = "".join(f"{token}\n" for token in vocab)
     if os.path.exists(vocab_file):
         with open_or_refuse(vocab_file) as reader:

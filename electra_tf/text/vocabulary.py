@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from electra_tf import files
 from electra_tf.errors import CheckpointError, ConfigError
 from electra_tf.files import read_bytes, write_atomically, write_json
-from electra_tf.text import cleaning
 
 VOCAB_FILE = "vocab.txt"
 
@@ -227,6 +226,8 @@ def load_settings(vocab_file: str | os.PathLike) -> dict:
     if _DIGEST in settings:
         found[_DIGEST] = settings[_DIGEST]
     if "text_cleaning" in settings:
+        from electra_tf.text import cleaning  # Imports TensorFlow.
+
         found["text_cleaning"] = settings["text_cleaning"]
         try:
             cleaning.check(found["text_cleaning"])

@@ -73,7 +73,7 @@ def refusal(error: Exception) -> ServingError:
         return error
     if isinstance(error, tf.errors.OpError):
         return ServingError(
-            errors.cause_in_graph(error.message or str(error)),
+            errors.cause(error.message or str(error)),
             _STATUS_CODES.get(error.error_code, grpc.StatusCode.UNKNOWN),
         )
     if isinstance(error, RecursionError):
@@ -220,7 +220,7 @@ class Servable:
             reason = getattr(error, "message", str(error))
             raise errors.ConfigError(
                 f"Expected warm-up requests in {path}. Received, as number "
-                f"{number + 1}: {errors.cause_in_graph(reason)}"
+                f"{number + 1}: {errors.cause(reason)}"
             ) from None
         return number
 
