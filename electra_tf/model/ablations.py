@@ -383,6 +383,11 @@ def is_masked(masked: masking.Inputs) -> tf.Tensor:
 class Electra15(electra.PretrainingModel):
     """ELECTRA 15 %: the loss is that of the masked positions alone."""
 
+    def set_output_biases(self, token_frequencies):
+        super().set_output_biases(token_frequencies)
+        # The odds of masking say nothing of the positions that are masked.
+        self.discriminator_predictions.dense_1.bias.assign([0.0])
+
     def _get_discriminator_output(self, outputs, all_reduce_sum):
         masked = outputs["masked_inputs"]
         return losses.discriminator_output(
