@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -510,6 +511,15 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
             f"RunConfig.eval_steps={config.run.eval_steps} evaluates nothing: "
             "there are no PretrainingDataConfig.heldout_files"
         )
+    if config.model.electric_objective and ablations.adjusts_samples(
+        config.model
+    ):
+        print(
+            "warning: ElectraConfig.electric_objective computes with the "
+            "generator's own probabilities, but temperature, final_temperature "
+            "or disallow_correct draw its samples otherwise: the scores that "
+            "are learned are no -log p"
+        )
     steps = config.run.num_train_steps
     for line in optimization.schedule_remarks(config.optimizer, steps):
         print(line)
@@ -518,6 +528,48 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
             f"RunConfig.stop_at_step={config.run.stop_at_step} is behind the "
             f"last step, RunConfig.num_train_steps={steps}, where the run ends"
         )
+
+
+class Trained(NamedTuple):
+    """What a run trained.
+
+    Attributes:
+      config: Of the run.
+      vocab: That it learned with.
+      model: Both networks, with the weights of the last checkpoint.
+    """
+
+    config: configs.PretrainingConfig
+    vocab: vocabulary.Vocabulary
+    model: electra.PretrainingModel
+
+
+def load_trained(model_dir: str) -> Trained:
+    """Rebuilds what a run trained, for its dtype policy.
+
+    Raises:
+      ConfigError: If there is no run, vocabulary or checkpoint, or they do not
+        fit each other.
+    """
+    config = model_directory.read_pretraining_config(model_dir)
+    checkpoint = tf.train.latest_checkpoint(model_dir)
+    if not checkpoint:
+        raise errors.ConfigError(
+            f"Expected a checkpoint in {model_dir}, found none: run "
+            "python -m electra_tf.run_pretraining first"
+        )
+    vocab = vocabulary.load_of_size(
+        os.path.join(model_dir, vocabulary.VOCAB_FILE),
+        config.model.encoder.vocab_size,
+    )
+    replicas.set_policy(config.run)
+    model = ablations.make_model(
+        config.model,
+        masking.SpecialIds.of(vocab),
+        masking.continues_a_word(vocab.tokens),
+    )
+    saving.restore_variables(model.variables, checkpoint, "the model")
+    return Trained(config, vocab, model)
 
 
 def advice(

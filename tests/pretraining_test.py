@@ -132,6 +132,18 @@ def test_says_what_is_held_out_of_nothing(train_data, capsys):
     assert "warning: the last 10 of 10 held-out examples are not scored" in out
 
 
+def test_says_where_electric_learns_from_other_samples(train_data, capsys):
+    for temperature in (1.0, 2.0):
+        model = helpers.electra_config(
+            electra_objective=False,
+            electric_objective=True,
+            temperature=temperature,
+        )
+        config = dataclasses.replace(CONFIG, model=model)
+        pretraining._describe(config, MODEL, train_data)
+    assert capsys.readouterr().out.count("learned are no -log p") == 1
+
+
 def test_says_which_lengths_contradict_each_other(train_data, capsys):
     optimizer = configs.OptimizerConfig(
         1e-3,

@@ -52,6 +52,15 @@ def make_model(
     return model
 
 
+def adjusts_samples(config: configs.ElectraConfig) -> bool:
+    """Whether samples are drawn from other than the generator's own q."""
+    return (
+        config.temperature != 1.0
+        or config.final_temperature is not None
+        or config.disallow_correct
+    )
+
+
 def model_class(
     config: configs.ElectraConfig,
 ) -> type[electra.PretrainingModel]:
@@ -61,12 +70,7 @@ def model_class(
         change
         for change, is_wanted in (
             (WholeWordMasking, config.whole_word_masking),
-            (
-                AdjustedSampling,
-                config.temperature != 1.0
-                or config.final_temperature is not None
-                or config.disallow_correct,
-            ),
+            (AdjustedSampling, adjusts_samples(config)),
             (UniformGenerator, config.uniform_generator),
             (UnigramGenerator, config.unigram_generator),
             (MaskedLanguageModel, not config.has_discriminator),
@@ -346,7 +350,12 @@ class TwoTowers(electra.PretrainingModel):
 
 
 class Electric(TwoTowers):
-    """Noise-contrastive estimation: real or sampled (arXiv:2012.08561)."""
+    """Noise-contrastive estimation: real or sampled (arXiv:2012.08561).
+
+    Its loss has the probabilities q of the generator as it is, also where the
+    samples are drawn at a temperature or without the true token, as in the
+    original's `_get_discriminator_output`: what it learns is then no -log p.
+    """
 
     def set_output_biases(self, token_frequencies):
         super().set_output_biases(token_frequencies)

@@ -98,13 +98,19 @@ def _xor_shifted(bits: tf.Tensor, shift: int) -> tf.Tensor:
     )
 
 
-def drop(x: tf.Tensor, key: tf.Tensor, rate: float) -> tf.Tensor:
+def drop(
+    x: tf.Tensor, key: tf.Tensor, rate: float, dtype: tf.DType | None = None
+) -> tf.Tensor:
     """Sets what was drawn to 0 and scales the rest.
+
+    In float32, so that the scale is no rounded one: in bfloat16 that of 0.1
+    would be 1.1094, not 1.1111.
 
     Args:
       x: <float>[...].
       key: <int32>[2], see `Draws`.
       rate: Share that becomes 0.
+      dtype: Of the result; by default that of `x`.
 
     Returns:
       <float>[...].
@@ -112,7 +118,11 @@ def drop(x: tf.Tensor, key: tf.Tensor, rate: float) -> tf.Tensor:
     is_kept = random_bits(tf.shape(x), key) >= tf.constant(
         round(rate * 2**32), tf.uint32
     )
-    return tf.where(is_kept, x * (1.0 / (1.0 - rate)), tf.zeros([], x.dtype))
+    dtype = dtype or x.dtype
+    if x.dtype.size < tf.float32.size:
+        x = tf.cast(x, tf.float32)
+    scaled = tf.cast(x * (1.0 / (1.0 - rate)), dtype)
+    return tf.where(is_kept, scaled, tf.zeros([], dtype))
 
 
 def one_pass(function: Callable) -> Callable:
@@ -359,7 +369,11 @@ def _add_and_normalize(x, residual, gamma, beta, key, rate):
 
 @one_pass
 def _drop_add_normalize(x, residual, gamma, beta, key, rate):
-    return _normalize(drop(x, key, rate) + residual, gamma, beta)
+    dropped = drop(x, key, rate, tf.float32)
+    output, normalized, scale = _normalize(
+        dropped + tf.cast(residual, tf.float32), gamma, beta
+    )
+    return tf.cast(output, x.dtype), normalized, scale
 
 
 @one_pass
@@ -367,7 +381,7 @@ def _drop_add_normalize_gradient(upstream, normalized, scale, gamma, key, rate):
     of_sum, of_gamma, of_beta = _normalize_gradient(
         upstream, normalized, scale, gamma
     )
-    of_x = tf.cast(drop(of_sum, key, rate), upstream.dtype)
+    of_x = drop(of_sum, key, rate, upstream.dtype)
     return of_x, tf.cast(of_sum, upstream.dtype), of_gamma, of_beta
 
 
@@ -450,9 +464,7 @@ def dropped_attention(
 def _dropped_attention(query, key, value, bias, dropout_key, scale, rate):
     scores = tf.matmul(query, key, transpose_b=True)
     probs = attention_probs(scores, bias, scale)
-    dropped = _drop(
-        tf.cast(probs, value.dtype), dropout_key, rate, compiles=True
-    )
+    dropped = _drop(probs, dropout_key, rate, value.dtype, compiles=True)
     context = tf.matmul(dropped, value)
 
     def gradient(upstream, of_probs):

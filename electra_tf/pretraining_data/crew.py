@@ -184,13 +184,18 @@ def few_collections() -> Iterator[None]:
     looks at them and at all of TensorFlow too.
     """
     thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(1_000_000, 50, 100)
+    collect_rarely()
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+def collect_rarely() -> None:
+    """As `few_collections`, from now on."""
+    gc.freeze()
+    gc.set_threshold(1_000_000, 50, 100)
 
 
 def use_one_thread() -> None:
@@ -307,7 +312,7 @@ def start_worker(
                 counters[i] += count
 
     _worker = Worker(build, vocabulary, skips, report)
-    few_collections().__enter__()
+    collect_rarely()
 
 
 def call_worker(method: str, task: Any) -> None:

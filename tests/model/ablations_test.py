@@ -209,6 +209,22 @@ def test_electra_15_learns_from_masked_tokens_alone():
     assert float(disc.loss) != float(whole["disc_output"].loss)
 
 
+def test_electra_15_starts_without_the_odds_of_masking():
+    frequencies = tf.fill([len(helpers.VOCAB)], 1.0 / len(helpers.VOCAB))
+
+    def first_loss(**changes):
+        model = build(**changes)
+        model.set_output_biases(frequencies)
+        return float(forward(model)["disc_output"].loss)
+
+    of_all = {"discriminator_objective": "replaced_token_detection"}
+    of_masked = {
+        "discriminator_objective": "replaced_token_detection_of_masked"
+    }
+    assert first_loss(**of_masked) == pytest.approx(math.log(2.0), abs=0.05)
+    assert first_loss(**of_all) < math.log(2.0) - 0.05
+
+
 def test_a_unigram_generator_draws_by_frequency():
     model = build(unigram_generator=True)
     frequencies = np.full(20, 0.01, np.float32)

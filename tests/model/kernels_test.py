@@ -146,6 +146,34 @@ def test_half_precision_rounds_once(hidden_act):
     np.testing.assert_array_equal(of_ours, tf.cast(of_exact, tf.bfloat16))
 
 
+def dropout(x):
+    return kernels.dropout(x, draw(0.1))
+
+
+def add_and_normalize(x, residual):
+    scale = tf.linspace(0.5, 1.5, 8)
+    return kernels.add_and_normalize(x, residual, scale, scale, draw(0.1))
+
+
+@pytest.mark.parametrize(
+    ("function", "num_args"), [(dropout, 1), (add_and_normalize, 2)]
+)
+def test_dropout_in_half_precision_rounds_once(function, num_args):
+    args = [tf.cast(normal(50, 8), tf.bfloat16) for _ in range(num_args)]
+    upstream = tf.cast(normal(50, 8), tf.bfloat16)
+    wide = [tf.cast(x, tf.float32) for x in args]
+    with tf.GradientTape() as tape:
+        tape.watch([args, wide])
+        ours = function(*args)
+        exact = function(*wide)
+        product = tf.reduce_sum(exact * tf.cast(upstream, tf.float32))
+        products = tf.reduce_sum(ours * upstream)
+    np.testing.assert_array_equal(ours, tf.cast(exact, tf.bfloat16))
+    of_ours, of_exact = tape.gradient([products, product], [args, wide])
+    for found, expected in zip(of_ours, of_exact, strict=True):
+        np.testing.assert_array_equal(found, tf.cast(expected, tf.bfloat16))
+
+
 def test_double_precision_stays_double():
     x = np.array([-1.0, 0.5, 3.0])
     expected = x * 0.5 * (1 + tf.math.erf(x / np.sqrt(2.0)))

@@ -1,6 +1,7 @@
 """Tests of tools/build_pretraining_dataset.py."""
 
 import fcntl
+import gc
 import gzip
 import hashlib
 import io
@@ -909,6 +910,16 @@ def test_refuses_flags(flags, message, capsys):
 def test_default_number_of_output_files(num_bytes, num_shards):
     files = [corpus.CorpusFile("a", "a", num_bytes)]
     assert building_flags.default_num_shards(files) == num_shards
+
+
+def test_a_building_process_looks_for_garbage_rarely(monkeypatch):
+    for name in ("start_child", "Worker"):
+        monkeypatch.setattr(crew, name, lambda *args: None)
+    monkeypatch.setattr(crew.signal, "signal", lambda *args: None)
+    with crew.few_collections():  # Restores what was before.
+        gc.set_threshold(700, 10, 10)
+        crew.start_worker(None, None, False, None)
+        assert gc.get_threshold() == (1_000_000, 50, 100)
 
 
 def test_progress_counts_what_was_done_before(monkeypatch):

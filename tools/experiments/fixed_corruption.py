@@ -37,12 +37,14 @@ class CorruptedText(typing.NamedTuple):
       vocab: The tokens that the ids stand for.
       input_ids: <int32>[B, L], with the samples in place.
       input_mask: <int32>[B, L], 1 on tokens, 0 on padding.
+      segment_ids: <int32>[B, L], 0 or 1.
       is_fake_tokens: <int32>[B, L], 1 where the token was changed.
     """
 
     vocab: list[str]
     input_ids: np.ndarray
     input_mask: np.ndarray
+    segment_ids: np.ndarray
     is_fake_tokens: np.ndarray
 
 
@@ -55,24 +57,10 @@ def corrupt(model_dir: str) -> CorruptedText:
     # Takes seconds.
     import tensorflow as tf
 
-    from electra_tf.model import ablations, masking
+    from electra_tf import pretraining
     from electra_tf.pretraining_data import batches
-    from electra_tf.text import vocabulary
-    from electra_tf.training import saving
 
-    config = model_directory.read_pretraining_config(model_dir)
-    vocab = vocabulary.load_of_size(
-        os.path.join(model_dir, vocabulary.VOCAB_FILE),
-        config.model.encoder.vocab_size,
-    )
-    checkpoint = tf.train.latest_checkpoint(model_dir)
-    if not checkpoint:
-        raise errors.ConfigError(
-            f"Expected a checkpoint in {model_dir}, found none: run "
-            "tools/experiments/run_records.py --rows=first first"
-        )
-    model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
-    saving.restore_variables(model.variables, checkpoint, "the model")
+    config, vocab, model = pretraining.load_trained(model_dir)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, _SEED, shuffle=False
     )
@@ -84,6 +72,7 @@ def corrupt(model_dir: str) -> CorruptedText:
         return (
             fake.inputs.input_ids,
             fake.inputs.input_mask,
+            fake.inputs.segment_ids,
             fake.is_fake_tokens,
         )
 
@@ -125,15 +114,11 @@ def auc(model_dir: str, text: CorruptedText) -> float | None:
         return None
     if discriminator.encoder.config.max_position_embeddings < length:
         return None
+    asked = (text.input_ids, text.input_mask, text.segment_ids)
+    starts = range(0, len(text.input_ids), _BATCH_SIZE)
+    batches = [[x[i : i + _BATCH_SIZE] for x in asked] for i in starts]
     probabilities = np.concatenate(
-        [
-            discriminator.probabilities(ids, mask, np.zeros_like(ids)).numpy()
-            for ids, mask in zip(
-                np.split(text.input_ids, len(text.input_ids) // _BATCH_SIZE),
-                np.split(text.input_mask, len(text.input_ids) // _BATCH_SIZE),
-                strict=True,
-            )
-        ]
+        [discriminator.probabilities(*batch) for batch in batches]
     )
     is_real = text.input_mask == 1
     return float(

@@ -12,11 +12,8 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
-from electra_tf.model import ablations, electra, masking
+from electra_tf import errors, model_directory, pretraining
 from electra_tf.pretraining_data import batches
-from electra_tf.text.vocabulary import Vocabulary, load_of_size
-from electra_tf.training import replicas, saving
 
 _BATCH_SIZE = 64
 
@@ -68,10 +65,7 @@ def detect_heldout(
             "Expected a run with PretrainingDataConfig.heldout_files. "
             f"Received: {model_dir}, which has none"
         )
-    vocab = load_of_size(
-        config.data.vocab_file, config.model.encoder.vocab_size
-    )
-    model = load_model(model_dir, config, vocab)
+    _, vocab, model = pretraining.load_trained(model_dir)
     data = batches.PretrainingData(
         config.data.heldout_files, config.model, config.run.seed, shuffle=False
     )
@@ -113,23 +107,3 @@ def _tokens(
         )
         for i in np.flatnonzero(input_mask)
     ]
-
-
-def load_model(
-    model_dir: str, config: configs.PretrainingConfig, vocab: Vocabulary
-) -> electra.PretrainingModel:
-    """Rebuilds what a pre-training run trained, from its last checkpoint.
-
-    Raises:
-      ValueError: If there is no checkpoint, or it does not fit.
-    """
-    checkpoint = tf.train.latest_checkpoint(model_dir)
-    if not checkpoint:
-        raise errors.ConfigError(
-            f"Expected a checkpoint in {model_dir}, found none: run "
-            "python -m electra_tf.run_pretraining first"
-        )
-    replicas.set_policy(config.run)
-    model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
-    saving.restore_variables(model.variables, checkpoint, "the model")
-    return model

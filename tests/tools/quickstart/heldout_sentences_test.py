@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.model import ablations, masking
-from electra_tf.text.vocabulary import load_of_size
+from electra_tf.text import vocabulary
 from electra_tf.training import replicas, saving
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -57,9 +57,10 @@ def config(tmp_path):
 def model_dir(config):
     model_directory.write(config, "", [])
     replicas.set_policy(config.run)
-    vocab = load_of_size(
+    vocab = vocabulary.load_of_size(
         config.data.vocab_file, config.model.encoder.vocab_size
     )
+    vocabulary.write(vocab, config.run.model_dir)
     model = ablations.make_model(config.model, masking.SpecialIds.of(vocab))
     tf.train.CheckpointManager(
         saving.checkpointed_variables(model), config.run.model_dir, 1
