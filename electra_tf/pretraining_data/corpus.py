@@ -51,9 +51,14 @@ _OTHER_KINDS = {
     ".json": "name it .jsonl if it has an object a line, or write it so",
     ".csv": _ROWS,
     ".tsv": _ROWS,
+    **dict.fromkeys((".jsonlines", ".jl"), "name it .jsonl"),
+    **dict.fromkeys((".pq", ".parq"), "name it .parquet"),
+    **dict.fromkeys((".arrow", ".feather"), _ROWS),
+    ".gzip": "name it .gz",
+    ".zstd": "name it .zst",
     ".tfrecord": "it is made from text; keep it outside of the corpus",
     **dict.fromkeys(
-        (".bz2", ".tbz2", ".zip", ".7z", ".rar", ".lz4", ".lzma"), _REPACK
+        (".bz2", ".tbz2", ".zip", ".7z", ".rar", ".lz4", ".lzma", ".z"), _REPACK
     ),
 }
 
@@ -282,6 +287,24 @@ def _refuse_inside(
             return
         folder = os.path.dirname(folder)
     refuse_output(output, corpus_dir)
+
+
+def refuse_changed(file: CorpusFile) -> None:
+    """Refuses a file that is another one than when it was listed.
+
+    Raises:
+      ValueError: If it has another size or time of change.
+    """
+    try:
+        status = os.stat(file.path)
+    except OSError:
+        return  # Whoever reads it says so.
+    listed = (file.num_bytes, file.mtime_ns)
+    if file.mtime_ns and (status.st_size, status.st_mtime_ns) != listed:
+        raise ValueError(
+            "Expected the corpus to stay as it is while it is read. Received: "
+            f"{file.name!r}, which has changed since; run again."
+        )
 
 
 def refuse_output(output: str, corpus_dir: str) -> NoReturn:
@@ -659,6 +682,13 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
                 if member.isfile() and not hidden:
                     content = archive.extractfile(member)
                     yield from _lines_of(content, None, member_name, within)
+            # Another one, which tarfile does not read, or damage.
+            rest = iter(lambda: archive.fileobj.read(_BLOCK_BYTES), b"")
+            if any(block.strip(b"\0") for block in rest):
+                reading.refuse_end(
+                    f"Expected one tar archive. Received: {name!r}, which goes "
+                    "on behind the end of one: join archives by tar -A."
+                )
     except tarfile.TarError as error:
         yield [""]
         reading.refuse_end(

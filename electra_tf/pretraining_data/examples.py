@@ -235,7 +235,7 @@ class _WordMemory(dict[str, bytes]):
         return b"".join(map(self.__getitem__, parts))
 
     def _longest_pieces(self, word: str) -> bytes:
-        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+        if len(word) > vocabulary.MAX_CHARS_PER_WORD:
             return self._unknown
         found = b""
         prefix = ""

@@ -155,7 +155,7 @@ def _count_words(
     )
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
-        if len(word) > tokenization.MAX_CHARS_PER_WORD:
+        if len(word) > vocabulary.MAX_CHARS_PER_WORD:
             del word_counts[word]
     if not word_counts:
         raise ValueError(

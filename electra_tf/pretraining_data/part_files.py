@@ -92,7 +92,7 @@ class _FileOfPart:
     def __init__(self, file: corpus.CorpusFile):
         self.name = file.name
         self.totals: dict[str, parts.Counts] = {}
-        self._path = file.path
+        self._file = file
         self._digest = hashlib.sha256()
         self._num_dropped = self._num_bad_inputs = 0
 
@@ -111,7 +111,7 @@ class _FileOfPart:
             reading.refuse(message)
 
         batches = corpus.read_lines(
-            self._path,
+            self._file.path,
             self._digest,
             reading._replace(on_bad_input=on_bad_input),
         )
@@ -136,6 +136,7 @@ class _FileOfPart:
                         num_bytes = 0
                 if num_bytes:
                     yield _Piece(self, parts.TRAINING, [], num_bytes)
+        corpus.refuse_changed(self._file)
         for share in shares:
             yield _Piece(self, share, [""], 0)
 

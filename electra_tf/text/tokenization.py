@@ -23,9 +23,6 @@ from electra_tf.text import vocabulary as vocabulary_lib
 # What a network reads of packed texts, each <int32>[B, L], in its order.
 ENCODER_FEATURES = ("input_ids", "input_mask", "segment_ids")
 
-# A longer word is one [UNK]. In characters, after normalisation; from BERT.
-MAX_CHARS_PER_WORD = 200
-
 # A word that no vocabulary entry can spell: every control character is
 # removed from text before word pieces are looked up.
 _UNSPELLABLE = "\x7f"
@@ -163,10 +160,10 @@ class FullTokenizer(tf.Module):
         self.mask_token_id = vocabulary.mask_token_id
         self._word_pieces = tf_text.FastWordpieceTokenizer(
             [
-                # The op refuses entries without a character to match.
-                f"{_UNSPELLABLE}{i}"
-                if token in ("", vocabulary_lib.SUFFIX_INDICATOR)
-                else token
+                # The op refuses some that text never has.
+                token
+                if vocabulary_lib.is_spelled(token)
+                else f"{_UNSPELLABLE}{i}"
                 for i, token in enumerate(vocabulary.tokens)
             ],
             suffix_indicator=vocabulary_lib.SUFFIX_INDICATOR,
@@ -380,7 +377,8 @@ class FullTokenizer(tf.Module):
 def _hide_long_words(words: tf.Tensor) -> tf.Tensor:
     """Makes [UNK] of words of more than 200 characters; <string>[words]."""
     num_chars = tf.strings.length(words, unit="UTF8_CHAR")
-    return tf.where(num_chars > MAX_CHARS_PER_WORD, _UNSPELLABLE, words)
+    is_long = num_chars > vocabulary_lib.MAX_CHARS_PER_WORD
+    return tf.where(is_long, _UNSPELLABLE, words)
 
 
 def _sums_before(values: tf.RaggedTensor) -> tf.RaggedTensor:

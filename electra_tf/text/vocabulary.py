@@ -27,6 +27,11 @@ SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 
 SUFFIX_INDICATOR = "##"
 
+# A longer word is one [UNK]. In characters, after normalisation; from BERT.
+MAX_CHARS_PER_WORD = 200
+# Of a token in tensorflow_text's look-up.
+_MAX_BYTES = 256
+
 # What the settings beside a vocabulary say of a text, each true or false.
 TREATMENT = ("do_lower_case", "strip_accents")
 # In the settings beside a model's vocabulary, which nobody should change.
@@ -157,6 +162,16 @@ def load_of_size(vocab_file: str, vocab_size: int) -> Vocabulary:
     return found
 
 
+def is_spelled(token: str) -> bool:
+    """Whether text can have this token.
+
+    Others keep their ids: blanks, those with NUL, which cleaning deletes, and
+    those that are longer than a word can be.
+    """
+    word = token.removeprefix(SUFFIX_INDICATOR)
+    return "\0" not in word and 0 < len(word) <= MAX_CHARS_PER_WORD
+
+
 def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
     """Refuses a vocabulary that no model could be trained with.
 
@@ -165,7 +180,8 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
       vocab_file: Where they come from, for the error message.
 
     Raises:
-      ValueError: If it is empty, repeats a token or lacks a special token.
+      ValueError: If it is empty, repeats a token, lacks a special token or has
+        one that is too long for the look-up.
     """
     if not vocab:
         raise ValueError(
@@ -179,6 +195,15 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
                 "Expected every token of a vocabulary once. Received: "
                 f"{vocab_file!r} with {token!r} on lines "
                 f"{first_lines[token]} and {line}."
+            )
+    for line, token in enumerate(vocab, start=1):
+        word = token.removeprefix(SUFFIX_INDICATOR)
+        num_bytes = len(word.encode("utf-8", "surrogatepass"))
+        if num_bytes > _MAX_BYTES and is_spelled(token):
+            raise ValueError(
+                f"Expected tokens of at most {_MAX_BYTES} bytes. Received: "
+                f"{vocab_file!r} with one of {num_bytes} on line {line}: "
+                f"{token[:20]!r}..."
             )
     missing = [token for token in SPECIAL_TOKENS if token not in first_lines]
     if missing:

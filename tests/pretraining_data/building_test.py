@@ -180,6 +180,21 @@ def test_blanks_separate_docs_false_means_yes_with_a_warning(folder, capsys):
     assert "False means yes, as in the original" in capsys.readouterr().err
 
 
+def test_a_corpus_that_changes_while_it_is_read(folder, monkeypatch, capsys):
+    read = corpus.read_lines
+
+    def read_what_has_grown(path, *args, **kwargs):
+        with open(path, "a") as file:
+            file.write("b\n")
+        return read(path, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(corpus, "read_lines", read_what_has_grown)
+        assert run(folder) == 1
+    assert "Expected the corpus to stay as it is" in error_of(capsys)
+    assert run(folder) == 0
+
+
 @pytest.mark.parametrize(
     "flag", ["--no-blanks-separate-docs", "--blanks_separate_docs="]
 )

@@ -185,6 +185,10 @@ OTHER_KINDS = {
     "x.bz2": "unpack it, or pack it as .gz, .xz, .zst or .tar",
     "x.tar.bz2": "unpack it, or pack it",
     "x.zip": "unpack it, or pack it",
+    "x.Z": "unpack it, or pack it",
+    "x.jl": "name it .jsonl",
+    "x.arrow": "write the text of its rows to .jsonl, .parquet or .txt",
+    "x.zstd": "name it .zst",
     "pretrain_data.tfrecord-0-of-2": "it is made from text; keep it outside",
 }
 
@@ -210,6 +214,19 @@ def test_other_kinds_are_refused_by_name(tmp_path, name):
     lines = lines_of(tmp_path, "y.tar", content, on_bad_input=messages.append)
     assert lines == ["a", "", "b", ""]
     assert f"y.tar/{name}', whose kind" in messages[1]
+
+
+@pytest.mark.parametrize("behind", [tar_of({"b": b"b"}), b"damage"])
+def test_what_is_behind_the_end_of_an_archive_is_told(tmp_path, behind):
+    content = tar_of({"a": b"a"})
+    assert lines_of(tmp_path, "x.tar", content + bytes(1 << 20)) == ["a", ""]
+    messages = []
+    lines = lines_of(
+        tmp_path, "x.tar", content + behind, on_bad_input=messages.append
+    )
+    assert lines == ["a", ""]
+    assert len(messages) == 1
+    assert "x.tar', which goes on behind the end of one" in messages[0]
 
 
 def test_folders_behind_links_are_read_once_in_a_circle(tmp_path):

@@ -132,9 +132,10 @@ def test_tokenize_gives_int32_rows(tokenizer):
 
 
 def test_entries_that_cannot_match_keep_their_ids(tmp_path):
-    vocab = ["", "##", *VOCAB]
+    vocab = ["", "##", "a\0b", "\0", "=" * 300, "##" + "b" * 201, *VOCAB]
     tokenizer = helpers.make_tokenizer(write_vocab(tmp_path, vocab))
-    assert ids_of(tokenizer, "un # x") == [[7, 3, 21]]
+    assert ids_of(tokenizer, "un # x") == [[11, 7, 25]]
+    assert ids_of(tokenizer, "=" * 300) == [[7] * 300]
 
 
 def test_exported_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
@@ -258,6 +259,10 @@ def test_load_vocab_refuses_a_folder(tmp_path):
         (
             b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nx\n",
             r"with 5 entries and without \[MASK\]",
+        ),
+        (
+            b"[PAD]\n##" + b"\xe0\xb8\x81" * 90 + b"\n",
+            "at most 256 bytes. Received: .* with one of 270 on line 2",
         ),
         (b"x\n", r"without \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
     ],
