@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.keras_models import preprocessor
+from electra_tf.keras_models import preprocessor, user_warnings
 from electra_tf.model import task_head
 
 # One column of texts, or the two of pairs.
@@ -381,8 +381,12 @@ def split(x, y, sample_weight, share: float):
     )
 
 
-def refuse_beside_dataset(y, sample_weight) -> None:
+def refuse_beside_dataset(
+    y, sample_weight, batch_size: int | None = None
+) -> None:
     """Refuses labels and weights where a dataset has them.
+
+    Warns of a batch size, which a dataset has as well.
 
     Raises:
       ValueError: If there are any.
@@ -391,6 +395,11 @@ def refuse_beside_dataset(y, sample_weight) -> None:
         raise ValueError(
             "Expected labels and weights in the dataset. Received: them beside "
             "it"
+        )
+    if batch_size is not None:
+        user_warnings.warn(
+            f"batch_size={batch_size} is not used: a dataset has batches of "
+            "its own"
         )
 
 

@@ -482,6 +482,8 @@ class PretrainingModel(keras.Model):
                 *keras.tree.flatten(kwargs.get("callbacks") or []),
                 start,
             ]
+        else:
+            columns.refuse_beside_dataset(None, None, batch_size)
         x = pretraining_batches.checked(x, steps_per_epoch, "x", self.config)
         if isinstance(validation_data, str | os.PathLike):
             validation_data = self._heldout(
@@ -523,13 +525,14 @@ class PretrainingModel(keras.Model):
         if not self.compiled:
             self.compile()
         columns.check_positive(batch_size=batch_size, steps=steps)
+        columns.refuse_beside_dataset(
+            kwargs.pop("y", None), kwargs.pop("sample_weight", None)
+        )
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
         if not kwargs.get("_use_cached_eval_dataset"):
             x = pretraining_batches.checked(x, steps, "x", self.config)
             self._prepare_steps(x.element_spec)
-        kwargs.pop("y", None)
-        kwargs.pop("sample_weight", None)
         return super().evaluate(x, steps=steps, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, **kwargs):

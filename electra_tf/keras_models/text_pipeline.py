@@ -339,7 +339,7 @@ class TextPipeline(EngineModel):
         """
         if not self.compiled:
             self.compile()
-        batch_size = _size(batch_size)
+        batch_size, given_size = _size(batch_size), batch_size
         columns.check_positive(steps_per_epoch=steps_per_epoch)
         if validation_data is not None:
             # As in Keras, which then keeps all rows.
@@ -365,7 +365,7 @@ class TextPipeline(EngineModel):
                 validation_batch_size=validation_batch_size,
             )
         elif columns.is_dataset(x):
-            columns.refuse_beside_dataset(y, sample_weight)
+            columns.refuse_beside_dataset(y, sample_weight, given_size)
             self.note_pairs(columns.has_pairs(x))
             rows, x = x, self._mapped(x, True, class_weight)
             num_steps = steps_per_epoch or self.num_batches(rows, x)
@@ -553,7 +553,7 @@ class TextPipeline(EngineModel):
                 x, y, batch_size, sample_weight=sample_weight, **kwargs
             )
         if columns.is_dataset(x):
-            columns.refuse_beside_dataset(y, sample_weight)
+            columns.refuse_beside_dataset(y, sample_weight, batch_size)
             self.refuse_other_inputs(columns.has_pairs(x), "x")
             x = self._mapped(x, True)
         else:

@@ -28,8 +28,8 @@ MIN_SEQ_LENGTH = 5
 
 # What the next run with the same output compares with itself.
 _COMPARED = {
-    "inputs": ("name", "bytes", "sha256"),
-    "shards": ("name", "bytes"),
+    "inputs": {"name": str, "bytes": int, "sha256": str},
+    "shards": {"name": str, "bytes": int},
 }
 
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
@@ -175,6 +175,10 @@ def parse(text: str) -> dict:
     return content
 
 
+def _num_bad_inputs(manifest: dict) -> int:
+    return sum(entry.get("bad_inputs", 0) for entry in manifest["inputs"])
+
+
 def read(output_dir: str) -> dict | None:
     """The manifest of a finished build, or None.
 
@@ -190,11 +194,12 @@ def read(output_dir: str) -> dict | None:
         with open(path, encoding="utf-8") as reader:
             content = parse(reader.read())
         version = content["manifest_version"]
+        _num_bad_inputs(content)  # Raises what is suppressed.
         is_whole = isinstance(content["flags"], dict) and all(
-            key in entry
-            for name, keys in _COMPARED.items()
+            isinstance(entry[key], kind)
+            for name, kinds in _COMPARED.items()
             for entry in content[name]
-            for key in keys
+            for key, kind in kinds.items()
         )
     if version != VERSION or not is_whole:
         raise ValueError(
@@ -251,7 +256,7 @@ def check_finished(
     for name, value in build._asdict().items():
         if flags.get(name) != value:
             refuse(f"{name} {flags.get(name)!r}, now {value!r}")
-    num_bad = sum(entry.get("bad_inputs", 0) for entry in finished["inputs"])
+    num_bad = _num_bad_inputs(finished)
     if num_bad and not skips:
         refuse(
             f"on_bad_input 'skip', which left out {num_bad} damaged place(s), "

@@ -175,9 +175,20 @@ def finish_publishing(output_dir: str, folder: str) -> None:
 
 
 def move_outputs(output_dir: str, folder: str) -> None:
-    """Moves what `publish` has planned; again, where that was interrupted."""
-    with open(os.path.join(folder, PLAN), encoding="utf-8") as reader:
-        outputs = json.load(reader)
+    """Moves what `publish` has planned; again, where that was interrupted.
+
+    Raises:
+      ValueError: If the plan is damaged.
+    """
+    path = os.path.join(folder, PLAN)
+    with open(path, encoding="utf-8") as reader:
+        try:
+            outputs = json.load(reader)
+        except ValueError:
+            raise ValueError(
+                "Expected the files that a build has still to move. Received: "
+                f"{path!r}, damaged; remove {output_dir!r} and build again."
+            ) from None
     # The training set's manifest says that all is done: it comes last.
     for output in reversed(outputs):
         target = output_dir + output["suffix"]

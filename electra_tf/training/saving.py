@@ -83,7 +83,8 @@ def checkpoint_state(folder: str):
     except ValueError as error:  # Also of what is empty, or no text.
         raise errors.CheckpointError(
             f"Cannot read {path}, which names the last checkpoint: "
-            f"{errors.first_line(error)}"
+            f"{errors.first_line(error)}. A run that is started again without "
+            "this file goes on from the newest checkpoint beside it"
         ) from None
     return state
 
@@ -188,9 +189,13 @@ class Checkpoints:
                 max_to_keep=self.run.keep_checkpoint_max,
                 checkpoint_name=model_directory.CHECKPOINT_NAME,
             )
+            best_dir = os.path.join(
+                self.run.model_dir, model_directory.BEST_DIR
+            )
+            checkpoint_state(best_dir)  # Refuses what is damaged.
             self._best_manager = tf.train.CheckpointManager(
                 self.checkpoint,
-                os.path.join(self.run.model_dir, model_directory.BEST_DIR),
+                best_dir,
                 max_to_keep=1,
                 checkpoint_name=model_directory.CHECKPOINT_NAME,
             )

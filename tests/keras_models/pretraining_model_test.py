@@ -255,6 +255,16 @@ def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
         model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
 
 
+def test_what_a_dataset_has_is_not_taken_beside_it(files):
+    model = _model()
+    dataset = model.data(files[1]).dataset(2).take(1)
+    with pytest.warns(UserWarning, match="batch_size=1 is not used: a dataset"):
+        model.fit(dataset, batch_size=1, verbose=0)
+    for beside in ({"y": [1]}, {"sample_weight": [1.0]}):
+        with pytest.raises(ValueError, match="Expected labels and weights in"):
+            model.evaluate(dataset, verbose=0, **beside)
+
+
 def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):
     model = _model()
     data = model.data(files[0])

@@ -1,5 +1,6 @@
 """Tests of tools/build_pretraining_dataset.py."""
 
+import copy
 import fcntl
 import gc
 import gzip
@@ -884,10 +885,20 @@ def test_manifests_of_earlier_versions(folder, capsys):
     log = capsys.readouterr().err
     assert "says nothing of dedup, dedup_threshold: taken as unset" in log
     assert "already holds this data set" in log
-    del manifest["shards"][0]["bytes"]
-    path.write_text(json.dumps(manifest))
+    for name, key, value in (
+        ("shards", "bytes", None),
+        ("inputs", "name", 5),
+        ("inputs", "bad_inputs", "a"),
+    ):
+        damaged = copy.deepcopy(manifest)
+        damaged[name][0][key] = value
+        path.write_text(json.dumps(damaged))
+        assert run(folder) == 1
+        assert "of version 2, damaged; choose another" in error_of(capsys)
+    (folder / "out/unfinished_build").mkdir()
+    (folder / "out/unfinished_build/plan.json").touch()
     assert run(folder) == 1
-    assert "of version 2, damaged; choose another" in error_of(capsys)
+    assert "plan.json', damaged; remove" in error_of(capsys)
 
 
 def test_warns_of_empty_output_files(folder, capsys):

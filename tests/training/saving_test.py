@@ -96,6 +96,16 @@ def test_a_damaged_list_of_checkpoints_is_named(tmp_path, content):
         saving.checkpoints_of(str(tmp_path))
 
 
+def test_a_damaged_list_of_the_best_is_named(tmp_path):
+    train(tmp_path, 6)
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best/checkpoint").touch()
+    with pytest.raises(errors.CheckpointError, match="without this file goes"):
+        train(tmp_path)
+    (tmp_path / "best/checkpoint").unlink()
+    assert int(train(tmp_path).global_step) == 8
+
+
 def test_none_that_is_whole_is_refused(tmp_path):
     train(tmp_path, keep_checkpoint_max=1)
     log = (tmp_path / "metrics.jsonl").read_text()
