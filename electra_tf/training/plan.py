@@ -310,6 +310,16 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
         f"matrix products: {first.flops_per_step:.3g} FLOPs a step, "
         f"{first.flops_of_run:.3g} the run",
     ]
+    if 0 < (stop := config.run.stop_at_step) < steps:
+        lines.append(
+            f"all steps are counted; RunConfig.stop_at_step={stop} is the first "
+            f"{stop / steps:.0%} of them"
+        )
+    if config.keep_global_step:
+        lines.append(
+            "all steps are counted, also those that init_checkpoint has taken "
+            "(PretrainingConfig.keep_global_step)"
+        )
     if first.flops_as_the_paper_counts:
         lines.append(
             "as the paper counts:        "

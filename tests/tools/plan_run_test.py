@@ -35,6 +35,22 @@ def test_the_papers_figure_is_of_its_own_run(param, capsys):
     assert "the paper says" not in text
 
 
+def test_says_where_a_run_takes_fewer_steps(capsys):
+    flags = [f"--gin_file={SMALL}", "--hardware=v100"]
+    assert plan_run.main(flags) == 0
+    assert "all steps are counted" not in capsys.readouterr().out
+    params = (
+        "RunConfig.stop_at_step=250000",
+        "PretrainingConfig.init_checkpoint='trunk'",
+        "PretrainingConfig.keep_global_step=True",
+    )
+    flags += [f"--gin_param={param}" for param in params]
+    assert plan_run.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "RunConfig.stop_at_step=250000 is the first 25% of them" in out
+    assert "also those that init_checkpoint has taken" in out
+
+
 def test_an_open_dtype_is_settled(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(
