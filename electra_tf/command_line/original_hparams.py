@@ -16,7 +16,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Mapping
 
-from electra_tf import errors
+from electra_tf import errors, files
 from electra_tf.command_line import original_settings
 from electra_tf.command_line.original_settings import (
     FINETUNING,
@@ -99,14 +99,12 @@ def read(text: str) -> dict:
             ) from None
 
     def without_doubles(pairs):
-        names = [name for name, _ in pairs]
-        doubled = next((n for n in names if names.count(n) > 1), None)
-        if doubled is not None:
+        try:
+            return files.each_once(pairs)
+        except ValueError as error:
             raise errors.ConfigError(
-                f"Expected each name once in {source}. Received: {doubled} "
-                "twice"
-            )
-        return dict(pairs)
+                f"Expected each name once in {source}. Received: {error}"
+            ) from None
 
     def refuse_number(received):
         raise errors.ConfigError(

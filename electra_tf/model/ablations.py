@@ -178,7 +178,7 @@ class UnigramGenerator(UniformGenerator):
             tf.tensor_scatter_nd_sub(
                 tf.math.log(token_frequencies),
                 [[i] for i in self.special_ids],
-                [masking.DISALLOWED_LOGIT] * len(self.special_ids),
+                [masking.DISALLOWED_PENALTY] * len(self.special_ids),
             )
         )
 

@@ -17,7 +17,7 @@ from electra_tf import configs
 # The original's pretrain_helpers guard both logarithms of the Gumbel noise.
 GUMBEL_FLOOR = 1e-9
 # The original lowers the logit of a disallowed token by this much.
-DISALLOWED_LOGIT = 1000.0
+DISALLOWED_PENALTY = 1000.0
 # Tokens whose probabilities `sample` adds up before it looks at each.
 SAMPLE_BLOCK = 128
 
@@ -456,7 +456,7 @@ def disallow(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
     Returns:
       <float32>[B, N, V].
     """
-    return logits - DISALLOWED_LOGIT * tf.one_hot(token_ids, logits.shape[-1])
+    return logits - DISALLOWED_PENALTY * tf.one_hot(token_ids, logits.shape[-1])
 
 
 def sample_with_gumbel_noise(

@@ -86,6 +86,9 @@ def export(
         models = convert(found)
         with files.writing(output_dir):
             os.makedirs(output_dir, exist_ok=True)
+            # Written last: without it nobody takes new models for earlier ones.
+            metadata_file = pathlib.Path(output_dir, predictor.METADATA_FILE)
+            metadata_file.unlink(missing_ok=True)
             with tempfile.TemporaryDirectory(dir=output_dir) as temporary:
                 for name, content in models.items():
                     path = pathlib.Path(temporary, name)
@@ -100,11 +103,7 @@ def export(
         "git_commit": files.git_commit(),
         "versions": files.versions(["tensorflow"]),
     }
-    files.write_json(
-        os.path.join(output_dir, predictor.METADATA_FILE),
-        metadata,
-        ensure_ascii=False,
-    )
+    files.write_json(str(metadata_file), metadata, ensure_ascii=False)
     return [os.path.join(output_dir, name) for name in models]
 
 

@@ -312,8 +312,8 @@ def table(config: configs.PretrainingConfig, rows, num_devices: int) -> str:
     ]
     if 0 < (stop := config.run.stop_at_step) < steps:
         lines.append(
-            f"all steps are counted; RunConfig.stop_at_step={stop} is the first "
-            f"{stop / steps:.0%} of them"
+            f"all steps are counted; RunConfig.stop_at_step={stop} is the "
+            f"first {stop / steps:.0%} of them"
         )
     if config.keep_global_step:
         lines.append(

@@ -246,6 +246,20 @@ def test_what_litert_cannot_represent_is_said_so(tmp_path):
         on_device._convert(str(tmp_path), ["tokens"], is_int8=False)
 
 
+def test_new_models_do_not_get_the_metadata_of_earlier_ones(
+    tmp_path, monkeypatch
+):
+    for name in ("model.tflite", "vocab.txt", "metadata.json"):
+        (tmp_path / name).write_text("earlier")
+    monkeypatch.setattr(exportable, "load", lambda *args: None)
+    monkeypatch.setattr(on_device, "convert", lambda _: {"model.tflite": b"!"})
+    # No vocabulary is there to copy: as where the export is killed.
+    with pytest.raises(ValueError, match="No such file"):
+        on_device.export("model", str(tmp_path))
+    assert (tmp_path / "model.tflite").read_bytes() == b"!"
+    assert not (tmp_path / "metadata.json").exists()
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no .*model.tflite"):
         on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
