@@ -392,8 +392,8 @@ def test_reads_json_and_files(tmp_path):
     [
         (
             '{"a": 1, "a": 2}',
-            "Expected each name once in --hparams. Received: the name 'a' twice "
-            "in an object",
+            "Expected each name once in --hparams. Received: the name 'a' "
+            "twice in an object",
         ),
         (
             '{"a": NaN}',
