@@ -84,7 +84,9 @@ class Detector(signatures_lib.ServedModel):
     `serving_default` takes `text` <string>[B] and returns `tokens`
     <string>[B, T], the word pieces without [CLS] and [SEP], `probabilities`
     <float32>[B, T], and `starts` and `ends` <int32>[B, T], offsets of their
-    characters. `tokens` returns `probabilities` <float32>[B, L] for token ids.
+    characters. What is behind `max_seq_length` is left out, where
+    `inference.detector` takes windows. `tokens` returns `probabilities`
+    <float32>[B, L] for token ids.
     """
 
     def compute(self, features):
