@@ -525,12 +525,12 @@ class PretrainingModel(keras.Model):
         if not self.compiled:
             self.compile()
         columns.check_positive(batch_size=batch_size, steps=steps)
-        columns.refuse_beside_dataset(
-            kwargs.pop("y", None), kwargs.pop("sample_weight", None)
-        )
+        y, weights = kwargs.pop("y", None), kwargs.pop("sample_weight", None)
         if isinstance(x, str | os.PathLike):
             x, steps = self._heldout(x, batch_size or 128, steps), None
+            batch_size = None
         if not kwargs.get("_use_cached_eval_dataset"):
+            columns.refuse_beside_dataset(y, weights, batch_size)
             x = pretraining_batches.checked(x, steps, "x", self.config)
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)

@@ -357,10 +357,8 @@ class Electric(TwoTowers):
     original's `_get_discriminator_output`: what it learns is then no -log p.
     """
 
-    def set_output_biases(self, token_frequencies):
-        super().set_output_biases(token_frequencies)
-        # The odds of masking are added to the logits already.
-        self.discriminator_predictions.dense_1.bias.assign([0.0])
+    # The odds of masking are added to the logits already.
+    masks_are_the_prior = False
 
     def _get_fake_data(self, masked, *args, **kwargs):
         """Label 1 marks every sampled position."""
@@ -392,10 +390,8 @@ def is_masked(masked: masking.Inputs) -> tf.Tensor:
 class Electra15(electra.PretrainingModel):
     """ELECTRA 15 %: the loss is that of the masked positions alone."""
 
-    def set_output_biases(self, token_frequencies):
-        super().set_output_biases(token_frequencies)
-        # The odds of masking say nothing of the positions that are masked.
-        self.discriminator_predictions.dense_1.bias.assign([0.0])
+    # The odds of masking say nothing of the positions that are masked.
+    masks_are_the_prior = False
 
     def _get_discriminator_output(self, outputs, all_reduce_sum):
         masked = outputs["masked_inputs"]

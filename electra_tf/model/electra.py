@@ -185,6 +185,8 @@ class PretrainingModel(keras.Model):
       special_ids: Ids of [CLS], [SEP] and [MASK].
     """
 
+    # Whether a token is replaced, for all that is known, as often as masked.
+    masks_are_the_prior = True
     # Of `metric_sums`, for the line that shows a run as it goes.
     live_metrics: tuple[str, ...] = (
         "total_loss",
@@ -274,7 +276,10 @@ class PretrainingModel(keras.Model):
             if isinstance(layer, MaskedLmHead):
                 layer.output_bias.assign(tf.math.log(token_frequencies))
             elif isinstance(layer, DiscriminatorHead):
-                layer.dense_1.bias.assign([log_odds(self.config.mask_prob)])
+                prior = (
+                    self.config.mask_prob if self.masks_are_the_prior else 0.5
+                )
+                layer.dense_1.bias.assign([log_odds(prior)])
 
     def set_token_embeddings(self, token_vectors) -> None:
         """Starts the tokens' embeddings, of both networks, at given vectors.

@@ -196,7 +196,6 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
                 f"{vocab_file!r} with {token!r} on lines "
                 f"{first_lines[token]} and {line}."
             )
-    for line, token in enumerate(vocab, start=1):
         word = token.removeprefix(SUFFIX_INDICATOR)
         num_bytes = len(word.encode("utf-8", "surrogatepass"))
         if num_bytes > _MAX_BYTES and is_spelled(token):

@@ -260,6 +260,8 @@ def test_what_a_dataset_has_is_not_taken_beside_it(files):
     dataset = model.data(files[1]).dataset(2).take(1)
     with pytest.warns(UserWarning, match="batch_size=1 is not used: a dataset"):
         model.fit(dataset, batch_size=1, verbose=0)
+    with pytest.warns(UserWarning, match="batch_size=2 is not used: a dataset"):
+        model.evaluate(dataset, batch_size=2, verbose=0)
     for beside in ({"y": [1]}, {"sample_weight": [1.0]}):
         with pytest.raises(ValueError, match="Expected labels and weights in"):
             model.evaluate(dataset, verbose=0, **beside)
