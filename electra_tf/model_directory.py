@@ -412,9 +412,7 @@ def differences_from_trunk(
     ]
     found += _length_of_trunk(config, theirs)
     folder = folder_of(config.init_checkpoint)
-    path = os.path.join(folder or "", TRAIN_DATA_FILE)
-    known = files.read_json(path) if os.path.isfile(path) else {}
-    if known.get("sha256", digest) != digest:
+    if read_train_data(folder or "").get("sha256", digest) != digest:
         found.append("the records")
     return found
 
@@ -451,21 +449,40 @@ def refuse_other_records(config, digest: str) -> None:
     model_dir = config.run.model_dir
     if not _has_learned(model_dir):
         return
-    path = os.path.join(model_dir, TRAIN_DATA_FILE)
-    if not os.path.isfile(path):  # An earlier version's.
+    known = read_train_data(model_dir)
+    if not known:  # An earlier version's.
         before = read_config(model_dir).get("data", {}).get("train_files")
         if before != config.data.train_files:
             print(
                 f"{model_dir} was trained on {before} and does not tell its "
                 "records: those of train_files are taken for the same"
             )
-    elif files.read_json(path).get("sha256") != digest:
+    elif known.get("sha256") != digest:
         raise errors.ConfigError(
             f"{model_dir} holds a run on other records than those of "
             f"PretrainingDataConfig.train_files={config.data.train_files}: "
             "other files, or of other names, which are their order, or built "
             "again. Choose another --model_dir, or bring the old ones back"
         )
+
+
+def read_train_data(model_dir: str) -> dict:
+    """What `write_records_digest` wrote; nothing where it did not.
+
+    Raises:
+      CheckpointError: If the file is damaged.
+    """
+    path = os.path.join(model_dir, TRAIN_DATA_FILE)
+    if not os.path.isfile(path):
+        return {}
+    try:
+        return files.read_json(path, ("sha256",))
+    except errors.CheckpointError as error:
+        raise errors.CheckpointError(
+            f"{error}. It says which records {model_dir} has learned from: "
+            "bring it back, or remove it if you are sure that they are those "
+            "of PretrainingDataConfig.train_files"
+        ) from None
 
 
 def write_records_digest(

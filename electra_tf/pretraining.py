@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
-from electra_tf.files import read_json, write_atomically, write_json
+from electra_tf.files import write_atomically, write_json
 from electra_tf.model import ablations, electra, flops, masking
 from electra_tf.pretraining_data import (
     batches,
@@ -401,9 +401,7 @@ def _refuse_other_start(strategy, config, model, optimizer) -> None:
 
 def _scored_on_before(model_dir: str) -> str | None:
     """What the evaluations in a run's log are of; None where nothing says."""
-    path = os.path.join(model_dir, model_directory.TRAIN_DATA_FILE)
-    known = read_json(path) if os.path.isfile(path) else {}
-    return known.get("heldout")
+    return model_directory.read_train_data(model_dir).get("heldout")
 
 
 def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:

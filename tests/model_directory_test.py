@@ -226,6 +226,18 @@ def test_moved_records_must_be_the_same_ones(trained, capsys):
     model_directory.refuse_other_records(moved, "b")
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"heldout": null}'])
+def test_damaged_notes_on_records_are_not_guessed(trained, content):
+    path = os.path.join(trained.run.model_dir, "train_data.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(content)
+    with pytest.raises(errors.CheckpointError) as caught:
+        model_directory.refuse_other_records(trained, "a")
+    message = str(caught.value)
+    assert path in message and "remove it if you are sure" in message
+    assert "\n" not in message
+
+
 def test_takes_a_record_with_a_field_of_an_earlier_version(trained):
     path = os.path.join(trained.run.model_dir, "config.json")
     record = helpers.read_json(path)

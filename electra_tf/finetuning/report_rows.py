@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from electra_tf.model import task_head
+
 # What stands for a word that no model saw, and how that counts.
 _UNSEEN, _OUTSIDE = "-", "O"
 _NUM_BINS = 10
@@ -194,7 +196,7 @@ _ERRORS: dict[str, Callable[[Row, Sequence[str]], float]] = {
 
 def decisions(row: Row, labels: Sequence[str]) -> list[tuple[str, bool, float]]:
     """Of each label whether the row has it, and its probability."""
-    right = row.label.split("|")
+    right = row.label.split(task_head.LABEL_SEPARATOR)
     return [
         (label, label in right, probability)
         for label, probability in zip(labels, row.scores, strict=True)
@@ -205,7 +207,7 @@ def wrong_decisions(
     row: Row, labels: Sequence[str]
 ) -> list[tuple[str, bool, float]]:
     """Those that the model has wrong."""
-    predicted = row.prediction.split("|")
+    predicted = row.prediction.split(task_head.LABEL_SEPARATOR)
     return [
         (label, has_label, probability)
         for label, has_label, probability in decisions(row, labels)

@@ -16,6 +16,8 @@ _POOLED: dict[str, type[heads.PooledHead]] = {
 KINDS = (*_POOLED, "tagging", "question_answering")
 # Segment of a tagger's words, where nothing says another; from the original.
 TAGGING_SEGMENT = 1
+# Between several labels of one text, where they are one string.
+LABEL_SEPARATOR = "|"
 
 # Of float32, from the least label of a regression to the greatest.
 _LEAST_STEPS = 256

@@ -591,6 +591,8 @@ class PretrainingData:
             UnicodeDecodeError,  # Of a message that quotes the record.
         ) as error:
             message = errors.data_error_message(error)
+            if isinstance(error, UnicodeDecodeError):
+                message = "bytes that are no example"
             # Else one does not even parse.
             if "DataError" not in str(error):
                 if len(records) > 1:

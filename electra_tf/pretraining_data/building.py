@@ -79,7 +79,7 @@ def build_dataset(args: argparse.Namespace) -> None:
     # Processes of the crew are forked with what is imported here.
     from electra_tf.pretraining_data import part_files  # noqa: F401
 
-    if args.preflight or args.preflight_only:
+    if args.preflight:
         preflight(files, build, vocabulary, args.gin_file, args.num_processes)
     if args.preflight_only:
         return

@@ -189,8 +189,12 @@ def check(args: argparse.Namespace) -> None:
             f"--dedup-threshold={threshold} "
             + (f"with --dedup={args.dedup}." if args.dedup else "alone.")
         )
+    if getattr(args, "preflight_only", False) and not args.preflight:
+        raise ValueError(
+            "Expected --preflight-only or --no-preflight. Received: both."
+        )
     gin_files = getattr(args, "gin_file", None)
-    if gin_files and not (args.preflight or args.preflight_only):
+    if gin_files and not args.preflight:
         raise ValueError(
             "Expected --gin-file with the preflight, which compares with it. "
             f"Received: --gin-file={gin_files[0]} with --no-preflight."

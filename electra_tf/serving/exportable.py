@@ -212,7 +212,7 @@ def _notes(checkpoint: Checkpoint, found: Source) -> list[str]:
             f"{greatest:.15g}: train on their differences from one of them"
         )
     divided = [
-        label for label in found.labels if kinds.LABEL_SEPARATOR in label
+        label for label in found.labels if task_head.LABEL_SEPARATOR in label
     ]
     if found.kind == "multi_label_classification" and divided:
         notes.append(

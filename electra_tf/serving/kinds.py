@@ -11,8 +11,6 @@ TASK_KINDS = (
 ENCODING = "encoding"
 DETECTION = "replaced_token_detection"
 KINDS = (*TASK_KINDS, ENCODING, DETECTION)
-# Between several labels of one text, in an answer.
-LABEL_SEPARATOR = "|"
 # That of the checkpoint's head.
 AUTO = "auto"
 

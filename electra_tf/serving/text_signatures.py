@@ -5,8 +5,9 @@ Shapes: B batch, L length, C labels.
 
 import tensorflow as tf
 
+from electra_tf.model import task_head
 from electra_tf.model import windows as windows_lib
-from electra_tf.serving import inputs, kinds
+from electra_tf.serving import inputs
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.inputs import Tensors
 
@@ -120,7 +121,7 @@ class MultiLabelClassifier(Classifier):
         chosen = tf.ragged.boolean_mask(names, is_chosen)
         return {
             "label": tf.strings.reduce_join(
-                chosen, axis=-1, separator=kinds.LABEL_SEPARATOR
+                chosen, axis=-1, separator=task_head.LABEL_SEPARATOR
             ),
             "scores": scores,
         }

@@ -496,12 +496,11 @@ def test_refuses_features_of_another_type(tmp_path):
 
 def test_refuses_records_that_are_no_examples(tmp_path):
     write_raw(tmp_path / "a.tfrecord", b"\xff" * 20)
-    message = refusal(tmp_path)
-    assert message.startswith(
+    assert refusal(tmp_path) == (
         "Expected an example with the features input_ids, input_mask, "
-        f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: "
+        f"segment_ids in record 0 of {tmp_path}/a.tfrecord. Received: bytes "
+        "that are no example"
     )
-    assert "\n" not in message
 
 
 def test_refuses_a_bad_record_when_its_step_comes(folder, monkeypatch):

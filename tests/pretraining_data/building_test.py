@@ -405,6 +405,13 @@ def test_refuses_a_run_that_nothing_is_compared_with(folder, capsys):
     )
 
 
+def test_refuses_a_preflight_alone_and_left_out(folder, capsys):
+    assert run(folder, "--preflight-only") == 1
+    assert error_of(capsys).endswith(
+        "Expected --preflight-only or --no-preflight. Received: both."
+    )
+
+
 def test_refuses_an_output_without_a_name(folder, capsys):
     assert run(folder, "--output-dir=") == 1
     assert error_of(capsys).endswith(
@@ -1000,7 +1007,8 @@ def test_preflight_only_looks_at_no_output(folder, capsys):
     (folder / "full" / "mine.txt").write_text("mine")
     for out in ("out", "full"):
         capsys.readouterr()
-        flags = [f"--output-dir={folder / out}", "--preflight-only"]
+        flags = [f"--output-dir={folder / out}", "--preflight"]
+        flags.append("--preflight-only")
         before = set(os.listdir(folder / out))
         assert run(folder, *flags) == 0
         assert "examples:" in capsys.readouterr().err

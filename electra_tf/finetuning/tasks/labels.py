@@ -15,6 +15,7 @@ import numpy as np
 from electra_tf.finetuning.tasks import tag_schemes
 from electra_tf.finetuning.tasks.table_files import Value
 from electra_tf.finetuning.tasks.text_tasks import number
+from electra_tf.model import task_head
 
 # What is left of a label that was missing. Nobody's class has such a name.
 _SURELY_MISSING = frozenset(
@@ -25,7 +26,7 @@ _SURELY_MISSING = frozenset(
 MISSING = _SURELY_MISSING | {"NA", "N/A", "n/a", "NULL", "null", "None", "-"}
 
 # Between the labels of a row, in the order in which they are looked for.
-_SEPARATORS = ("|", ";", ",")
+_SEPARATORS = (task_head.LABEL_SEPARATOR, ";", ",")
 # More different whole numbers than this may be a quantity, or classes.
 _MOST_NUMBERED_CLASSES = 20
 # With this many rows, labels that hardly repeat are no classes.

@@ -245,7 +245,8 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
     def label_fields(self, label, source):
         del source
         labels = tuple(self._split(label))
-        return {"label": "|".join(labels), "labels": labels}
+        joined = task_head.LABEL_SEPARATOR.join(labels)
+        return {"label": joined, "labels": labels}
 
     def _split(self, label: Value) -> list[str]:
         if label is None:

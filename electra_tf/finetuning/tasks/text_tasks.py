@@ -15,7 +15,7 @@ from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.tasks import metrics, reports
 from electra_tf.finetuning.tasks.task import Task
-from electra_tf.model import heads
+from electra_tf.model import heads, task_head
 from electra_tf.model.windows import Windows
 
 # A regression model is degenerate if its predictions spread less than this
@@ -400,7 +400,10 @@ class MultiLabelTask(_LabelsTask):
             outputs["predictions"], probabilities, strict=True
         ):
             found = [self.labels[i] for i in np.flatnonzero(predictions)]
-            yield "|".join(found), [f"{value:.6f}" for value in row]
+            yield (
+                task_head.LABEL_SEPARATOR.join(found),
+                [f"{value:.6f}" for value in row],
+            )
 
 
 def _class_weights(class_weights, classes: Sequence, labels: Sequence) -> dict:

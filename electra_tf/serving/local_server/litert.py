@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from electra_tf import errors
+from electra_tf.model import task_head
 from electra_tf.serving import inputs as inputs_lib
 from electra_tf.serving import on_device, server_files, signatures
 from electra_tf.serving.inputs import TOKENS_AT_ONCE, Tensors
@@ -190,9 +191,10 @@ class _Signatures:
         if self._kind == "regression":
             return {"value": tf.constant(numbers)}
         if self._kind == "multi_label_classification":
+            separator = task_head.LABEL_SEPARATOR.encode()
             # As `logits > 0` has it.
             chosen = [
-                b"|".join(self._labels[row])
+                separator.join(self._labels[row])
                 for row in np.atleast_2d(numbers) > 0.5
             ]
         else:
