@@ -533,10 +533,8 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
                 stage.flops,
             )
         )
-    pretrained, from_scratch = variant, variant.row.from_scratch
-    if from_scratch:  # Sizes and vocabulary are those of the trained network.
-        row = dataclasses.replace(variant.row, from_scratch=False)
-        pretrained = _variant(row, variant.budget, options)
+    from_scratch = variant.row.from_scratch
+    pretrained = pretrained_of(variant, options)
     for task in options.tasks:
         runs.append(
             make_run(
@@ -550,6 +548,14 @@ def runs_of(variant: Variant, seed: int, options: Options) -> list[Run]:
             )
         )
     return runs
+
+
+def pretrained_of(variant: Variant, options: Options) -> Variant:
+    """Whose network is fine-tuned: its own, or that which has its sizes."""
+    if not variant.row.from_scratch:
+        return variant
+    row = dataclasses.replace(variant.row, from_scratch=False)
+    return _variant(row, variant.budget, options)
 
 
 def make_run(

@@ -139,11 +139,13 @@ def _runs(
     needed: set[str] = set()
     for seed in options.seeds:
         for variant in variants:
-            known = (variant.row.name, variant.budget, seed) in measured
-            for one in experiment_runs.runs_of(variant, seed, options):
+            own = experiment_runs.runs_of(variant, seed, options)
+            pretrained = experiment_runs.pretrained_of(variant, options)
+            theirs = experiment_runs.runs_of(pretrained, seed, options)
+            for one in [*theirs, *own]:
                 found.setdefault(one.model_dir, one)
-                if not known:
-                    needed.add(one.model_dir)
+            if (variant.row.name, variant.budget, seed) not in measured:
+                needed.update(one.model_dir for one in own)
     # What is needed is before what needs it.
     for one in reversed(found.values()):
         if one.model_dir in needed:

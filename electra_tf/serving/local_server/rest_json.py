@@ -340,7 +340,7 @@ def _example(row) -> tf.train.Example:
                     "type: " + feature.WhichOneof("kind").partition("_")[0]
                 )
             getattr(feature, kind).value.append(
-                _scalar(int(value) if value in (True, False) else value, dtype)
+                _scalar(int(value) if isinstance(value, bool) else value, dtype)
             )
     return example
 

@@ -515,6 +515,11 @@ def test_what_earlier_figures_have_is_not_run_again(tmp_path, capsys):
         "electra 1e12 seed 1 pretraining",
         "random_weights 1e12 seed 1 rte",
     ]
+    assert titles("random_weights") == [
+        f"random_weights 1e12 seed {seed} {what}"
+        for seed in (1, 2, 3)
+        for what in ("pretraining", "rte")
+    ]
 
 
 @pytest.mark.parametrize(
