@@ -107,7 +107,7 @@ class ElectraConfig:
       electra_objective: Replaced-token detection. With this and
         `electric_objective` off, the model is a masked language model.
       discriminator_objective: What the second network learns of the corrupted
-        text (section 3.4 and Table 5): 'replaced_token_detection', of every
+        text (section 3.5 and Table 5): 'replaced_token_detection', of every
         token whether it was replaced; 'replaced_token_detection_of_masked',
         the same with a loss at the masked positions alone (ELECTRA 15 %);
         'replace_mlm', the true tokens at these positions; 'all_tokens_mlm',

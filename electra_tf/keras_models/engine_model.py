@@ -86,8 +86,8 @@ class EngineModel(keras.Model):
           optimizer: "auto" for the paper's: Adam with decoupled weight decay,
             layer-wise rates, a warm-up over a tenth of the steps and linear
             decay, its rates by the size of the encoder (`finetuning.recipe`).
-            A `configs.OptimizerConfig` changes any of that; any other is
-            Keras's business.
+            A `configs.OptimizerConfig` stands for all of that, what it leaves
+            out for its own defaults; any other is Keras's business.
           loss: "auto" for the head's own; any other compares labels and
             predictions.
           metrics: "auto" for those of the gin runs; or Keras's.

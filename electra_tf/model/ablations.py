@@ -1,7 +1,7 @@
 """What the paper compares its method with, each as a change of the model.
 
 A class here overrides what is different in `electra.PretrainingModel`: the
-generators, objectives and trainings of arXiv:2003.10555 (sections 3.2 and 3.4,
+generators, objectives and trainings of arXiv:2003.10555 (sections 3.2 and 3.5,
 Appendix F), Electric (arXiv:2012.08561) and ways to mask and to sample.
 `make_model` puts together what a configuration asks for.
 
@@ -513,7 +513,7 @@ def replace_mlm_output(
     masked: masking.Inputs,
     all_reduce_sum: losses.AllReduceSum = losses.identity,
 ) -> TokenOutput:
-    """Replace MLM: the true tokens at the masked positions (section 3.4).
+    """Replace MLM: the true tokens at the masked positions (section 3.5).
 
     A masked language model whose masked positions hold samples of the
     generator instead of [MASK].
@@ -545,7 +545,7 @@ def all_tokens_mlm_output(
     masked_lm_positions: tf.Tensor,
     all_reduce_sum: losses.AllReduceSum = losses.identity,
 ) -> TokenOutput:
-    """All-Tokens MLM: the true token of every position (section 3.4).
+    """All-Tokens MLM: the true token of every position (section 3.5).
 
     With the copy mechanism p(x) = D * [x is the token that is there] +
     (1 - D) * softmax(logits)[x], where D = sigmoid(copy_logits).

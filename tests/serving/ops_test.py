@@ -50,3 +50,18 @@ def test_refuses_an_op_that_calls_python(tmp_path):
 def test_refuses_a_folder_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="Expected a SavedModel at"):
         server_files.read_proto(str(tmp_path))
+
+
+def test_goes_without_warm_up_where_its_messages_are_missing(
+    tmp_path, monkeypatch, capsys
+):
+    for name in ("tensorflow_serving", "tensorflow_serving.apis"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = tmp_path / server_files.WARMUP_FILE
+    written = server_files.write_warmup_requests(
+        str(path), "film", {"text": ["a"]}
+    )
+    assert written == [] and not path.exists()
+    assert capsys.readouterr().out.startswith(
+        "note: without requests to warm a server up, which need "
+    )
