@@ -121,6 +121,7 @@ _MAY_DIFFER_IN_EVALUATION = (
     *("optimizer", "recipe", "from_scratch", "keep_head", "dropout"),
     *("data.eval_only", "data.folds", "data.train_batch_size"),
     *("data.num_train_epochs", "data.bucketed", "data.double_unordered"),
+    *("data.skip_empty_texts", "class_weights", "head_dropout"),
     *("run.seed", "run.eval_steps", "early_stopping_patience"),
 )
 # Share -> the size of the discriminator that it is one of.

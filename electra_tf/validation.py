@@ -156,11 +156,11 @@ def require_local_folder(config, *names: str) -> None:
 
 
 def require_seed(config, *names: str) -> None:
-    """Requires what Keras takes for a seed."""
+    """Requires a number that Keras and an int32 of TensorFlow can hold."""
     require_not_negative(config, *names)
     for name in names:
-        is_one = getattr(config, name) < 2**32
-        require(config, is_one, name, "less than 2**32")
+        is_one = getattr(config, name) < 2**31
+        require(config, is_one, name, "less than 2**31")
 
 
 def require_one_of(config, **choices: Sequence) -> None:

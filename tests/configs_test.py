@@ -209,7 +209,7 @@ def test_refuses_what_is_not_positive(make, names, value):
         (optimizer, {"embeddings_lr_scale": -1.0}, "scale must be 0 or more"),
         (optimizer, {"learning_rate": math.inf}, "learning_rate must be pos"),
         (optimizer, {"learning_rate": math.nan}, "learning_rate must be pos"),
-        (run, {"seed": 2**32}, "seed must be less than 2**32"),
+        (run, {"seed": 2**31}, "seed must be less than 2**31"),
         (run, {"model_dir": "gs://b/m"}, "must be a folder of this machine"),
         (run, {"model_dir": "run[1]"}, "must be a path without [, ] and \\"),
     ],

@@ -271,6 +271,7 @@ def _read_rows(
                 f"in {model_dir} have it. Received: {config.pooling!r}"
             )
         task.pooling = pooling
+        task.hidden_activation = described.get("hidden_activation")
     data = preparation.read_rows(
         config,
         tasks,

@@ -210,14 +210,15 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
     Args:
       start: With a fine-tuned head in its checkpoint.
       task: Its `labels` become the head's, in the head's order, and so do the
-        segment of a tagger's words and the unit of a regression's labels.
+        segment of a tagger's words, the unit of a regression's labels and the
+        layer in front of the last one.
 
     Returns:
       The same with the head's weights under the task's name.
 
     Raises:
-      ConfigError: If there is no head, it is of another kind or pooling, or
-        it lacks a label.
+      ConfigError: If there is no head, it is of another kind or pooling, it
+        lacks a label, or the task's own is another one of several.
     """
     assert start.checkpoint is not None
     head, kind = start.checkpoint.head, task.description().get("kind")
@@ -233,14 +234,24 @@ def with_head(start: StartingPoint, task: Task) -> StartingPoint:
             f"of {start.source} has it, with keep_head. Received: "
             f"{task.pooling!r}"
         )
-    notes = start.notes
+    tensors = start.checkpoint.tensors
+    own = task_heads.head_tensors(tensors, task.name)
+    if own and head.task_name != task.name:
+        raise errors.ConfigError(
+            f"FinetuningConfig.keep_head takes the first head by name, in "
+            f"{start.source} that for {head.task_name}. Received: the task "
+            f"{task.name}, which has another one there"
+        )
+    task.hidden_activation = head.hidden_activation
+    notes = start.notes + tuple(
+        f"{start.source}: {note}" for note in start.checkpoint.notes_of_heads()
+    )
     if kind in _WITH_LABELS:
         notes += _adopt_labels(task, head, start.source)
     if isinstance(task, tagging.TaggingTask):
         task.segment = head.segment_of_words()
     if isinstance(task, text_tasks.RegressionTask):
         notes += _adopt_unit(task, head, start.source)
-    tensors = start.checkpoint.tensors
     of_head = {
         f"task_specific/{task.name}/{name}": tensor
         for name, tensor in task_heads.head_tensors(

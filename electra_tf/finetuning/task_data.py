@@ -89,16 +89,18 @@ class TaskData:
         return about | self.of_texts() | self.task.description()
 
     def of_texts(self) -> dict:
-        """What a model reads of a text, but for defaults; fit for JSON.
+        """What a model makes of a text, but for defaults; fit for JSON.
 
         Returns:
-          "windows", see `Windows.about`, and "pooling".
+          "windows", see `Windows.about`, "pooling" and "hidden_activation".
         """
         found: dict = {}
         if self.windows is not None:
             found["windows"] = self.windows.about()
         if self.task.pooling != configs.DEFAULT_POOLING:
             found["pooling"] = self.task.pooling
+        if self.task.hidden_activation is not None:
+            found["hidden_activation"] = self.task.hidden_activation
         return found
 
     def make_head(self, config: configs.EncoderConfig) -> heads.Head:
@@ -106,10 +108,19 @@ class TaskData:
 
         Args:
           config: Of the encoder below.
+
+        Raises:
+          ConfigError: If the task makes another head than it is to go on with.
         """
         head = self.task.make_head(config)
         if isinstance(head, heads.PooledHead):
             head.pooling = self.task.pooling
+            if self.task.hidden_activation and head.hidden is None:
+                raise errors.ConfigError(
+                    f"FinetuningConfig.keep_head: the head to go on with has "
+                    f"a layer in front of its last one. Received: the task "
+                    f"{self.task.name}, whose head has none"
+                )
         return head
 
     def remarks(self) -> list[str]:

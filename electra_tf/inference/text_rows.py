@@ -107,8 +107,13 @@ def tokenize(
       The tokens of each text.
 
     Raises:
-      ValueError: If offsets are asked of a tokenizer that cleans texts first.
+      ValueError: If offsets are asked of a tokenizer that cleans texts first,
+        or there is one text alone, whose characters would be taken for texts.
     """
+    if isinstance(texts, str | bytes):
+        raise ValueError(
+            f"Expected a list of texts. Received: {texts[:40]!r}, one alone"
+        )
     tokenized = []
     for group in _groups([text.encode() for text in texts]):
         strings = tf.constant(group, tf.string)

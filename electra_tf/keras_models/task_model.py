@@ -207,7 +207,9 @@ class TaskModel(TextPipeline):
         if self.head.kind not in _WITH_PAIRS:
             return
         self.note(has_pairs=has_pairs)
-        if names:
+        # The same ones in another order were read in the first one.
+        known = self.head.options.get("text_columns") or ()
+        if names and set(names) != set(known):
             self.note(text_columns=list(names))
 
     # -- On disk.
@@ -278,6 +280,14 @@ class TaskModel(TextPipeline):
             user_warnings.warn(
                 f"A new head for {head.kind}: that of {source} is for "
                 f"{theirs.kind}"
+            )
+        if not is_auto:
+            _refuse_length_beside(max_seq_length, preprocessor)
+        if preprocessor is None and "windows" in head.options:
+            raise ValueError(
+                f"Expected a preprocessor, as the model in {source} reads long "
+                "texts in windows, and nothing else says of how many tokens. "
+                "Received: preprocessor=None"
             )
         if max_seq_length is None and not is_kept:
             max_seq_length = min(MAX_SEQ_LENGTH, config.max_position_embeddings)
@@ -537,6 +547,22 @@ def _sizes_of(encoder) -> configs.EncoderConfig:
             f"from_checkpoint takes a path. Received: {encoder!r}"
         )
     return sizes_from(encoder)
+
+
+def _refuse_length_beside(max_seq_length: int | None, preprocessor) -> None:
+    """Refuses a length that nothing would be cut to."""
+    if max_seq_length is None:
+        return
+    if preprocessor is None:
+        cut = "token ids, which nothing cuts"
+    elif getattr(preprocessor, "max_seq_length", None) != max_seq_length:
+        cut = f"preprocessor={preprocessor!r}"
+    else:
+        return
+    raise ValueError(
+        "Expected max_seq_length for the checkpoint's own preprocessor. "
+        f"Received: max_seq_length={max_seq_length} with {cut}"
+    )
 
 
 def _check_preprocessor(preprocessor, encoder: configs.EncoderConfig) -> None:

@@ -34,14 +34,16 @@ class _TextModel(TaskModel):
         # By the names that `fit` was given, not by place.
         x = columns.in_order(x, self.head.options.get("text_columns"))
         inputs = columns.texts(x, name)
-        has_pairs = len(inputs) == 2
+        self.refuse_other_inputs(len(inputs) == 2, name)
+        return inputs
+
+    def refuse_other_inputs(self, has_pairs, name):
         if has_pairs and self.windows is not None:
             raise ValueError(
                 f"Expected single texts as {name}, as the model reads long "
                 "ones in windows. Received: pairs of texts"
             )
-        self.refuse_other_inputs(has_pairs, name)
-        return inputs
+        super().refuse_other_inputs(has_pairs, name)
 
     def features(self, inputs, y, name="y"):
         first = inputs[0]
@@ -437,6 +439,11 @@ class TextRegressor(_TextModel):
         return columns.numbers(values, name, num_rows, are_labels=True)
 
     def note_targets(self, features):
+        if features is None:
+            # Learned as they are.
+            if "scale" not in self.head.options:
+                self.note(min_value=0.0, scale=1.0)
+            return
         values = features[f"{self.task_name}_targets"]
         least, greatest = float(values.min()), float(values.max())
         if "scale" in self.head.options:
@@ -446,7 +453,8 @@ class TextRegressor(_TextModel):
                 user_warnings.warn(
                     f"Labels from {least:g} to {greatest:g}, in the unit of "
                     f"those from {first:g} to {first + scale:g}: it is that of "
-                    "the first fit, or of min_value and scale"
+                    "the first fit, of a head that was kept, or of min_value "
+                    "and scale"
                 )
             return
         self.note(min_value=least, scale=greatest - least or 1.0)

@@ -366,7 +366,9 @@ class TextPipeline(EngineModel):
             )
         elif columns.is_dataset(x):
             columns.refuse_beside_dataset(y, sample_weight, given_size)
+            self.refuse_other_inputs(columns.has_pairs(x), "x")
             self.note_pairs(columns.has_pairs(x))
+            self.note_targets(None)
             rows, x = x, self._mapped(x, True, class_weight)
             num_steps = steps_per_epoch or self.num_batches(rows, x)
         else:
@@ -669,8 +671,8 @@ class TextPipeline(EngineModel):
     def note_pairs(self, has_pairs: bool, names: list | None = None) -> None:
         """Texts or pairs, with these names of columns, are read from now on."""
 
-    def note_targets(self, features: Features) -> None:
-        """What the labels of a training tell of the task."""
+    def note_targets(self, features: Features | None) -> None:
+        """What labels tell of the task; None: those of a dataset were not."""
 
 
 def _size(

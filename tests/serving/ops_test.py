@@ -1,5 +1,7 @@
 """Tests of serving/server_files.py."""
 
+import sys
+
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text

@@ -313,6 +313,7 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
         "task_name": about["task_name"],
         "labels": labels,
         "num_outputs": num_outputs if labels is None else len(labels),
+        "hidden_activation": about.get("hidden_activation"),
         "options": about.get("options")
         or {name: about[name] for name in _HEAD_OPTIONS if name in about},
         "segment": segment,

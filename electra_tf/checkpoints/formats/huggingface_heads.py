@@ -46,6 +46,8 @@ _QA_OPTIONS = {
     "answerable_classifier": False,
     "answerable_uses_start_logits": False,
 }
+# Of a regression: outputs are the labels.
+_UNIT = {"min_value": 0.0, "scale": 1.0}
 # Options of question answering that it lacks -> what they do.
 _LACKING_OPTIONS = {
     "joint_prediction": "an end that depends on the start",
@@ -111,7 +113,9 @@ def read_head(
                 f"{folder}: regression must have one output. Received: "
                 f"{num_outputs}"
             )
-        head = TaskHead(kind, name, None, num_outputs, activation)
+        # Their labels are no shares of anything.
+        options = dict(_UNIT) if kind == "regression" else {}
+        head = TaskHead(kind, name, None, num_outputs, activation, options)
         labels = _read_labels(config, head, folder)
         head = dataclasses.replace(head, labels=labels)
     scope = f"task_specific/{name}"
@@ -128,6 +132,8 @@ def kept(head: TaskHead) -> dict:
             for name, value in options.items()
             if value != getattr(of_theirs, name)
         }
+    elif _UNIT.items() <= options.items():
+        options = {n: v for n, v in options.items() if n not in _UNIT}
     found: dict = {"options": options} if options else {}
     if head.kind == "tagging":
         found["segment"] = head.segment

@@ -169,13 +169,19 @@ def _comments(rows: list[_Row], tag_column: int):
         len(row.columns) for row in plain if row.columns[0] != _DOCUMENT
     )
     width = max(counts, key=lambda count: counts[count]) if counts else 2
-    tags = {r.columns[tag_column] for r in plain if len(r.columns) == width}
+    # A file without that column is refused behind this.
+    has_tags = -width <= tag_column < width
+    tags = {
+        r.columns[tag_column]
+        for r in plain
+        if has_tags and len(r.columns) == width
+    }
 
     def is_comment(row: _Row) -> bool:
         first = row.columns[0]
         if not first.startswith("#"):
             return first == _DOCUMENT
-        if len(row.columns) != width:
+        if len(row.columns) != width or not has_tags:
             return True
         tag = row.columns[tag_column]
         if tag in tags or tag_schemes.form_of({tag, "B-x"}):

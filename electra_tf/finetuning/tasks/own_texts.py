@@ -242,6 +242,15 @@ class OwnMultiLabel(_OwnTextTask, MultiLabelTask):
     def reading(self):
         return super().reading() | {"label_separator": self.separator}
 
+    def warnings(self, examples=None, features=None):
+        sign = task_head.LABEL_SEPARATOR
+        divided = [label for label in self.labels if sign in label]
+        return [
+            f"the label {label!r} has the sign that stands between labels in "
+            "predictions and in the report: go by the scores"
+            for label in divided[:1]
+        ] + super().warnings(examples, features)
+
     def label_fields(self, label, source):
         del source
         labels = tuple(self._split(label))

@@ -55,7 +55,13 @@ class QuestionAnsweringTask(Task):
       v2: Whether questions may have no answer (SQuAD 2.0).
       is_mrqa: Whether the files are MRQA's.
       is_korean: Whether answers are scored as in KorQuAD.
+
+    Attributes:
+      may_be_empty: Whether examples without a word of a passage are features
+        without rows, and no error.
     """
+
+    may_be_empty = False
 
     def __init__(
         self,
@@ -182,8 +188,7 @@ class QuestionAnsweringTask(Task):
                 if offset not in places or last not in places:
                     continue
                 start, end = word_at(offset), word_at(last)
-                found = " ".join(doc_tokens[start : end + 1]).lower()
-                if " ".join(text.split()).lower() not in found:
+                if not self.is_in(text, doc_tokens[start : end + 1]):
                     continue
                 example = example._replace(
                     orig_answer_text=text,
@@ -191,6 +196,14 @@ class QuestionAnsweringTask(Task):
                     end_position=end,
                 )
             examples.append(example)
+
+    def is_in(self, answer: str, words: Sequence[str]) -> bool:
+        """Whether an answer is in the words from its first to its last.
+
+        As in the original, one with a space that parts no words, such as
+        U+3000, is not.
+        """
+        return " ".join(answer.split()).lower() in " ".join(words).lower()
 
     def windows(
         self,
@@ -281,7 +294,7 @@ class QuestionAnsweringTask(Task):
         windows = list(
             self.windows(examples, tokenizer, max_seq_length, is_training)
         )
-        if not windows:
+        if not windows and not self.may_be_empty:
             raise ValueError(
                 f"Expected passages of words for {self.name!r}. Received: "
                 f"{len(examples)} questions, all with an empty passage."

@@ -15,6 +15,7 @@ of a cross-validation, add up to the report of all their rows. It holds
 Shapes: N rows, C classes.
 """
 
+import itertools
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
@@ -86,8 +87,17 @@ def pooled(reports: Sequence[dict]) -> dict:
     """The report of all rows of several reports of one task."""
     if "confusion_matrix" in reports[0]:
         matrices = [report["confusion_matrix"] for report in reports]
-        counts = np.sum([matrix["counts"] for matrix in matrices], axis=0)
-        return _of_confusion_matrix(matrices[0]["labels"], counts)
+        # Of words, "O" is there only where one was cut off.
+        labels = list(
+            dict.fromkeys(
+                itertools.chain(*(matrix["labels"] for matrix in matrices))
+            )
+        )
+        counts = np.zeros((len(labels), len(labels)), np.int64)
+        for matrix in matrices:
+            ids = [labels.index(label) for label in matrix["labels"]]
+            counts[np.ix_(ids, ids)] += np.array(matrix["counts"], np.int64)
+        return _of_confusion_matrix(labels, counts)
     tables = [report["confusion_matrices"] for report in reports]
     # Of spans, a report has only those kinds that it met.
     of_label: dict[str, np.ndarray] = {}

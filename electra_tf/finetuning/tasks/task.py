@@ -131,9 +131,12 @@ class Task(abc.ABC):
     Attributes:
       name: Prefix of its features; scope of its head's variables.
       pooling: One of `configs.POOLINGS`: what a head on a whole text reads.
+      hidden_activation: Of the layer in front of such a head's last one, where
+        it goes on with a head that has one: see `heads.PooledHead`.
     """
 
     pooling: str = configs.DEFAULT_POOLING
+    hidden_activation: str | None = None
     # The score by which models are ranked; greater is better, in per cent.
     main_metric: str = "accuracy"
     # What was read and what it was taken for, a line for the log.

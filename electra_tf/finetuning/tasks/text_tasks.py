@@ -166,7 +166,12 @@ class _LabelsTask(TextTask):
             )
 
     def make_head(self, config):
-        return self.head(self.name, config.hidden_size, len(self.labels))
+        return self.head(
+            self.name,
+            config.hidden_size,
+            len(self.labels),
+            self.hidden_activation,
+        )
 
     def is_degenerate(self, outputs):
         return len(np.unique(outputs["predictions"], axis=0)) == 1
@@ -277,7 +282,11 @@ class RegressionTask(TextTask):
         return {f"{self.name}_targets": np.array(targets, np.float32)}
 
     def make_head(self, config):
-        return heads.RegressionHead(self.name, config.hidden_size)
+        return heads.RegressionHead(
+            self.name,
+            config.hidden_size,
+            hidden_activation=self.hidden_activation,
+        )
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Correlations, and the squared error in the labels' unit.
