@@ -517,6 +517,19 @@ def test_labels_that_were_changed_are_refused(finished, labels):
     )
 
 
+def test_evaluation_alone_may_leave_rows_without_a_text_out(finished):
+    (finished / "gaps.tsv").write_text("text\tlabel\n\tno\nwa\tyes\n")
+    data = {"test_file": f"{finished}/gaps.tsv"}
+    with pytest.raises(ValueError, match="skip_empty_texts leaves such rows"):
+        run(evaluation(finished, **data))
+    config = evaluation(finished, skip_empty_texts=True, **data)
+    # What only a training reads may differ, too.
+    config = dataclasses.replace(
+        config, class_weights="balanced", head_dropout=0.3
+    )
+    assert run(config)["num_rows"]["test"] == 1
+
+
 def test_evaluation_alone_needs_a_finished_run(finished, tmp_path):
     config = evaluation(finished, test_file=f"{finished}/test.tsv")
     (finished / "model" / "results.json").unlink()

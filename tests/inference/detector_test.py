@@ -24,6 +24,11 @@ def loaded(pretrained):
     return detector.Detector(pretrained[0])
 
 
+def test_one_text_is_no_list_of_its_characters(loaded):
+    with pytest.raises(ValueError, match="a list of texts. Received: 'wa'"):
+        loaded.judge("wa")
+
+
 def expected_probabilities(model, words):
     """What the pre-training model's own networks say of [CLS] words [SEP]."""
     ids = tf.constant([[helpers.CLS, *words, helpers.SEP]])

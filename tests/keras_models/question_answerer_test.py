@@ -273,6 +273,22 @@ BAD = {
 }
 
 
+def test_spaces_that_part_no_words_may_be_in_an_answer(trained):
+    context = "wa wb\u3000wc wd\u00a0we"
+    inputs = trained[0].read_inputs((["wa", "wb"], [context, context]))
+    answers = [("wb\u3000wc", 3), ("wd\u00a0we", 9)]
+    found = trained[0].features(inputs, answers)
+    assert not found[f"{trained[0].task_name}_is_impossible"].any()
+
+
+def test_a_batch_of_a_dataset_may_be_blank(trained):
+    whole = dataset(X, ANSWERS)
+    blank = dataset((["wa"] * 4, [" "] * 4), [""] * 4)
+    assert trained[0].evaluate(
+        blank.concatenate(whole), verbose=0
+    ) == pytest.approx(trained[0].evaluate(whole, verbose=0))
+
+
 def test_an_answer_elsewhere_in_a_dataset(trained):
     rows = dataset((["wb"], ["wa wc"]), ["wd"])
     with pytest.raises(tf.errors.OpError, match="'wd' in row 0"):

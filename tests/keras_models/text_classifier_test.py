@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from electra_tf.keras_models import columns
 from electra_tf.model import heads
 from electra_tf.model.finetuning_model import FinetuningModel
 from tests import helpers
+from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import LABELS, TARGETS, TEXTS, classifier
 
@@ -131,6 +134,9 @@ def test_pairs_of_a_frame_go_by_the_names_of_fit(pretrained, tmp_path):
         assert found.read_inputs(swapped) == columns.texts(PAIRS)
         others = swapped.rename(columns={"second": "last"})
         assert found.read_inputs(others) == columns.texts(PAIRS[::-1])
+    # A second fit reads them in the order of the first.
+    model.fit(swapped, TARGETS, verbose=0)
+    assert model.read_inputs(frame) == columns.texts(PAIRS)
 
 
 def test_a_training_that_learns_nothing_is_said(pretrained):
@@ -444,8 +450,41 @@ def test_pairs(pretrained):
     np.testing.assert_allclose(
         found.predict(dataset, verbose=0), expected, atol=1e-6
     )
-    with pytest.raises(ValueError, match="Expected pairs of texts as x"):
-        found.predict(TEXTS)
+    single = tf.data.Dataset.from_tensor_slices((TEXTS, TARGETS)).batch(5)
+    for use in (
+        lambda: found.predict(TEXTS),
+        lambda: found.fit(single, verbose=0),
+    ):
+        with pytest.raises(ValueError, match="Expected pairs of texts as x"):
+            use()
+    assert found.has_pairs
+
+
+def test_a_length_beside_a_preprocessor_is_refused(model, pretrained):
+    given = model.preprocessor
+    for preprocessor, cut in (
+        (None, "token ids, which nothing cuts"),
+        (given, "preprocessor=.*Preprocessor"),
+    ):
+        with pytest.raises(ValueError, match=f"max_seq_length=5 with {cut}"):
+            classifier(pretrained, max_seq_length=5, preprocessor=preprocessor)
+    length = given.max_seq_length
+    assert length != 5
+    classifier(pretrained, max_seq_length=length, preprocessor=given)
+
+
+def test_windows_need_a_preprocessor_for_their_length(tmp_path):
+    raw = models.finetuned("classification", 2)
+    options = {"windows": {"stride": 3, "max_windows": 4}}
+    head = dataclasses.replace(raw.head, options=options)
+    checkpoint = dataclasses.replace(raw, head=head, max_seq_length=12)
+    found = electra_tf.TextClassifier.from_checkpoint(checkpoint)
+    assert found.windows.max_seq_length == 12
+    with pytest.raises(ValueError, match="in windows, and nothing else says"):
+        electra_tf.TextClassifier.from_checkpoint(checkpoint, preprocessor=None)
+    pairs = tf.data.Dataset.from_tensor_slices((PAIRS, TARGETS)).batch(5)
+    with pytest.raises(ValueError, match="Expected single texts as x"):
+        found.fit(pairs, verbose=0)
 
 
 @pytest.mark.dear

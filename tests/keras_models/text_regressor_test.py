@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf.checkpoints.formats import original
+from electra_tf.checkpoints.formats import huggingface, original
 from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import TEXTS
@@ -106,6 +106,28 @@ def test_the_mean_of_all_tokens(pretrained, tmp_path):
     with pytest.warns(UserWarning, match="'scale': 9.0, 'pooling': 'mean'"):
         other = regressor(path, min_value=1.0, scale=9.0)
     assert other.head.pooling == "mean"
+
+
+def test_labels_of_a_dataset_and_of_hugging_face_are_as_they_are(
+    pretrained, tmp_path
+):
+    found = regressor(pretrained)
+    rows = tf.data.Dataset.from_tensor_slices((TEXTS, VALUES)).batch(10)
+    found.fit(rows, verbose=0)
+    before = found.predict(TEXTS, verbose=0)
+    with pytest.warns(UserWarning, match="of a head that was kept"):
+        found.note_targets({"regression_targets": np.array([0.0, 5.0])})
+    assert found.unit == (0.0, 1.0)
+    tasks.assert_equal_bits(found.predict(TEXTS, verbose=0), before)
+    raw = models.finetuned("regression", 1)
+    assert raw.head.options == {}
+    huggingface.write(raw, str(tmp_path / "hf"))
+    kept = regressor(tmp_path / "hf")
+    before = kept.predict(TEXTS, verbose=0)
+    targets = {f"{kept.task_name}_targets": np.array([0.0, 5.0])}
+    with pytest.warns(UserWarning, match="of a head that was kept"):
+        kept.note_targets(targets)
+    tasks.assert_equal_bits(kept.predict(TEXTS, verbose=0), before)
 
 
 def test_labels_of_another_use_tell_no_unit(pretrained):

@@ -66,3 +66,9 @@ def test_a_file_that_may_lack_tags(write, content, has_tags):
 def test_bad_files(write, content, message):
     with pytest.raises(ValueError, match=message):
         conll.read(write("t.txt", content))
+
+
+def test_words_alone_have_no_second_column(write):
+    message = "Expected .* Received: 'a' in .*, row 2"
+    with pytest.raises(ValueError, match=message):
+        conll.read(write("t.txt", "# b\na\nbx\n"), tag_column=1)

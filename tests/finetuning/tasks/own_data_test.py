@@ -97,6 +97,15 @@ def test_multi_label(write, tokenizer):
     assert next(rows) == ["x|y", "y", "0.500000", "0.750000", "a"]
 
 
+def test_a_label_with_the_sign_between_labels_is_said(write):
+    train = _jsonl(
+        {"text": "a", "labels": ["x|y", "z"]}, {"text": "b", "labels": ["z"]}
+    )
+    task = own_data.make_task("own", {"train": write("a.jsonl", train)})
+    assert task.labels == ["x|y", "z"]
+    assert task.warnings()[0].startswith("the label 'x|y' has the sign that")
+
+
 def test_multi_label_separator_and_unknown_label(write):
     files = {
         "train": write("a.tsv", "text\tlabel\na\tx+y\nb\ty\n"),

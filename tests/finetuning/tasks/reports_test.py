@@ -73,6 +73,17 @@ def test_reports_are_scikit_learns_and_add_up(kind):
     assert reports.pooled(parts) == whole
 
 
+def test_reports_of_words_have_a_label_more_where_one_was_cut_off():
+    labels = ["NN", "VB"]
+    whole = reports.of_classes(labels, np.array([0, 1]), np.array([0, 0]))
+    cut = reports.of_classes([*labels, "O"], np.array([1, 1]), np.array([2, 1]))
+    for parts in ([whole, cut], [cut, whole]):
+        assert reports.pooled(parts)["confusion_matrix"] == {
+            "labels": ["NN", "VB", "O"],
+            "counts": [[1, 0, 0], [1, 1, 1], [0, 0, 0]],
+        }
+
+
 def test_a_single_label_that_a_row_may_have():
     true, predicted = np.array([[1], [1], [0]]), np.array([[1], [0], [0]])
     found = reports.of_decisions(["red"], true, predicted)
