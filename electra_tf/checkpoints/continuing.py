@@ -1,9 +1,9 @@
 """Pre-training that starts from a checkpoint of any format."""
 
 import dataclasses
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
@@ -60,22 +60,19 @@ def _start_generator(config, vocab, model) -> None:
     """Gives the generator the weights of a masked language model."""
     path = config.init_generator_checkpoint
     checkpoint = reading.read_checkpoint(path)
-    tensors = {
-        re.sub("^electra/", "generator/", name): tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith(("electra/", "generator_predictions/"))
-    }
-    if "generator_predictions/output_bias" not in tensors:
+    scope = sizes.masked_lm_encoder(checkpoint.tensors)
+    if scope is None:
         raise errors.ConfigError(
             "PretrainingConfig.init_generator_checkpoint must be a masked "
             f"language model. Received: {path}, with "
             f"{summarize(list(checkpoint.tensors))}"
         )
-    if checkpoint.discriminator is not None:
+    theirs = checkpoint.encoders.get(scope)
+    if theirs is not None:
         found = [
-            f"{name}={ours} (there {theirs})"
-            for name, ours, theirs in sizes.differences(
-                model.config.generator, checkpoint.discriminator
+            f"{name}={ours} (there {other})"
+            for name, ours, other in sizes.differences(
+                model.config.generator, theirs
             )
         ]
         if found:
@@ -89,6 +86,7 @@ def _start_generator(config, vocab, model) -> None:
         for v in model.variables
         if v.path.startswith(("generator/", "generator_predictions/"))
     ]
+    tensors = _as_generator(checkpoint.tensors, scope)
     reading.assign_all(
         dataclasses.replace(checkpoint, tensors=tensors),
         variables,
@@ -110,6 +108,27 @@ def _start_generator(config, vocab, model) -> None:
         )
     lines = [f"generator from {path}: {len(variables)} variables"]
     _say(lines + [f"  note     {note}" for note in notes])
+
+
+def _as_generator(
+    tensors: Mapping[str, np.ndarray], scope: str
+) -> dict[str, np.ndarray]:
+    """Those of a masked language model, with a generator's names.
+
+    Args:
+      tensors: Of a checkpoint; name -> weights.
+      scope: Of its encoder. A generator's may share the embedding tables.
+    """
+    tables = scope if sizes.has_tables(tensors, scope) else "electra"
+    found = {}
+    for name, tensor in tensors.items():
+        first, _, rest = name.partition("/")
+        of_table = rest.startswith("embeddings/")
+        if first == "generator_predictions":
+            found[name] = tensor
+        elif first == (tables if of_table else scope):
+            found[f"generator/{rest}"] = tensor
+    return found
 
 
 def _start_all(

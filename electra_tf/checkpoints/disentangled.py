@@ -53,6 +53,11 @@ def unfold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
       model with a delta has no place for them.
     """
     unfolded = dict(tensors)
+    if WORDS not in unfolded:
+        for name in TABLES:
+            if (own := f"generator/{name}") in unfolded:
+                unfolded[f"electra/{name}"] = unfolded.pop(own)
+        return unfolded
     words = unfolded.get(f"generator/{TABLES[0]}")
     if words is None or words.shape != unfolded[WORDS].shape:
         return unfolded

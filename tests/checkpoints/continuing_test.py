@@ -331,6 +331,39 @@ def test_two_stages(folder, tmp_path):
     assert compared == 2 * 37 + 5 and len(model.variables) == compared + 4
 
 
+@pytest.mark.parametrize("untied", [False, True])
+def test_the_generator_of_a_joint_run_is_its_generator(
+    folder, tmp_path, untied
+):
+    """Not the discriminator, though that is as large."""
+    model_dir = folder / f"joint_{untied}"
+    trained = helpers.write_pretrained(
+        model_dir,
+        EQUALLY_WIDE,
+        generator_hidden_size=1.0,
+        untied_generator_embeddings=untied,
+    )
+    config = make_config(
+        folder,
+        tmp_path,
+        model=TWO_STAGE,
+        init_checkpoint="",
+        init_generator_checkpoint=str(model_dir),
+    )
+    model, *_ = start(config)
+    theirs = {v.path: v.numpy() for v in trained.variables}
+    compared = 0
+    for variable in model.variables:
+        path = variable.path
+        if path.startswith("generator"):
+            if path not in theirs:  # They share the tables.
+                path = path.replace("generator/", "electra/")
+                assert "/embeddings/" in path and not untied
+            np.testing.assert_array_equal(variable.numpy(), theirs[path])
+            compared += 1
+    assert compared == 37 + 5
+
+
 def test_refuses_a_generator_of_another_size(folder, tmp_path):
     model_dir = folder / "other_size"
     helpers.write_pretrained(model_dir, electra_objective=False)

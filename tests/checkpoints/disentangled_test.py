@@ -82,3 +82,16 @@ def test_such_a_run_starts_from_a_shared_table(run, tmp_path):
     tensors = disentangled.unfold(checkpoint.tensors)
     assert disentangled.DELTA not in tensors  # It stays 0.
     assert sorted(tensors) == sorted(v.path for v in shared.variables)
+
+
+def test_a_generator_alone_has_the_table_of_both():
+    names = [f"generator/{name}" for name in disentangled.TABLES]
+    tensors = {
+        name: np.ones(i) for i, name in enumerate([*names, "generator/a"])
+    }
+    found = disentangled.unfold(tensors)
+    assert set(found) == {
+        "generator/a",
+        *(f"electra/{name}" for name in disentangled.TABLES),
+    }
+    assert found[disentangled.WORDS] is tensors[names[0]]
