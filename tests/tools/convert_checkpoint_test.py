@@ -9,7 +9,7 @@ import types
 import pytest
 import tensorflow as tf
 
-from electra_tf.checkpoints import reading
+from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
@@ -162,6 +162,24 @@ def test_the_flags_complete_a_vocabulary(tmp_path, capsys, no_peers):
     settings = helpers.read_json(tmp_path / "hf" / "tokenizer_config.json")
     assert settings["do_lower_case"] is False
     assert settings["strip_accents"] is False
+
+
+def test_many_labels_are_compared_by_what_comes_out(
+    tmp_path, capsys, no_peers, monkeypatch
+):
+    checkpoint = models.finetuned("classification", 6)
+    assert checkpoint.discriminator.hidden_size < 2 * 6
+    original.write(checkpoint, str(tmp_path / "ours"))
+    flags = (f"--input={tmp_path}/ours", "--output_format=huggingface")
+    assert convert(*flags, f"--output={tmp_path}/hf") == 0, capsys.readouterr()
+    found = reading.read_checkpoint(tmp_path / "hf").head
+    assert found.hidden_activation == "gelu"
+    assert "of the input with the output, whose head" in capsys.readouterr().out
+    monkeypatch.setattr(verify, "TOLERANCE", 0.0)
+    assert convert(*flags, f"--output={tmp_path}/other") == 1
+    error = capsys.readouterr().err
+    assert "logits of electra_tf and of its output differ by" in error
+    assert not (tmp_path / "other").exists()
 
 
 def test_says_that_tokens_are_others(tmp_path, pretrained, capsys):

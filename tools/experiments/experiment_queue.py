@@ -91,7 +91,11 @@ class Queue:
             collections.defaultdict(list)
         )
         self.waiting: list[Run] = []
+        # Model directory -> what was made from it, or will be.
+        self._made_from: dict[str, list[str]] = collections.defaultdict(list)
         for run in runs:
+            for needed in run.needs:
+                self._made_from[needed].append(run.model_dir)
             if run.is_finished():
                 self._note_time(run)
             else:
@@ -160,8 +164,24 @@ class Queue:
                 self.failures.append(
                     Failure(run, f"needs {min(lost)}, which failed")
                 )
+            elif stale := self._made_from_another(run):
+                self.waiting.remove(run)
+                self.failures.append(
+                    Failure(
+                        run,
+                        f"{stale} was made from a run that is gone: move it "
+                        "away, too, or bring that run back",
+                    )
+                )
             elif not unfinished & set(run.needs) and self._start(run):
                 self.waiting.remove(run)
+
+    def _made_from_another(self, run: Run) -> str | None:
+        """What there is of a run that is still to be begun; None if nothing."""
+        if os.path.isdir(run.model_dir):
+            return None
+        there = filter(os.path.isdir, self._made_from[run.model_dir])
+        return next(there, None)
 
     def _start(self, run: Run) -> bool:
         """Starts a run, unless the process of another queue is at it.
@@ -179,6 +199,8 @@ class Queue:
                 return False
             if run.is_finished():  # By the other queue.
                 return True
+            if not os.path.isdir(run.model_dir):  # Nor has it cost anything.
+                pathlib.Path(run.cost_file).unlink(missing_ok=True)
             file.write(f"$ python {' '.join(run.command)}\n".encode())
             file.flush()
             process = subprocess.Popen(

@@ -188,8 +188,15 @@ def _key(row: dict) -> tuple[str, float | None]:
 
 
 def _merged_row(before: dict, row: dict, tasks: Sequence[str]) -> dict:
-    only_before = before["seeds"].keys() - row["seeds"].keys()
-    curves = [(before, len(only_before)), (row, len(row["seeds"]))]
+    # What is only begun, such as a pre-training that other rows need, takes
+    # nobody's place.
+    new = {
+        seed: found
+        for seed, found in row["seeds"].items()
+        if found["score"] is not None or seed not in _scores(before["seeds"])
+    }
+    only_before = before["seeds"].keys() - new.keys()
+    curves = [(before, len(only_before)), (row, len(new))]
     points: dict[int, list[tuple[dict, int]]] = {}
     for one, num_seeds in curves:
         for point in one["curve"] if num_seeds else ():
@@ -205,7 +212,7 @@ def _merged_row(before: dict, row: dict, tasks: Sequence[str]) -> dict:
                 )
                 mean[name] = statistics.fmean(values, weights)
         curve.append(mean)
-    seeds = before["seeds"] | row["seeds"]
+    seeds = before["seeds"] | new
     seeds = {seed: seeds[seed] for seed in sorted(seeds, key=int)}
     return row | {"seeds": seeds} | _summaries(seeds, tasks) | {"curve": curve}
 
@@ -266,10 +273,11 @@ def _seed(runs: Sequence[Run], tasks: Sequence[str]) -> dict | None:
         for run in runs
         if experiment_runs.is_of_table(run) and run.is_finished()
     ]
+    stages = [run for run in runs if run.kind not in TASKS]
     for run in finished:
         if run.kind in TASKS:
             found["tasks"][run.kind] = _task_score(run.model_dir, run.kind)
-        else:  # The last stage is what counts.
+        elif run is stages[-1]:  # What is fine-tuned.
             found["heldout"] = _read_json(
                 run.model_dir, model_directory.EVAL_RESULTS_FILE
             )
@@ -537,8 +545,12 @@ def _table(rows: Sequence[dict], results: dict) -> str:
     ]
     for row in rows:
         score = row["score"] or {}
+        # Of those that the means are of, once there are any.
+        of_means = _scores(row["seeds"]) or row["seeds"]
         seconds = [
-            s["cpu_seconds"] for s in row["seeds"].values() if s["cpu_seconds"]
+            seconds
+            for seed in of_means
+            if (seconds := row["seeds"][seed]["cpu_seconds"])
         ]
         table.append(
             [

@@ -346,7 +346,8 @@ def _table(rows: Sequence[dict]) -> list[list[str]]:
     ]
     for row in rows:
         scores = {
-            start: f"{of['mean']:.1f} +- {of['stdev'] or 0.0:.1f}"
+            start: f"{of['mean']:.1f}"
+            + ("" if of["stdev"] is None else f" +- {of['stdev']:.1f}")
             for start, of in row["starts"].items()
         }
         baseline = row["baseline"]
@@ -367,13 +368,18 @@ def _table(rows: Sequence[dict]) -> list[list[str]]:
 
 
 def _difference(row: dict) -> str:
-    """Bold where it is larger than both standard deviations together."""
+    """Bold where it is larger than both standard deviations together.
+
+    Of single trials nothing is known of chance.
+    """
     text = f"{row['difference']:+.1f}"
-    spreads = (
-        row["starts"][start]["stdev"] or 0.0
+    spreads = [
+        row["starts"][start]["stdev"]
         for start in ("from_scratch", "pretrained")
-    )
-    return f"**{text}**" if abs(row["difference"]) > sum(spreads) else text
+    ]
+    if None in spreads or abs(row["difference"]) <= sum(spreads):
+        return text
+    return f"**{text}**"
 
 
 def _commits_line(commits: dict[str, list[str]]) -> str:

@@ -38,8 +38,9 @@ _ALL = "all"
 
 _budget = arguments.number(
     float,
-    lambda flops: 0 < flops < float("inf"),
-    "positive numbers such as 1e13,3e13",
+    # A folder is called by it, and read back.
+    lambda flops: 0 < flops < float("inf") and flops == float(f"{flops:g}"),
+    "positive numbers of at most six digits, such as 1e13,3e13",
 )
 
 

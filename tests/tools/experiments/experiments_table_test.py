@@ -243,6 +243,19 @@ def test_new_figures_take_the_place_of_earlier_ones(results):
     assert experiments_table.merged(earlier, results, "figures") == results
 
 
+def test_what_is_only_begun_takes_nobodys_place(results):
+    begun = json.loads(json.dumps(results))
+    seeds = row(begun, "electra")["seeds"]
+    for found in seeds.values():
+        found |= {"tasks": {}, "score": None, "cpu_seconds": 1.0}
+    merged = experiments_table.merged(results, begun, "figures")
+    assert row(merged, "electra")["seeds"] == row(results, "electra")["seeds"]
+    # Nor is it in the mean of what it took.
+    seeds["2"] = row(results, "electra")["seeds"]["2"]
+    text = experiments_table._table([row(begun, "electra")], begun)
+    assert text.splitlines()[-1].split()[-2] == "2.0", text
+
+
 def test_curves_of_two_times_count_by_their_seeds(results):
     earlier, new = only_seeds(results, "1", "2"), only_seeds(results, "3")
     point = row(earlier, "electra")["curve"][0]

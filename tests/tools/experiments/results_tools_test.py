@@ -436,3 +436,23 @@ def test_mistakes_are_one_line(args, starts, message):
     assert result.returncode == 1 and not result.stdout
     (line,) = result.stderr.splitlines()
     assert re.match(f"run_results: error: {message}", line), line
+
+
+def test_of_single_trials_nothing_is_known_of_chance():
+    start = {"mean": 60.0, "stdev": None}
+    row = {
+        "starts": dict.fromkeys(results_figures._STARTS, start),
+        "difference": 5.0,
+        **{"task": "rte", "split": "dev", "num_rows": 9, "metric": "accuracy"},
+        "baseline": None,
+    }
+    _, cells = results_figures._table([row])
+    assert cells[5:] == ["60.0", "60.0", "+5.0", "60.0"]
+    row["starts"] = dict.fromkeys(row["starts"], start | {"stdev": 2.0})
+    _, cells = results_figures._table([row])
+    assert cells[5:] == [
+        "60.0 +- 2.0",
+        "60.0 +- 2.0",
+        "**+5.0**",
+        "60.0 +- 2.0",
+    ]

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import threading
 import time
@@ -321,6 +322,26 @@ def test_runs_in_order_and_names_what_failed(tmp_path, capfd):
     assert cost["cpu_seconds"] > 0 and 0 < cost["seconds"] < 60
 
 
+def test_what_was_made_from_a_run_that_is_gone_is_not_kept(tmp_path):
+    runs = [
+        make_run(tmp_path, "a", "print('trained anew')"),
+        make_run(tmp_path, "b", "raise SystemExit('again')", ["a"]),
+    ]
+    runs[0].add_cost(seconds=1e6, cpu_seconds=1e6)
+    write_finished(runs[1])
+    (tmp_path / "b" / "model.ckpt-8.index").touch()
+    (failure,) = experiment_queue.Queue(runs, parallel=2).execute()
+    assert failure.run is runs[0]
+    assert failure.reason == (
+        f"{tmp_path / 'b'} was made from a run that is gone: move it away, "
+        "too, or bring that run back"
+    )
+    shutil.rmtree(tmp_path / "b")
+    assert not experiment_queue.Queue(runs[:1], parallel=2).execute()
+    # What the other one took is not its cost.
+    assert runs[0].cost()["cpu_seconds"] < 60
+
+
 def test_a_run_that_was_ended_is_told_by_its_signal(tmp_path):
     log = tmp_path / "a.log"
     log.write_text("step 5\n")
@@ -558,10 +579,16 @@ def test_a_mistake_is_one_line(flags, message, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_budget_is_positive(capsys):
+@pytest.mark.parametrize("budget", ["-1", "12345678000000"])
+def test_a_budget_is_positive_and_a_folders_name(budget, capsys):
     with pytest.raises(SystemExit):
-        run_experiments.main(["--suite=objectives", "--budget_flops=1e12,-1"])
-    assert "expected positive numbers such as 1e13" in capsys.readouterr().err
+        run_experiments.main(
+            ["--suite=objectives", f"--budget_flops=1e12,{budget}"]
+        )
+    assert (
+        "expected positive numbers of at most six digits"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_failed_run_ends_in_a_table_and_an_error(
