@@ -1,0 +1,76 @@
+"""Tests of finetuning/starting_point.py: whose head a run goes on with."""
+
+import numpy as np
+import pytest
+
+from electra_tf import configs, errors
+from electra_tf.checkpoints import checkpoint
+from electra_tf.finetuning import starting_point, task_data
+from electra_tf.finetuning.tasks import text_tasks
+from electra_tf.model import heads, task_head
+
+
+def start_with_heads(hidden_activation, *names):
+    """A checkpoint with heads for those names, the first of them described."""
+    head = task_head.TaskHead(
+        "classification", names[0], ("no", "yes"), 2, hidden_activation
+    )
+    tensors = {}
+    for number, name in enumerate(names):
+        tensors[f"task_specific/{name}/dense/kernel"] = np.full((8, 2), number)
+        if hidden_activation:
+            tensors[f"task_specific/{name}/hidden/kernel"] = np.ones((8, 8))
+    found = checkpoint.Checkpoint(tensors, head=head)
+    return starting_point.StartingPoint(
+        configs.EncoderConfig(24, 8, 1, 1, 8), None, found, "old", True, None
+    )
+
+
+def test_a_kept_head_keeps_the_layer_in_front_of_its_last_one():
+    start = start_with_heads("gelu", "theirs")
+    task = text_tasks.ClassificationTask("own", ["no", "yes"])
+    found = starting_point.with_head(start, task).checkpoint.tensors
+    data = task_data.TaskData(task, {}, {}, frozenset())
+    head = data.make_head(start.encoder_config)
+    head.build()
+    assert {v.path for v in head.variables} == {
+        f"own/{layer}/{name}"
+        for layer in ("hidden", "dense")
+        for name in ("kernel", "bias")
+    }
+    assert "task_specific/own/hidden/kernel" in found
+    assert data.about()["hidden_activation"] == "gelu"
+
+
+class OwnHead(text_tasks.ClassificationTask):
+    """Makes its head by itself."""
+
+    def make_head(self, config):
+        return heads.ClassificationHead(self.name, config.hidden_size, 2)
+
+
+def test_a_task_with_a_head_of_its_own_does_not_drop_that_layer():
+    start = start_with_heads("gelu", "theirs")
+    task = OwnHead("own", ["no", "yes"])
+    starting_point.with_head(start, task)
+    data = task_data.TaskData(task, {}, {}, frozenset())
+    with pytest.raises(errors.ConfigError, match="whose head has none"):
+        data.make_head(start.encoder_config)
+
+
+def test_of_several_heads_the_tasks_own_is_kept_or_none():
+    start = start_with_heads(None, "cola", "sst")
+    task = text_tasks.ClassificationTask("sst", ["no", "yes"])
+    with pytest.raises(errors.ConfigError) as caught:
+        starting_point.with_head(start, task)
+    assert str(caught.value) == (
+        "FinetuningConfig.keep_head takes the first head by name, in old that "
+        "for cola. Received: the task sst, which has another one there"
+    )
+    task = text_tasks.ClassificationTask("own", ["no", "yes"])
+    found = starting_point.with_head(start, task)
+    assert not found.checkpoint.tensors["task_specific/own/dense/kernel"].any()
+    assert found.notes == (
+        "old: of the heads for cola, sst only that for cola, the first by "
+        "name, is taken",
+    )
