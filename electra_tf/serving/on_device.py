@@ -7,17 +7,16 @@ vocabulary and its settings go along for whoever tokenizes on the device.
 Shapes: B batch, L length, C labels, D hidden.
 """
 
-import contextlib
 import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf import files
+from electra_tf.command_line import silence
 from electra_tf.inference import predictor
 from electra_tf.model import task_head
 from electra_tf.serving import exportable, inputs, kinds, saved_model
@@ -157,7 +156,7 @@ def _convert(folder: str, signatures: list[str], is_int8: bool) -> bytes:
     if is_int8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     try:
-        with _quiet():
+        with silence.stderr():  # Where every op is told of.
             return converter.convert()
     # The converter's own error is no public class.
     except Exception as error:
@@ -172,19 +171,6 @@ def _convert(folder: str, signatures: list[str], is_int8: bool) -> bytes:
         raise ValueError(
             f"LiteRT cannot represent the model: {reason.strip()[:300]}"
         ) from None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the converter's report of every op on stderr."""
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 class OnDeviceModel:

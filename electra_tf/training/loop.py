@@ -12,7 +12,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from electra_tf import errors, model_directory
-from electra_tf.command_line import progress
+from electra_tf.command_line import progress, silence
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import (
     matmul_rate,
@@ -22,8 +22,6 @@ from electra_tf.training import (
     saving,
 )
 
-# The file that C++ writes its messages to.
-_STDERR = 2
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
 
@@ -378,17 +376,11 @@ def _hush_compiler() -> None:
     Raises:
       ConfigError: If there is no XLA for the CPU, which training needs.
     """
-    sys.stderr.flush()
-    stderr = os.dup(_STDERR)
     try:
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:
-            os.dup2(nowhere.fileno(), _STDERR)
+        with silence.stderr():
             tf.function(lambda x: x + 1.0, jit_compile=True)(tf.constant(0.0))
     except tf.errors.NotFoundError:
         raise errors.ConfigError(
             "This TensorFlow cannot compile for the CPU, as that for TPUs: "
             "train with --distribution_strategy=tpu"
         ) from None
-    finally:
-        os.dup2(stderr, _STDERR)
-        os.close(stderr)
