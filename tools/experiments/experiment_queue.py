@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from experiment_runs import Run
 
@@ -164,24 +164,11 @@ class Queue:
                 self.failures.append(
                     Failure(run, f"needs {min(lost)}, which failed")
                 )
-            elif stale := self._made_from_another(run):
+            elif reason := left_behind(run, self._made_from[run.model_dir]):
                 self.waiting.remove(run)
-                self.failures.append(
-                    Failure(
-                        run,
-                        f"{stale} was made from a run that is gone: move it "
-                        "away, too, or bring that run back",
-                    )
-                )
+                self.failures.append(Failure(run, reason))
             elif not unfinished & set(run.needs) and self._start(run):
                 self.waiting.remove(run)
-
-    def _made_from_another(self, run: Run) -> str | None:
-        """What there is of a run that is still to be begun; None if nothing."""
-        if os.path.isdir(run.model_dir):
-            return None
-        there = filter(os.path.isdir, self._made_from[run.model_dir])
-        return next(there, None)
 
     def _start(self, run: Run) -> bool:
         """Starts a run, unless the process of another queue is at it.
@@ -277,6 +264,26 @@ class Queue:
                 return "?"
             seconds += rates[run.kind] * run.weight
         return progress.format_seconds(seconds / self.parallel)
+
+
+def left_behind(run: Run, made_from_it: Iterable[str]) -> str:
+    """Says what is there of a run that is still to be begun; '' if nothing is.
+
+    It would be taken for finished, and is of another run, which is gone.
+
+    Args:
+      run: What is to be begun, or is there.
+      made_from_it: Paths of what is made from it, there or not.
+    """
+    if os.path.isdir(run.model_dir):
+        return ""
+    for path in made_from_it:
+        if os.path.exists(path):
+            return (
+                f"{path} was made from a run that is gone: move it away, too, "
+                f"or bring {run.model_dir} back"
+            )
+    return ""
 
 
 def _ask_to_stop(process: subprocess.Popen) -> None:

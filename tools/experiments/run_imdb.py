@@ -74,6 +74,19 @@ def run(args: argparse.Namespace) -> int:
         if "tfidf" in contestants:
             for size in sizes:
                 _score_tfidf(size)
+        made = [
+            finetuned.model_dir
+            for finetuned in finetuning
+            if pretraining.model_dir in finetuned.needs
+        ] + [
+            str(imdb_runs.linear_path(_BUILD, features, size, again))
+            for size in sizes
+            for features in ("frozen", "latent")
+        ]
+        if reason := experiment_queue.left_behind(pretraining, made):
+            raise ValueError(
+                f"Expected nothing of another run. Received: {reason}"
+            )
         code = experiment_queue.execute([pretraining], 1)
     if not args.table_only and code == 0:
         if "embeddings" in contestants:

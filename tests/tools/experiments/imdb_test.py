@@ -440,6 +440,21 @@ def test_missing_data_are_one_line(tmp_path, monkeypatch, capsys):
     assert said.count("\n") == 1
 
 
+def test_vectors_of_a_pretraining_that_is_gone_are_refused(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("missing", "changed"):
+        monkeypatch.setattr(run_imdb, f"_refuse_{name}_data", lambda _: None)
+    monkeypatch.setattr(run_imdb, "_score_tfidf", lambda _: None)
+    path = imdb_runs.linear_path("build/imdb", "frozen", 400)
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    assert run_imdb.main(["--sizes=400"]) == 1
+    said = capsys.readouterr().err
+    assert f"{path} was made from a run that is gone: move it away" in said
+
+
 def test_an_unknown_size_is_an_error(capsys):
     with pytest.raises(SystemExit):
         run_imdb.main(["--sizes=100,7"])

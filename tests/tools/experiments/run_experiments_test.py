@@ -334,7 +334,7 @@ def test_what_was_made_from_a_run_that_is_gone_is_not_kept(tmp_path):
     assert failure.run is runs[0]
     assert failure.reason == (
         f"{tmp_path / 'b'} was made from a run that is gone: move it away, "
-        "too, or bring that run back"
+        f"too, or bring {tmp_path / 'a'} back"
     )
     shutil.rmtree(tmp_path / "b")
     assert not experiment_queue.Queue(runs[:1], parallel=2).execute()
