@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from electra_tf import configs, errors, files
-from electra_tf.checkpoints import hub, reading
+from electra_tf.checkpoints import disentangled, hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.keras_models import presets, user_warnings
 
@@ -68,7 +68,8 @@ def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
 def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
     """The weights of layers, by the names of the original's variables.
 
-    What LoRA has learned is in the kernels that it belongs to.
+    What LoRA has learned is in the kernels that it belongs to, and what
+    disentangled embeddings differ by is in the discriminator's table.
 
     Raises:
       ValueError: If a layer is quantised.
@@ -90,7 +91,8 @@ def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
                 del found[part.lora_kernel_a.path]
                 del found[part.lora_kernel_b.path]
     # What a policy such as "bfloat16" has is in no format.
-    return {name: np.asarray(x, np.float32) for name, x in found.items()}
+    whole = {name: np.asarray(x, np.float32) for name, x in found.items()}
+    return disentangled.fold(whole)
 
 
 def save_keras(

@@ -148,19 +148,22 @@ class PretrainingModel(keras.Model):
         settings = (
             pretraining_settings.settings_of(run)
             if run
-            else pretraining_settings.settings_in(checkpoint, source)
+            else pretraining_settings.settings_in(checkpoint, source, kwargs)
         )
         model = cls(preprocessor, **(settings | kwargs))
         if run:
             # Of the run's own variables: what is read is folded for others.
-            prefix = tf.train.latest_checkpoint(run.run.model_dir)
+            prefix = checkpoints.name_of(path).removesuffix(".index")
+            if os.path.isdir(prefix):
+                prefix = tf.train.latest_checkpoint(prefix)
             saving.restore_variables(model.network.variables, prefix, "model")
         else:
             pretraining_settings.refuse_other_generator(
                 model.config, checkpoint, source
             )
+            whole = pretraining_settings.as_trained(checkpoint, model.config)
             reading.assign_all(
-                checkpoint, model.network.variables, source, "the model"
+                whole, model.network.variables, source, "the model"
             )
         return model
 
@@ -175,7 +178,7 @@ class PretrainingModel(keras.Model):
         config, optimizer = self.config, self.optimizer
         state: dict[str, typing.Any] = {}
         if isinstance(optimizer, optimization.AdamWeightDecay):
-            slots = optimizer.slots() if optimizer.built else {}
+            slots = pretraining_settings.slots_of(optimizer, config)
             state = {
                 "optimizer": {n: slot.numpy() for n, slot in slots.items()},
                 "global_step": int(optimizer.iterations.numpy()),
@@ -400,6 +403,10 @@ class PretrainingModel(keras.Model):
         """Starts output biases as `PretrainingDataConfig.biases_from_data`."""
         self.network.set_output_biases(data.token_frequencies())
 
+    def set_unigram_generator(self, data: batches.PretrainingData) -> None:
+        """Draws with these frequencies; `fit` of a glob takes its own."""
+        self.network.set_unigram_generator(data.token_frequencies())
+
     def set_token_embeddings(
         self,
         data: batches.PretrainingData,
@@ -460,7 +467,7 @@ class PretrainingModel(keras.Model):
         Returns:
           Keras's History.
         """
-        _refuse(kwargs)
+        pretraining_settings.refuse_arguments(kwargs)
         if not self.compiled:
             self.compile()
         columns.check_positive(
@@ -475,7 +482,7 @@ class PretrainingModel(keras.Model):
             steps_per_epoch = steps_per_epoch or max(1, len(data) // size)
             columns.check_executions(self.steps_per_execution, steps_per_epoch)
             if self.config.unigram_generator:
-                self.network.set_unigram_generator(data.token_frequencies())
+                self.set_unigram_generator(data)
             start = resuming.Start()
             x = start.dataset(functools.partial(data.dataset, size))
             kwargs["callbacks"] = [
@@ -624,6 +631,7 @@ class PretrainingModel(keras.Model):
           element_spec: Of the batches.
           micro_batch_size: Of the steps of `fit`; an evaluation has none.
         """
+        pretraining_settings.refuse_unknown_frequencies(self.network)
         size = element_spec["input_ids"].shape[0]
         known = self._training and self._training.engine
         if known and self.optimizer in (None, known.optimizer):
@@ -687,13 +695,3 @@ class PretrainingModel(keras.Model):
         for line in data.remarks_on_heldout(train, batch_size, steps):
             user_warnings.warn(line)
         return data.dataset(batch_size).take(min(steps or most, most))
-
-
-def _refuse(kwargs: dict) -> None:
-    known = {"callbacks", "verbose", "validation_freq"}
-    unknown = [name for name in kwargs if name not in known]
-    if unknown:
-        raise ValueError(
-            f"Expected of fit's arguments {', '.join(sorted(known))}: there "
-            f"are no labels. Received: {', '.join(unknown)}"
-        )

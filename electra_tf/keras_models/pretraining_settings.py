@@ -2,13 +2,17 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
+
+import numpy as np
 
 from electra_tf import configs, errors, model_directory
-from electra_tf.checkpoints import sizes
+from electra_tf.checkpoints import disentangled, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import optimizers
 from electra_tf.keras_models.encoder import sizes_from
 from electra_tf.keras_models.preprocessor import Preprocessor
+from electra_tf.model import electra
 from electra_tf.training import optimization
 
 _ENCODER_FIELDS = {f.name for f in dataclasses.fields(configs.EncoderConfig)}
@@ -71,13 +75,14 @@ def optimizer_config(
 
 def run_config(path: str | os.PathLike) -> configs.PretrainingConfig | None:
     """The configuration of a pre-training run; None where there was none."""
+    folder = model_directory.folder_of(path)
     try:
-        record = model_directory.read_config(os.fspath(path))
+        record = model_directory.read_config(folder) if folder else {}
     except errors.ConfigError:
         return None
-    if record.get("class") != "PretrainingConfig":
+    if folder is None or record.get("class") != "PretrainingConfig":
         return None
-    return model_directory.read_pretraining_config(os.fspath(path))
+    return model_directory.read_pretraining_config(folder)
 
 
 def settings_of(run: configs.PretrainingConfig) -> dict:
@@ -86,12 +91,14 @@ def settings_of(run: configs.PretrainingConfig) -> dict:
     return settings.pop("encoder") | settings
 
 
-def settings_in(checkpoint: Checkpoint, source: str) -> dict:
+def settings_in(checkpoint: Checkpoint, source: str, asked: Mapping) -> dict:
     """What a checkpoint says of the model that it was trained as.
 
     Args:
       checkpoint: Of any format.
       source: What messages call it.
+      asked: Settings that go before these. Of disentangled embeddings a
+        checkpoint has a table for each network.
 
     Raises:
       CheckpointError: If it lacks one of the two networks.
@@ -110,11 +117,55 @@ def settings_in(checkpoint: Checkpoint, source: str) -> dict:
         ),
         "untied_generator_embeddings": (
             "generator/embeddings/word_embeddings" in checkpoint.tensors
+            and not asked.get("disentangled_embeddings")
         ),
     }
     if checkpoint.max_seq_length is not None:
         settings["max_seq_length"] = checkpoint.max_seq_length
     return settings
+
+
+def as_trained(
+    checkpoint: Checkpoint, config: configs.ElectraConfig
+) -> Checkpoint:
+    """A checkpoint with the tables that a model of that kind trains."""
+    if not config.disentangled_embeddings:
+        return checkpoint
+    return dataclasses.replace(
+        checkpoint, tensors=disentangled.unfold(checkpoint.tensors)
+    )
+
+
+def slots_of(
+    optimizer: optimization.AdamWeightDecay, config: configs.ElectraConfig
+) -> dict:
+    """The slots of a checkpoint; none of tables that it does not have."""
+    if config.disentangled_embeddings or not optimizer.built:
+        return {}
+    return optimizer.slots()
+
+
+def refuse_arguments(kwargs: Mapping) -> None:
+    """Refuses arguments of Keras's `fit` that mean nothing here."""
+    known = {"callbacks", "verbose", "validation_freq"}
+    unknown = [name for name in kwargs if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Expected of fit's arguments {', '.join(sorted(known))}: there "
+            f"are no labels. Received: {', '.join(unknown)}"
+        )
+
+
+def refuse_unknown_frequencies(network: electra.PretrainingModel) -> None:
+    """Refuses a unigram generator that would draw all tokens alike."""
+    if not network.config.unigram_generator:
+        return
+    if not np.any(network.unigram_log_probs.numpy()):
+        raise ValueError(
+            "Expected set_unigram_generator(model.data(...)) before a "
+            "dataset, which does not tell how frequent tokens are. Received: "
+            "unigram_generator=True without it"
+        )
 
 
 def refuse_other_generator(

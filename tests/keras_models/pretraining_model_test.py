@@ -15,7 +15,7 @@ from electra_tf.inference import detector
 from electra_tf.model import ablations, masking
 from electra_tf.pretraining_data import batches
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import optimization
+from electra_tf.training import optimization, saving
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import layer_checks, tasks
@@ -314,6 +314,62 @@ def test_from_the_directory_of_a_run(tmp_path):
     model = electra_tf.PretrainingModel.from_preset(tmp_path)
     assert model.config == network.config
     _assert_same_weights(model.network, network)
+
+
+def test_from_the_best_checkpoint_of_a_run_and_from_one_by_name(tmp_path):
+    helpers.write_vocab(tmp_path)
+    network = helpers.write_pretrained(tmp_path, distinct_positions=True)
+    last = network.get_weights()
+    network.set_weights([w * 2.0 for w in last])
+    best = saving.checkpointed_variables(network)
+    tf.train.CheckpointManager(best, str(tmp_path / "best"), 1).save()
+    by_name = tf.train.latest_checkpoint(tmp_path)
+    for path, factor in ((tmp_path / "best", 2.0), (by_name, 1.0)):
+        found = electra_tf.PretrainingModel.from_checkpoint(path)
+        assert found.config == network.config
+        for a, b in zip(found.network.get_weights(), last, strict=True):
+            np.testing.assert_array_equal(a, b * factor)
+
+
+def test_disentangled_embeddings_go_with_their_network(files, tmp_path):
+    model = _model(disentangled_embeddings=True)
+    model.compile(OPTIMIZER)
+    model.fit(files[0], batch_size=8, steps_per_epoch=2, verbose=0)
+    tables = model.network.electra.embeddings
+    words = tables.word_embeddings.numpy()
+    whole = words + tables.word_embeddings_delta.numpy()
+    assert not np.array_equal(words, whole)
+    encoder = model.encoder()
+    np.testing.assert_array_equal(
+        encoder(INPUTS)["sequence_output"], model(INPUTS)["sequence_output"]
+    )
+    model.save_checkpoint(tmp_path / "saved")
+    found = reading.read_checkpoint(tmp_path / "saved")
+    assert not found.optimizer
+    for scope, table in (("electra", whole), ("generator", words)):
+        name = f"{scope}/embeddings/word_embeddings"
+        np.testing.assert_array_equal(found.tensors[name], table)
+    again = electra_tf.PretrainingModel.from_checkpoint(
+        tmp_path / "saved",
+        disentangled_embeddings=True,
+        generator_layers=model.config.generator_layers,
+    )
+    _assert_same_weights(again.network, model.network, atol=1e-6)
+
+
+def test_a_unigram_generator_is_told_frequencies(files):
+    model = _model(unigram_generator=True, untied_generator=True)
+    model.compile(OPTIMIZER)
+    data = model.data(files[0])
+    for use in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match="Expected set_unigram_generator"):
+            use(data.dataset(8).take(1))
+    model.set_unigram_generator(data)
+    ours = np.copy(model.network.unigram_log_probs)
+    model.fit(data.dataset(8).take(1), verbose=0)
+    model = _model(unigram_generator=True, untied_generator=True)
+    model.fit(files[0], batch_size=8, steps_per_epoch=1, verbose=0)
+    np.testing.assert_array_equal(ours, model.network.unigram_log_probs)
 
 
 @pytest.mark.parametrize("untied", [False, True])
