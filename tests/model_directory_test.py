@@ -160,6 +160,14 @@ def test_takes_a_new_or_empty_directory(tmp_path):
     assert model_directory.refuse_other_run(new) is None
 
 
+def test_takes_what_a_kill_over_the_first_file_leaves(tmp_path):
+    (tmp_path / "config.json.tmp123").write_text("{")
+    config = pretraining_config(tmp_path)
+    assert model_directory.refuse_other_run(config) is None
+    (tmp_path / "thesis.tex").write_text("")
+    assert "with 2 entries but no config.json" in refusal(config)
+
+
 def test_refuses_a_directory_with_something_else(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     assert refusal(pretraining_config(tmp_path)) == (

@@ -51,6 +51,7 @@ def build_dataset(args: argparse.Namespace) -> None:
         finished = output_folder.finished_build(output_dir)
         if finished is None:
             output_folder.refuse_foreign_files(folders)
+            output_folder.refuse_two_file_systems(folders)
     files = corpus.list_files(
         args.corpus_dir,
         bad_inputs.note if skips else None,
@@ -353,6 +354,7 @@ def build_parts(
     Returns:
       The `FileRecord`s of all input files, in order.
     """
+    parts_lib.refuse_lost_work(parts)
     parts_lib.remove_others(parts)
     found = [parts_lib.read_part_record(part.path, skips) for part in parts]
     done_before = [

@@ -355,13 +355,17 @@ def read_lines(
         with open(path, "rb") as raw:
             counted = _CountingReader(raw, digest)
             stream = io.BufferedReader(counted, _BLOCK_BYTES)
+            num_told = 0
             for lines in batched(_lines_of(stream, path, path, reading)):
-                yield LineBatch(lines, counted.take())
+                # Without what waits in the buffer.
+                here = max(num_told, counted.num_bytes - len(stream.peek(1)))
+                yield LineBatch(lines, here - num_told)
+                num_told = here
             # What follows the end of an archive, or a damaged place.
             rest_of_file = bytearray(_BLOCK_BYTES)
             while counted.readinto(rest_of_file):
                 pass
-            if rest := counted.take():
+            if rest := counted.num_bytes - num_told:
                 yield LineBatch([], rest)
     except OSError as error:
         # Only this file's own: others were answered where they arose.
@@ -392,21 +396,16 @@ class _CountingReader(io.RawIOBase):
     def __init__(self, raw, digest):
         self._raw = raw
         self._digest = digest
-        self._num_bytes = 0
+        self.num_bytes = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:
         num_bytes = self._raw.readinto(buffer)
-        self._num_bytes += num_bytes
+        self.num_bytes += num_bytes
         if self._digest is not None:
             self._digest.update(memoryview(buffer)[:num_bytes])
-        return num_bytes
-
-    def take(self) -> int:
-        """Bytes read since the last call."""
-        num_bytes, self._num_bytes = self._num_bytes, 0
         return num_bytes
 
 

@@ -257,7 +257,12 @@ def learn_vocab(
 
     characters = frequent_characters(word_counts, character_coverage)
     known = set(characters)
-    usable = sorted(word for word in word_counts if known.issuperset(word))
+    # A token is no longer than a word of these.
+    usable = sorted(
+        word
+        for word in word_counts
+        if known.issuperset(word) and len(word.encode()) <= vocabulary.MAX_BYTES
+    )
     inside = sorted({char for word in usable for char in word[1:]})
     first_entries = [*special, *characters, *(f"##{char}" for char in inside)]
     if len(first_entries) > vocab_size:

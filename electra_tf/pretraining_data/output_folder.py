@@ -43,6 +43,33 @@ def refuse_foreign_files(folders: Sequence[str]) -> None:
             )
 
 
+def refuse_two_file_systems(folders: Sequence[str]) -> None:
+    """Refuses folders between which nothing can be renamed.
+
+    Args:
+      folders: Of all shares, there or not.
+
+    Raises:
+      ValueError: If one is on another file system than the first.
+    """
+    devices = [_device_of(folder) for folder in folders]
+    for folder, device in zip(folders, devices, strict=True):
+        if device != devices[0]:
+            raise ValueError(
+                f"Expected {folders[0]!r} and {folder!r} on one file system, "
+                "as what is finished is moved into both. Received: two; make "
+                "the second one a link beside the first one's."
+            )
+
+
+def _device_of(path: str) -> int:
+    """Of a folder, or of the first above it that is there."""
+    path = os.path.realpath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.stat(path).st_dev
+
+
 @contextlib.contextmanager
 def unfinished_folder(output_dir: str) -> Iterator[str]:
     """A folder for everything unfinished, for one run at a time.

@@ -177,9 +177,16 @@ class _RecordReader:
             [parsed[name].row_lengths().numpy() for name in names], axis=-1
         )
         if self.length is None and lengths.any():
-            self.length = int(np.bincount(lengths.flat).argmax())
+            # Of what has values; none is another error.
+            self.length = 1 + int(np.bincount(lengths.flat)[1:].argmax())
+        for row in np.flatnonzero(~lengths.any(axis=-1)):
+            self.errors.add(
+                f"have no int64 {', '.join(names)}",
+                f"record {records[row]} of {path}",
+            )
         fits = (lengths == (self.length or 0)).all(axis=-1)
-        for row in np.flatnonzero(~fits):
+        fits &= lengths.any(axis=-1)
+        for row in np.flatnonzero(~fits & lengths.any(axis=-1)):
             wrong = int(np.argmax(lengths[row] != self.length))
             self.errors.add(
                 f"have {lengths[row, wrong]} values of {names[wrong]} instead "

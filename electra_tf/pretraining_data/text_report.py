@@ -4,6 +4,7 @@ Shapes: L length of an example.
 """
 
 import collections
+import os
 import random
 import re
 import unicodedata
@@ -20,6 +21,8 @@ from electra_tf.text import tokenization, vocabulary
 # Text that a report on a corpus tokenizes, and pieces that it is taken from.
 SAMPLE_BYTES = 2 << 20
 SAMPLE_PIECES = 32
+# Text of a file to measure how much of it a byte of the file is.
+_LEAST_MEASURED = 4 << 20
 # Text on which other flags are tried.
 _TRIAL_BYTES = 512 << 10
 
@@ -100,23 +103,35 @@ def take_sample(
 def _read_beginning(
     path: str, max_bytes: int, reading: corpus.Reading
 ) -> tuple[list[str], float]:
-    """Lines of about `max_bytes` of text, and what they take in the file."""
+    """Lines of about `max_bytes` of text, and what they take in the file.
+
+    How much text a byte of the file is, is measured on more than these: what
+    unpacks or parses a file reads ahead.
+    """
     kept: list[str] = []
-    num_text = 0
-    num_read = 0.0
+    num_kept = num_text = num_read = 0
     for lines, num_bytes in corpus.read_lines(path, reading=reading):
-        sizes = np.cumsum([len(line.encode()) + 1 for line in lines])
-        num_kept = int(np.searchsorted(sizes, max_bytes - num_text)) + 1
-        if num_kept < len(lines):
-            kept += lines[:num_kept]
-            num_read += num_bytes * sizes[num_kept - 1] / sizes[-1]
-            break
-        kept += lines
-        num_text += int(sizes[-1]) if lines else 0
         num_read += num_bytes
-        if num_text >= max_bytes:
+        for line in lines:
+            size = len(line.encode()) + 1
+            num_text += size
+            if num_kept < max_bytes:
+                kept.append(line)
+                num_kept += size
+        if num_kept >= max_bytes and num_text >= _LEAST_MEASURED:
+            if path.lower().endswith(".parquet"):
+                # Is not read from its start to its end.
+                return kept, os.path.getsize(path) * _share_of_rows(kept, path)
             break
-    return kept, num_read
+    return kept, num_read * num_kept / max(1, num_text)
+
+
+def _share_of_rows(lines: Sequence[str], path: str) -> float:
+    """Of a table; a "" follows each row."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as table:
+        return lines.count("") / max(1, table.metadata.num_rows)
 
 
 def report_on_text(

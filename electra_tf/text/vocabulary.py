@@ -30,7 +30,7 @@ SUFFIX_INDICATOR = "##"
 # A longer word is one [UNK]. In characters, after normalisation; from BERT.
 MAX_CHARS_PER_WORD = 200
 # Of a token in tensorflow_text's look-up.
-_MAX_BYTES = 256
+MAX_BYTES = 256
 
 # What the settings beside a vocabulary say of a text, each true or false.
 TREATMENT = ("do_lower_case", "strip_accents")
@@ -198,9 +198,9 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
             )
         word = token.removeprefix(SUFFIX_INDICATOR)
         num_bytes = len(word.encode("utf-8", "surrogatepass"))
-        if num_bytes > _MAX_BYTES and is_spelled(token):
+        if num_bytes > MAX_BYTES and is_spelled(token):
             raise ValueError(
-                f"Expected tokens of at most {_MAX_BYTES} bytes. Received: "
+                f"Expected tokens of at most {MAX_BYTES} bytes. Received: "
                 f"{vocab_file!r} with one of {num_bytes} on line {line}: "
                 f"{token[:20]!r}..."
             )

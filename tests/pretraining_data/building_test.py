@@ -482,6 +482,34 @@ def test_refuses_a_foreign_manifest(folder, capsys):
     assert "Expected a manifest of version 2" in error_of(capsys)
 
 
+def test_finished_parts_of_another_command_are_not_thrown_away(folder, capsys):
+    unfinished = folder / "out" / "unfinished_build"
+    unfinished.mkdir(parents=True)
+    part = unfinished / "part-of_another_command.json"
+    part.write_text("{}")
+    assert run(folder) == 1
+    assert "which holds 1 finished part(s). Received: " in error_of(capsys)
+    assert part.exists()
+
+
+def test_refuses_two_file_systems_before_the_work(folder, monkeypatch, capsys):
+    device_of = output_folder._device_of
+    monkeypatch.setattr(
+        output_folder,
+        "_device_of",
+        lambda path: device_of(path) + path.endswith("_heldout"),
+    )
+    assert run(folder) == 0
+    capsys.readouterr()
+    out = folder / "other"
+    flags = (f"--output-dir={out}", "--heldout-fraction=0.5")
+    assert run(folder, *flags) == 1
+    assert f"Expected {str(out)!r} and '{out}_heldout' on one" in error_of(
+        capsys
+    )
+    assert not out.exists()
+
+
 def test_refuses_two_runs_at_once(folder, capsys):
     (folder / "out").mkdir()
     with output_folder.unfinished_folder(str(folder / "out")):

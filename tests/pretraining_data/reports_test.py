@@ -1,10 +1,13 @@
 """Tests of pretraining_data/{text,records}_report.py."""
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
+import tarfile
 import unicodedata
 
 import numpy as np
@@ -241,6 +244,43 @@ def test_the_sample_is_spread_over_the_files(tmp_path):
     whole = text_report.take_sample(files, max_bytes=total)
     assert whole.share == 1
     assert len(whole.files) == 100
+
+
+@pytest.mark.parametrize(
+    "ending", ["txt", "jsonl", "txt.gz", "jsonl.gz", "tar", "parquet"]
+)
+def test_the_share_is_told_of_every_kind_of_file(tmp_path, ending):
+    documents = [
+        "".join(f"{i * j} the cat\n" for j in range(400)) for i in range(1500)
+    ]
+    num_text = sum(map(len, documents))
+    assert num_text > 6 << 20
+    path = tmp_path / f"a.{ending}"
+    kind, _, packed = ending.partition(".")
+    if kind == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"text": documents}), path)
+    elif kind == "tar":
+        with tarfile.open(path, "w") as archive:
+            for i, document in enumerate(documents):
+                info = tarfile.TarInfo(f"{i}.txt")
+                info.size = len(document)
+                archive.addfile(info, io.BytesIO(document.encode()))
+    else:
+        opens = gzip.open if packed else open
+        with opens(path, "wt") as file:
+            for document in documents:
+                row = json.dumps({"text": document})
+                file.write(f"{row}\n" if kind == "jsonl" else document)
+    sample = text_report.take_sample(
+        corpus.list_files(str(tmp_path)), max_bytes=1 << 16
+    )
+    num_kept = sum(len(line) + 1 for line in sample.files[0])
+    assert 1 << 16 <= num_kept < 1 << 17
+    # What is packed is read ahead.
+    assert sample.share == pytest.approx(num_kept / num_text, rel=0.4)
 
 
 def test_damaged_places_are_left_out(tmp_path):

@@ -108,6 +108,14 @@ def test_rare_characters_are_left_out():
     assert vocab[:5] == ["[UNK]", "a", "b", "##a", "##b"]
 
 
+def test_no_token_is_longer_than_lookups_take():
+    phrase = "\u0e01\u0e02" * 60  # Words of Thai have no spaces between them.
+    counts = collections.Counter({phrase: 500, "ab": 500})
+    vocab = learned_vocabulary.learn_vocab(counts, 300, ["[UNK]"], 2, 1.0)
+    assert {"ab", "\u0e01", "##\u0e02"} <= set(vocab)
+    assert max(len(token.encode()) for token in vocab) <= vocabulary.MAX_BYTES
+
+
 @pytest.mark.dear
 def test_another_process_writes_the_same_bytes(text_file, tmp_path):
     assert run(text_file, "--vocab-size", "40") == 0

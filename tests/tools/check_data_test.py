@@ -1,6 +1,7 @@
 """Tests of tools/check_data.py."""
 
 import pytest
+import tensorflow as tf
 
 from electra_tf.text import vocabulary
 from tests import helpers
@@ -33,6 +34,18 @@ def test_a_folder(folder, capsys):
     assert out.count("[CLS] wa wb") == 1
     assert "epochs" not in out
     assert err == ""
+
+
+def test_records_of_another_kind(folder, capsys):
+    example = tf.train.Example()
+    example.features.feature["label"].int64_list.value.append(1)
+    for name in ("a", "b"):
+        with tf.io.TFRecordWriter(f"{folder}/{name}.tfrecord") as writer:
+            writer.write(example.SerializeToString())
+    flags = [f"--data={folder}", f"--vocab_file={folder}/vocab.txt"]
+    assert check_data.main(flags) == 1
+    error = capsys.readouterr().err
+    assert "have no int64 input_ids, input_mask, segment_ids" in error
 
 
 def flags_of_run(folder):
