@@ -257,12 +257,7 @@ def learn_vocab(
 
     characters = frequent_characters(word_counts, character_coverage)
     known = set(characters)
-    # A token is no longer than a word of these.
-    usable = sorted(
-        word
-        for word in word_counts
-        if known.issuperset(word) and len(word.encode()) <= vocabulary.MAX_BYTES
-    )
+    usable = sorted(word for word in word_counts if known.issuperset(word))
     inside = sorted({char for word in usable for char in word[1:]})
     first_entries = [*special, *characters, *(f"##{char}" for char in inside)]
     if len(first_entries) > vocab_size:
@@ -284,7 +279,9 @@ def learn_vocab(
         tokenizers.models.WordPiece(unk_token="[UNK]")
     )
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    tokenizer.train_from_iterator(_repeated_words(usable, word_counts), trainer)
+    # No token becomes longer than a word.
+    short = [w for w in usable if len(w.encode()) <= vocabulary.MAX_BYTES]
+    tokenizer.train_from_iterator(_repeated_words(short, word_counts), trainer)
     ids = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from electra_tf.pretraining_data import learned_vocabulary
+from electra_tf.text import vocabulary
 from tools import build_vocab
 
 TEXT = "Low lower lowest, low lower.\nLow: naïve Naïve!\n"
