@@ -518,6 +518,8 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
             "or disallow_correct draw its samples otherwise: the scores that "
             "are learned are no -log p"
         )
+    for line in _remarks_on_generator(config):
+        print(f"warning: {line}")
     steps = config.run.num_train_steps
     for line in optimization.schedule_remarks(config.optimizer, steps):
         print(line)
@@ -540,6 +542,26 @@ class Trained(NamedTuple):
     config: configs.PretrainingConfig
     vocab: vocabulary.Vocabulary
     model: electra.PretrainingModel
+
+
+def _remarks_on_generator(config: configs.PretrainingConfig) -> list[str]:
+    """What a generator that is trained otherwise than usual will not do."""
+    model, found = config.model, []
+    if model.generator_training == "adversarial" and ablations.adjusts_samples(
+        model
+    ):
+        found.append(
+            "ElectraConfig.generator_training='adversarial' rewards samples by "
+            "the generator's own probabilities, but temperature, "
+            "final_temperature or disallow_correct draw them otherwise"
+        )
+    starts = config.init_checkpoint or config.init_generator_checkpoint
+    if model.generator_training == "frozen" and not starts:
+        found.append(
+            "ElectraConfig.generator_training='frozen' without init_checkpoint "
+            "or init_generator_checkpoint: the generator keeps random weights"
+        )
+    return found
 
 
 def load_trained(model_dir: str) -> Trained:

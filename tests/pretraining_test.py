@@ -144,6 +144,23 @@ def test_says_where_electric_learns_from_other_samples(train_data, capsys):
     assert capsys.readouterr().out.count("learned are no -log p") == 1
 
 
+def test_says_what_a_generator_learns_from(train_data, capsys):
+    for changes in (
+        {"generator_training": "adversarial"},
+        {"generator_training": "adversarial", "temperature": 2.0},
+        {"generator_training": "frozen", "untied_generator_embeddings": True},
+    ):
+        config = dataclasses.replace(
+            CONFIG, model=helpers.electra_config(**changes)
+        )
+        pretraining._describe(config, MODEL, train_data)
+    started = dataclasses.replace(config, init_generator_checkpoint="gen")
+    pretraining._describe(started, MODEL, train_data)
+    out = capsys.readouterr().out
+    assert out.count("by the generator's own probabilities, but") == 1
+    assert out.count("the generator keeps random weights") == 1
+
+
 def test_says_which_lengths_contradict_each_other(train_data, capsys):
     optimizer = configs.OptimizerConfig(
         1e-3,

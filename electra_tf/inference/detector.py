@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from electra_tf.checkpoints import reading, sizes
+from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
@@ -48,7 +48,7 @@ def load_discriminator(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {received}"
         )
-    if sizes.has_towers(checkpoint.tensors):
+    if text_rows.is_electric(checkpoint, source):
         raise CheckpointError(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"

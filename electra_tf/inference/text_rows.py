@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
-from electra_tf.checkpoints import reading
+from electra_tf import configs, model_directory
+from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
 from electra_tf.text import tokenization, vocabulary
@@ -87,6 +87,23 @@ def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
     """
     positions = config.max_position_embeddings
     return min(checkpoint.max_seq_length or positions, positions)
+
+
+def is_electric(checkpoint: Checkpoint, path: str) -> bool:
+    """Whether a discriminator adds its generator's verdict.
+
+    A run with two towers says which objective it had. Where nothing says it,
+    the two towers are Electric's, which came with them.
+
+    Args:
+      checkpoint: Of any format.
+      path: Where it was read.
+    """
+    if not sizes.has_towers(checkpoint.tensors):
+        return False
+    folder = model_directory.folder_of(path)
+    model = model_directory.read_config(folder).get("model") if folder else {}
+    return bool((model or {}).get("electric_objective", True))
 
 
 def tokenize(

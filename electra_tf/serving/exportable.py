@@ -21,6 +21,13 @@ from electra_tf.text import tokenization, vocabulary
 # Kinds of heads on one text or two.
 _TEXT_KINDS = ("classification", "multi_label_classification", "regression")
 
+# What others are is for the task, or the user, to say.
+_IS_PAIR = {
+    "tagging": False,
+    kinds.DETECTION: False,
+    "question_answering": True,
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -112,6 +119,13 @@ def load(
             f"Expected a model that was fine-tuned for {kind}. Received: "
             f"{model_dir}, with "
             + (f"a head for {head.kind}" if head else "no fine-tuned head")
+        )
+    is_pair = _IS_PAIR.get(kind, has_pairs)
+    if has_pairs not in (None, is_pair):
+        flag = "--pairs" if has_pairs else "--no-pairs"
+        raise errors.ConfigError(
+            f"Expected {kind} of {'two texts' if is_pair else 'one text'}. "
+            f"Received: has_pairs={has_pairs} ({flag})"
         )
     tokenizer, vocab_file = _tokenizer(checkpoint, model_dir, vocab_dir)
     length = _length(checkpoint, model_dir, max_seq_length)

@@ -129,12 +129,14 @@ def _pack(
 
 
 def _made_features(found: exportable.Source) -> inputs.Tensors:
-    """Rows of random tokens, the second half of each another segment."""
+    """Rows of random tokens, the second half of each in the last segment."""
     rng = np.random.default_rng(0)
     shape = (_NUM_MADE_ROWS, min(found.max_seq_length, _MADE_LENGTH))
     ids = rng.integers(found.tokenizer.vocab_size, size=shape)
     is_second = np.arange(shape[1]) >= shape[1] // 2
-    values = (ids, np.ones(shape), np.broadcast_to(is_second, shape))
+    last = found.encoder.config.type_vocab_size - 1
+    segments = np.broadcast_to(last * is_second, shape)
+    values = (ids, np.ones(shape), segments)
     return {
         name: tf.constant(value, tf.int32)
         for name, value in zip(ENCODER_FEATURES, values, strict=True)

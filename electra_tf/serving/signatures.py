@@ -110,7 +110,8 @@ class ServedModel(tf.Module, abc.ABC):
         input_ids, *others = features.values()
         has_token = tf.reduce_any(features["input_mask"] > 0, axis=1)
         longest = self._source.encoder.config.max_position_embeddings
-        greatest = (self.tokenizer.vocab_size - 1, 1, 1)
+        num_segments = self._source.encoder.config.type_vocab_size
+        greatest = (self.tokenizer.vocab_size - 1, 1, num_segments - 1)
         return [
             *(inputs.check_same_size(input_ids, values) for values in others),
             tf.debugging.assert_less_equal(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.inference import detector
+from electra_tf.errors import CheckpointError
+from electra_tf.inference import detector, scorer
 from electra_tf.inference.judged_text import JudgedText
 from tests import helpers
 
@@ -22,6 +23,18 @@ def pretrained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def loaded(pretrained):
     return detector.Detector(pretrained[0])
+
+
+def test_two_towers_without_electric_are_no_electric(tmp_path):
+    helpers.write_vocab(tmp_path)
+    helpers.write_pretrained(
+        tmp_path, two_tower_generator=True, untied_generator_embeddings=True
+    )
+    found = detector.Detector(str(tmp_path))
+    (judged,) = found.judge(["wa wb"])
+    assert len(judged.tokens) == 2
+    with pytest.raises(CheckpointError, match="Received: .* or encoder only"):
+        scorer.Scorer(str(tmp_path))
 
 
 def test_one_text_is_no_list_of_its_characters(loaded):

@@ -197,6 +197,25 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
     )
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "has_pairs", "message"),
+    [
+        (models.pretrained(), True, "detection of one text. .*--pairs"),
+        (models.finetuned("tagging", 4), True, "tagging of one text"),
+        (
+            models.finetuned("question_answering", 0),
+            False,
+            "question_answering of two texts. .*--no-pairs",
+        ),
+    ],
+)
+def test_one_text_or_two_is_not_for_the_user_to_say(
+    serve, checkpoint, has_pairs, message
+):
+    with pytest.raises(errors.ConfigError, match=message):
+        serve(checkpoint, has_pairs=has_pairs)
+
+
 def test_windows_that_do_not_fit_an_export_are_refused(serve):
     checkpoint = models.finetuned()
     head = dataclasses.replace(
