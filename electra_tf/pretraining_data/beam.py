@@ -369,13 +369,20 @@ def _publish(local_path: str, output_dir: str, name: str) -> None:
 def _write_manifests(
     element: tuple[tuple[int, int], Iterable[Any]], task: Task
 ) -> None:
-    """Writes what was made from what; says that all is done."""
+    """Writes what was made from what; says that all is done.
+
+    Raises:
+      ValueError: If a data set would have no example.
+    """
     _, values = element
     of_kind: dict[str, list] = {"input": [], "shard": []}
     for kind, value in values:
         of_kind[kind].append(value)
     files, records = zip(*sorted(of_kind["input"]), strict=True)
     shards = sorted(of_kind["shard"], key=lambda shard: shard[:2])
+    for share in task.build.shares:
+        if not any(r.counts_of(share).num_examples for r in records):
+            raise ValueError(manifest.nothing_made(records, task.build, share))
     # The training set's manifest says that all is done: it comes last.
     for number, share in reversed([*enumerate(task.build.shares)]):
         content = manifest.make(

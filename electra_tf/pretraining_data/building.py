@@ -408,7 +408,7 @@ def merge(
         for part in parts:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(part.path + ".json")
-        raise ValueError(_nothing_made(records, build, share))
+        raise ValueError(manifest_lib.nothing_made(records, build, share))
     num_shards = build.num_files(share)
     if num_examples < num_shards:
         output_folder.say(
@@ -453,27 +453,6 @@ def merge(
         )
     suffix = manifest_lib.suffix_of(share)
     return {"suffix": suffix, "made": made, "names": names}, shards
-
-
-def _nothing_made(
-    records: Sequence[parts_lib.FileRecord],
-    build: manifest_lib.Build,
-    share: str,
-) -> str:
-    """Why a share of the corpus has no example, for the error message."""
-    num_kept = sum(r.counts.num_documents for r in records)
-    num_held_out = sum(r.heldout.num_documents for r in records)
-    if not (share or num_held_out):
-        return (
-            "Expected text that makes examples. Received: a corpus of "
-            f"{len(records)} file(s) whose lines hold no token."
-        )
-    return (
-        "Expected a --heldout-fraction that "
-        f"{'holds something out' if share else 'leaves something'}. "
-        f"Received: {build.heldout_fraction} of {num_kept + num_held_out} "
-        "document(s)."
-    )
 
 
 def concatenate(paths: Sequence[str], target: str) -> None:

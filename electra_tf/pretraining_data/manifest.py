@@ -149,6 +149,27 @@ def make(
     }
 
 
+def nothing_made(
+    records: Sequence[parts.FileRecord],
+    build: Build,
+    share: str,
+) -> str:
+    """Why a share of the corpus has no example, for the error message."""
+    num_kept = sum(r.counts.num_documents for r in records)
+    num_held_out = sum(r.heldout.num_documents for r in records)
+    if not (share or num_held_out):
+        return (
+            "Expected text that makes examples. Received: a corpus of "
+            f"{len(records)} file(s) whose lines hold no token."
+        )
+    return (
+        "Expected a --heldout-fraction that "
+        f"{'holds something out' if share else 'leaves something'}. "
+        f"Received: {build.heldout_fraction} of {num_kept + num_held_out} "
+        "document(s)."
+    )
+
+
 def text_of(manifest: dict) -> str:
     """A manifest as it stands in its file."""
     return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"

@@ -175,6 +175,13 @@ def test_bad_input(folder, capsys):
     assert manifest["totals"]["bad_inputs"] == 1
 
 
+def test_refuses_a_held_out_set_of_nothing(folder, capsys):
+    assert run(folder, "out", "--heldout-fraction=1e-9") == 1
+    line = error_of(capsys)
+    assert "Expected a --heldout-fraction that holds something out" in line
+    assert not (folder / "out" / "manifest.json").exists()
+
+
 def test_refuses_folders_with_other_files(folder, capsys):
     (folder / "out").mkdir()
     (folder / "out" / "mine.txt").write_text("precious")
