@@ -354,7 +354,6 @@ def build_parts(
     Returns:
       The `FileRecord`s of all input files, in order.
     """
-    parts_lib.refuse_lost_work(parts)
     parts_lib.remove_others(parts)
     found = [parts_lib.read_part_record(part.path, skips) for part in parts]
     done_before = [

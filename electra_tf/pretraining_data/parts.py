@@ -165,37 +165,17 @@ def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
     return records
 
 
-def refuse_lost_work(parts: Sequence[Part]) -> None:
-    """Refuses to build in a folder whose finished parts are all of others.
-
-    Raises:
-      ValueError: If there are such, and none of these.
-    """
-    folder = os.path.dirname(parts[0].path)
-    ours = {os.path.basename(part.path) for part in parts}
-    there = {
-        name.removesuffix(".json")
-        for name in os.listdir(folder)
-        if name.startswith("part-") and name.endswith(".json")
-    }
-    if there and not there & ours:
-        raise ValueError(
-            f"Expected the command that {folder!r} is of, which holds "
-            f"{len(there)} finished part(s). Received: one with other flags, "
-            "another vocabulary or corpus, or other versions of packages; "
-            "remove that folder to begin anew, or choose another --output-dir."
-        )
-
-
 def remove_others(parts: Sequence[Part]) -> None:
-    """Removes what a killed run left half-written, and parts of this kind that
-    come from other flags or from files as they were.
+    """Removes what a killed run left half-written, and fingerprints that come
+    from other flags or from files as they were.
+
+    Finished parts stay: they are hours of work, and whoever has mistyped a
+    flag gives the command again.
     """
     folder = os.path.dirname(parts[0].path)
     names = {os.path.basename(part.path) for part in parts}
     kind = os.path.basename(parts[0].path).partition("-")[0] + "-"
     for name in os.listdir(folder):
-        if name.startswith(kind) and (
-            ".tmp" in name or name.partition(".")[0] not in names
-        ):
+        is_other = kind != "part-" and name.partition(".")[0] not in names
+        if name.startswith(kind) and (".tmp" in name or is_other):
             os.remove(os.path.join(folder, name))
