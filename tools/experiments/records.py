@@ -140,7 +140,7 @@ RECORDS: tuple[Record, ...] = (
         "slow_embeddings",
         "slow_embeddings",
         _RATES_BY_LAYER,
-        "neighbours, embeddings_lr_scale 0.1",
+        "rates_by_layer, embeddings_lr_scale 0.1",
     ),
 )
 
