@@ -15,7 +15,7 @@ mean) and perplexity, exp(-per_token). --sort prints the best first.
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from electra_tf.command_line import arguments, progress, text_lines
 from electra_tf.command_line.text_lines import Line
@@ -92,7 +92,7 @@ def _score(args: argparse.Namespace) -> None:
             [line.place for line in batch],
         )
 
-    answers: Iterable[list[ScoredText]] = map(score, batches)
+    answers: Iterable[list[ScoredText]] = _answered(batches, score)
     if args.sort:
         all_batches = list(batches)
         total = sum(map(len, all_batches))
@@ -110,6 +110,21 @@ def _score(args: argparse.Namespace) -> None:
             f"cut {num_cut} of {num_scored} texts after {scorer.most_tokens} "
             "tokens",
         )
+
+
+def _answered(
+    batches: Iterable[list[Line]],
+    score: Callable[[list[Line]], list[ScoredText]],
+) -> Iterator[list[ScoredText]]:
+    """Batch by batch; of one with a text that is refused, what is before it."""
+    for batch in batches:
+        try:
+            scored = score(batch)
+        except ValueError:
+            for line in batch:
+                yield score([line])
+            raise
+        yield scored
 
 
 def _sorted(

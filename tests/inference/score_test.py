@@ -114,8 +114,12 @@ def test_sorted_texts_of_a_file(model_dir, tmp_path, capsys):
     }
     path.write_text("wa\n" + "wd " * 11)
     assert score.main(flags) == 1
-    error = capsys.readouterr().err.splitlines()[-1]
+    captured = capsys.readouterr()
+    error = captured.err.splitlines()[-1]
     assert error.startswith(f"score: error: {path}, line 2: expected at most")
+    # What stands before it is answered.
+    (answer,) = captured.out.splitlines()
+    assert json.loads(answer)["text"] == "wa"
 
 
 def test_mistakes_end_in_one_line(model_dir, tmp_path, capsys):
