@@ -94,6 +94,14 @@ def _draw_by_flops(axes, rows: Sequence[dict], styles: dict) -> None:
     axes.set_xscale("log")
     axes.set_xlabel("pre-training FLOPs")
     axes.set_ylabel("dev score, per cent")
+    # Intervals of two seeds may be ten times as long: these are cut.
+    means = [row["score"]["mean"] for row in rows if row["score"]]
+    spread = max(means, default=0.0) - min(means, default=0.0)
+    if spread:
+        low, high = axes.get_ylim()
+        axes.set_ylim(
+            max(low, min(means) - spread), min(high, max(means) + spread)
+        )
 
 
 def _draw_by_row(axes, rows: Sequence[dict], styles: dict) -> None:
