@@ -269,7 +269,7 @@ def refuse_other_run(config) -> None:
         return
     # What a run leaves that was killed over its very first file is nobody's.
     begun = re.compile(rf"{re.escape(CONFIG_FILE)}\.tmp\d+")
-    if not any(not begun.fullmatch(name) for name in os.listdir(model_dir)):
+    if all(map(begun.fullmatch, os.listdir(model_dir))):
         return
     if not os.path.isfile(os.path.join(model_dir, CONFIG_FILE)):
         raise errors.ConfigError(

@@ -672,7 +672,7 @@ class TextPipeline(EngineModel):
         """Texts or pairs, with these names of columns, are read from now on."""
 
     def note_targets(self, features: Features | None) -> None:
-        """What labels tell of the task; None: those of a dataset were not."""
+        """What labels tell of the task; None of a dataset's, not yet read."""
 
 
 def _size(

@@ -23,11 +23,19 @@ from electra_tf.model import kernels
 # The original's BERT code has it.
 MASKED_ATTENTION_LOGIT = -10000.0
 _WORD_EMBEDDINGS = "word_embeddings"
+_WORD_EMBEDDINGS_DELTA = f"{_WORD_EMBEDDINGS}_delta"
 
 
 def is_word_embeddings(path: str) -> bool:
     """Whether the variable of that path is a network's table of words."""
     return path.endswith(f"/{_WORD_EMBEDDINGS}")
+
+
+def is_of_word_embeddings(path: str) -> bool:
+    """Whether it is that, or what two networks' tables of words differ by."""
+    return is_word_embeddings(path) or path.endswith(
+        f"/{_WORD_EMBEDDINGS_DELTA}"
+    )
 
 
 def initializer(initializer_range: float) -> keras.initializers.Initializer:
@@ -173,7 +181,7 @@ class Embeddings(Layer):
         self.word_embeddings = table(_WORD_EMBEDDINGS, config.vocab_size)
         if self.is_disentangled:
             self.word_embeddings_delta = table(
-                "word_embeddings_delta", config.vocab_size, "zeros"
+                _WORD_EMBEDDINGS_DELTA, config.vocab_size, "zeros"
             )
         self.token_type_embeddings = table(
             "token_type_embeddings", config.type_vocab_size

@@ -179,14 +179,14 @@ class _RecordReader:
         if self.length is None and lengths.any():
             # Of what has values; none is another error.
             self.length = 1 + int(np.bincount(lengths.flat)[1:].argmax())
-        for row in np.flatnonzero(~lengths.any(axis=-1)):
+        has_values = lengths.any(axis=-1)
+        for row in np.flatnonzero(~has_values):
             self.errors.add(
                 f"have no int64 {', '.join(names)}",
                 f"record {records[row]} of {path}",
             )
-        fits = (lengths == (self.length or 0)).all(axis=-1)
-        fits &= lengths.any(axis=-1)
-        for row in np.flatnonzero(~fits & lengths.any(axis=-1)):
+        fits = has_values & (lengths == self.length).all(axis=-1)
+        for row in np.flatnonzero(~fits & has_values):
             wrong = int(np.argmax(lengths[row] != self.length))
             self.errors.add(
                 f"have {lengths[row, wrong]} values of {names[wrong]} instead "

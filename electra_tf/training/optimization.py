@@ -475,7 +475,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         path = self._variable_paths[index]
         size = self._trainable_variables[index].shape.num_elements()
         scale = self.scales.get(path, 1.0)
-        if encoder.is_word_embeddings(path.removesuffix("_delta")):
+        if encoder.is_of_word_embeddings(path):
             scale *= self.config.embeddings_lr_scale
         return _Kind(
             scale,

@@ -308,6 +308,17 @@ TWO_STAGE = helpers.electra_config(
 )
 
 
+def from_generator(folder, tmp_path, path, model=TWO_STAGE):
+    """The configuration of a run whose generator alone is trained before."""
+    return make_config(
+        folder,
+        tmp_path,
+        model=model,
+        init_checkpoint="",
+        init_generator_checkpoint=str(path),
+    )
+
+
 def test_two_stages(folder, tmp_path):
     model_dir = folder / "stage_1"
     generator = helpers.write_pretrained(
@@ -343,13 +354,7 @@ def test_the_generator_of_a_joint_run_is_its_generator(
         generator_hidden_size=1.0,
         untied_generator_embeddings=untied,
     )
-    config = make_config(
-        folder,
-        tmp_path,
-        model=TWO_STAGE,
-        init_checkpoint="",
-        init_generator_checkpoint=str(model_dir),
-    )
+    config = from_generator(folder, tmp_path, model_dir)
     model, *_ = start(config)
     theirs = {v.path: v.numpy() for v in trained.variables}
     compared = 0
@@ -367,15 +372,7 @@ def test_the_generator_of_a_joint_run_is_its_generator(
 def test_refuses_a_generator_of_another_size(folder, tmp_path):
     model_dir = folder / "other_size"
     helpers.write_pretrained(model_dir, electra_objective=False)
-    message = refusal(
-        make_config(
-            folder,
-            tmp_path,
-            model=TWO_STAGE,
-            init_checkpoint="",
-            init_generator_checkpoint=str(model_dir),
-        )
-    )
+    message = refusal(from_generator(folder, tmp_path, model_dir))
     assert message == (
         "The generator must have the sizes of init_generator_checkpoint "
         f"{model_dir}. Received: num_attention_heads=1 (there 2), "
@@ -387,15 +384,7 @@ def test_refuses_a_generator_whose_embeddings_would_be_lost(folder, tmp_path):
     model_dir = folder / "stage_1_shared"
     helpers.write_pretrained(model_dir, EQUALLY_WIDE, electra_objective=False)
     shared = helpers.electra_config(EQUALLY_WIDE, generator_hidden_size=1.0)
-    message = refusal(
-        make_config(
-            folder,
-            tmp_path,
-            model=shared,
-            init_checkpoint="",
-            init_generator_checkpoint=str(model_dir),
-        )
-    )
+    message = refusal(from_generator(folder, tmp_path, model_dir, model=shared))
     assert "needs ElectraConfig.untied_generator_embeddings=True" in message
     assert message.endswith("of which nothing would take generator (5)")
 
@@ -404,13 +393,7 @@ def test_says_what_else_the_generator_has_learned(folder, tmp_path, capsys):
     model_dir = folder / "stage_1_other"
     other = dataclasses.replace(EQUALLY_WIDE, hidden_act="relu")
     helpers.write_pretrained(model_dir, other, electra_objective=False)
-    config = make_config(
-        folder,
-        tmp_path,
-        model=TWO_STAGE,
-        init_checkpoint="",
-        init_generator_checkpoint=str(model_dir),
-    )
+    config = from_generator(folder, tmp_path, model_dir)
     start(config)
     assert "EncoderConfig.hidden_act=gelu (there relu)" in (
         capsys.readouterr().out
@@ -419,13 +402,7 @@ def test_says_what_else_the_generator_has_learned(folder, tmp_path, capsys):
 
 def test_refuses_a_generator_that_is_none(folder, tmp_path):
     message = refusal(
-        make_config(
-            folder,
-            tmp_path,
-            model=TWO_STAGE,
-            init_checkpoint="",
-            init_generator_checkpoint=str(folder / "huggingface/discriminator"),
-        )
+        from_generator(folder, tmp_path, folder / "huggingface/discriminator")
     )
     assert (
         "init_generator_checkpoint must be a masked language model" in message

@@ -142,7 +142,9 @@ def _runs(
         for variant in variants:
             own = experiment_runs.runs_of(variant, seed, options)
             pretrained = experiment_runs.pretrained_of(variant, options)
-            theirs = experiment_runs.runs_of(pretrained, seed, options)
+            theirs = []
+            if pretrained is not variant:
+                theirs = experiment_runs.runs_of(pretrained, seed, options)
             for one in [*theirs, *own]:
                 found.setdefault(one.model_dir, one)
             if (variant.row.name, variant.budget, seed) not in measured:
