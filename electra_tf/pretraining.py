@@ -24,7 +24,7 @@ from electra_tf.files import write_atomically, write_json
 from electra_tf.model import ablations, electra, flops, masking
 from electra_tf.pretraining_data import (
     batches,
-    records,
+    origins,
     records_report,
     reports,
 )
@@ -451,7 +451,7 @@ def _treated_as(
 
     Whoever takes the model treats text likewise.
     """
-    treatment = records.treatment_of_text(train_data.records.files)
+    treatment = origins.treatment_of_text(train_data.records.files)
     return dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
 
 
@@ -490,6 +490,8 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
         records_report.compare_with_manifests(
             report, taken.records.num_examples(), config.data.vocab_file
         )
+    if line := origins.different_treatments(train_data.records.files):
+        report.warnings.append(line)
     for line in dict.fromkeys(report.errors + report.warnings):
         print(f"warning: {line}")
     if doubled := train_data.records.doubled():

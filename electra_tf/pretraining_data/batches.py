@@ -24,7 +24,11 @@ import scipy.sparse
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import draws, latent_semantic_analysis
+from electra_tf.pretraining_data import (
+    draws,
+    latent_semantic_analysis,
+    origins,
+)
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
@@ -125,6 +129,8 @@ class PretrainingData:
                 f"are trained on, too, such as {shared[0][0]}: their metrics "
                 "say nothing of other texts"
             )
+        elif train:
+            lines += origins.remarks(train.records.files, self.records.files)
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):
             lines.append(

@@ -162,10 +162,13 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
         claim,
         *(manifest.shard_name(i, num_shards) for i in range(num_shards)),
     }
+    path = FileSystems.join(folder, claim)
+    if share != parts.TRAINING and FileSystems.exists(path):
+        # Of a run that was killed between its two manifests.
+        ours.add(manifest.FILE_NAME)
     refuse_others(folder, ours)
     if not FileSystems.exists(folder):
         FileSystems.mkdirs(folder)
-    path = FileSystems.join(folder, claim)
     with FileSystems.create(path):
         pass
     try:
@@ -190,7 +193,7 @@ def refuse_others(folder: str, ours: Collection[str]) -> None:
     """
     (match,) = FileSystems.match([FileSystems.join(folder, "*")])
     names = [os.path.basename(m.path) for m in match.metadata_list]
-    if manifest.FILE_NAME in names:
+    if manifest.FILE_NAME in names and manifest.FILE_NAME not in ours:
         raise ValueError(
             "Expected a new or empty --output-dir. Received: "
             f"{folder!r}, which holds a finished data set."

@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import google_crc32c
 import numpy as np
@@ -15,7 +15,6 @@ import tensorflow as tf
 from electra_tf import errors
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import manifest
-from electra_tf.text import vocabulary
 
 # Of the TFRecord format: <uint64 length> <uint32 crc> <data> <uint32 crc>.
 _HEADER_SIZE = 12
@@ -79,30 +78,6 @@ def _none_at(pattern: str) -> errors.DataError:
         "electra-tf build-data --corpus-dir=CORPUS --vocab-file=VOCAB "
         "--output-dir=DIR"
     )
-
-
-def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
-    """What was done to the text of records before it became ids.
-
-    Args:
-      files: The records.
-
-    Returns:
-      "do_lower_case" and "strip_accents", as the manifests beside all of them
-      have it; empty where one of them has none that says so, or they differ.
-    """
-    found: list[dict[str, bool]] = []
-    for folder in sorted({os.path.dirname(path) for path in files}):
-        path = os.path.join(folder, manifest.FILE_NAME)
-        try:
-            with tf.io.gfile.GFile(path) as reader:
-                flags = manifest.parse(reader.read())["flags"]
-            found.append({name: flags[name] for name in vocabulary.TREATMENT})
-        except (tf.errors.OpError, ValueError, KeyError, TypeError):
-            return {}  # Who compares the two says what is wrong with it.
-    of_first = found[0] if found else {}
-    is_known = all(isinstance(value, bool) for value in of_first.values())
-    return of_first if is_known and found.count(of_first) == len(found) else {}
 
 
 def _files_at(pattern: str) -> list[str]:

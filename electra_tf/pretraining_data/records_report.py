@@ -17,7 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.pretraining_data import manifest, output_folder, reports
+from electra_tf.pretraining_data import (
+    manifest,
+    origins,
+    output_folder,
+    reports,
+)
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import vocabulary
 from electra_tf.training import replicas
@@ -270,6 +275,8 @@ def report_on_records(
     report.errors += reader.errors.lines()
     report.warnings += doubts.lines()
     compare_with_manifests(report, num_examples, vocab_file)
+    if line := origins.different_treatments(files):
+        report.errors.append(line)
     if not totals.num_examples:
         report.errors.append(
             f"the {len(files)} file(s) hold no example, {files[0]} first of all"

@@ -224,6 +224,28 @@ def test_of_two_builds_in_a_folder_one_ends(folder, monkeypatch, capsys):
     assert bytes_of(folder / "out") == bytes_of(folder / "other")
 
 
+def test_goes_on_from_a_kill_between_the_two_manifests(
+    folder, monkeypatch, capsys
+):
+    flags = ["--heldout-fraction=0.4"]
+    assert run(folder, "other", *flags) == 0
+    with monkeypatch.context() as patch:
+        # Nothing is tidied by a process that is killed.
+        patch.setattr(beam.FileSystems, "delete", lambda paths: None)
+        assert run(folder, "out", *flags) == 0
+    (folder / "out" / "manifest.json").unlink()
+    assert (folder / "out_heldout" / "manifest.json").exists()
+    assert run(folder, "out", "--heldout-fraction=0.5") == 1
+    assert "run with other flags" in error_of(capsys)
+    assert run(folder, "out", *flags) == 0
+    for suffix in ("", "_heldout"):
+        assert bytes_of(folder / f"out{suffix}") == bytes_of(
+            folder / f"other{suffix}"
+        )
+    assert run(folder, "out", *flags) == 1
+    assert "which holds a finished data set" in error_of(capsys)
+
+
 class Found(NamedTuple):
     """What a file system matches."""
 
