@@ -272,13 +272,28 @@ def lock(folder: str) -> int | None:
     """
     opened = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(opened)
     except BlockingIOError:
         os.close(opened)
         return None
+    return opened
+
+
+def try_lock(opened: int) -> None:
+    """Locks what is open, where its file system knows locks.
+
+    Args:
+      opened: The descriptor of a file or a folder.
+
+    Raises:
+      BlockingIOError: If another process has locked it.
+    """
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
     except OSError:
         pass
-    return opened
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:

@@ -79,6 +79,7 @@ def build_dataset(
       ValueError: On anything that the user can mend.
     """
     building_flags.check(args)
+    _refuse_signs(args)
     files = list_files(args)
     build, vocabulary, entry = building_flags.make_build(args, files, say)
     output_dir = args.output_dir.rstrip("/")
@@ -100,6 +101,22 @@ def build_dataset(
     say(f"wrote the examples of {len(files)} file(s) to {output_dir}")
 
 
+def _refuse_signs(args: argparse.Namespace) -> None:
+    """Refuses folders that Beam's file systems take for patterns.
+
+    Raises:
+      ValueError: If one is.
+    """
+    for flag in ("output_dir", "corpus_dir"):
+        folder = getattr(args, flag)
+        is_matched = flag == "output_dir" or "://" in folder
+        if is_matched and set(folder) & set("*?["):
+            raise ValueError(
+                f"Expected a --{flag.replace('_', '-')} without '*', '?' and "
+                f"'[', which Beam takes for patterns. Received: {folder!r}."
+            )
+
+
 def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     """As `corpus.list_files`, in any file system.
 
@@ -107,7 +124,7 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
       ValueError: If there is no such folder, it holds no text, or the output
         is in it.
     """
-    corpus_dir = args.corpus_dir
+    corpus_dir, output = args.corpus_dir, args.output_dir.rstrip("/") + "/"
     skips = args.on_bad_input == "skip"
     note = crew.BadInputs(say).note if skips else None
     if "://" not in corpus_dir:
@@ -115,12 +132,11 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
             corpus_dir,
             note,
             args.vocab_file,
-            building_flags.output_folders(args),
+            [] if "://" in output else building_flags.output_folders(args),
             say,
         )
     reading = corpus.Reading(on_bad_input=note)
     root = corpus_dir.rstrip("/") + "/"
-    output = args.output_dir.rstrip("/") + "/"
     if output.startswith(root) and not _is_hidden(output.removeprefix(root)):
         corpus.refuse_output(args.output_dir, corpus_dir)
     (match,) = FileSystems.match([root + "**"])
@@ -128,8 +144,8 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     for found in match.metadata_list:
         path, num_bytes = found.path, found.size_in_bytes
         name = path.removeprefix(root)
-        if _is_hidden(name):
-            continue
+        if _is_hidden(name) or name.endswith("/") or not name:
+            continue  # A bucket has empty files in place of folders.
         if path.removesuffix(".json") == args.vocab_file:
             say(f"{path!r} is no text: left out of the corpus")
         elif num_bytes and (problem := corpus.problem_of_kind(path)):
@@ -173,11 +189,30 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
         pass
     try:
         refuse_others(folder, ours)
+    except ValueError:
+        _delete(path)
+        raise
+    try:
         yield
-    finally:
-        # Unless the same command, given twice, has removed it.
-        if FileSystems.exists(path):
-            FileSystems.delete([path])
+    except BaseException:
+        # Who reads the folder must not take what is there for all.
+        if not any(name.startswith("pretrain_data") for name in _names(folder)):
+            _delete(path)
+        raise
+    _delete(path)
+
+
+def _names(folder: str) -> list[str]:
+    """Of the files in a folder; what stands for it itself is none."""
+    (match,) = FileSystems.match([FileSystems.join(folder, "*")])
+    paths = [found.path for found in match.metadata_list]
+    return [os.path.basename(path) for path in paths if path[-1:] != "/"]
+
+
+def _delete(path: str) -> None:
+    # Unless the same command, given twice, has removed it.
+    if FileSystems.exists(path):
+        FileSystems.delete([path])
 
 
 def refuse_others(folder: str, ours: Collection[str]) -> None:
@@ -191,8 +226,7 @@ def refuse_others(folder: str, ours: Collection[str]) -> None:
       ValueError: If it holds a finished data set, files of another origin, or
         what a build with other flags has begun.
     """
-    (match,) = FileSystems.match([FileSystems.join(folder, "*")])
-    names = [os.path.basename(m.path) for m in match.metadata_list]
+    names = _names(folder)
     if manifest.FILE_NAME in names and manifest.FILE_NAME not in ours:
         raise ValueError(
             "Expected a new or empty --output-dir. Received: "

@@ -425,16 +425,13 @@ def merge(
         os.remove(temporary)
     names = [manifest_lib.shard_name(i, num_shards) for i in range(num_shards)]
     paths = [os.path.join(folder, made, name) for name in names]
-    wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
-    num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
     inputs = [part.path_of(share) for part in parts]
-    crew.run(
-        "merge",
-        [
-            (inputs, paths, build.seed, wanted[i::num_groups])
-            for i in range(num_groups)
-        ],
-    )
+    _merge_missing(crew, inputs, paths, build.seed)
+    if _num_bytes(paths) != _num_bytes(inputs):
+        # A machine that stopped has not written all that it said.
+        for path in paths:
+            os.remove(path)
+        _merge_missing(crew, inputs, paths, build.seed)
     quotient, rest = divmod(num_examples, num_shards)
     shards = [
         {
@@ -452,6 +449,25 @@ def merge(
         )
     suffix = manifest_lib.suffix_of(share)
     return {"suffix": suffix, "made": made, "names": names}, shards
+
+
+def _merge_missing(
+    crew: crew_lib.Crew, inputs: list[str], paths: list[str], seed: int
+) -> None:
+    """Deals the parts' examples to those output files that are not there."""
+    wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
+    num_groups = min(len(wanted), crew.num_processes, MAX_MERGING_PROCESSES)
+    crew.run(
+        "merge",
+        [
+            (inputs, paths, seed, wanted[i::num_groups])
+            for i in range(num_groups)
+        ],
+    )
+
+
+def _num_bytes(paths: Sequence[str]) -> int:
+    return sum(map(os.path.getsize, paths))
 
 
 def concatenate(paths: Sequence[str], target: str) -> None:

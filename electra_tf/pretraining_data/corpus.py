@@ -17,6 +17,7 @@ followed, those in an archive left out.
 import io
 import json
 import os
+import re
 import stat
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -34,6 +35,9 @@ _PARQUET_ROWS = 1000
 # A tar header says so at this offset.
 _TAR_MARK = b"ustar"
 _TAR_MARK_OFFSET = 257
+
+# Ends the names of files that TensorFlow's and Beam's writers make.
+_ONE_OF_SEVERAL = re.compile(r"-\d+-of-\d+$")
 
 # Name endings: compression, and what it means that there is nothing below.
 _COMPRESSIONS = {
@@ -263,8 +267,6 @@ def _problem_of(name: str, path: str, status: os.stat_result) -> str:
 def problem_of_kind(name: str) -> str:
     """Why files whose name ends so are not read."""
     kind, _ = _kind_of(name)
-    if kind.startswith(".tfrecord"):
-        kind = ".tfrecord"
     if kind not in _OTHER_KINDS:
         return ""
     return (
@@ -425,7 +427,7 @@ def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
 
 def _kind_of(name: str) -> tuple[str, str]:
     """The ending that says what is in a file, and its compression or ""."""
-    stem, ending = os.path.splitext(name.lower())
+    stem, ending = os.path.splitext(_ONE_OF_SEVERAL.sub("", name.lower()))
     if ending not in _COMPRESSIONS:
         return ending, ""
     compression, inner_ending = _COMPRESSIONS[ending]

@@ -6,6 +6,8 @@ import io
 import lzma
 import zlib
 
+_WINDOW_LOG = 31  # The largest of zstd, as of `zstd --long=31`.
+
 # Of compressed data that are unpacked at once.
 _CHUNK_BYTES = 64 << 10
 
@@ -83,12 +85,14 @@ def decompressor(compression: str, stream) -> Decompressor:
         # Python 3.14 has it.
         from compression import zstd
 
-        return Decompressor(stream, zstd.ZstdDecompressor, zstd.ZstdError)
+        options = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+        new_frame = functools.partial(zstd.ZstdDecompressor, options=options)
+        return Decompressor(stream, new_frame, zstd.ZstdError)
     try:
         import zstandard
     except ImportError:
         raise ValueError(
             "Reading .zst files needs zstandard: pip install zstandard"
         ) from None
-    unpacker = zstandard.ZstdDecompressor()
+    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
     return Decompressor(stream, unpacker.decompressobj, zstandard.ZstdError)

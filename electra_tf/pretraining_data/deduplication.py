@@ -261,6 +261,7 @@ def find_duplicates(records: np.ndarray, threshold: float | None) -> Duplicates:
         if not further.any():
             return Duplicates(earlier, is_exact, similarity)
         earlier[further] = followed[further]
+        is_exact[further] = False  # The copy of a near duplicate.
 
 
 def decide(

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 import os
+import pathlib
 from collections.abc import Iterator, Sequence
 
 from electra_tf import files
@@ -127,8 +128,10 @@ def _check_input_files(
         )
     warn_of_doubled(paths)
     for path in paths if opens else ():
-        with open_or_refuse(path):
-            pass
+        # What is written to a pipe is gone with its first reader.
+        if not pathlib.Path(path).is_fifo():
+            with open_or_refuse(path):
+                pass
 
 
 def _count_words(

@@ -1,6 +1,7 @@
 """manifest.json: what TFRecords are made from; written, read, checked here."""
 
 import contextlib
+import hashlib
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from electra_tf import files as files_lib
 from electra_tf.pretraining_data import corpus, parts
+from electra_tf.text import vocabulary as vocabulary_lib
 
 FILE_NAME = "manifest.json"
 # Of its content.
@@ -89,12 +91,31 @@ def versions(*more_packages: str) -> dict[str, str]:
 
 
 def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
-    """The manifest's entry of a vocabulary."""
+    """The manifest's entry of a vocabulary.
+
+    Raises:
+      ValueError: If its file cannot be read.
+    """
+    content = files_lib.read_bytes(vocab_file, "vocabulary file")
     return {
         "file": os.path.basename(vocab_file),
-        "sha256": files_lib.sha256_of_file(vocab_file),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "tokens_sha256": vocabulary_lib.digest(vocab),
         "entries": len(vocab),
     }
+
+
+def is_of_vocabulary(manifest: dict, entry: dict[str, Any]) -> bool:
+    """Whether data were built with a vocabulary, whatever ends its lines.
+
+    Args:
+      manifest: Of the data; one of an earlier version knows bytes alone.
+      entry: See `of_vocabulary`.
+    """
+    known = manifest["vocabulary"]
+    return known["sha256"] == entry["sha256"] or (
+        known.get("tokens_sha256") == entry["tokens_sha256"]
+    )
 
 
 def make(
@@ -283,7 +304,7 @@ def check_finished(
             f"on_bad_input 'skip', which left out {num_bad} damaged place(s), "
             "now 'fail'"
         )
-    if finished["vocabulary"]["sha256"] != vocabulary["sha256"]:
+    if not is_of_vocabulary(finished, vocabulary):
         refuse("its vocabulary is not the one given now")
     recorded = {entry["name"]: entry for entry in finished["inputs"]}
     if changed := sorted(recorded.keys() ^ {file.name for file in files}):

@@ -1,7 +1,6 @@
 """The output folder of a build: nothing is wiped, and all appears or none."""
 
 import contextlib
-import fcntl
 import functools
 import glob
 import json
@@ -145,7 +144,7 @@ def _try_lock(folder: str) -> IO[str] | None:
         contextlib.ExitStack() as stack,
     ):
         lock = stack.enter_context(open(os.path.join(folder, "lock"), "w"))
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files_lib.try_lock(lock.fileno())
         if os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
             stack.pop_all()
             return lock

@@ -5,7 +5,6 @@ Shapes: B rows, L length of an example.
 
 import collections
 import contextlib
-import hashlib
 import itertools
 import os
 import re
@@ -545,13 +544,13 @@ def _compare_files(
 
 
 def _compare_vocabulary(report, path, expected: dict, vocab_file: str) -> None:
-    with tf.io.gfile.GFile(vocab_file, "rb") as reader:
-        digest = hashlib.sha256(reader.read()).hexdigest()
-    if digest != expected["vocabulary"]["sha256"]:
+    tokens = vocabulary.load_vocab(vocab_file)
+    entry = manifest.of_vocabulary(vocab_file, tokens)
+    if not manifest.is_of_vocabulary(expected, entry):
         report.errors.append(
             f"{vocab_file} is not the vocabulary that the data were built "
-            f"with: its SHA-256 begins with {digest[:8]}, that in {path} with "
-            f"{expected['vocabulary']['sha256'][:8]}"
+            f"with: its SHA-256 begins with {entry['sha256'][:8]}, that in "
+            f"{path} with {expected['vocabulary']['sha256'][:8]}"
         )
 
 

@@ -272,7 +272,7 @@ def load(vocab_file: str | os.PathLike) -> Vocabulary:
     """
     tokens = tuple(load_vocab(vocab_file))
     settings = load_settings(vocab_file)
-    if settings.pop(_DIGEST, None) not in (None, _digest(tokens)):
+    if settings.pop(_DIGEST, None) not in (None, digest(tokens)):
         raise ValueError(
             f"Expected the tokens that {settings_file(vocab_file)!r} was "
             f"written with. Received: {os.fspath(vocab_file)!r}, which was "
@@ -282,7 +282,7 @@ def load(vocab_file: str | os.PathLike) -> Vocabulary:
     return Vocabulary(tokens, **settings)
 
 
-def _digest(tokens: Sequence[str]) -> str:
+def digest(tokens: Sequence[str]) -> str:
     """SHA-256 of a file of these tokens, as `write_tokens` writes it."""
     content = "".join(f"{token}\n" for token in tokens)
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
@@ -414,7 +414,7 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
         settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,
             "strip_accents": vocabulary.strips_accents(),
-            _DIGEST: _digest(vocabulary.tokens),
+            _DIGEST: digest(vocabulary.tokens),
         }
         if vocabulary.text_cleaning != "none":
             settings["text_cleaning"] = vocabulary.text_cleaning

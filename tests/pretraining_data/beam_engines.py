@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from electra_tf.pretraining_data import beam
+from electra_tf import errors
+from electra_tf.pretraining_data import beam, records_report
 from tools import build_pretraining_dataset, build_pretraining_dataset_beam
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -246,6 +247,30 @@ def test_goes_on_from_a_kill_between_the_two_manifests(
     assert "which holds a finished data set" in error_of(capsys)
 
 
+def test_what_a_failed_build_has_published_is_not_taken_for_all(
+    folder, monkeypatch, capsys
+):
+    def write_manifests(*_):
+        raise ValueError("Expected room. Received: a full disk.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(beam, "_write_manifests", write_manifests)
+        assert run(folder, "out") == 1
+    assert "a full disk" in error_of(capsys)
+    files = [str(path) for path in (folder / "out").glob("*tfrecord*")]
+    assert len(files) == 3
+    with pytest.raises(errors.DataError, match="Expected a finished build"):
+        records_report.refuse_unfinished(files)
+    assert run(folder, "out") == 0
+    records_report.refuse_unfinished(files)
+
+
+def test_refuses_folders_that_are_patterns(folder, capsys):
+    assert run(folder, "out[1]") == 1
+    line = error_of(capsys)
+    assert "Expected a --output-dir without '*', '?' and '['" in line
+
+
 class Found(NamedTuple):
     """What a file system matches."""
 
@@ -261,6 +286,8 @@ def test_what_is_no_text_of_a_corpus(tmp_path, monkeypatch, capsys, scheme):
     for name in names:
         (tmp_path / "corpus" / name).write_text("one")
     found = [Found(f"{root}/{name}", 3) for name in names]
+    # What stands for a folder in a bucket.
+    found += [Found(f"{root}/", 0), Found(f"{root}/inner/", 0)]
     match = SimpleNamespace(metadata_list=found)
     monkeypatch.setattr(beam.FileSystems, "match", lambda patterns: [match])
 
@@ -280,6 +307,7 @@ def test_what_is_no_text_of_a_corpus(tmp_path, monkeypatch, capsys, scheme):
     assert log.count("is no text: left out of the corpus") == 2
     assert "x.csv', whose kind is not read" in log
     assert listed(output_dir=f"{root}/.out") == ["a.txt"]
+    assert listed(output_dir="gs://elsewhere/out") == ["a.txt"]
     for changes, message in (
         ({"output_dir": f"{root}/inner/out"}, "outside of the corpus"),
         ({"output_dir": root}, "outside of the corpus"),

@@ -447,6 +447,25 @@ def test_refuses_an_output_of_another_vocabulary(folder, capsys):
     assert "vocabulary is not the one given" in error_of(capsys)
 
 
+def test_a_vocabulary_may_have_other_ends_of_lines(folder, capsys):
+    assert run(folder) == 0
+    tokens = (folder / "vocab.txt").read_bytes()
+    (folder / "vocab.txt").write_bytes(tokens.replace(b"\n", b"\r\n"))
+    assert run(folder) == 0
+    assert "already holds this data set" in capsys.readouterr().err
+    # A manifest of an earlier version knows bytes alone.
+    manifest = manifest_of(folder)
+    del manifest["vocabulary"]["tokens_sha256"]
+    (folder / "out" / "manifest.json").write_text(json.dumps(manifest))
+    assert run(folder) == 1
+    assert "vocabulary is not the one given" in error_of(capsys)
+
+
+def test_reads_a_vocabulary_wherever_tensorflow_does(folder):
+    assert run(folder, f"--vocab_file=file://{folder / 'vocab.txt'}") == 0
+    assert manifest_of(folder)["vocabulary"]["file"] == "vocab.txt"
+
+
 def test_refuses_a_vocabulary_that_was_changed(folder, capsys):
     tokens = (folder / "vocab.txt").read_text().split()
     written = vocabulary.Vocabulary(tuple(tokens[::-1]), True, True)
@@ -584,6 +603,15 @@ def test_a_lock_that_a_run_removes_at_its_end_keeps_nobody_out(
             pass
 
 
+def test_a_file_system_without_locks_keeps_nobody_out(folder, monkeypatch):
+    def unsupported(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    assert run(folder) == 0
+    assert manifest_of(folder)["totals"]["examples"] == 3
+
+
 def test_refuses_another_file_system_as_output(folder, capsys):
     assert run(folder, "--output-dir=gs://bucket/out") == 1
     assert error_of(capsys).endswith("Received: gs://bucket/out")
@@ -621,6 +649,21 @@ def test_a_run_killed_while_publishing_is_finished(folder, monkeypatch):
         assert run(folder, other) == 130
     left = os.listdir(folder / "other")
     assert sorted(left) == ["pretrain_data.tfrecord-0-of-2", "unfinished_build"]
+    assert run(folder, other) == 0
+    assert bytes_of(folder / "other") == expected
+
+
+def test_output_files_that_a_machine_lost_are_made_again(folder, monkeypatch):
+    """It said that they were written, and then it stopped."""
+    assert run(folder) == 0
+    expected = bytes_of(folder / "out")
+    other = f"--output-dir={folder / 'other'}"
+    with monkeypatch.context() as patch:
+        patch.setattr(output_folder, "publish", lambda *_: sys.exit(9))
+        with pytest.raises(SystemExit):
+            run(folder, other)
+    (shard,) = (folder / "other").rglob("pretrain_data.tfrecord-1-of-2")
+    shard.write_bytes(b"")
     assert run(folder, other) == 0
     assert bytes_of(folder / "other") == expected
 

@@ -92,6 +92,24 @@ def test_kinds(tmp_path, kind, compression):
     assert lines_of(tmp_path, name, compress(content)) == lines
 
 
+def test_one_of_several_files_is_of_its_kind(tmp_path):
+    """As TensorFlow's and Beam's writers name them."""
+    content, lines = KINDS[".jsonl"]
+    for name in ("c4-train.jsonl-00000-of-00002", "x.jsonl.gz-3-of-12"):
+        packed = gzip.compress(content) if ".gz" in name else content
+        assert lines_of(tmp_path, name, packed) == lines
+    content = parquet_of(["a"])
+    assert lines_of(tmp_path, "x.parquet-0-of-1", content) == ["a", ""]
+
+
+def test_zstd_of_the_largest_window(tmp_path):
+    """As `zstd --long=31` makes it of what it is piped."""
+    window = bytes([0, (31 - 10) << 3])
+    block = bytes([4 << 3 | 1, 0, 0]) + b"a b\n"  # As it is, and the last.
+    content = b"\x28\xb5\x2f\xfd" + window + block
+    assert lines_of(tmp_path, "x.zst", content) == ["a b", ""]
+
+
 def test_parquet(tmp_path):
     content = parquet_of(["a b\n\nc", "d"])
     assert lines_of(tmp_path, "x.parquet", content) == ["a b", "c", "", "d", ""]
@@ -190,6 +208,7 @@ OTHER_KINDS = {
     "x.arrow": "write the text of its rows to .jsonl, .parquet or .txt",
     "x.zstd": "name it .zst",
     "pretrain_data.tfrecord-0-of-2": "it is made from text; keep it outside",
+    "x.json-00000-of-00010": "name it .jsonl if it has an object a line",
 }
 
 

@@ -81,6 +81,16 @@ def test_chains_lead_to_the_first():
     assert found.earlier.tolist() == [-1, -1, 1, 1]
 
 
+def test_a_copy_of_a_near_duplicate_is_none_of_the_first():
+    first = document()
+    second = changed(first, 2)
+    found = deduplication.find_duplicates(
+        records_of([first, second, second, first]), 0.75
+    )
+    assert found.earlier.tolist() == [-1, 0, 0, 0]
+    assert found.is_exact.tolist() == [False, False, False, True]
+
+
 def test_fingerprints_do_not_depend_on_what_is_around(monkeypatch):
     documents = [document(n) for n in (1, 4, 5, 6, 300, 2)]
     together = records_of(documents)

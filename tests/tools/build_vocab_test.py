@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -242,6 +243,21 @@ def test_warns_of_a_file_that_is_given_twice(text_file, tmp_path, capsys):
         "their text comes twice" in capsys.readouterr().err
     )
     assert settings_of(text_file)["num_words"] == 3 * 3 * 12
+
+
+def test_reads_a_pipe_from_its_beginning(text_file, tmp_path):
+    text = text_file.read_text(encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(
+        target=(tmp_path / "pipe").write_text, args=(text, "utf-8")
+    )
+    writer.start()
+    flags = [f"--input={tmp_path / 'pipe'}", f"--vocab_file={tmp_path / 'v'}"]
+    assert build_vocab.main([*flags, "--character-coverage=1"]) == 0
+    writer.join()
+    assert run(text_file) == 0
+    found = (tmp_path / "v").read_text(encoding="utf-8")
+    assert found.splitlines() == vocab_of(text_file)
 
 
 def test_refuses_a_missing_input(tmp_path, capsys):
