@@ -13,6 +13,7 @@ from electra_tf.command_line import (
     arguments,
     fastest,
     gin_files,
+    host_memory,
     original_hparams,
 )
 from electra_tf.files import lock
@@ -236,6 +237,8 @@ def _configure(
     if config.run.num_intra_op_threads:
         threads = str(config.run.num_intra_op_threads)
         os.environ["TF_NUM_INTRAOP_THREADS"] = threads
+    if not config.run.num_gpus and config.run.distribution_strategy != "tpu":
+        host_memory.keep_freed()
     named = ("gin_file", "gin_param", "hparams", "model_name", "data_dir")
     given = [
         f"--{name}={flags.FLAGS[name].value}"
