@@ -54,6 +54,8 @@ class Checkpoint:
       unused: Names, as the format has them, of tensors that have no place
         here.
       max_seq_length: Of the training; None where the checkpoint does not say.
+      is_electric: Whether a discriminator beside two towers is Electric's, and
+        adds their verdict; None where the checkpoint does not say.
       assumed: Fields of `configs.EncoderConfig` that nothing beside the
         tensors says, so that they have their defaults (heads 64 wide).
       notes: Remarks for the user, such as a setting that does not travel.
@@ -74,6 +76,7 @@ class Checkpoint:
     vocabulary: vocabulary_lib.Vocabulary | None = None
     unused: tuple[str, ...] = ()
     max_seq_length: int | None = None
+    is_electric: bool | None = None
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -151,6 +154,7 @@ class Checkpoint:
             global_step=None,
             iterations=None,
             loss_scale={},
+            is_electric=None,
         )
 
     def check_head(self, source: str) -> None:

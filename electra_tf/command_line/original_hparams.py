@@ -39,6 +39,8 @@ _FINETUNING_OBJECTS = {
     "FinetuningConfig.run": "@RunConfig()",
     "FinetuningConfig.question_answering": "@QuestionAnsweringConfig()",
 }
+# Each has some hparams that the other has not.
+_COMMANDS = {"pre-training": PRETRAINING, "fine-tuning": FINETUNING}
 # Type of a setting's default -> what its value may be.
 _KINDS = {
     bool: "true or false",
@@ -299,6 +301,11 @@ def _check(hparams: Mapping[str, object], known: Mapping[str, Hparam]) -> None:
                 "max_seq_length, in the original as well"
             )
         if name not in known:
+            for command, theirs in _COMMANDS.items():
+                if name in theirs:
+                    raise errors.ConfigError(
+                        f"Unknown hparam {name}: it is one of {command}"
+                    )
             hint = errors.did_you_mean(name, known)
             raise errors.ConfigError(
                 f"Unknown hparam {name}" + (hint and f".{hint}")

@@ -48,7 +48,7 @@ def load_discriminator(
             "Expected a pre-trained checkpoint with the discriminator's head, "
             f"which tells replaced tokens. Received: {source}, {received}"
         )
-    if text_rows.is_electric(checkpoint, source):
+    if text_rows.is_electric(checkpoint):
         raise CheckpointError(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"

@@ -188,7 +188,7 @@ def _with_tables_of_its_own(checkpoint: Checkpoint) -> Checkpoint:
 
 def _choose_method(checkpoint: Checkpoint, source: str, method: str) -> str:
     """ONE_PASS or MASKED, whichever of `METHODS` was asked for."""
-    is_electric = text_rows.is_electric(checkpoint, source)
+    is_electric = text_rows.is_electric(checkpoint)
     is_masked_lm = sizes.masked_lm_encoder(checkpoint.tensors) is not None
     if method != MASKED and is_electric:
         return ONE_PASS

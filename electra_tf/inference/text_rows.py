@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, model_directory
+from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
@@ -89,21 +89,16 @@ def longest_row(checkpoint: Checkpoint, config: configs.EncoderConfig) -> int:
     return min(checkpoint.max_seq_length or positions, positions)
 
 
-def is_electric(checkpoint: Checkpoint, path: str) -> bool:
+def is_electric(checkpoint: Checkpoint) -> bool:
     """Whether a discriminator adds its generator's verdict.
 
-    A run with two towers says which objective it had. Where nothing says it,
-    the two towers are Electric's, which came with them.
+    Where nothing says it, two towers are Electric's, which came with them.
 
     Args:
       checkpoint: Of any format.
-      path: Where it was read.
     """
-    if not sizes.has_towers(checkpoint.tensors):
-        return False
-    folder = model_directory.folder_of(path)
-    model = model_directory.read_config(folder).get("model") if folder else {}
-    return bool((model or {}).get("electric_objective", True))
+    has_towers = sizes.has_towers(checkpoint.tensors)
+    return has_towers and checkpoint.is_electric is not False
 
 
 def tokenize(

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import sizes, verify
+from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.formats import (
     electra_tf_format,
     huggingface,
@@ -97,6 +97,58 @@ def test_towers_travel_with_hparams_that_build_them(tmp_path, untied):
     tower = sizes.tower_config(checkpoint.tensors, "it")
     assert config.generator == tower
     assert tower.embedding_size == (4 if untied else 6)
+
+
+def test_two_towers_without_electric_stay_without_it(tmp_path):
+    checkpoint = dataclasses.replace(
+        models.electric(untied=True), is_electric=False
+    )
+    original.write(checkpoint, str(tmp_path))
+    assert original.read(str(tmp_path)).is_electric is False
+    config = original_configs.electra_config(
+        helpers.read_json(tmp_path / "hparams.json")
+        | {"max_seq_length": helpers.LENGTH}
+    )
+    assert config.two_tower_generator and config.electra_objective
+    assert not config.electric_objective
+    original.write(models.electric(), str(tmp_path / "electric"))
+    assert original.read(str(tmp_path / "electric")).is_electric
+
+
+def test_hparams_name_the_generator_without_a_network(tmp_path):
+    helpers.write_pretrained(tmp_path / "run", uniform_generator=True)
+    discriminator = reading.read_checkpoint(tmp_path / "run")
+    for name, checkpoint, expected in (
+        ("run_7", dataclasses.replace(discriminator, global_step=7), True),
+        ("alone", discriminator, None),
+        ("pair", models.pretrained(slots=True), None),
+    ):
+        original.write(checkpoint, str(tmp_path / name))
+        hparams = helpers.read_json(tmp_path / name / "hparams.json")
+        assert hparams.get("uniform_generator") == expected
+
+
+def test_hparams_have_the_options_of_question_answering(tmp_path):
+    checkpoint = models.finetuned("question_answering")
+    original.write(checkpoint, str(tmp_path))
+    path = tmp_path / "hparams.json"
+    hparams = helpers.read_json(path)
+    assert hparams["joint_prediction"] is False
+    assert hparams["answerable_classifier"] is False
+    # As a run of the original leaves it, which knows no file of heads.
+    (tmp_path / "head.json").unlink()
+    theirs = {"qa_na_threshold": 0.5, "doc_stride": 64, "max_answer_length": 7}
+    path.write_text(json.dumps(hparams | theirs))
+    options = original.read(str(tmp_path)).head.question_answering
+    assert theirs.items() <= dataclasses.asdict(options).items()
+    assert not options.joint_prediction
+    for wrong, message in (
+        ({"joint_prediction": True}, "head has joint_prediction=False"),
+        ({"doc_stride": "long"}, "^Cannot read the settings of .*doc_stride"),
+    ):
+        path.write_text(json.dumps(hparams | wrong))
+        with pytest.raises(CheckpointError, match=message):
+            original.read(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,16 @@ def test_says_what_has_no_effect():
             "Unknown hparam num_epochs. Did you mean num_train_epochs?",
         ),
         (
+            "finetuning",
+            {"learning_rate": 1e-4, "uniform_generator": True},
+            "Unknown hparam uniform_generator: it is one of pre-training",
+        ),
+        (
+            "pretraining",
+            {"task_names": ["rte"]},
+            "Unknown hparam task_names: it is one of fine-tuning",
+        ),
+        (
             "pretraining",
             {"data_dir": "x"},
             "Expected --data_dir as a flag, as the original has it. Received: "

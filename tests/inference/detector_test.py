@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.checkpoints import reading
 from electra_tf.errors import CheckpointError
 from electra_tf.inference import detector, scorer
 from electra_tf.inference.judged_text import JudgedText
@@ -30,11 +31,16 @@ def test_two_towers_without_electric_are_no_electric(tmp_path):
     helpers.write_pretrained(
         tmp_path, two_tower_generator=True, untied_generator_embeddings=True
     )
-    found = detector.Detector(str(tmp_path))
-    (judged,) = found.judge(["wa wb"])
-    assert len(judged.tokens) == 2
-    with pytest.raises(CheckpointError, match="Received: .* or encoder only"):
-        scorer.Scorer(str(tmp_path))
+    (expected,) = detector.Detector(str(tmp_path)).judge(["wa wb"])
+    assert len(expected.tokens) == 2
+    for output_format in ("electra_tf", "original"):
+        converted = tmp_path / output_format
+        checkpoint = reading.read_checkpoint(tmp_path)
+        reading.format_module(output_format).write(checkpoint, str(converted))
+        (judged,) = detector.Detector(str(converted)).judge(["wa wb"])
+        assert judged == expected
+        with pytest.raises(CheckpointError, match="Received: .* encoder only"):
+            scorer.Scorer(str(converted))
 
 
 def test_one_text_is_no_list_of_its_characters(loaded):

@@ -40,6 +40,7 @@ _SECTIONS = {"PretrainingConfig": "model", "FinetuningConfig": "data"}
 _FIELDS = {
     **dict.fromkeys(("model", "data", "encoder", "generator", "head"), dict),
     **dict.fromkeys(("max_seq_length", "global_step"), int),
+    "is_electric": bool,
     "assumed": list[str],
 }
 # What a task's description says of its head beside kind and labels.
@@ -99,6 +100,11 @@ def read(path: str) -> Checkpoint:
         max_seq_length=(record[section] if section else record).get(
             "max_seq_length"
         ),
+        is_electric=(
+            record["model"].get("electric_objective")
+            if section == "model"
+            else record.get("is_electric")
+        ),
         assumed=sizes.assumed_in(record) or found.assumed,
         notes=notes,
     )
@@ -139,6 +145,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
         **{n: v and dataclasses.asdict(v) for n, v in described.items()},
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
+        "is_electric": checkpoint.is_electric,
         "assumed": list(checkpoint.assumed),
     }
     write_json(os.path.join(path, model_directory.CONFIG_FILE), record)
@@ -169,7 +176,8 @@ def _read_record(model_dir: str) -> dict:
         strip_accents=bool,
         max_seq_length=int,
     )
-    check_fields(record.get("model") or {}, path, max_seq_length=int)
+    of_model = {"max_seq_length": int, "electric_objective": bool}
+    check_fields(record.get("model") or {}, path, **of_model)
     return record
 
 

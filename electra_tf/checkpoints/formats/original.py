@@ -20,7 +20,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_json
-from electra_tf.model.task_head import TaskHead
+from electra_tf.model.task_head import TAGGING_SEGMENT, TaskHead
 from electra_tf.text import vocabulary
 
 
@@ -48,7 +48,15 @@ HPARAMS_FILE = "hparams.json"
 HEAD_FILE = "head.json"
 
 # What is read of the former here; the rest `original_settings` looks at.
-_HPARAMS = {"do_lower_case": bool, "max_seq_length": int}
+_HPARAMS = {
+    **dict.fromkeys(("do_lower_case", "electric_objective"), bool),
+    "two_tower_generator": bool,
+    "max_seq_length": int,
+}
+# Of a head for question answering.
+_QA_HPARAMS = tuple(
+    field.name for field in dataclasses.fields(configs.QuestionAnsweringConfig)
+)
 _SLOTS = ("/adam_m", "/adam_v")
 
 
@@ -114,12 +122,16 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
         vocab = dataclasses.replace(vocab, do_lower_case=lower)
     return dataclasses.replace(
         found,
-        head=_read_head(tensors, folder, prefix),
+        head=_read_head(tensors, hparams, folder, prefix),
         optimizer=saved.select(slots),
         global_step=None if step is None else int(step),
         vocabulary=vocab,
         unused=tuple(unused),
         max_seq_length=hparams.get("max_seq_length"),
+        is_electric=hparams.get(
+            "electric_objective",
+            False if hparams.get("two_tower_generator") else None,
+        ),
         notes=notes,
     )
 
@@ -164,14 +176,37 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
             "its tanh approximation: outputs differ from about the fourth "
             "digit on"
         )
-    head = checkpoint.head
-    if head and head.pooling != configs.DEFAULT_POOLING:
+    if checkpoint.head is not None:
+        found += _notes_of_head(checkpoint.head)
+    return tuple(found)
+
+
+def _notes_of_head(head: TaskHead) -> list[str]:
+    """What the original would answer otherwise with a head."""
+    name, found = head.task_name, []
+    if head.pooling != configs.DEFAULT_POOLING:
         found.append(
             "the original's heads read the first token's vector, the head "
-            f"{head.task_name!r} the {head.pooling} of all tokens': what the "
+            f"{name!r} the {head.pooling} of all tokens': what the "
             "original answers with it is worth nothing"
         )
-    return tuple(found)
+    if head.hidden_activation is not None:
+        found.append(
+            f"the original's heads have no hidden layer, the head {name!r} has "
+            "one: what the original answers with it is worth nothing"
+        )
+    if head.kind == "tagging" and head.segment_of_words() != TAGGING_SEGMENT:
+        found.append(
+            f"the original reads a tagger's words in segment {TAGGING_SEGMENT},"
+            f" the head {name!r} in segment {head.segment_of_words()}: it "
+            "answers otherwise there"
+        )
+    if head.options.get("windows") is not None:
+        found.append(
+            f"the original cuts a long text, the head {name!r} reads it in "
+            "windows: it answers otherwise there"
+        )
+    return found
 
 
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
@@ -271,14 +306,27 @@ def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
     return {"electra": known, "generator": known | heads}
 
 
-def _read_head(tensors, folder: str, source: str) -> TaskHead | None:
+def _read_head(
+    tensors: Mapping[str, np.ndarray], hparams: dict, folder: str, source: str
+) -> TaskHead | None:
     tasks = task_heads.task_names(tensors)
     if not tasks:
         return None
     path = os.path.join(folder, HEAD_FILE)
-    if not os.path.exists(path):
-        return task_heads.recognise(tensors, tasks[0], source)
-    return task_heads.head_from_dict(read_json(path), path)
+    if os.path.exists(path):
+        return task_heads.head_from_dict(read_json(path), path)
+    head = task_heads.recognise(tensors, tasks[0], source)
+    if head.kind != "question_answering":
+        return head
+    said = {name: hparams[name] for name in _QA_HPARAMS if name in hparams}
+    task_heads.check_options(head.kind, said, f"the settings of {source}")
+    for name, ours in head.options.items():
+        if said.get(name, ours) != ours:
+            raise CheckpointError(
+                f"The settings of {source} say {name}={said[name]}, but its "
+                f"head has {name}={ours}"
+            )
+    return dataclasses.replace(head, options=said | head.options)
 
 
 def _hparams(checkpoint: Checkpoint) -> dict:
@@ -306,8 +354,11 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     vocab = checkpoint.vocabulary
     if vocab is not None and vocab.do_lower_case is not None:
         hparams["do_lower_case"] = vocab.do_lower_case
-    if checkpoint.head is None:
+    head = checkpoint.head
+    if head is None:
         hparams |= _generator_hparams(checkpoint)
+    elif head.kind == "question_answering":
+        hparams |= head.options  # The rest are the original's defaults.
     return hparams
 
 
@@ -315,12 +366,15 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
     tensors, config = checkpoint.tensors, checkpoint.encoders["electra"]
     found: dict = {}
     towers = sizes.tower_config(tensors, "the checkpoint")
-    if towers is not None:
-        # Towers with `electra_objective` look the same.
+    if towers is not None and checkpoint.is_electric is False:
+        found["two_tower_generator"] = True
+    elif towers is not None:
         found = {"electra_objective": False, "electric_objective": True}
     elif sizes.masked_lm_encoder(tensors) == "electra":
         has_head = "discriminator_predictions/dense/kernel" in tensors
         found["untied_generator" if has_head else "electra_objective"] = False
+    elif _is_of_uniform_generator(checkpoint):
+        found["uniform_generator"] = True
     generator = towers or checkpoint.generator
     if generator is not None:
         for size, name in sizes.SHARES.items():
@@ -329,6 +383,20 @@ def _generator_hparams(checkpoint: Checkpoint) -> dict:
     if _has_tables_of_its_own(tensors):
         found["untied_generator_embeddings"] = True
     return found
+
+
+def _is_of_uniform_generator(checkpoint: Checkpoint) -> bool:
+    """Whether a run has trained a discriminator beside no network.
+
+    Without a step it is of no run, but a discriminator that somebody published
+    by itself.
+    """
+    heads = {name.split("/")[0] for name in checkpoint.tensors}
+    return (
+        checkpoint.global_step is not None
+        and "discriminator_predictions" in heads
+        and not heads & {"generator_predictions", "unigram_log_probs"}
+    )
 
 
 def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:

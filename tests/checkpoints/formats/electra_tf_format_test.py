@@ -23,6 +23,7 @@ from tests.checkpoints import models
     [
         models.pretrained(slots=True, max_seq_length=12),
         models.pretrained(untied=True),
+        dataclasses.replace(models.electric(untied=True), is_electric=False),
         models.pretrained(
             slots=True,
             iterations=5,

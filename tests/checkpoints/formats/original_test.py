@@ -247,3 +247,31 @@ def test_says_that_the_original_knows_no_mean_of_all_tokens():
     head = dataclasses.replace(checkpoint.head, options={"pooling": "mean"})
     (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
     assert "the head 'letters' the mean of all tokens'" in note
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (
+            "classification",
+            {"hidden_activation": "gelu"},
+            "have no hidden layer, the head 'letters' has one: what the",
+        ),
+        (
+            "tagging",
+            {"segment": 0},
+            "words in segment 1, the head 'letters' in segment 0: it answers",
+        ),
+        (
+            "classification",
+            {"options": {"windows": {"stride": 4, "max_windows": 2}}},
+            "cuts a long text, the head 'letters' reads it in windows: it",
+        ),
+    ],
+)
+def test_says_what_the_original_answers_otherwise(kind, changes, message):
+    checkpoint = models.finetuned(kind)
+    assert original.notes(checkpoint) == ()
+    head = dataclasses.replace(checkpoint.head, **changes)
+    (note,) = original.notes(dataclasses.replace(checkpoint, head=head))
+    assert message in note
