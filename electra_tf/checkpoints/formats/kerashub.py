@@ -31,7 +31,7 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats.layer_names import LayerNames
 from electra_tf.errors import CheckpointError
-from electra_tf.files import read_json, refuse_lfs_pointer
+from electra_tf.files import check_fields, read_json, refuse_lfs_pointer
 from electra_tf.text import vocabulary as vocabulary_lib
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -84,6 +84,9 @@ _TOKENIZER_SETTINGS = {
 # The weights may be in several files; a task's head is in a file of its own.
 WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
+# What the task model is whose head that is, by Keras's serialization.
+_TASK_FILE = "task.json"
+_OUR_PACKAGE = "electra_tf"
 
 # The name of a backbone is free. This one says that it is a generator's
 # encoder; every other one is taken for a discriminator's.
@@ -124,7 +127,8 @@ def read(path: str | os.PathLike) -> Checkpoint:
 
     Returns:
       The encoder, as the discriminator's unless its name says otherwise, and
-      the vocabulary if there is a tokenizer.
+      the vocabulary if there is a tokenizer. Of a task model of this package,
+      whose head stays behind, the encoder has its own activation.
 
     Raises:
       CheckpointError: If it is not the preset of an ElectraBackbone, or is
@@ -133,11 +137,12 @@ def read(path: str | os.PathLike) -> Checkpoint:
     path = os.fspath(path)
     backbone = _load(path)
     scope = "generator" if backbone.name == GENERATOR else "electra"
+    of_our_task = _hidden_act_of_our_task(path)
     try:
         config = configs.EncoderConfig(
             **{ours: getattr(backbone, SIZES[ours]) for ours in SIZES},
             attention_probs_dropout_prob=backbone.dropout,
-            hidden_act=HIDDEN_ACT,
+            hidden_act=of_our_task or HIDDEN_ACT,
         )
     except errors.ConfigError as error:
         raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
@@ -153,6 +158,11 @@ def read(path: str | os.PathLike) -> Checkpoint:
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
     vocabulary, notes = _read_vocabulary(path)
+    if of_our_task:
+        notes += (
+            f"{path}: the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
+            "from_preset alone, whose save_checkpoint writes it for everybody",
+        )
     return Checkpoint(
         tensors,
         discriminator=config if scope == "electra" else None,
@@ -248,6 +258,8 @@ def forward(
 ) -> dict[str, np.ndarray]:
     """KerasHub's own forward pass on a preset, without dropout.
 
+    Of a task model of this package, with the activation that `read` gives it.
+
     Args:
       path: Its folder.
       inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
@@ -261,6 +273,8 @@ def forward(
       CheckpointError: If the preset cannot be loaded.
     """
     backbone = _load(os.fspath(path))
+    if _hidden_act_of_our_task(os.fspath(path)) == "gelu":
+        use_exact_gelu(backbone)
     outputs = backbone(
         {
             "token_ids": inputs["input_ids"],
@@ -297,6 +311,20 @@ def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
             "Received: one without"
         )
     return next(iter(checkpoint.encoders.items()))
+
+
+def _hidden_act_of_our_task(path: str) -> str | None:
+    """Of a task model of this package; None where it is none's preset."""
+    task_file = os.path.join(path, _TASK_FILE)
+    if not os.path.isfile(task_file):
+        return None
+    task = read_json(task_file, config=dict)
+    package, _, _ = str(task.get("registered_name")).partition(">")
+    if package != _OUR_PACKAGE:
+        return None
+    config = task.get("config") or {}
+    check_fields(config, task_file, ("encoder",), encoder=dict)
+    return config["encoder"].get("hidden_act", "gelu")
 
 
 def _load(path: str):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import electra_tf
 from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, reading, verify
 from electra_tf.checkpoints.formats import kerashub
@@ -152,6 +153,25 @@ def test_the_exact_gelu_can_be_given_to_a_backbone(tmp_path):
     assert_close(
         np.asarray(received), ours(written.discriminator, written.tensors)
     )
+
+
+def test_a_preset_of_our_task_model_keeps_its_activation(tmp_path):
+    model = electra_tf.TextClassifier.from_checkpoint(models.finetuned())
+    model.save_to_preset(tmp_path)
+    read = reading.read_checkpoint(tmp_path)
+    assert read.discriminator.hidden_act == "gelu" and read.head is None
+    (note,) = read.notes
+    assert "the head in task.weights.h5 is read by electra_tf's from_p" in note
+    received = kerashub.forward(tmp_path, INPUTS)["sequence_output"]
+    assert_close(received, ours(read.discriminator, read.tensors))
+    path = tmp_path / "task.json"
+    task = helpers.read_json(path)
+    path.write_text(json.dumps(task | {"registered_name": "keras_hub>Task"}))
+    read = reading.read_checkpoint(tmp_path)
+    assert read.discriminator.hidden_act == "gelu_new" and not read.notes
+    path.write_text(json.dumps(task | {"config": {}}))
+    with pytest.raises(errors.CheckpointError, match="task.json lacks encod"):
+        reading.read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("embedding_dim", [6, 8])
