@@ -123,6 +123,7 @@ def finetuned(kind="classification", num_outputs=3, **changes) -> Checkpoint:
                 "joint_prediction": False,
                 "answerable_classifier": False,
                 "answerable_uses_start_logits": False,
+                "qa_na_threshold": 0.0,
             },
         )
     else:

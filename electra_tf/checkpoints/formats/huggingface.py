@@ -218,7 +218,7 @@ def forward(
     outputs: dict[str, np.ndarray] = {}
     for part in files.parts(folder):
         config = read_json(os.path.join(part, CONFIG_FILE))
-        architecture = _architecture(config) or "ElectraModel"
+        architecture = files.architecture(config) or "ElectraModel"
         its_class = getattr(transformers, architecture, None)
         if not architecture.startswith("Electra") or its_class is None:
             its_class = transformers.ElectraModel  # Of somebody's own.
@@ -280,7 +280,9 @@ def _read_model(folder: str) -> Checkpoint:
     )
     if head is not None:
         of_head = kept.get("head") or {}
-        head = heads.with_kept(head, of_head, path)
+        of_theirs = {name: theirs[name] for name in used}
+        head, lines = heads.with_kept(head, of_head, of_theirs, path)
+        remarks += tuple(lines)
         if head.kind == "tagging" and not of_head:
             remarks += (
                 f"the tagger reads its words in segment {head.segment}, as the "
@@ -337,7 +339,7 @@ def _read_config(folder: str) -> dict:
         )
     config = _DEFAULTS | read_json(path, **_FIELDS)
     model_type = config.get("model_type") or (
-        re.sub("(For|Model).*", "", _architecture(config)).lower()
+        re.sub("(For|Model).*", "", files.architecture(config)).lower()
     )
     if model_type != "electra":
         raise CheckpointError(
@@ -368,11 +370,6 @@ def _read_config(folder: str) -> dict:
                 f"Received: {received!r}"
             )
     return config
-
-
-def _architecture(config: dict) -> str:
-    """The first class that config.json names; "" for none."""
-    return next(iter(config.get("architectures") or ()), "")
 
 
 def _join(
@@ -515,6 +512,8 @@ def _model(
         "torch_dtype": "float32",
     }
     if kept := _kept(checkpoint):
+        if "head" in kept:
+            kept["head"]["sha256"] = heads.digests(head_tensors)
         config[_OUR_KEY] = kept
     tensors = names.encoder(checkpoint.tensors, scope, encoder)
     return config | settings, tensors | head_tensors

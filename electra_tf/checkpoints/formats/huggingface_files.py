@@ -58,6 +58,11 @@ def parts(folder: str) -> list[str]:
     return [folder] if _has_config(folder) or not found else found
 
 
+def architecture(config: Mapping) -> str:
+    """The first class that config.json names; "" for none."""
+    return next(iter(config.get("architectures") or ()), "")
+
+
 def _has_config(folder: str) -> bool:
     return os.path.isfile(os.path.join(folder, CONFIG_FILE))
 

@@ -7,13 +7,16 @@ Shapes: C labels, D hidden.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.checkpoints import task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats.huggingface_files import architecture
 from electra_tf.checkpoints.formats.huggingface_names import transposed
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields
@@ -40,14 +43,18 @@ _LAYERS = {
     "question_answering": {"dense": "qa_outputs"},
 }
 
-# The head there: a start and an end, each from its own token alone.
+# The head there: a start and an end, each from its own token alone; no answer
+# where that of [CLS] is likelier than any.
 _QA_OPTIONS = {
     "joint_prediction": False,
     "answerable_classifier": False,
     "answerable_uses_start_logits": False,
+    "qa_na_threshold": 0.0,
 }
 # Of a regression: outputs are the labels.
 _UNIT = {"min_value": 0.0, "scale": 1.0}
+# What a training there goes without.
+_UNHEEDED = (*_UNIT, "as_original")
 # Options of question answering that it lacks -> what they do.
 _LACKING_OPTIONS = {
     "joint_prediction": "an end that depends on the start",
@@ -79,9 +86,7 @@ def read_head(
             kind = "regression"
     elif "qa_outputs.weight" in theirs:
         kind = "question_answering"
-    elif "classifier.weight" in theirs and not any(
-        name.startswith("sequence_summary.") for name in theirs
-    ):
+    elif "classifier.weight" in theirs and _may_be_tagger(theirs, config):
         kind = "tagging"
     else:
         return None, {}, set()
@@ -129,7 +134,7 @@ def kept(head: TaskHead) -> dict:
         of_theirs = configs.QuestionAnsweringConfig(**_QA_OPTIONS)
         options = {
             name: value
-            for name, value in options.items()
+            for name, value in vars(head.question_answering).items()
             if value != getattr(of_theirs, name)
         }
     elif _UNIT.items() <= options.items():
@@ -140,30 +145,82 @@ def kept(head: TaskHead) -> dict:
     return found and {"kind": head.kind} | found
 
 
-def with_kept(head: TaskHead, record: dict, source: str) -> TaskHead:
+def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
+    """SHA-256 of a head's tensors, and of what half precision leaves of them.
+
+    Args:
+      theirs: Name there -> weights.
+    """
+    types = (np.float32, np.float16, tf.bfloat16.as_numpy_dtype)
+    return [
+        _digest({name: value.astype(kind) for name, value in theirs.items()})
+        for kind in types
+    ]
+
+
+def _digest(theirs: Mapping[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(theirs):
+        found.update(name.encode() + theirs[name].astype("<f4").tobytes())
+    return found.hexdigest()
+
+
+def with_kept(
+    head: TaskHead,
+    record: dict,
+    theirs: Mapping[str, np.ndarray],
+    source: str,
+) -> tuple[TaskHead, list[str]]:
     """A head with what `kept` has put beside it, if anything.
 
     A tagger without it has the segment that their tokenizer gives.
 
     Args:
       head: Of `read_head`.
-      record: Of `kept`; passed over where it is of another kind of head, as
-        after a training there.
+      record: Of `kept`, with the `digests` of the head that it is for, which
+        earlier versions left out; passed over where it is of another kind of
+        head, as after a training there.
+      theirs: The head's tensors, as they are there.
       source: Path, for error messages.
+
+    Returns:
+      The head, and a line where a training there has undone some of it.
     """
     if record.get("kind") != head.kind:
         segment = 0 if head.kind == "tagging" else None
-        return dataclasses.replace(head, segment=segment)
-    check_fields(record, source, options=dict)
-    return task_heads.head_from_dict(
+        return dataclasses.replace(head, segment=segment), []
+    check_fields(record, source, options=dict, sha256=list[str])
+    options, segment = dict(record.get("options") or {}), record.get("segment")
+    undone: list[str] = []
+    known = record.get("sha256")
+    if known is not None and _digest(theirs) not in known:
+        undone += [n for n in _UNHEEDED if options.pop(n, None) is not None]
+        if head.kind == "tagging" and segment != 0:
+            undone.append("segment")
+            segment = 0
+    found = task_heads.head_from_dict(
         dataclasses.asdict(head)
         | {
             "labels": head.labels and list(head.labels),
-            "options": head.options | (record.get("options") or {}),
-            "segment": record.get("segment"),
+            "options": head.options | options,
+            "segment": segment,
         },
         source,
     )
+    if not undone:
+        return found, []
+    return found, [
+        f"{source} keeps {', '.join(undone)} for another head: this one was "
+        "trained since without, as transformers does not heed them"
+    ]
+
+
+def _may_be_tagger(theirs: Iterable[str], config: dict) -> bool:
+    """Whether `classifier` labels tokens, as no other class says of its own."""
+    name = architecture(config)
+    if name:
+        return "Token" in name
+    return not any(n.startswith("sequence_summary.") for n in theirs)
 
 
 def _names(kind: str) -> dict[str, str]:

@@ -233,8 +233,8 @@ def test_heads_travel(tmp_path, kind, num_outputs, architecture):
         (
             "question_answering",
             None,
-            {"doc_stride": 7, "beam_size": 20},
-            "doc_stride, max_seq_length",
+            {"doc_stride": 7, "beam_size": 20, "qa_na_threshold": -2.75},
+            "doc_stride, qa_na_threshold, max_seq_length",
         ),
     ],
 )
@@ -288,6 +288,87 @@ def test_a_tagger_of_theirs_has_their_segment(tmp_path):
         electra_tf={"head": {"kind": "regression", "options": {"scale": 4.0}}},
     )
     assert reading.read_checkpoint(tmp_path).head == read.head
+
+
+@pytest.mark.parametrize(
+    ("kind", "segment", "options", "undone"),
+    [
+        (
+            "regression",
+            None,
+            {"has_pairs": True, "min_value": 1.0, "scale": 4.0},
+            "min_value, scale",
+        ),
+        ("tagging", 1, {"as_original": True}, "as_original, segment"),
+    ],
+)
+def test_a_training_there_undoes_what_it_does_not_heed(
+    tmp_path, kind, segment, options, undone
+):
+    written = models.finetuned(kind, 1)
+    head = dataclasses.replace(written.head, options=options, segment=segment)
+    huggingface.write(dataclasses.replace(written, head=head), str(tmp_path))
+    before = reading.read_checkpoint(tmp_path)
+    assert before.head == head
+    # Rounded is not trained.
+    edit_tensors(
+        tmp_path,
+        lambda tensors: tensors.update(
+            {name: t.astype(np.float16) for name, t in tensors.items()}
+        ),
+    )
+    rounded = reading.read_checkpoint(tmp_path).head
+    assert (rounded.options, rounded.segment) == (options, segment)
+
+    def train(tensors):
+        name = next(n for n in tensors if n.startswith("classifier."))
+        tensors[name] += 1.0
+
+    edit_tensors(tmp_path, train)
+    read = reading.read_checkpoint(tmp_path)
+    assert read.head.unit == (0.0, 1.0) and not read.head.as_original
+    assert read.head.has_pairs == head.has_pairs
+    assert read.head.segment == (0 if kind == "tagging" else None)
+    assert f"keeps {undone} for another head: this one" in read.notes[-1]
+    # Of an earlier version, which kept no digest.
+    kept = helpers.read_json(tmp_path / "config.json")["electra_tf"]
+    del kept["head"]["sha256"]
+    edit_config(tmp_path, electra_tf=kept)
+    read = reading.read_checkpoint(tmp_path)
+    assert (read.head.options, read.head.segment) == (options, segment)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        ("ElectraForTokenClassification", "tagging"),
+        ("KoElectraForTokens", "tagging"),
+        (None, "tagging"),
+        ("ElectraForMultipleChoice", None),
+        ("ElectraForSequenceClassification", None),
+        ("ElectraForManyLabels", None),
+    ],
+)
+def test_only_the_class_tells_a_tagger(tmp_path, architecture, kind):
+    huggingface.write(models.finetuned("tagging", 3), str(tmp_path))
+    edit_config(tmp_path, architectures=architecture and [architecture])
+    read = reading.read_checkpoint(tmp_path)
+    assert (read.head and read.head.kind) == kind
+    unused = () if kind else ("classifier.bias", "classifier.weight")
+    assert read.unused == unused
+
+
+def test_their_threshold_of_no_answer_is_0(tmp_path):
+    written = models.finetuned("question_answering")
+    options = dict(written.head.options)
+    del options["qa_na_threshold"]  # The original's.
+    head = dataclasses.replace(written.head, options=options)
+    huggingface.write(dataclasses.replace(written, head=head), str(tmp_path))
+    found = reading.read_checkpoint(tmp_path).head.question_answering
+    assert found.qa_na_threshold == -2.75
+    edit_config(tmp_path, electra_tf=None)
+    found = reading.read_checkpoint(tmp_path).head.question_answering
+    assert found.qa_na_threshold == 0.0
 
 
 def test_what_config_json_does_not_say_is_what_transformers_takes(finetuned):
