@@ -22,13 +22,12 @@ import numpy as np
 from electra_tf import configs
 from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.formats import huggingface_card
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
 from electra_tf.checkpoints.formats import huggingface_names as names
-from electra_tf.checkpoints.formats.huggingface_card import (
-    write as write_card,  # noqa: F401  (what `converting` asks a format for)
-)
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
+from electra_tf.checkpoints.run_scores import Scores
 from electra_tf.errors import CheckpointError
 from electra_tf.files import check_fields, read_json
 from electra_tf.text import vocabulary
@@ -125,6 +124,19 @@ def write(checkpoint: Checkpoint, path: str) -> None:
                 config["max_position_embeddings"],
                 folder,
             )
+
+
+def write_card(
+    checkpoint: Checkpoint,
+    folder: str,
+    path: str,
+    source: str,
+    scores: Scores | None = None,
+) -> None:
+    """Writes what `write` has written as a page; see `huggingface_card`."""
+    huggingface_card.write(
+        checkpoint, folder, path, source, notes(checkpoint), scores
+    )
 
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ there are any, digests of its files, and lines that run.
 
 import os
 import shlex
+from collections.abc import Sequence
 
 import yaml
 
@@ -48,7 +49,7 @@ path = {path!r}
 tokenizer = AutoTokenizer.from_pretrained(path)
 model = {architecture}.from_pretrained(path)
 inputs = tokenizer({text}, return_tensors="pt")
-with torch.no_grad():
+{segment}with torch.no_grad():
     outputs = model(**inputs)
 """
 _TOKENS = "tokens = tokenizer.convert_ids_to_tokens(inputs.input_ids[0])\n"
@@ -91,8 +92,10 @@ _OF_TEXTS = {
         "for i, p in enumerate(outputs.logits[0].sigmoid()):\n"
         '    print(f"{model.config.id2label[i]}: {p:.3f}")\n'
     ),
-    "regression": "print(outputs.logits[0, 0].item())\n",
+    "regression": "print(outputs.logits[0, 0].item(){unit})\n",
 }
+# Of a tagger that does not read its words in the tokenizer's segment.
+_SEGMENT = 'inputs["token_type_ids"] = {} * inputs["attention_mask"]\n'
 # What asks the same of this package, in a shell.
 _COMMANDS = {
     "ElectraForPreTraining": (
@@ -116,6 +119,7 @@ def write(
     folder: str,
     path: str,
     source: str,
+    notes: Sequence[str],
     scores: Scores | None = None,
 ) -> None:
     """Writes a card beside each model in a folder.
@@ -125,12 +129,13 @@ def write(
       folder: Where they are: one, or `generator` and `discriminator`.
       path: What the folder is going to be called.
       source: What they were converted from, such as "a KerasHub preset".
+      notes: What transformers does otherwise than this package.
       scores: Of the run, if there was one.
     """
     for part in hub_files.parts(folder):
         inside = os.path.relpath(part, folder)
         name = os.path.normpath(os.path.join(path, inside))
-        text = card(checkpoint, part, name, source, scores)
+        text = card(checkpoint, part, name, source, notes, scores)
         write_atomically(os.path.join(part, CARD_FILE), text)
 
 
@@ -139,6 +144,7 @@ def card(
     folder: str,
     path: str,
     source: str,
+    notes: Sequence[str],
     scores: Scores | None,
 ) -> str:
     """The card of the model in a folder; `write` has the words."""
@@ -151,7 +157,7 @@ def card(
     metadata = _metadata(title, architecture, head, scores)
     sections = [
         f"# {title}\n\n{_TITLES[architecture]}\n\n"
-        + _facts(checkpoint, config, source, head)
+        + _facts(checkpoint, config, source, notes)
     ]
     if scores is not None:
         sections.append(_score_section(scores))
@@ -201,7 +207,7 @@ def _metadata(
 
 
 def _facts(
-    checkpoint: Checkpoint, config: dict, source: str, head: TaskHead | None
+    checkpoint: Checkpoint, config: dict, source: str, notes: Sequence[str]
 ) -> str:
     rows = [
         f"{config['num_hidden_layers']} layers, {config['hidden_size']} wide, "
@@ -216,6 +222,7 @@ def _facts(
         rows.append(
             "text is lower-cased" if vocab.do_lower_case else "text is cased"
         )
+    head = checkpoint.head
     if head is not None and head.labels:
         rows.append(f"labels: {', '.join(head.labels)}")
     if checkpoint.max_seq_length:
@@ -225,7 +232,7 @@ def _facts(
     rows.append(
         f"converted from {source} by electra_tf {electra_tf.__version__}"
     )
-    return "".join(f"* {row}\n" for row in rows)
+    return "".join(f"* {row}\n" for row in (*rows, *notes))
 
 
 def _score_section(scores: Scores) -> str:
@@ -248,9 +255,18 @@ def _use_section(architecture: str, head: TaskHead | None, path: str) -> str:
         text, rest = '"the chef ate the meal"', _OF_TEXTS[head.kind]
         if head.has_pairs:
             text += ', "somebody ate"'
+        if head.kind == "regression":
+            least, scale = head.unit
+            unit = f" * {scale} + {least}" if (least, scale) != (0, 1) else ""
+            rest = rest.format(unit=unit)
     else:
         text, rest = _SNIPPETS[architecture]
-    start = _START.format(architecture=architecture, path=path, text=text)
+    segment = ""
+    if head is not None and head.kind == "tagging" and head.segment_of_words():
+        segment = _SEGMENT.format(head.segment_of_words())
+    start = _START.format(
+        architecture=architecture, path=path, text=text, segment=segment
+    )
     commands = _COMMANDS.get(architecture, _EXPORT).format(
         path=shlex.quote(path)
     )

@@ -1,5 +1,6 @@
 """Tests of checkpoints/formats/huggingface_card.py and of run_scores.py."""
 
+import dataclasses
 import hashlib
 import json
 
@@ -7,6 +8,7 @@ import huggingface_hub
 import pytest
 
 from electra_tf.checkpoints import run_scores
+from electra_tf.checkpoints.formats import huggingface
 from electra_tf.checkpoints.run_scores import Scores
 from tests.checkpoints import cards, models
 
@@ -64,6 +66,23 @@ def test_a_snippet_is_python(tmp_path, kind):
         compile(cards.snippet(text), part, "exec")
 
 
+def test_a_snippet_computes_what_the_head_has_learned(tmp_path):
+    for kind, line in (
+        ("tagging", 'inputs["token_type_ids"] = 1 * inputs["attention_mask"]'),
+        ("regression", "print(outputs.logits[0, 0].item() * 4.0 + 1.0)"),
+    ):
+        checkpoint = cards.OF_EACH_KIND[kind]()
+        (text,) = cards.write(checkpoint, tmp_path / kind).values()
+        assert line in cards.snippet(text).splitlines()
+        for note in huggingface.notes(checkpoint):
+            assert f"* {note}\n" in text
+    theirs = models.finetuned("tagging")
+    head = dataclasses.replace(theirs.head, segment=0)
+    theirs = dataclasses.replace(theirs, head=head)
+    (text,) = cards.write(theirs, tmp_path / "theirs").values()
+    assert "token_type_ids" not in text
+
+
 def test_without_a_vocabulary_there_is_nothing_to_run(tmp_path):
     checkpoint = models.finetuned(vocabulary=None)
     (text,) = cards.write(checkpoint, tmp_path / "m").values()
@@ -100,6 +119,62 @@ def test_the_scores_of_a_run(tmp_path):
     assert run_scores.read(tmp_path / "trial_2" / "best") is None
 
 
+def write_results(folder, **changes):
+    text = json.dumps(RESULTS | changes)
+    (folder / "results.json").write_text(text)
+
+
+def test_a_trial_with_patience_has_the_scores_of_its_best_step(tmp_path):
+    best = tmp_path / "trial_2" / "best"
+    best.mkdir(parents=True)
+    trial = {"trial": 2, "best_step": 60, "last_step": 90, "dev": {"f1": 7.0}}
+    write_results(tmp_path, trials=[trial])
+    (best / "eval_results.json").write_text('{"step": 60, "dev_score": 7.0}')
+    found = run_scores.read(best, 60)
+    assert found.data == "letters"
+    assert found.by_split == {"dev": {"f1": 7.0}}
+    assert run_scores.read(tmp_path / "trial_2", 60) == found
+    assert run_scores.read(tmp_path / "trial_2" / "model.ckpt-90", 90) is None
+    # Never finite: the last weights are the model.
+    write_results(tmp_path, trials=[trial | {"best_step": None}])
+    assert run_scores.read(best, 60) is None
+    assert run_scores.read(tmp_path / "trial_2" / "model.ckpt-90", 90)
+
+
+def test_a_fold_has_no_rows_of_all(tmp_path):
+    trials = [trial | {"fold": trial["trial"]} for trial in RESULTS["trials"]]
+    write_results(tmp_path, trials=trials, num_folds=2)
+    assert run_scores.read(tmp_path).about == (
+        "Of trial 2 of 2. On dev of fold 2 of 2. The trial was chosen by its "
+        "score on dev."
+    )
+
+
+def test_of_several_tasks_the_first_by_name(tmp_path):
+    of_task = {"num_rows": {"train": 9, "dev": 5}}
+    write_results(
+        tmp_path,
+        tasks={
+            "words": of_task | {"task": "words"},
+            "letters": of_task | {"task": "letters"},
+        },
+        trials=[
+            {
+                "trial": 2,
+                "tasks": {
+                    "words": {"dev": {"f1": 3.0}},
+                    "letters": {"dev": {"accuracy": 60.0}},
+                },
+            }
+        ],
+    )
+    assert run_scores.read(tmp_path) == Scores(
+        {"dev": {"accuracy": 60.0}},
+        "letters",
+        "Of trial 2 of 1. Rows: train 9, dev 5.",
+    )
+
+
 def test_the_scores_of_pretraining(tmp_path):
     (tmp_path / "eval_results.json").write_text('{"step": 5, "disc_auc": 0.7}')
     assert run_scores.read(tmp_path) == Scores(
@@ -110,6 +185,10 @@ def test_the_scores_of_pretraining(tmp_path):
     assert run_scores.read(tmp_path, 5) == run_scores.read(tmp_path)
     # Of a checkpoint before.
     assert run_scores.read(tmp_path, 4) is None
+    # Whatever its folder is called.
+    (tmp_path / "config.json").write_text("{}")
+    other = tmp_path.rename(tmp_path.with_name("trial_1"))
+    assert run_scores.read(other, 5)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"trials": 3}'])
