@@ -40,7 +40,8 @@ class Conversion:
       output_format: One of `reading.FORMATS`.
       vocab_file: Vocabulary to go with it, one token a line.
       do_lower_case: Whether text is lower-cased, where the input does not say.
-      strip_accents: Whether accents are dropped, likewise.
+      strip_accents: Whether accents are dropped, likewise; with lower-casing
+        where `do_lower_case` is not what the input says.
       hparams: What the original's --hparams was, a file of JSON.
       encoder_only: Whether only the discriminator's encoder travels.
       verify: Whether the output is read again and compared.
@@ -145,6 +146,10 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
         if getattr(asked, name) is not None
     }
     if vocab is not None:
+        known, lower = vocab.do_lower_case, asked.do_lower_case
+        if None not in (known, lower) and known != lower:
+            # What was said of accents was said with the other.
+            said = {"strip_accents": None} | said
         vocab = dataclasses.replace(vocab, **said)
     elif said:
         raise ValueError(

@@ -307,10 +307,7 @@ def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
                 found[prefix + name] = value
     vocab = checkpoint.vocabulary
     if vocab is not None:
-        if vocab.do_lower_case is not None:
-            found["do_lower_case"] = vocab.do_lower_case
-            found["strip_accents"] = vocab.strips_accents()
-        found["text_cleaning"] = vocab.text_cleaning
+        found |= vocab.treatment()
         found["vocabulary"] = f"{len(vocab.tokens)} tokens"
     head = checkpoint.head
     if head is not None:

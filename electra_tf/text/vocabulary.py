@@ -75,6 +75,14 @@ class Vocabulary:
             return bool(self.do_lower_case)
         return bool(self.do_lower_case and self.strip_accents)
 
+    def treatment(self) -> dict[str, bool | str]:
+        """Setting -> value, of what is known to be done to text."""
+        known: dict[str, bool | str] = {}
+        if self.do_lower_case is not None:
+            known["do_lower_case"] = self.do_lower_case
+            known["strip_accents"] = self.strips_accents()
+        return known | {"text_cleaning": self.text_cleaning}
+
     def lower_cases(self) -> bool:
         """Whether text is lower-cased: if nothing says so, without capitals."""
         if self.do_lower_case is not None:
@@ -190,7 +198,7 @@ def validate_vocab(vocab: Sequence[str], vocab_file: str) -> None:
         )
     first_lines: dict[str, int] = {}
     for line, token in enumerate(vocab, start=1):
-        if first_lines.setdefault(token, line) != line:
+        if token and first_lines.setdefault(token, line) != line:
             raise ValueError(
                 "Expected every token of a vocabulary once. Received: "
                 f"{vocab_file!r} with {token!r} on lines "
@@ -347,23 +355,29 @@ def in_place_of(
 
     Args:
       of_model: What the model has learned with, if that is known.
-      given: Text is treated as for the model where nothing beside it says how.
+      given: Text is treated as for the model where nothing beside it says how,
+        and cleaned as for the model where no cleaning is named.
       name: Of the file.
 
     Returns:
-      What to go on with, and lines where its tokens or its case are others.
+      What to go on with, and lines where its tokens, or what is done to text,
+      are others.
     """
     if of_model is None:
         return given, []
     remarks = other_tokens(given.tokens, of_model.tokens, name)
-    theirs = of_model.do_lower_case
     if given.do_lower_case is None:
         given = dataclasses.replace(of_model, tokens=given.tokens)
-    elif theirs not in (None, given.do_lower_case):
-        remarks.append(
-            f"{os.fspath(name)} is for do_lower_case={given.do_lower_case}, "
-            f"the model has learned with {theirs}"
-        )
+    elif given.text_cleaning == "none":
+        cleaning = of_model.text_cleaning
+        given = dataclasses.replace(given, text_cleaning=cleaning)
+    ours, theirs = given.treatment(), of_model.treatment()
+    for setting, value in ours.items():
+        if theirs.get(setting, value) != value:
+            remarks.append(
+                f"{os.fspath(name)} is for {setting}={value}, the "
+                f"model has learned with {theirs[setting]}"
+            )
     return given, remarks
 
 

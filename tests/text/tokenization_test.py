@@ -1,5 +1,6 @@
 """Tests of electra_tf/text/tokenization.py."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -230,6 +231,17 @@ def test_load_vocab_strips_and_ignores_blank_lines_at_the_end(tmp_path):
     assert vocabulary.load_vocab(path) == VOCAB
 
 
+def test_blank_lines_are_ids_that_text_never_gets(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*VOCAB[:5], "", "", *VOCAB[5:]]))
+    found = vocabulary.load(path)
+    assert found.tokens[5:8] == ("", "", "un")
+    tokenizer = tokenization.FullTokenizer(found)
+    assert tokenizer.tokenize(tf.constant(["un  un"])).to_list() == [[7, 7]]
+    vocabulary.write(found, str(tmp_path))
+    assert vocabulary.load(path).tokens == found.tokens
+
+
 def test_a_byte_order_mark_of_a_vocabulary_means_nothing(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(VOCAB), encoding="utf-8-sig")
@@ -394,11 +406,18 @@ def test_a_vocabulary_in_place_of_a_models():
         "1 tokens of v.txt are others there, such as 'c' for 'b' with the id 1"
     )
     uncased = vocabulary.Vocabulary(("a", "b"), True)
-    found, (line,) = vocabulary.in_place_of(cased, uncased, "v.txt")
-    assert found == uncased
-    assert line == (
-        "v.txt is for do_lower_case=True, the model has learned with False"
-    )
+    found, lines = vocabulary.in_place_of(cased, uncased, "v.txt")
+    assert found == dataclasses.replace(uncased, text_cleaning="kcelectra")
+    assert lines == [
+        "v.txt is for do_lower_case=True, the model has learned with False",
+        "v.txt is for strip_accents=True, the model has learned with False",
+    ]
+    cleaned = dataclasses.replace(uncased, text_cleaning="kcelectra")
+    found, lines = vocabulary.in_place_of(uncased, cleaned, "v.txt")
+    assert found == cleaned
+    assert lines == [
+        "v.txt is for text_cleaning=kcelectra, the model has learned with none"
+    ]
     assert vocabulary.in_place_of(None, given, "v.txt") == (given, [])
 
 

@@ -164,6 +164,24 @@ def test_the_flags_complete_a_vocabulary(tmp_path, capsys, no_peers):
     assert settings["strip_accents"] is False
 
 
+@pytest.mark.parametrize(
+    ("flags", "strip_accents"),
+    [([], True), (["--strip-accents=false"], False)],
+)
+def test_accents_follow_another_case(tmp_path, no_peers, flags, strip_accents):
+    cased = dataclasses.replace(
+        models.VOCABULARY, do_lower_case=False, strip_accents=False
+    )
+    source, output = tmp_path / "cased", tmp_path / "uncased"
+    huggingface.write(models.finetuned(vocabulary=cased), str(source))
+    arguments = [f"--input={source}", f"--output={output}", *flags]
+    arguments += ["--output-format=electra_tf", "--do-lower-case=true"]
+    assert convert(*arguments) == 0
+    settings = helpers.read_json(output / "vocab.txt.json")
+    assert settings["do_lower_case"] is True
+    assert settings["strip_accents"] is strip_accents
+
+
 def test_many_labels_are_compared_by_what_comes_out(
     tmp_path, capsys, no_peers, monkeypatch
 ):
