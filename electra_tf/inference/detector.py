@@ -4,6 +4,7 @@ What ELECTRA's discriminator was trained to say (arXiv:2003.10555, section 2),
 asked of texts that nobody has corrupted on purpose.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from electra_tf.errors import CheckpointError
 from electra_tf.inference import text_rows
 from electra_tf.inference.judged_text import JudgedText, JudgedToken
 from electra_tf.model import electra
+from electra_tf.text import tokenization
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
@@ -81,6 +83,18 @@ class Detector:
         checkpoint, self._tokenizer, self.notes = text_rows.read_checkpoint(
             path, vocab_file
         )
+        # Offsets are those of cleaned text, where text is cleaned.
+        self._text_cleaning = self._tokenizer.text_cleaning
+        if self._text_cleaning != "none":
+            self._tokenizer = tokenization.FullTokenizer(
+                dataclasses.replace(
+                    self._tokenizer.vocabulary, text_cleaning="none"
+                )
+            )
+            self.notes.append(
+                f"texts are cleaned first ({self._text_cleaning}): what is "
+                "judged, shown and counted in characters is the cleaned text"
+            )
         self._discriminator = load_discriminator(checkpoint, path)
         self.max_seq_length = text_rows.longest_row(
             checkpoint, self._discriminator.encoder.config
@@ -99,6 +113,8 @@ class Detector:
         Returns:
           One verdict for each text.
         """
+        if self._text_cleaning != "none":
+            texts = text_rows.cleaned(texts, self._text_cleaning)
         tokens = text_rows.tokenize(self._tokenizer, texts)
         room = self.max_seq_length - 2
         windows = [

@@ -36,8 +36,9 @@ class JudgedText(NamedTuple):
     """A text and its tokens.
 
     Attributes:
-      text: As it was given. Characters that belong to no token are white
-        space, or such as the tokenizer leaves out.
+      text: As it was given, or cleaned where the model has learned from
+        cleaned text. Characters that belong to no token are white space, or
+        such as the tokenizer leaves out.
       tokens: In order, without [CLS] and [SEP].
     """
 

@@ -16,7 +16,7 @@ from electra_tf import configs
 from electra_tf.checkpoints import reading, sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.errors import CheckpointError
-from electra_tf.text import tokenization, vocabulary
+from electra_tf.text import cleaning, tokenization, vocabulary
 
 # Tokenized at once, so that a file of very long lines does not fill the memory.
 _BYTES_AT_ONCE = 1 << 20
@@ -122,10 +122,7 @@ def tokenize(
       ValueError: If offsets are asked of a tokenizer that cleans texts first,
         or there is one text alone, whose characters would be taken for texts.
     """
-    if isinstance(texts, str | bytes):
-        raise ValueError(
-            f"Expected a list of texts. Received: {texts[:40]!r}, one alone"
-        )
+    _refuse_one_text(texts)
     tokenized = []
     for group in _groups([text.encode() for text in texts]):
         strings = tf.constant(group, tf.string)
@@ -144,6 +141,29 @@ def tokenize(
             )
         ]
     return tokenized
+
+
+def cleaned(texts: Sequence[str], text_cleaning: str) -> list[str]:
+    """Texts as `cleaning.clean` leaves them.
+
+    Args:
+      texts: See `tokenize`.
+      text_cleaning: One of `cleaning.CLEANINGS`.
+
+    Raises:
+      ValueError: If there is one text alone.
+    """
+    _refuse_one_text(texts)
+    strings = tf.constant([text.encode() for text in texts], tf.string)
+    found = cleaning.clean(strings, text_cleaning)
+    return [text.decode() for text in found.numpy().tolist()]
+
+
+def _refuse_one_text(texts: Sequence[str]) -> None:
+    if isinstance(texts, str | bytes):
+        raise ValueError(
+            f"Expected a list of texts. Received: {texts[:40]!r}, one alone"
+        )
 
 
 def _groups(texts: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -92,6 +92,22 @@ def test_a_long_text_is_judged_with_the_most_context(pretrained, loaded):
         )
 
 
+def test_where_texts_are_cleaned_the_cleaned_text_is_judged(
+    pretrained, loaded, tmp_path
+):
+    shutil.copytree(pretrained[0], tmp_path, dirs_exist_ok=True)
+    (tmp_path / "vocab.txt.json").write_text(
+        '{"do_lower_case": true, "strip_accents": true, '
+        '"text_cleaning": "kcelectra"}'
+    )
+    found = detector.Detector(str(tmp_path))
+    assert "texts are cleaned first (kcelectra)" in found.notes[-1]
+    texts = ["wa   https://example.org/a wb", ""]
+    assert found.judge(texts) == loaded.judge(["wa wb", ""])
+    with pytest.raises(ValueError, match="a list of texts. Received: 'wa'"):
+        found.judge("wa")
+
+
 def test_checkpoints_without_the_head_are_refused(pretrained, tmp_path):
     no_head = tmp_path / "masked_lm"
     helpers.write_vocab(tmp_path)
