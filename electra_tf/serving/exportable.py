@@ -141,6 +141,12 @@ def load(
                 f"Expected no pairs, as {model_dir} reads a long text in "
                 "windows. Received: has_pairs=True (--pairs)"
             )
+    num_segments = checkpoint.discriminator.type_vocab_size
+    if num_segments < 2 and (is_pair or about.get("has_pairs")):
+        raise errors.ConfigError(
+            "Expected an encoder with a segment for each of two texts. "
+            f"Received: {model_dir}, with type_vocab_size={num_segments}"
+        )
     model, its_encoder, variables = _model_of(checkpoint, kind, model_dir)
     found = Source(
         kind=kind,
@@ -320,6 +326,7 @@ def _metadata(found: Source, checkpoint: Checkpoint, model_dir: str) -> dict:
         "strip_accents": found.tokenizer.strip_accents,
         "text_cleaning": found.tokenizer.text_cleaning,
         "vocab_size": found.tokenizer.vocab_size,
+        "type_vocab_size": found.encoder.config.type_vocab_size,
         "vocab_sha256": files.sha256_of_file(found.vocab_file),
         "global_step": checkpoint.global_step,
         "scores": _scores(model_dir),

@@ -44,6 +44,7 @@ _METADATA = {
     "strip_accents": bool,
     "text_cleaning": str,
     "segment": int,
+    "type_vocab_size": int,
     "lower_cases_words": bool,
 }
 # What `signatures.numbers` gives, by kind; of a class a score each.

@@ -19,7 +19,9 @@ from tensorflow_serving.apis import (
 from electra_tf.serving import on_device
 from electra_tf.serving.local_server import __main__, litert
 from electra_tf.serving.local_server.servable import Servable, ServingError
+from electra_tf.text import tokenization
 from tests import helpers
+from tests.checkpoints import models
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 
 # Converting takes long.
@@ -134,6 +136,7 @@ def test_signatures_are_those_of_the_saved_model(servable, saved):
         ({"segment_ids": [[0]]}, "as many values of one input"),
         ({"input_ids": [[2, 5, 6, 999]] * 2}, "Expected input_ids from 0 to"),
         ({"input_mask": [[1, 1, 1, -1]] * 2}, "Expected input_mask from 0 to"),
+        ({"segment_ids": [[0, 0, 0, 2]] * 2}, "segment_ids from 0 to 1"),
         (
             {name: [[0] * 9] for name in IDS},
             "Expected at most 8 tokens a row",
@@ -145,6 +148,25 @@ def test_signatures_are_those_of_the_saved_model(servable, saved):
 def test_refuses_tokens(servable, changes, message):
     with pytest.raises(ServingError, match=message):
         servable.predict(request("tokens", **(IDS | changes)))
+
+
+@pytest.mark.parametrize(
+    ("said", "greatest"),
+    [({"type_vocab_size": 3}, 2), ({"type_vocab_size": 1}, 0), ({}, 1)],
+)
+def test_segments_are_those_of_the_encoder(said, greatest):
+    scores = np.zeros([2, len(LABELS)], np.float32)
+    about = {"kind": "classification", "labels": LABELS, "max_seq_length": 8}
+    model = types.SimpleNamespace(
+        metadata=about | said,
+        tokenizer=tokenization.FullTokenizer(models.VOCABULARY),
+        new_runner=lambda: lambda **_: {"scores": scores},
+    )
+    answer = litert._Signatures(model).signatures["tokens"]
+    ids = {name: tf.constant(values) for name, values in IDS.items()}
+    assert len(answer(**ids | {"segment_ids": ids["input_mask"] * greatest}))
+    with pytest.raises(ServingError, match=f"segment_ids from 0 to {greatest}"):
+        answer(**ids | {"segment_ids": ids["input_mask"] * (greatest + 1)})
 
 
 def test_many_rows_go_in_parts(servable, monkeypatch):

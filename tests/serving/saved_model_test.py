@@ -1,5 +1,6 @@
 """Tests of serving/saved_model.py."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.inference import predictor
 from electra_tf.serving import exportable, kinds, saved_model, server_files
 from tests import helpers
-from tests.checkpoints import cards
+from tests.checkpoints import cards, models
 from tests.serving.conftest import LABELS, TEXTS, write_finetuned
 
 # A program that knows nothing of electra_tf.
@@ -135,6 +136,7 @@ def test_metadata(exported):
         "do_lower_case": True,
         "strip_accents": True,
         "vocab_size": len(helpers.VOCAB),
+        "type_vocab_size": 2,
         "scores": {"trial": 2, "dev": {"accuracy": 90.0}},
         "warmup_requests": [1, 1, 8, 8, 32, 32],
     }
@@ -322,6 +324,29 @@ def test_refuses_odd_results(tmp_path, trials):
     assert refusal(model_dir, tmp_path / "exported") == (
         f"{model_dir}/results.json: trials must be a list, each part of it an "
         f"object. Received: {trials!r}"
+    )
+
+
+@pytest.mark.parametrize("kind", ["classification", "question_answering"])
+def test_refuses_two_texts_without_a_second_segment(tmp_path, kind):
+    found = models.finetuned(kind)
+    name = "electra/embeddings/token_type_embeddings"
+    head = found.head
+    if kind == "classification":
+        head = dataclasses.replace(head, options={"has_pairs": True})
+    one_segment = dataclasses.replace(
+        found,
+        tensors=found.tensors | {name: found.tensors[name][:1]},
+        discriminator=dataclasses.replace(
+            found.discriminator, type_vocab_size=1
+        ),
+        head=head,
+    )
+    model_dir = tmp_path / "model"
+    electra_tf_format.write(one_segment, str(model_dir))
+    assert refusal(model_dir, tmp_path / "exported") == (
+        "Expected an encoder with a segment for each of two texts. Received: "
+        f"{model_dir}, with type_vocab_size=1"
     )
 
 

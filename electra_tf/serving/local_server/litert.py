@@ -26,6 +26,8 @@ from electra_tf.text.tokenization import ENCODER_FEATURES
 FILES = {name.split(".")[1]: name for name in on_device.FILES}
 # An interpreter answers one request at a time, and has weights of its own.
 _MOST_INTERPRETERS = 4
+# Of a model that an earlier version exported, which did not say it.
+_NUM_SEGMENTS = 2
 _KINDS = ("classification", "multi_label_classification", "regression")
 
 Arrays = dict[str, np.ndarray]
@@ -101,7 +103,8 @@ class _Signatures:
             [label.encode() for label in metadata.get("labels") or []], object
         )
         self._longest = metadata["max_seq_length"]
-        self._greatest = (model.tokenizer.vocab_size - 1, 1, 1)
+        num_segments = metadata.get("type_vocab_size", _NUM_SEGMENTS)
+        self._greatest = (model.tokenizer.vocab_size - 1, 1, num_segments - 1)
         self.input_names = ("text", "text_pair")[
             : 1 + bool(metadata.get("has_pairs"))
         ]
