@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -156,11 +157,15 @@ def _start_all(
             " with keep_global_step. Received: "
             f"num_train_steps={config.run.num_train_steps}"
         )
+    tensors = checkpoint.tensors
     if config.model.disentangled_embeddings:
-        checkpoint = dataclasses.replace(
-            checkpoint, tensors=disentangled.unfold(checkpoint.tensors)
-        )
-    report = reading.assign(checkpoint, model.variables, path)
+        tensors = disentangled.unfold(tensors)
+    if config.model.untied_generator_embeddings and checkpoint.generator:
+        tensors = _with_own_tables(tensors, model.variables)
+    checkpoint = dataclasses.replace(checkpoint, tensors=tensors)
+    # A unigram generator draws by the run's own records.
+    learned = [v for v in model.variables if v.name != "unigram_log_probs"]
+    report = reading.assign(checkpoint, learned, path)
     if not report.used:
         raise errors.ConfigError(
             "PretrainingConfig.init_checkpoint must have variables of the "
@@ -196,7 +201,34 @@ def _start_all(
                 f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
                 "checkpoint has none"
             )
-    _say([*lines, *(f"  note     {note}" for note in notes)])
+    lines += [f"  note     {note}" for note in notes]
+    _say(lines + _frozen_at_random(config, report.missing))
+
+
+def _frozen_at_random(config, missing: Sequence[str]) -> list[str]:
+    """A warning where a generator that rests was not trained before."""
+    random = [name for name in missing if name.startswith("generator")]
+    is_frozen = config.model.generator_training == "frozen"
+    if not is_frozen or not random or config.init_generator_checkpoint:
+        return []
+    return [
+        "warning: ElectraConfig.generator_training='frozen' keeps random "
+        f"weights, as init_checkpoint {config.init_checkpoint} lacks "
+        f"{summarize(random)}: init_generator_checkpoint names a trained "
+        "generator"
+    ]
+
+
+def _with_own_tables(
+    tensors: Mapping[str, np.ndarray], variables: Sequence[keras.Variable]
+) -> dict[str, np.ndarray]:
+    """Those of a generator that shares the tables, with a copy of these."""
+    found = dict(tensors)
+    for name in (v.path for v in variables):
+        stored = sizes.stored_name(tensors, name)
+        if stored in tensors:
+            found[name] = tensors[stored]
+    return found
 
 
 def _otherwise(config, optimizer, iterations: int, digest: str) -> list[str]:

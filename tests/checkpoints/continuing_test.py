@@ -225,6 +225,27 @@ def test_other_networks_keep_their_weights(folder, tmp_path, capsys):
     assert "missing  39: generator (34), generator_predictions (5)" in out
 
 
+def test_a_unigram_generator_draws_by_the_records_of_the_run(
+    folder, tmp_path, capsys
+):
+    frequencies = np.full(len(helpers.VOCAB), -3.0, np.float32)
+    theirs = models.pretrained()
+    tensors = theirs.tensors | {"unigram_log_probs": frequencies}
+    electra_tf_format.write(
+        dataclasses.replace(theirs, tensors=tensors), str(tmp_path / "theirs")
+    )
+    config = make_config(
+        folder,
+        tmp_path / "model",
+        tmp_path / "theirs",
+        model=helpers.electra_config(unigram_generator=True),
+    )
+    model, *_ = start(config)
+    assert not np.any(model.unigram_log_probs.numpy())
+    out = capsys.readouterr().out
+    assert "unigram_log_probs" in out and "missing  0\n" in out
+
+
 @pytest.mark.parametrize("is_theirs", [True, False])
 def test_disentangled_embeddings_start_from_both_kinds(
     folder, tmp_path, is_theirs
@@ -342,20 +363,27 @@ def test_two_stages(folder, tmp_path):
     assert compared == 2 * 37 + 5 and len(model.variables) == compared + 4
 
 
+@pytest.mark.parametrize("name", ["init", "init_generator"])
 @pytest.mark.parametrize("untied", [False, True])
 def test_the_generator_of_a_joint_run_is_its_generator(
-    folder, tmp_path, untied
+    folder, tmp_path, untied, name, capsys
 ):
     """Not the discriminator, though that is as large."""
-    model_dir = folder / f"joint_{untied}"
+    model_dir = folder / f"joint_{untied}_{name}"
     trained = helpers.write_pretrained(
         model_dir,
         EQUALLY_WIDE,
         generator_hidden_size=1.0,
         untied_generator_embeddings=untied,
     )
-    config = from_generator(folder, tmp_path, model_dir)
+    config = make_config(
+        folder,
+        tmp_path,
+        model=TWO_STAGE,
+        **{"init_checkpoint": "", f"{name}_checkpoint": str(model_dir)},
+    )
     model, *_ = start(config)
+    assert "warning" not in capsys.readouterr().out
     theirs = {v.path: v.numpy() for v in trained.variables}
     compared = 0
     for variable in model.variables:
@@ -367,6 +395,22 @@ def test_the_generator_of_a_joint_run_is_its_generator(
             np.testing.assert_array_equal(variable.numpy(), theirs[path])
             compared += 1
     assert compared == 37 + 5
+
+
+def test_a_frozen_generator_that_was_not_loaded_is_told(
+    folder, tmp_path, capsys
+):
+    model = helpers.electra_config(
+        generator_training="frozen", untied_generator_embeddings=True
+    )
+    path = "huggingface/discriminator"
+    start(make_config(folder, tmp_path, path, model=model))
+    assert (
+        "warning: ElectraConfig.generator_training='frozen' keeps random "
+        f"weights, as init_checkpoint {folder / path} lacks generator (37), "
+        "generator_predictions (5): init_generator_checkpoint names a trained "
+        "generator\n"
+    ) in capsys.readouterr().out
 
 
 def test_refuses_a_generator_of_another_size(folder, tmp_path):
