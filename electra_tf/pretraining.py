@@ -279,7 +279,9 @@ def _train(
             "pre-training",
             engine.model.live_metrics,
             evaluate if heldout_data else None,
-            functools.partial(advice, config),
+            functools.partial(
+                advice, config, inputs.train_data.share_of_padding()
+            ),
         )
         is_logged = last_step in evaluated
         if heldout_data and not is_logged:
@@ -595,12 +597,16 @@ def load_trained(model_dir: str) -> Trained:
 
 
 def advice(
-    config: configs.PretrainingConfig, step: int, metrics: dict[str, float]
+    config: configs.PretrainingConfig,
+    share_of_padding: float,
+    step: int,
+    metrics: dict[str, float],
 ) -> dict[str, str]:
     """What a user should know about the metrics of a look.
 
     Args:
       config: Of the run.
+      share_of_padding: Of all tokens.
       step: Of the look.
       metrics: Of training or of an evaluation.
 
@@ -611,15 +617,12 @@ def advice(
     found = {}
     is_young = step < max(_MIN_GRACE_STEPS, _GRACE * steps)
     recall = metrics.get("disc_recall", 1.0)
-    if (
-        not is_young
-        and recall < _COLLAPSED_RECALL
-        and metrics.get("disc_auc", 1.0) < _COLLAPSED_AUC
-    ):
+    auc = _auc_of_tokens(metrics, share_of_padding)
+    if not is_young and recall < _COLLAPSED_RECALL and auc < _COLLAPSED_AUC:
         found["collapsed"] = (
             "the discriminator has collapsed to the majority class: it calls "
-            f"every token original (disc_recall {recall:.3f}, disc_auc "
-            f"{metrics['disc_auc']:.2f}), so its accuracy of "
+            f"every token original (disc_recall {recall:.3f}, disc_auc without "
+            f"padding {auc:.2f}), so its accuracy of "
             f"{metrics.get('disc_accuracy', 0.0):.2f} means nothing. Try a "
             "lower OptimizerConfig.learning_rate, a longer warm-up, or more "
             "weight on it (ElectraConfig.disc_weight="
@@ -643,3 +646,12 @@ def advice(
             "'mixed_bfloat16' or a lower OptimizerConfig.learning_rate"
         )
     return found
+
+
+def _auc_of_tokens(metrics: dict[str, float], share_of_padding: float) -> float:
+    """disc_auc without padding, which counts as ordered rightly."""
+    auc = metrics.get("disc_auc", 1.0)
+    original = (1 - share_of_padding) * (1 - metrics.get("replaced_rate", 0.0))
+    if not original:
+        return auc
+    return 1 - (1 - auc) * (original + share_of_padding) / original

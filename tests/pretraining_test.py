@@ -49,30 +49,43 @@ TOO_GOOD = HEALTHY | {"sampled_masked_lm_accuracy": 0.9, "replaced_rate": 0.01}
     ],
 )
 def test_has_nothing_to_say(step, metrics):
-    assert pretraining.advice(CONFIG, step, metrics) == {}
+    assert pretraining.advice(CONFIG, 0.0, step, metrics) == {}
 
 
 def test_a_short_run_is_young_for_longer():
     run = dataclasses.replace(CONFIG.run, num_train_steps=1000)
     config = dataclasses.replace(CONFIG, run=run)
-    assert pretraining.advice(config, 499, COLLAPSED) == {}
-    assert pretraining.advice(config, 500, COLLAPSED).keys() == {"collapsed"}
+    assert pretraining.advice(config, 0.0, 499, COLLAPSED) == {}
+    found = pretraining.advice(config, 0.0, 500, COLLAPSED)
+    assert found.keys() == {"collapsed"}
 
 
 def test_names_a_collapsed_discriminator():
-    assert pretraining.advice(CONFIG, 1000, COLLAPSED) == {
+    assert pretraining.advice(CONFIG, 0.0, 1000, COLLAPSED) == {
         "collapsed": (
             "the discriminator has collapsed to the majority class: it calls "
-            "every token original (disc_recall 0.002, disc_auc 0.51), so its "
-            "accuracy of 0.95 means nothing. Try a lower "
+            "every token original (disc_recall 0.002, disc_auc without padding "
+            "0.51), so its accuracy of 0.95 means nothing. Try a lower "
             "OptimizerConfig.learning_rate, a longer warm-up, or more weight "
             "on it (ElectraConfig.disc_weight=50)"
         )
     }
 
 
+@pytest.mark.parametrize(("auc", "is_said"), [(0.69, True), (0.85, False)])
+def test_padding_hides_no_collapse(auc, is_said):
+    """Of 100 tokens 40 are padding, 20 replaced: half the others are padding.
+
+    Their auc of 1 is half of the mean.
+    """
+    metrics = COLLAPSED | {"disc_auc": auc, "replaced_rate": 1 / 3}
+    found = pretraining.advice(CONFIG, 0.4, 1000, metrics)
+    assert ("disc_auc without padding 0.38" in str(found)) == is_said
+    assert bool(found) == is_said
+
+
 def test_names_a_generator_that_is_too_good():
-    assert pretraining.advice(CONFIG, 1000, TOO_GOOD) == {
+    assert pretraining.advice(CONFIG, 0.0, 1000, TOO_GOOD) == {
         "generator_too_good": (
             "the generator is too good too early: 90 % of its samples are the "
             "true token, so only 1.0 % of all tokens are replaced and the "
@@ -84,7 +97,9 @@ def test_names_a_generator_that_is_too_good():
 
 
 def test_names_many_skipped_steps():
-    found = pretraining.advice(CONFIG, 1000, HEALTHY | {"skipped_steps": 101})
+    found = pretraining.advice(
+        CONFIG, 0.0, 1000, HEALTHY | {"skipped_steps": 101}
+    )
     assert found["skipped_steps"].startswith(
         "101 of 1000 steps were not taken, as their float16 gradients were not "
         "finite."

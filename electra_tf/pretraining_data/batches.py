@@ -295,6 +295,14 @@ class PretrainingData:
         )
         return np.asarray(counts / counts.sum(), np.float32)[0]
 
+    def share_of_padding(self) -> float:
+        """Of all tokens, in some of the records."""
+        records, _ = self._texts(1, records_lib.NUM_CHECKED)
+        features = self._parse(
+            tf.constant(self._read_and_check(records)), tf.constant(records)
+        )
+        return 1.0 - float(np.mean(features["input_mask"].numpy()))
+
     def token_vectors(
         self,
         special_ids: Iterable[int],

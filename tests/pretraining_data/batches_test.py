@@ -653,6 +653,12 @@ def test_counts_the_tokens_of_all_records(folder, monkeypatch):
     np.testing.assert_allclose(frequencies, counts / counts.sum(), rtol=1e-6)
 
 
+def test_counts_the_padding(folder):
+    padding = sum(helpers.row(n)["input_mask"].count(0) for n in range(10))
+    expected = padding / (NUM_ROWS * helpers.LENGTH)
+    assert open_data(folder).share_of_padding() == pytest.approx(expected)
+
+
 def test_vectors_are_of_the_tokens_between_the_special_ones(folder):
     special = (helpers.CLS, helpers.SEP, helpers.MASK)
     vectors = open_data(folder).token_vectors(special)
