@@ -504,10 +504,11 @@ def write_records_digest(
 def _has_learned(model_dir: str) -> bool:
     """Whether there are checkpoints, whatever "checkpoint" says, or scores."""
     trials = [trial_dir(model_dir, n) for n in trial_numbers(model_dir)]
+    best = f"{BEST_DIR}/checkpoint"
     return any(
         glob.glob(pattern, root_dir=folder)
         for folder in (model_dir, *trials)
-        for pattern in ("checkpoint", f"{CHECKPOINT_NAME}-*.index")
+        for pattern in ("checkpoint", f"{CHECKPOINT_NAME}-*.index", best)
     ) or any(
         os.path.isfile(os.path.join(folder, RESULTS_FILE)) for folder in trials
     )

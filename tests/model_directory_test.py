@@ -326,6 +326,19 @@ def test_a_trial_has_learned_whichever_it_is(trained, left):
     assert "seed=4 (was 3)" in refusal(other)
 
 
+@pytest.mark.parametrize("folder", ["", "trial_2"])
+def test_the_best_of_a_killed_run_is_that_run_s(tmp_path, folder):
+    config = pretraining_config(tmp_path / "model")
+    model_directory.write(config, "", [])
+    best = tmp_path / "model" / folder / "best"
+    best.mkdir(parents=True)
+    other = pretraining_config(tmp_path / "model", run={"seed": 4})
+    assert model_directory.refuse_other_run(other) is None
+    (best / "checkpoint").touch()
+    assert "seed=4 (was 3)" in refusal(other)
+    assert model_directory.refuse_other_run(config) is None
+
+
 def test_refuses_a_directory_without_config(tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         model_directory.read_config(str(tmp_path))

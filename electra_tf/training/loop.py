@@ -155,8 +155,14 @@ class _Loop:
         self._last = (step, time.monotonic())
 
     def _compare_best(self, step: int) -> None:
-        """Says where best/ is not the best by the metric of now."""
+        """Says where best/ is not this run's best by the metric of now."""
         metric, kept = self.engine.run.keep_best_metric, self.checkpoints
+        if not step and kept.best_step:
+            self.line.note(
+                "there is no checkpoint to go on from: training begins at step "
+                "0, and its first evaluation takes the place of step "
+                f"{kept.best_step} in {model_directory.BEST_DIR}/"
+            )
         best = metrics_log.best_evaluation(
             metrics_log.read(self.log.path), metric
         ).record

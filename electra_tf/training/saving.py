@@ -269,16 +269,16 @@ class Checkpoints:
         """
         if self.is_chief:
             step = int(self.global_step.numpy())
+            path = os.path.join(
+                self._best_manager.directory, model_directory.EVAL_RESULTS_FILE
+            )
+            # No kill leaves the metrics of other weights.
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
             self._write(self._best_manager, step)
             self._best_manager.sync()
             self._read_back(self._best_manager, step)
-            write_json(
-                os.path.join(
-                    self._best_manager.directory,
-                    model_directory.EVAL_RESULTS_FILE,
-                ),
-                {"step": step} | metrics,
-            )
+            write_json(path, {"step": step} | metrics)
             self.best_step = step
 
     def finish(self) -> None:

@@ -218,6 +218,34 @@ def test_the_best_is_read_back(tmp_path, monkeypatch):
     assert not (tmp_path / "best" / "eval_results.json").exists()
 
 
+def test_no_kill_leaves_the_metrics_of_other_weights(tmp_path, monkeypatch):
+    engine = engine_test.one_weight_engine(helpers.run_config(tmp_path))
+    checkpoints = saving.Checkpoints(engine)
+    checkpoints.save_best({"disc_auc": 0.7})
+    assert saving.Checkpoints(engine).best_step == 0
+
+    def kill(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saving.Checkpoints, "_read_back", kill)
+    engine.global_step.assign(2)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save_best({"disc_auc": 0.8})
+    assert (tmp_path / "best" / "model.ckpt-2.index").exists()
+    assert saving.Checkpoints(engine).best_step is None
+
+
+def test_a_run_that_begins_anew_says_that_its_best_goes(tmp_path, capsys):
+    """It was killed before its first checkpoint, or the others are gone."""
+    engine = engine_test.one_weight_engine(helpers.run_config(tmp_path))
+    engine.global_step.assign(6)
+    saving.Checkpoints(engine).save_best({"total_loss": 0.1})
+    told = "takes the place of step 6 in best/"
+    for is_told in (True, False):
+        train(tmp_path, 2 if is_told else 4)
+        assert (told in capsys.readouterr().err) == is_told
+
+
 def test_a_run_past_its_last_step_is_refused(tmp_path):
     train(tmp_path)
     with pytest.raises(errors.ConfigError) as caught:
