@@ -144,6 +144,7 @@ def _read_inputs(
         config.model,
         config.run.seed,
         service=config.data.data_service_address,
+        in_graph=replicas.has_other_host(config.run),
     )
     vocab = _treated_as(train_data, vocab)
     model_directory.refuse_other_records(config, train_data.digest)
@@ -327,6 +328,7 @@ def _heldout_data(config):
         config.model,
         config.run.seed + EVAL_SEED_OFFSET,
         shuffle=False,
+        in_graph=replicas.has_other_host(config.run),
     )
     steps = min(
         config.data.num_eval_steps, len(data) // config.data.eval_batch_size

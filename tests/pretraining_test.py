@@ -262,6 +262,34 @@ def test_a_part_of_a_build_is_not_trained_on(tmp_path, train_data, which):
         pretraining.pretrain(config, lambda: pytest.fail("it trains"))
 
 
+@pytest.mark.parametrize(
+    ("strategy", "tpu", "expected"),
+    [
+        ("tpu", "grpc://10.0.0.2:8470", True),
+        ("tpu", "local", False),
+        ("tpu", "", False),
+        ("one_device", "name", False),
+    ],
+)
+def test_the_host_of_a_tpu_with_a_name_makes_the_batches(
+    tmp_path, train_data, strategy, tpu, expected
+):
+    data = dataclasses.replace(
+        CONFIG.data,
+        train_files=f"{tmp_path}/*.tfrecord",
+        heldout_files=f"{tmp_path}/*.tfrecord",
+        eval_batch_size=2,
+        vocab_file=helpers.write_vocab(tmp_path),
+    )
+    run = helpers.run_config(
+        tmp_path / "model", distribution_strategy=strategy, tpu=tpu
+    )
+    config = dataclasses.replace(CONFIG, data=data, run=run)
+    inputs = pretraining._read_inputs(config, tf.distribute.get_strategy())
+    assert inputs.train_data.in_graph == expected
+    assert inputs.heldout_data.in_graph == expected
+
+
 IN_GRAPH = """Graph execution error:
 
 Detected at node while/IteratorGetNext defined at (most recent call last):

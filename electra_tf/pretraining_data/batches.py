@@ -78,6 +78,8 @@ class PretrainingData:
       shuffle: Visit the records in a new random order every epoch.
       service: tf.data services that prepare the batches, see
         `PretrainingDataConfig.data_service_address`; '' for this process.
+      in_graph: Yield the same batches without Python code, as another machine
+        makes them.
 
     Attributes:
       digest: SHA-256 of where the records begin and of those that are looked
@@ -95,11 +97,13 @@ class PretrainingData:
         seed: int,
         shuffle: bool = True,
         service: str = "",
+        in_graph: bool = False,
     ):
         self.service = [part.strip() for part in service.split(",") if part]
         self.config = config
         self.seed = seed
         self.shuffle = shuffle
+        self.in_graph = in_graph
         self.records = records_lib.Records(records_lib.match_files(pattern))
         self._check()
         for address in self.service:
@@ -161,6 +165,13 @@ class PretrainingData:
         start = first_step * shard.local_parts
         if self.service:
             return self._served(batch_size, start, shard)
+        if self.in_graph:
+            return (
+                self._batches_in_graph(batch_size, start, 1, shard)
+                .map(lambda index, features: features)
+                .prefetch(replicas.PREFETCHED_BATCHES)
+                .with_options(replicas.UNTUNED)
+            )
 
         def load(index):
             positions = draws.positions_of(shard, index, batch_size)

@@ -101,7 +101,7 @@ def _make_strategy_alone(run: configs.RunConfig) -> tf.distribute.Strategy:
     """What tf-models-official makes, where it is not installed."""
     if run.distribution_strategy == "tpu":
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(run.tpu)
-        if run.tpu not in ("", "local"):
+        if has_other_host(run):
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
@@ -113,6 +113,15 @@ def _make_strategy_alone(run: configs.RunConfig) -> tf.distribute.Strategy:
         raise ValueError("one_device is for no more than one GPU")
     kind = "GPU" if run.num_gpus else "CPU"
     return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
+
+
+def has_other_host(run: configs.RunConfig) -> bool:
+    """Whether the devices are at another machine, which makes their batches.
+
+    No Python code of this process runs there.
+    """
+    is_named = run.tpu not in ("", "local")
+    return run.distribution_strategy == "tpu" and is_named
 
 
 def _require_gpus(run: configs.RunConfig) -> None:

@@ -172,11 +172,15 @@ class Checkpoints:
             engine.global_step,
             engine.loss_scale,
         )
+        # The folder is one of this machine, whosever the devices are.
+        here = "/job:localhost" if replicas.has_other_host(self.run) else None
+        self._at_once = tf.train.CheckpointOptions(experimental_io_device=here)
         # The state is copied before `save` returns, and "checkpoint" names a
         # checkpoint only once all of it is written, so what is restored is
         # the same as without.
         self._options = tf.train.CheckpointOptions(
-            experimental_enable_async_checkpoint=self.run.async_checkpoints
+            experimental_io_device=here,
+            experimental_enable_async_checkpoint=self.run.async_checkpoints,
         )
         self._saved_step: int | None = None
         # Of the state in best/; None without one.
@@ -225,7 +229,8 @@ class Checkpoints:
             return
         with self.strategy.scope():
             self.checkpoint.restore(
-                found[len(passed_over)]
+                found[len(passed_over)],
+                self._at_once,
             ).assert_existing_objects_matched()
         self._saved_step = int(self.global_step.numpy())
 
@@ -305,7 +310,8 @@ class Checkpoints:
             reason = errors.first_line(error)
         # In the background that of a step before; there may be room again.
         with contextlib.suppress(tf.errors.OpError, OSError):
-            manager.save(checkpoint_number=step)  # Waits, as nobody else does.
+            # Waits, as nobody else does.
+            manager.save(checkpoint_number=step, options=self._at_once)
         if not is_whole(_prefix(manager, step)):
             raise errors.TrainingError(
                 f"Cannot save step {step} in {manager.directory}: {reason}"

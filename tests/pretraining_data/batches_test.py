@@ -601,11 +601,28 @@ def test_a_service_that_is_not_there_is_named(folder, monkeypatch):
             open_data(folder, service=address)
 
 
-def test_services_need_no_python(folder):
-    batches = open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
+def assert_needs_no_python(batches):
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor)
     assert b"TFRecordDatasetV2" in graph.numpy()
     assert b"PyFunc" not in graph.numpy()
+
+
+def test_services_need_no_python(folder):
+    assert_needs_no_python(
+        open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
+    )
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_another_host_makes_the_same_batches_without_python(folder, shuffle):
+    shard = replicas.Shard(4, 2, 2)
+    here = open_data(folder, shuffle=shuffle).dataset(2, 5, shard)
+    data = open_data(folder, shuffle=shuffle, in_graph=True)
+    there = data.dataset(2, 5, shard)
+    assert_needs_no_python(there)
+    assert there.element_spec == here.element_spec
+    for ours, theirs in zip(take(here, 3), take(there, 3), strict=True):
+        assert_equal(ours, theirs)
 
 
 @pytest.mark.dear

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.training import loop, saving
+from electra_tf.training import loop, replicas, saving
 from tests import helpers
 from tests.training import engine_test
 
@@ -244,6 +244,19 @@ def test_a_run_that_begins_anew_says_that_its_best_goes(tmp_path, capsys):
     for is_told in (True, False):
         train(tmp_path, 2 if is_told else 4)
         assert (told in capsys.readouterr().err) == is_told
+
+
+def test_devices_of_another_host_save_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(replicas, "has_other_host", lambda run: True)
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = train(tmp_path / "whole", 6)
+    train(tmp_path / "cut", 4)
+    engine = train(tmp_path / "cut", 6)
+    assert engine_test.steps(engine.run, "train") == [2, 4, 6]
+    assert float(engine.model.w) == float(whole.model.w) != 0
+    options = saving.Checkpoints(engine)._options
+    assert options.experimental_io_device == "/job:localhost"
 
 
 def test_a_run_past_its_last_step_is_refused(tmp_path):
