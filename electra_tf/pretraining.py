@@ -263,10 +263,13 @@ def _train(
     heldout_data = inputs.heldout_data
     evaluated: dict[int, dict[str, float]] = {}  # Step -> metrics.
 
-    def evaluate():
+    def evaluate(before_batch=lambda: None):
         step = int(engine.global_step.numpy())
         evaluated[step] = engine.evaluate_on(
-            heldout_data.dataset, data.eval_batch_size, inputs.num_eval_steps
+            heldout_data.dataset,
+            data.eval_batch_size,
+            inputs.num_eval_steps,
+            before_batch,
         )
         # Not before: a run that does not come here has changed nothing.
         if replicas.is_chief(engine.strategy):
@@ -286,7 +289,8 @@ def _train(
         )
         is_logged = last_step in evaluated
         if heldout_data and not is_logged:
-            evaluate()
+            with loop.stoppable_evaluation(engine) as leave_if_asked:
+                evaluate(leave_if_asked)
     except (tf.errors.OpError, UnicodeDecodeError, errors.DataError) as error:
         # TensorFlow does not tell which record it cannot read, nor quite when.
         inputs.train_data.refuse_bad_batches(

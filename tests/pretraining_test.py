@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import types
 
 import numpy as np
@@ -16,6 +17,7 @@ from electra_tf.pretraining_data import batches
 from electra_tf.text import vocabulary
 from electra_tf.training import metrics_log, optimization
 from tests import helpers
+from tests.training import engine_test
 
 CONFIG = configs.PretrainingConfig(
     model=helpers.electra_config(),
@@ -365,6 +367,38 @@ def test_a_data_service_that_does_not_see_the_records(tmp_path, train_data):
         str(caught.value),
     )
     del worker
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_last_evaluation(
+    tmp_path, train_data, number, capsys
+):
+    run = helpers.run_config(tmp_path / "model", num_train_steps=2)
+    engine = engine_test.one_weight_engine(run)
+    engine.model.live_metrics = ("total_loss",)
+    model = "model.ckpt-2.index"
+
+    def heldout(*args):
+        assert (tmp_path / "model" / model).exists()
+        os.kill(os.getpid(), number)
+        return engine_test.numbers_dataset(*args)
+
+    inputs = types.SimpleNamespace(
+        train_data=train_data,
+        heldout_data=types.SimpleNamespace(dataset=heldout),
+        num_eval_steps=3,
+    )
+    before = signal.getsignal(number)
+    (tmp_path / "model").mkdir()
+    with pytest.raises(errors.Stopped) as caught:
+        pretraining._train(dataclasses.replace(CONFIG, run=run), inputs, engine)
+    name = signal.Signals(number).name
+    assert str(caught.value) == (
+        f"{name} in the last evaluation: all steps are saved in "
+        f"{tmp_path}/model; run again to evaluate"
+    )
+    assert f"{name}: leaving after this batch (" in capsys.readouterr().err
+    assert signal.getsignal(number) is before
 
 
 def test_only_the_first_process_of_a_run_looks_for_vectors(

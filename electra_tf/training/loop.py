@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -344,10 +344,38 @@ class Summaries:
             self._writer.close()
 
 
-class StopRequests:
-    """Turns SIGTERM and SIGINT into a request that a loop can look at."""
+@contextlib.contextmanager
+def stoppable_evaluation(
+    engine: engine_lib.Engine,
+) -> Iterator[Callable[[], None]]:
+    """Lets SIGTERM and SIGINT end an evaluation after the last step.
 
-    def __init__(self):
+    Yields what is to be called before each batch, by all workers. It raises
+    `errors.Stopped` after a request.
+    """
+    with StopRequests("leaving after this batch") as requests:
+
+        def leave_if_asked():
+            if not engine.any_worker(requests.signal_name is not None):
+                return
+            who = requests.signal_name or "Another worker stopped"
+            raise errors.Stopped(
+                f"{who} in the last evaluation: all steps are saved in "
+                f"{engine.run.model_dir}; run again to evaluate"
+            )
+
+        yield leave_if_asked
+
+
+class StopRequests:
+    """Turns SIGTERM and SIGINT into a request that a loop can look at.
+
+    Args:
+      reply: What is said to the first.
+    """
+
+    def __init__(self, reply: str = "saving and leaving after this step"):
+        self.reply = reply
         self.signal_name = None
 
     def __enter__(self):
@@ -368,8 +396,7 @@ class StopRequests:
             raise KeyboardInterrupt  # Asked twice: at once.
         self.signal_name = signal.Signals(number).name
         print(
-            f"\n{self.signal_name}: saving and leaving after this step "
-            "(again to leave at once)",
+            f"\n{self.signal_name}: {self.reply} (again to leave at once)",
             file=sys.stderr,
         )
 
