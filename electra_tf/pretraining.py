@@ -228,7 +228,11 @@ def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     """Keeps beside the model what it learns from and is scored on."""
     model_dir = config.run.model_dir
     # The directory may be moved, and the file may change.
-    vocabulary.write(inputs.vocab, model_dir)
+    if inputs.vocab.do_lower_case is None and saving.is_under_way(model_dir):
+        # How text is treated may have been known when it began.
+        vocabulary.write_tokens(inputs.vocab.tokens, model_dir)
+    else:
+        vocabulary.write(inputs.vocab, model_dir)
     before = _scored_on_before(model_dir)
     heldout = before or inputs.scored_on(config)
     model_directory.write_records_digest(

@@ -472,6 +472,24 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     assert begin("c", 1) != ""
 
 
+def test_how_text_was_treated_is_of_this_run(tmp_path):
+    """An earlier one, without a checkpoint, may have left it."""
+    config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
+    tokens = tuple(helpers.VOCAB)
+    train = types.SimpleNamespace(digest="a")
+
+    def note(do_lower_case):
+        vocab = vocabulary.Vocabulary(tokens, do_lower_case)
+        inputs = pretraining._Inputs(vocab, train, None, 0, None)
+        pretraining._note_inputs(config, inputs)
+        return vocabulary.load(tmp_path / "vocab.txt").do_lower_case
+
+    assert [note(False), note(None), note(True)] == [False, None, True]
+    tf.train.Checkpoint(x=tf.Variable(1.0)).write(f"{tmp_path}/model.ckpt-3")
+    # It goes on.
+    assert note(None) is True
+
+
 @pytest.mark.parametrize("decay", [0.8, 1.5, None])
 def test_pre_training_has_one_rate(decay):
     optimizer = configs.OptimizerConfig(1e-3, layerwise_lr_decay=decay)

@@ -5,6 +5,7 @@ treated before it is looked up stands in `vocab.txt.json` beside it, where
 `tools/build_vocab.py` or a checkpoint knows it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -414,7 +415,8 @@ def write_tokens(tokens: Sequence[str], folder: str) -> str:
 def write(vocabulary: Vocabulary, folder: str) -> None:
     """Writes vocab.txt, and the treatment of text where it is known.
 
-    The latter with a digest, so that a change of the former is seen.
+    The latter with a digest, so that a change of the former is seen. Where it
+    is not known, that of another vocabulary there goes.
 
     Args:
       vocabulary: What to write.
@@ -424,7 +426,10 @@ def write(vocabulary: Vocabulary, folder: str) -> None:
       CheckpointError: See `refuse_odd_tokens`.
     """
     path = write_tokens(vocabulary.tokens, folder)
-    if vocabulary.do_lower_case is not None:
+    if vocabulary.do_lower_case is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(settings_file(path))
+    else:
         settings: dict[str, bool | str] = {
             "do_lower_case": vocabulary.do_lower_case,
             "strip_accents": vocabulary.strips_accents(),
