@@ -8,12 +8,11 @@ last, `advice` on what the metrics show.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -152,12 +151,6 @@ def _read_inputs(
     heldout_data, num_eval_steps = _heldout_data(config)
     for taken in filter(None, (train_data, heldout_data)):
         records_report.refuse_unfinished(taken.records.files)
-    token_vectors = _token_vectors(
-        config,
-        train_data,
-        masking.SpecialIds.of(vocab),
-        replicas.is_chief(strategy),
-    )
     workers.refuse_differences(
         strategy,
         config,
@@ -165,9 +158,11 @@ def _read_inputs(
             "the training records": train_data.digest,
             "the held-out records": heldout_data and heldout_data.digest,
             "the vocabulary": vocab,
-            "the vectors of the tokens": token_vectors is not None
-            and hashlib.sha256(token_vectors.tobytes()).hexdigest(),
+            "whether embeddings start with the data": _takes_vectors(config),
         },
+    )
+    token_vectors = _token_vectors(
+        config, train_data, masking.SpecialIds.of(vocab), strategy
     )
     return _Inputs(
         vocab, train_data, heldout_data, num_eval_steps, token_vectors
@@ -351,40 +346,49 @@ def _heldout_data(config):
     return data, steps
 
 
+def _takes_vectors(config: configs.PretrainingConfig) -> bool:
+    """Whether a run begins, and with `_token_vectors`."""
+    return (
+        config.data.embeddings_from_data
+        and not config.init_checkpoint
+        and not saving.is_under_way(config.run.model_dir)
+    )
+
+
 def _token_vectors(
     config: configs.PretrainingConfig,
     train_data: batches.PretrainingData,
     special_ids: masking.SpecialIds,
-    is_chief: bool,
+    strategy: tf.distribute.Strategy,
 ) -> np.ndarray | None:
     """What the embeddings start with; None for what the run has or draws.
 
-    See `PretrainingDataConfig.embeddings_from_data`.
+    See `PretrainingDataConfig.embeddings_from_data`. The chief's for all: other
+    processors, and other numbers of threads, round otherwise.
     """
-    if (
-        not config.data.embeddings_from_data
-        or config.init_checkpoint
-        or saving.is_under_way(config.run.model_dir)
-    ):
+    if not _takes_vectors(config):
         return None
+    if not replicas.is_chief(strategy):
+        encoder = config.model.encoder
+        shape = (encoder.vocab_size, cast(int, encoder.embedding_size))
+        return workers.of_chief(strategy, np.zeros(shape, np.float32))
     start = time.monotonic()
     vectors = train_data.token_vectors(
         special_ids,
         config.data.embeddings_num_examples,
         config.data.embeddings_exponent,
     )
-    if is_chief:
-        for line in train_data.remarks_on_texts(
-            special_ids, config.data.embeddings_num_examples
-        ):
-            print(f"warning: {line}")
-        print(
-            f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "
-            "start with what their examples have in common, found in "
-            f"{time.monotonic() - start:.0f} s "
-            "(PretrainingDataConfig.embeddings_from_data)"
-        )
-    return vectors
+    for line in train_data.remarks_on_texts(
+        special_ids, config.data.embeddings_num_examples
+    ):
+        print(f"warning: {line}")
+    print(
+        f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "
+        "start with what their examples have in common, found in "
+        f"{time.monotonic() - start:.0f} s "
+        "(PretrainingDataConfig.embeddings_from_data)"
+    )
+    return workers.of_chief(strategy, vectors)
 
 
 def _begin_with_data(

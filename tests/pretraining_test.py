@@ -410,7 +410,10 @@ def test_only_the_first_process_of_a_run_looks_for_vectors(
 
     def vectors(config):
         return pretraining._token_vectors(
-            config, train_data, (helpers.CLS, helpers.SEP), is_chief=True
+            config,
+            train_data,
+            (helpers.CLS, helpers.SEP),
+            tf.distribute.get_strategy(),
         )
 
     assert vectors(CONFIG) is None
