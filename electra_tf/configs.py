@@ -529,7 +529,7 @@ class RunConfig:
       steps_per_loop: Steps between two looks at the run: the live line,
         TensorBoard, a request to stop.
       eval_steps: Steps between two held-out evaluations; 0 for one at the end.
-      keep_checkpoint_max: Checkpoints kept.
+      keep_checkpoint_max: Checkpoints kept; 0 for all.
       keep_best_metric: Metric of the evaluations every `eval_steps` by which
         the best checkpoint is kept in <model_dir>/best, too: the lowest of a
         loss, the highest of anything else; '' for none.
@@ -573,7 +573,7 @@ class RunConfig:
     save_checkpoints_steps: Positive[int] = 1000
     steps_per_loop: Positive[int] = 20
     eval_steps: NotNegative[int] = 0
-    keep_checkpoint_max: Positive[int] = 5
+    keep_checkpoint_max: NotNegative[int] = 5
     keep_best_metric: str = "total_loss"
     async_checkpoints: bool = True
     seed: validation.Seed[int] = 42

@@ -177,10 +177,7 @@ def test_refuses_a_type(make, name, value, expected):
         ),
         (optimizer, ["learning_rate", "epsilon", "clip_norm"]),
         (data, ["train_batch_size", "eval_batch_size", "num_eval_steps"]),
-        (
-            run,
-            ["save_checkpoints_steps", "steps_per_loop", "keep_checkpoint_max"],
-        ),
+        (run, ["save_checkpoints_steps", "steps_per_loop"]),
         (
             finetuning_data,
             [
@@ -209,6 +206,7 @@ def test_refuses_what_is_not_positive(make, names, value):
         (optimizer, {"embeddings_lr_scale": -1.0}, "scale must be 0 or more"),
         (optimizer, {"learning_rate": math.inf}, "learning_rate must be pos"),
         (optimizer, {"learning_rate": math.nan}, "learning_rate must be pos"),
+        (run, {"keep_checkpoint_max": -1}, "checkpoint_max must be 0 or more"),
         (run, {"seed": 2**31}, "seed must be less than 2**31"),
         (run, {"model_dir": "gs://b/m"}, "must be a folder of this machine"),
         (run, {"model_dir": "run[1]"}, "must be a path without [, ] and \\"),

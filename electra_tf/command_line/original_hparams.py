@@ -313,6 +313,8 @@ def _check(hparams: Mapping[str, object], known: Mapping[str, Hparam]) -> None:
         kind = type(known[name].default)
         if name in ("model_size", "init_checkpoint") or kind not in _KINDS:
             continue  # With a line of its own, or without a type.
+        if name == "keep_checkpoint_max" and value is None:
+            continue
         if kind in (int, float):
             fits = original_settings.is_number(value)
         else:
@@ -348,6 +350,8 @@ def _bindings(
             value = "tpu" if value else "one_device"
         elif name == "tpu_name" and value is None:
             value = ""
+        elif name == "keep_checkpoint_max":
+            value = value or 0
         elif name == "do_train":
             value = not value
         bindings[hparam.parameter] = value

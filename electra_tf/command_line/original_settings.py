@@ -127,7 +127,9 @@ PRETRAINING: dict[str, Hparam] = {
     ),
     **_same("RunConfig", save_checkpoints_steps=1000, num_train_steps=1000000),
     **_same("PretrainingDataConfig", num_eval_steps=100),
-    **_same("RunConfig", keep_checkpoint_max=5),
+    "keep_checkpoint_max": Hparam(
+        5, "RunConfig.keep_checkpoint_max", "0 or None: all are kept"
+    ),
     "model_size": Hparam(
         "small",
         "EncoderConfig",

@@ -190,7 +190,7 @@ class Checkpoints:
             self._manager = tf.train.CheckpointManager(
                 self.checkpoint,
                 self.run.model_dir,
-                max_to_keep=self.run.keep_checkpoint_max,
+                max_to_keep=self.run.keep_checkpoint_max or None,
                 checkpoint_name=model_directory.CHECKPOINT_NAME,
             )
             best_dir = os.path.join(

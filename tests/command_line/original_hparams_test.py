@@ -164,6 +164,12 @@ def test_tpu_and_paths():
     assert config.run.model_dir == "here"
 
 
+@pytest.mark.parametrize(("value", "expected"), [(None, 0), (0, 0), (3, 3)])
+def test_none_and_0_keep_all_checkpoints(value, expected):
+    found = pretraining(keep_checkpoint_max=value).run.keep_checkpoint_max
+    assert found == expected
+
+
 def test_the_vocabulary_of_all_models(tmp_path):
     def vocab_file(**hparams):
         found = original_hparams.finetuning(hparams, str(tmp_path), "m")

@@ -259,6 +259,11 @@ def test_devices_of_another_host_save_here(tmp_path, monkeypatch):
     assert options.experimental_io_device == "/job:localhost"
 
 
+def test_all_checkpoints_may_be_kept(tmp_path):
+    train(tmp_path, save_checkpoints_steps=1, keep_checkpoint_max=0)
+    assert len(saving.checkpoints_of(tmp_path)) == 8
+
+
 def test_a_run_past_its_last_step_is_refused(tmp_path):
     train(tmp_path)
     with pytest.raises(errors.ConfigError) as caught:
