@@ -275,7 +275,7 @@ def refuse_other_run(config) -> None:
         raise errors.ConfigError(
             f"Expected an empty or new model directory, found {model_dir} with "
             f"{len(os.listdir(model_dir))} entries but no {CONFIG_FILE}: "
-            "choose another --model_dir"
+            f"choose another --model_dir{_and_start_there(config)}"
         )
     if not _has_learned(model_dir):
         return
@@ -322,6 +322,19 @@ def refuse_other_run(config) -> None:
             f"{', '.join(found)}. Choose another --model_dir, or the old "
             "values to continue that run"
         )
+
+
+def _and_start_there(config) -> str:
+    """What else to do where checkpoints lie that no run of ours has left."""
+    if not glob.glob("*.index", root_dir=config.run.model_dir):
+        return ""
+    hint = (
+        ", and to start from the checkpoint there name it as "
+        f"{type(config).__name__}.init_checkpoint"
+    )
+    if isinstance(config, configs.PretrainingConfig):
+        hint += " (with keep_global_step to go on at its step)"
+    return hint
 
 
 def _is_before_decay(config, theirs: dict) -> bool:

@@ -176,6 +176,18 @@ def test_refuses_a_directory_with_something_else(tmp_path):
     )
 
 
+def test_names_how_to_start_from_weights_of_the_original(tmp_path):
+    for name in ("checkpoint", "model.ckpt-9.index"):
+        (tmp_path / name).touch()
+    assert refusal(pretraining_config(tmp_path)).endswith(
+        "with 2 entries but no config.json: choose another --model_dir, and to "
+        "start from the checkpoint there name it as PretrainingConfig."
+        "init_checkpoint (with keep_global_step to go on at its step)"
+    )
+    tuned = finetuning_config(tmp_path)
+    assert refusal(tuned).endswith(" it as FinetuningConfig.init_checkpoint")
+
+
 def test_takes_the_same_run_again(trained):
     assert model_directory.refuse_other_run(trained) is None
 

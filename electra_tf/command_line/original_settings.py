@@ -93,7 +93,10 @@ _RESULTS = "results are in <model_dir>/eval_results.json"
 
 PRETRAINING: dict[str, Hparam] = {
     "debug": Hparam(
-        False, "EncoderConfig", "True: a tiny network, 20 steps of 8 examples"
+        False,
+        "EncoderConfig",
+        "True: a tiny network, 20 steps of 8 examples; the model directory is "
+        "not wiped",
     ),
     "do_train": Hparam(
         True,
@@ -143,7 +146,12 @@ PRETRAINING: dict[str, Hparam] = {
         "EncoderConfig.embedding_size",
         "None: the hidden size; not given: 128 for small",
     ),
-    "vocab_size": Hparam(30522, "EncoderConfig.vocab_size"),
+    "vocab_size": Hparam(
+        30522,
+        "EncoderConfig.vocab_size",
+        "the vocabulary file must have as many entries; the original takes "
+        "fewer",
+    ),
     "do_lower_case": Hparam(
         True, why="the TFRecords hold ids; it is a flag of their builder"
     ),
@@ -169,7 +177,10 @@ PRETRAINING: dict[str, Hparam] = {
         "<data_dir>/vocab.txt", "PretrainingDataConfig.vocab_file"
     ),
     "model_dir": Hparam(
-        "<data_dir>/models/<model_name>", "RunConfig.model_dir"
+        "<data_dir>/models/<model_name>",
+        "RunConfig.model_dir",
+        "the original goes on from weights that lie there; here they are an "
+        "init_checkpoint",
     ),
     "results_txt": Hparam(
         "<model_dir>/results/unsup_results.txt", why=_RESULTS

@@ -302,7 +302,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         CPU and GPU, where a word embedding table that is only looked up in
         counts every look-up by itself: rows of one word are squared before
         they are added. The default is the true norm, which the original has
-        on TPU. The update takes the added rows either way.
+        on one core of a TPU. The update takes the added rows either way.
     """
 
     def __init__(
