@@ -138,6 +138,7 @@ def test_hparams_have_the_options_of_question_answering(tmp_path):
     # As a run of the original leaves it, which knows no file of heads.
     (tmp_path / "head.json").unlink()
     theirs = {"qa_na_threshold": 0.5, "doc_stride": 64, "max_answer_length": 7}
+    hparams["answerable_uses_start_logits"] = True  # Of no classifier.
     path.write_text(json.dumps(hparams | theirs))
     options = original.read(str(tmp_path)).head.question_answering
     assert theirs.items() <= dataclasses.asdict(options).items()

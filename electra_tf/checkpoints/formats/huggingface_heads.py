@@ -8,6 +8,7 @@ Shapes: C labels, D hidden.
 
 import dataclasses
 import hashlib
+import typing
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -45,7 +46,7 @@ _LAYERS = {
 
 # The head there: a start and an end, each from its own token alone; no answer
 # where that of [CLS] is likelier than any.
-_QA_OPTIONS = {
+_QA_OPTIONS: dict[str, typing.Any] = {
     "joint_prediction": False,
     "answerable_classifier": False,
     "answerable_uses_start_logits": False,
@@ -216,7 +217,7 @@ def with_kept(
 
 
 def _may_be_tagger(theirs: Iterable[str], config: dict) -> bool:
-    """Whether `classifier` labels tokens, as no other class says of its own."""
+    """Whether `classifier` labels tokens, by the class if one is named."""
     name = architecture(config)
     if name:
         return "Token" in name

@@ -320,6 +320,8 @@ def _read_head(
         return head
     said = {name: hparams[name] for name in _QA_HPARAMS if name in hparams}
     task_heads.check_options(head.kind, said, f"the settings of {source}")
+    if not head.options["answerable_classifier"]:
+        said.pop("answerable_uses_start_logits", None)  # Which it would use.
     for name, ours in head.options.items():
         if said.get(name, ours) != ours:
             raise CheckpointError(
