@@ -327,7 +327,7 @@ def select(x: typing.Any, rows: slice):
     """Some rows of columns."""
     if x is None:
         return None
-    # A tuple of columns, or of the values of one.
+    # A tuple of columns, or of what is refused later.
     if isinstance(x, tuple) and not any(
         isinstance(part, str | bytes) or np.isscalar(part) for part in x
     ):
@@ -341,9 +341,9 @@ def split(x, y, sample_weight, share: float):
     """The last share of the rows, as Keras's `validation_split` takes it.
 
     Args:
-      x: Columns, as are the others.
-      y: As many labels.
-      sample_weight: As many numbers, or None.
+      x: A column, or a tuple of several.
+      y: As many labels; a tuple of them is one column.
+      sample_weight: As many numbers, likewise, or None.
       share: Between 0 and 1.
 
     Returns:
@@ -374,10 +374,13 @@ def split(x, y, sample_weight, share: float):
             "Expected validation_split to leave rows on both sides. Received: "
             f"validation_split={share} of {num_rows} rows."
         )
-    both = (x, y, sample_weight)
+    y, sample_weight = (
+        list(of) if isinstance(of, tuple) else of for of in (y, sample_weight)
+    )
+    all_three = (x, y, sample_weight)
     return (
-        tuple(select(of, slice(kept)) for of in both),
-        tuple(select(of, slice(kept, None)) for of in both),
+        tuple(select(of, slice(kept)) for of in all_three),
+        tuple(select(of, slice(kept, None)) for of in all_three),
     )
 
 

@@ -164,6 +164,11 @@ class TokenClassifier(LabelledModel):
             del features[f"{self.task_name}_labels"]
         return features
 
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """See `TaskModel.fit`; a tuple is one of rows, not of columns."""
+        x = list(x) if isinstance(x, tuple) else x
+        return super().fit(x, y, *args, **kwargs)
+
     def graph_example(self, x, y):
         """Of texts <string>[B] and labels <string>[B], both with white space.
 

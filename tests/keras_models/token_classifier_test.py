@@ -69,6 +69,23 @@ def test_words_and_labels_in_every_form(pretrained, trained):
     )
 
 
+@pytest.mark.parametrize("x", [WORDS, TEXTS], ids=["words", "texts"])
+def test_a_tuple_is_one_of_rows(pretrained, monkeypatch, x):
+    found, seen = tagger(pretrained), []
+
+    def arrays(x, y, *args, **kwargs):
+        seen.append((list(x), list(y)))
+        if len(seen) == 2:  # To learn from, and to validate on.
+            raise KeyboardInterrupt
+        return features(x, y, *args, **kwargs)
+
+    features = found._arrays
+    monkeypatch.setattr(found, "_arrays", arrays)
+    with pytest.raises(KeyboardInterrupt):
+        found.fit(tuple(x), tuple(TAGS), validation_split=0.25, verbose=0)
+    assert seen == [(x[:15], TAGS[:15]), (x[15:], TAGS[15:])]
+
+
 def test_predictions_are_of_the_words_given(trained):
     found, *_ = trained
     # "\u200b" has no token, and the last words do not fit.
