@@ -57,8 +57,11 @@ class TextPipeline(TaskRows):
     ) -> None:
         """Refuses weights that Keras would pass over, or that are none."""
         token_ids.check_weights(sample_weight, name)
+        if class_weight is None:
+            return
         num_labels = self.num_label_values if self.target_rank == 1 else None
-        if class_weight is None or num_labels is None:
+        if num_labels is None:
+            self.weights_of_classes(class_weight, None)  # Refuses them.
             return
         unknown = [k for k in class_weight if k not in range(num_labels)]
         if unknown:

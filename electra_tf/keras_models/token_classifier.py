@@ -104,8 +104,9 @@ class TokenClassifier(LabelledModel):
     def for_keras(self, x, y, y_pred, sample_weight):
         weights = x["labels_mask"]
         if sample_weight is not None:
-            of_rows = tf.cast(sample_weight, tf.float32)
-            weights *= of_rows[:, tf.newaxis]
+            given = tf.cast(sample_weight, tf.float32)
+            is_of_rows = given.shape.rank == 1
+            weights *= given[:, tf.newaxis] if is_of_rows else given
         return y, y_pred, weights
 
     def task(self) -> tagging.TaggingTask:

@@ -540,6 +540,11 @@ def test_several_labels_a_row_are_0_or_1_without_a_preprocessor(
     with pytest.raises(ValueError, match="labels from 0 to 1 as y. Received"):
         found.test_on_batch(rows, tf.constant([[0, 1], [2, 0]]))
     found.test_on_batch(rows, tf.constant([[0.0, 1.0], [1.0, 1.0]]))
+    found.compile(num_train_steps=1)
+    with pytest.raises(ValueError, match="sample_weight with several labels"):
+        found.train_on_batch(
+            rows, np.array([[0, 1], [1, 1]]), class_weight={0: 1.0, 1: 2.0}
+        )
 
 
 def test_validation_reads_what_training_reads(pretrained):

@@ -24,6 +24,12 @@ def tagger(pretrained, **kwargs):
     )
 
 
+def ids_of_words(pretrained):
+    """What a model without a preprocessor takes: ids, and labels as numbers."""
+    found = tagger(pretrained)
+    return found._of_keras(found.features(WORDS, TAGS))
+
+
 @pytest.fixture(scope="module")
 def trained(pretrained):
     found = tagger(pretrained)
@@ -151,6 +157,41 @@ def test_weighted_metrics_leave_padding_out(pretrained):
     found.compile()
     ours = found.evaluate(WORDS, TAGS, return_dict=True, verbose=0)
     assert of_keras["of_words"] == pytest.approx(ours["accuracy"], abs=1e-6)
+
+
+@pytest.mark.parametrize("is_of_tokens", [False, True])
+def test_weights_of_rows_and_of_tokens(pretrained, is_of_tokens):
+    x, y = ids_of_words(pretrained)
+    found = tagger(pretrained, preprocessor=None)
+    found.compile(
+        "sgd",
+        "sparse_categorical_crossentropy",
+        metrics=None,
+        run_eagerly=True,
+    )
+    weights = np.linspace(0.0, 2.0, y.size, dtype=np.float32).reshape(y.shape)
+    if not is_of_tokens:
+        weights = weights[:, :1]
+    of_true = np.take_along_axis(found(x).numpy(), y[..., None], -1)
+    losses = -np.log(of_true[..., 0]) * x["labels_mask"] * weights
+    given = weights if is_of_tokens else weights[:, 0]
+    assert found.test_on_batch(x, y, given) == pytest.approx(
+        losses.mean(), rel=1e-5
+    )
+
+
+def test_weights_of_classes_without_a_preprocessor(pretrained):
+    x, y = ids_of_words(pretrained)
+    found = tagger(pretrained, preprocessor=None)
+    found.compile(num_train_steps=1)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
+    for use in (
+        lambda **how: found.train_on_batch(x, y, **how),
+        lambda **how: found.fit(x, y, verbose=0, **how),
+        lambda **how: found.fit(data, verbose=0, **how),
+    ):
+        with pytest.raises(ValueError, match="class_weight with a TextClassif"):
+            use(class_weight={0: 1.0, 1: 2.0})
 
 
 BAD = {
