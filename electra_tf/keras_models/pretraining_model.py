@@ -542,14 +542,16 @@ class PretrainingModel(keras.Model):
             self._prepare_steps(x.element_spec)
         return super().evaluate(x, steps=steps, **kwargs)
 
-    def predict(self, x, batch_size: int | None = None, **kwargs):
+    def predict(
+        self, x, batch_size: int | None = None, verbose="auto", **kwargs
+    ):
         """The outputs of `call`; texts are preprocessed first."""
         is_column = hasattr(x, "to_numpy") or tf.is_tensor(x)
         if is_column or isinstance(x, str | list | tuple | np.ndarray):
             features = self.preprocessor([x] if isinstance(x, str) else x)
             x = {name: values.numpy() for name, values in features.items()}
         x = token_ids.checked(x, self.config.encoder)
-        return super().predict(x, batch_size=batch_size, **kwargs)
+        return super().predict(x, batch_size, verbose, **kwargs)
 
     def train_on_batch(self, *args, **kwargs):
         """Refused: what a step draws follows from its number in `fit`."""

@@ -304,18 +304,18 @@ class QuestionAnswerer(TaskModel):
             )
         return outputs
 
-    def predict(self, x, batch_size=None, **kwargs):
+    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
         if self._reads_texts and columns.is_dataset(x):
             # Answers are cut out of the contexts, which somebody must keep.
             x, num_rows = _columns_of(x, kwargs.pop("steps", None))
             batch_size = num_rows if batch_size is None else batch_size
         if not self._reads_texts:
-            return super().predict(x, batch_size, **kwargs)
+            return super().predict(x, batch_size, verbose, **kwargs)
         task, inputs = self.task(), self.read_inputs(x)
         examples = task.examples(*inputs)
         outputs = {}  # Without a word there is nothing to ask the model.
         if any(example.doc_tokens for example in examples):
-            outputs = super().predict(x, batch_size, **kwargs)
+            outputs = super().predict(x, batch_size, verbose, **kwargs)
         found = task.predict(
             outputs,
             examples,

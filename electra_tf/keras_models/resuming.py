@@ -35,7 +35,8 @@ class Start(keras.callbacks.Callback):
     when the training begins, long after the dataset was made.
 
     Args:
-      iterations: `steps_taken` at step 0 of the data.
+      iterations: `steps_taken` at step 0 of the data; below 0 where the data
+        were begun before the optimizer was.
     """
 
     def __init__(self, iterations: int = 0):

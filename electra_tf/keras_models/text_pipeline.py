@@ -150,15 +150,32 @@ class TextPipeline(TaskRows):
         return self._prepared(
             start.dataset(
                 lambda first_step: batches.train_dataset(
-                    features, self.seed, batch_size, first_step
+                    features,
+                    self.seed,
+                    batch_size,
+                    first_step,
+                    bucketed=not self.preprocessor.pad_to_max,
                 )
             )
         )
 
+    def _start(self, steps_per_epoch: int) -> Start:
+        """Goes on with the first epoch that no `fit` before has begun."""
+        taken = int(steps_taken(self.optimizer).numpy())
+        epochs_begun = -(-taken // steps_per_epoch)
+        return Start(taken - epochs_begun * steps_per_epoch)
+
     def _eval_dataset(
-        self, features: Features, batch_size: int
+        self,
+        features: Features,
+        batch_size: int,
+        steps: int | None = None,
+        name: str = "steps",
     ) -> tf.data.Dataset:
-        """All rows once, by length."""
+        """All rows once, by length; with `steps` the first rows alone."""
+        if steps is not None:
+            num_rows = columns.positive(steps, name) * batch_size
+            features = {n: of[:num_rows] for n, of in features.items()}
         costs = np.ones_like if self.windows is None else self.windows.counts
         dataset = batches.eval_dataset(features, batch_size, costs)
         return self._prepared(dataset.map(_without_rows))
@@ -205,15 +222,16 @@ class TextPipeline(TaskRows):
         y=None,
         batch_size: int | None = None,
         epochs: int = 1,
-        *,
+        verbose: typing.Any = "auto",
         callbacks=None,
-        validation_data=None,
         validation_split: float = 0.0,
+        validation_data=None,
         shuffle: bool = True,
         class_weight=None,
         sample_weight=None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         **kwargs,
     ):
@@ -227,15 +245,17 @@ class TextPipeline(TaskRows):
           batch_size: Rows of a step; 32 by default. They are of similar length,
             and padded to the longest of them.
           epochs: Passes over the rows.
+          verbose: See `keras.Model.fit`.
           callbacks: Keras's.
-          validation_data: (x, y), (x, y, sample_weight) or a dataset.
-          validation_split: Or the last share of the rows.
+          validation_split: Share of the rows, the last ones, to validate on.
+          validation_data: Instead (x, y), (x, y, sample_weight) or a dataset.
           shuffle: Whether the rows come in a new order in every epoch.
           class_weight: Label -> what its rows count in the loss; 'balanced'
             gives all labels the same sum.
           sample_weight: What each row counts.
           initial_epoch: See `keras.Model.fit`, as are the others.
           steps_per_epoch: Needed where a dataset does not tell its length.
+          validation_steps: Batches of the first rows; None for all.
           validation_batch_size: Rows of a step of validation.
           **kwargs: See `keras.Model.fit`.
 
@@ -292,19 +312,20 @@ class TextPipeline(TaskRows):
             x = x.repeat()
         if validation_data is not None:
             # Now: the rows to learn from say whether the texts are pairs.
-            validation_data = self._validation_data(
+            validation_data, validation_steps = self._validation_data(
                 validation_data,
                 _size(
                     validation_batch_size, "validation_batch_size", batch_size
                 ),
+                validation_steps,
             )
         num_epochs = epochs - initial_epoch
         self._begin(num_steps, num_epochs)
         optimizers.warn_of_the_end(
             self.optimizer, num_steps and num_steps * num_epochs, callbacks
         )
-        if features is not None:
-            start = Start(int(steps_taken(self.optimizer).numpy()))
+        if features is not None and num_steps:
+            start = self._start(num_steps)
             x = self._train_dataset(features, batch_size, shuffle, start)
             # Behind the user's: `BackupAndRestore` may go on from a later step.
             callbacks = [*keras.tree.flatten(callbacks or []), start]
@@ -312,9 +333,11 @@ class TextPipeline(TaskRows):
             return super().fit(
                 x,
                 epochs=epochs,
+                verbose=verbose,
                 validation_data=validation_data,
                 initial_epoch=initial_epoch,
                 steps_per_epoch=steps_per_epoch,
+                validation_steps=validation_steps,
                 callbacks=callbacks,
                 **arguments,
                 **kwargs,
@@ -413,7 +436,8 @@ class TextPipeline(TaskRows):
             optimizer.build(self.trainable_variables)
             optimizer.begin(num_steps)
 
-    def _validation_data(self, data, batch_size: int):
+    def _validation_data(self, data, batch_size: int, steps: int | None):
+        """What Keras validates on, and how many batches; None for all."""
         if not self._reads_texts:
             if isinstance(data, tuple) and len(data) > 1:
                 self._checked(data[0], "validation_x")
@@ -422,11 +446,11 @@ class TextPipeline(TaskRows):
                     self._check_weights(
                         weights, name="validation_sample_weight"
                     )
-                return data
-            return self._checked(data, "validation_data")
+                return data, steps
+            return self._checked(data, "validation_data"), steps
         if columns.is_dataset(data):
             self.refuse_other_inputs(columns.has_pairs(data), "validation_data")
-            return self._mapped(data, True, name="validation_data")
+            return self._mapped(data, True, name="validation_data"), steps
         if not isinstance(data, tuple | list) or len(data) not in (2, 3):
             raise ValueError(
                 "Expected validation_data as (x, y), (x, y, sample_weight) or "
@@ -434,10 +458,20 @@ class TextPipeline(TaskRows):
             )
         x, y, sample_weight = (*data, None)[:3]
         features = self._arrays(x, y, sample_weight, prefix="validation_")
-        return self._eval_dataset(features, batch_size)
+        dataset = self._eval_dataset(
+            features, batch_size, steps, "validation_steps"
+        )
+        return dataset, None
 
     def evaluate(
-        self, x=None, y=None, batch_size=None, sample_weight=None, **kwargs
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        verbose: typing.Any = "auto",
+        sample_weight=None,
+        steps: int | None = None,
+        **kwargs,
     ):
         """Loss and scores of labelled rows, see `keras.Model.evaluate`.
 
@@ -445,7 +479,9 @@ class TextPipeline(TaskRows):
           x: See `fit`, as are the others.
           y: Labels.
           batch_size: Rows of a step.
+          verbose: See `keras.Model.evaluate`.
           sample_weight: What each row counts in the loss.
+          steps: Batches of the first rows; None for all.
           **kwargs: See `keras.Model.evaluate`.
 
         Raises:
@@ -460,7 +496,13 @@ class TextPipeline(TaskRows):
                 self._check_labels(y)
                 self._check_weights(sample_weight)
             return super().evaluate(
-                x, y, batch_size, sample_weight=sample_weight, **kwargs
+                x,
+                y,
+                batch_size,
+                verbose,
+                sample_weight,
+                steps,
+                **kwargs,
             )
         if columns.is_dataset(x):
             columns.refuse_beside_dataset(y, sample_weight, batch_size)
@@ -468,16 +510,18 @@ class TextPipeline(TaskRows):
             x = self._mapped(x, True)
         else:
             features = self._arrays(x, y, sample_weight)
-            x = self._eval_dataset(features, _size(batch_size))
-        return super().evaluate(x, **kwargs)
+            x = self._eval_dataset(features, _size(batch_size), steps)
+            steps = None
+        return super().evaluate(x, verbose=verbose, steps=steps, **kwargs)
 
-    def predict(self, x, batch_size=None, **kwargs):
+    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
         """Predictions for texts, see `keras.Model.predict`.
 
         Args:
           x: Texts as `fit` takes them, or a dataset of batches of texts.
           batch_size: Rows of a step; 32 by default.
-          **kwargs: See `keras.Model.predict`.
+          verbose: See `keras.Model.predict`.
+          **kwargs: Likewise.
 
         Returns:
           As the model's `call`, a row for each text.
@@ -488,10 +532,11 @@ class TextPipeline(TaskRows):
         """
         if not self._reads_texts:
             x = self._checked(x)
-            return super().predict(x, batch_size, **kwargs)
+            return super().predict(x, batch_size, verbose, **kwargs)
         if columns.is_dataset(x):
             self.refuse_other_inputs(columns.has_pairs(x), "x")
-            return super().predict(self._mapped(x, False), **kwargs)
+            dataset = self._mapped(x, False)
+            return super().predict(dataset, verbose=verbose, **kwargs)
         inputs = self.read_inputs(x)
         if kwargs.get("steps") is not None:
             raise ValueError(
@@ -505,7 +550,7 @@ class TextPipeline(TaskRows):
             {name: values[order] for name, values in features.items()},
             _size(batch_size),
         )
-        found = super().predict(dataset, **kwargs)
+        found = super().predict(dataset, verbose=verbose, **kwargs)
         back = np.argsort(order)
         return keras.tree.map_structure(lambda of_rows: of_rows[back], found)
 

@@ -211,12 +211,12 @@ class TokenClassifier(LabelledModel):
         missing = self.max_seq_length - tf.shape(answer)[1]
         return tf.pad(answer, [[0, 0], [0, missing], [0, 0]])
 
-    def predict(self, x, batch_size=None, **kwargs):
+    def predict(self, x, batch_size=None, verbose="auto", **kwargs):
         if self._reads_texts and columns.is_dataset(x):
             # What is said of tokens belongs to words, which are in the texts.
             x, num_rows = self._texts_of(x, kwargs.pop("steps", None))
             batch_size = num_rows if batch_size is None else batch_size
-        found = super().predict(x, batch_size, **kwargs)
+        found = super().predict(x, batch_size, verbose, **kwargs)
         if not self._reads_texts:
             return found
         rows = self.read_inputs(x)
