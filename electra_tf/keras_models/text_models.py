@@ -23,6 +23,8 @@ from electra_tf.model import task_head
 
 # Of heads: with one label a row, and with several.
 _KINDS = ("classification", "multi_label_classification")
+# Of a regressor's least label and scale, in files of weights.
+_UNIT = "unit"
 # Of a label between the least and the greatest, 0 and 1.
 _ROUNDING = 1e-6
 
@@ -457,10 +459,35 @@ class TextRegressor(_TextModel):
                     "and scale"
                 )
             return
-        self.note(min_value=least, scale=greatest - least or 1.0)
-        # The unit is in their graphs.
+        self._note_unit(least, greatest - least or 1.0)
+
+    def _note_unit(self, least: float, scale: float) -> None:
+        self.note(min_value=least, scale=scale)
+        # It is in their graphs.
         self.train_function = self.test_function = None
         self.predict_function = None
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        if "scale" in self.head.options:
+            store[_UNIT] = np.array(self.unit)
+
+    def load_own_variables(self, store):
+        variables = dict(store)
+        theirs = variables.pop(_UNIT, None)
+        super().load_own_variables(variables)
+        if theirs is None:
+            return
+        least, scale = map(float, theirs)
+        if "scale" not in self.head.options:
+            self._note_unit(least, scale)
+        elif self.unit != (least, scale):
+            first, ours = self.unit
+            user_warnings.warn(
+                f"Weights that learned labels from {least:g} to "
+                f"{least + scale:g}, in a model that predicts from {first:g} "
+                f"to {first + ours:g}"
+            )
 
     def graph_targets(self, y):
         y = columns.one_a_row(y)

@@ -52,6 +52,12 @@ class TextPipeline(TaskRows):
         """Refuses numbers that are no labels; see `token_ids`."""
         token_ids.check_labels(y, name, self.num_label_values, self.target_rank)
 
+    def _note_labels(self, y, num_rows: int | None = None) -> None:
+        """`note_targets` of those beside token ids, which are one array."""
+        if y is not None and len(self.target_names) == 1:
+            name = f"{self.task_name}_{self.target_names[0]}"
+            self.note_targets({name: np.asarray(y)[:num_rows]})
+
     def _check_weights(
         self, sample_weight, class_weight=None, name: str = "sample_weight"
     ) -> None:
@@ -372,14 +378,18 @@ class TextPipeline(TaskRows):
         self._check_weights(arguments["sample_weight"], class_weight)
         if isinstance(x, keras.utils.PyDataset | Iterator):
             num_steps = getattr(x, "num_batches", None)
+            self.note_targets(None)
         elif columns.is_dataset(x):
             shuffle = False
             num_steps = steps_per_epoch or self.num_batches(x, x)
+            self.note_targets(None)
         else:
             arguments["batch_size"] = batch_size
             num_rows = len(next(iter(x.values())))
             share = 1.0 - arguments["validation_split"]
-            num_steps = -(-int(np.floor(num_rows * share)) // batch_size)
+            num_rows = int(np.floor(num_rows * share))
+            num_steps = -(-num_rows // batch_size)
+            self._note_labels(arguments["y"], num_rows)
         arguments["shuffle"] = shuffle
         return x, steps_per_epoch or num_steps, arguments
 
@@ -594,6 +604,7 @@ class TextPipeline(TaskRows):
             x = self._checked(x)
             self._check_labels(y)
             self._check_weights(sample_weight, class_weight)
+            self._note_labels(y)
         return super().train_on_batch(
             x, y, sample_weight, class_weight, **kwargs
         )

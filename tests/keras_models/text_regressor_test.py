@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.checkpoints.formats import huggingface, original
+from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests.checkpoints import models
 from tests.keras_models import tasks
 from tests.keras_models.tasks import TEXTS
@@ -134,6 +135,42 @@ def test_labels_of_another_use_tell_no_unit(pretrained):
     found = regressor(pretrained)
     found.evaluate(["wa", "wb"], [1.0, 5.0], verbose=0)
     assert found.unit == (0.0, 1.0)
+
+
+def test_labels_beside_ids_tell_the_unit(pretrained, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *args, **kwargs: None)
+    ids = {name: np.ones([20, 3], np.int32) for name in ENCODER_FEATURES}
+    values = np.arange(20, dtype=np.float32)
+    found = regressor(pretrained, preprocessor=None)
+    found.compile("sgd")
+    found.fit(ids, values, validation_split=0.5)
+    assert found.unit == (0.0, 9.0)
+    of_dataset = regressor(pretrained, preprocessor=None)
+    of_dataset.compile("sgd")
+    rows = tf.data.Dataset.from_tensor_slices((ids, values)).batch(10)
+    for data in ((rows,), (ids, values)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            of_dataset.fit(*data)
+        assert of_dataset.unit == (0.0, 1.0)
+
+
+def test_weights_in_a_file_have_their_unit(pretrained, tmp_path):
+    path, without = (tmp_path / f"{n}.weights.h5" for n in ("with", "without"))
+    found = regressor(pretrained, min_value=1.5, scale=2.5)
+    found.save_weights(path)
+    again = regressor(pretrained)
+    again.save_weights(without)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        again.load_weights(path)
+        found.load_weights(path)
+        found.load_weights(without)
+    assert again.unit == found.unit == (1.5, 2.5)
+    other = regressor(pretrained, min_value=0, scale=1)
+    with pytest.warns(UserWarning, match="from 1.5 to 4, in a model .* 0 to 1"):
+        other.load_weights(path)
+    assert other.unit == (0.0, 1.0)
 
 
 def test_bad_use(trained, pretrained):
