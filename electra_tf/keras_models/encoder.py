@@ -9,7 +9,7 @@ import os
 import random
 import typing
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -203,6 +203,23 @@ def enable_lora(
             variable.trainable = False
     for layer in targets:
         layer.enable_lora(rank)
+        layer.load_own_variables = _keeping_lora_a(layer)
+
+
+def _keeping_lora_a(layer: keras.layers.Dense) -> Callable:
+    """`load_own_variables` of a layer that learns low-rank additions.
+
+    Keras sets both kernels of the addition to 0, and then neither has a
+    gradient. With one of them at 0 the addition is as well.
+    """
+    load = layer.load_own_variables
+
+    def load_own_variables(store):
+        kernel = layer.lora_kernel_a.numpy()
+        load(store)
+        layer.lora_kernel_a.assign(kernel)
+
+    return load_own_variables
 
 
 @contextlib.contextmanager
@@ -360,6 +377,9 @@ class Encoder(keras.Model):
           target_layer_names: Of dense layers: "query", "key", "value", "dense".
         """
         enable_lora(self, rank, target_layer_names)
+        # The layers are in their graphs as they were.
+        self.train_function = self.test_function = None
+        self.predict_function = None
 
     def quantize(self, mode=None, **kwargs):
         """Quantises the dense layers, see `keras.Model.quantize`.

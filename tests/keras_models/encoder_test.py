@@ -281,6 +281,33 @@ def test_lora_learns_additions_alone_and_saves_them_in_the_kernels(tmp_path):
     assert kept == len(frozen) - 4
 
 
+def test_additions_learn_after_weights_were_loaded(tmp_path):
+    encoder = _encoder()
+    encoder.enable_lora(2)
+    before = _sequence(encoder)
+    encoder.save_weights(tmp_path / "a.weights.h5")
+    encoder.load_weights(tmp_path / "a.weights.h5")
+    np.testing.assert_array_equal(_sequence(encoder), before)
+    with tf.GradientTape() as tape:
+        found = encoder(INPUTS)["sequence_output"]
+        loss = tf.reduce_sum(found * tf.linspace(-1.0, 2.0, found.shape[-1]))
+    of_b = [v for v in encoder.trainable_variables if v.name[-1] == "b"]
+    assert len(of_b) == 2 * 2
+    for gradient in tape.gradient(loss, [v.value for v in of_b]):
+        assert tf.reduce_any(gradient != 0.0)
+
+
+def test_predicts_with_additions_that_came_later():
+    encoder = _encoder()
+    before = encoder.predict(INPUTS, verbose=0)["sequence_output"]
+    encoder.enable_lora(2)
+    for variable in encoder.trainable_variables:
+        variable.assign(variable + 0.3)
+    after = encoder.predict(INPUTS, verbose=0)["sequence_output"]
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(after, _sequence(encoder), atol=1e-5)
+
+
 def test_lora_of_no_layer(encoder):
     with pytest.raises(ValueError, match="dense, embeddings_project, key, "):
         encoder.enable_lora(2, ["query_dense"])
