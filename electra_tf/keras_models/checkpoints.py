@@ -5,6 +5,7 @@ import shutil
 import typing
 from collections.abc import Callable
 
+import h5py
 import keras
 import numpy as np
 
@@ -125,6 +126,14 @@ def save_keras(
     # Keras goes by the ending.
     with files.whole_file(path, ".keras") as temporary:
         save(temporary, **kwargs)
+
+
+def has_optimizer(path: str | os.PathLike) -> bool:
+    """Whether a file of Keras's `save_weights` has an optimizer's state."""
+    if not h5py.is_hdf5(path):
+        return False
+    with h5py.File(path) as file:
+        return "optimizer" in file
 
 
 def write(

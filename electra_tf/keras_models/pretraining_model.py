@@ -26,6 +26,7 @@ from electra_tf.keras_models import (
     overrides,
     pretraining_batches,
     pretraining_settings,
+    pretraining_steps,
     resuming,
     token_ids,
     user_warnings,
@@ -34,19 +35,10 @@ from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import ablations, losses, masking
 from electra_tf.pretraining_data import batches
-from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, saving
 
 # What Keras calls the loss.
 _LOSS = {"total_loss": "loss"}
-
-
-@dataclasses.dataclass
-class _Training:
-    """What `fit` needs beside the model; in none of the model's files."""
-
-    engine: engine_lib.Engine
-    ratios: dict[str, pretraining_batches.Ratio]
 
 
 @keras.saving.register_keras_serializable(package="electra_tf")
@@ -112,7 +104,7 @@ class PretrainingModel(keras.Model):
         self.built = True
         self.optimizer: optimization.AdamWeightDecay | None = None
         self._optimizer_config: configs.OptimizerConfig | None = None
-        self._training: _Training | None = None
+        self._training: pretraining_steps.Training | None = None
 
     # --- Checkpoints ------------------------------------------------
 
@@ -291,6 +283,21 @@ class PretrainingModel(keras.Model):
     @classmethod
     def from_config(cls, config):
         return cls(**encoder_lib.objects_in(config))
+
+    def load_weights(self, filepath, **kwargs):
+        """See `keras.Model.load_weights`.
+
+        Warns of an optimizer in the file, where `compile` made none that would
+        take it.
+        """
+        super().load_weights(filepath, **kwargs)
+        has_none = self.compiled and self.optimizer is None
+        if has_none and checkpoints.has_optimizer(filepath):
+            user_warnings.warn(
+                f"{filepath}: its optimizer is left out, and fit begins at "
+                "step 0; compile(num_train_steps=...) before load_weights "
+                "makes one that takes it"
+            )
 
     # --- Training ---------------------------------------------------
 
@@ -641,8 +648,6 @@ class PretrainingModel(keras.Model):
             if not micro_batch_size or cut == (micro_batch_size, size):
                 return
         self.train_function = self.test_function = None
-        policy = self.dtype_policy.name
-        strategy = self.distribute_strategy
         if size is None:
             if micro_batch_size:
                 raise ValueError(
@@ -650,7 +655,8 @@ class PretrainingModel(keras.Model):
                     f"{micro_batch_size}: drop_remainder=True. Received: "
                     f"{element_spec['input_ids']}"
                 )
-            size = strategy.num_replicas_in_sync
+            size = self.distribute_strategy.num_replicas_in_sync
+        policy = self.dtype_policy.name
         run = configs.RunConfig(
             model_dir="none",
             seed=self.seed,
@@ -658,31 +664,9 @@ class PretrainingModel(keras.Model):
             dtype_policy=policy if policy == "mixed_float16" else "float32",
             jit_compile=self._compiles_steps,
         )
-
-        # Without one there is nothing to do but to evaluate.
-        optimizer = self.optimizer or optimization.AdamWeightDecay(
-            pretraining_settings.DEFAULT_OPTIMIZER, 1
+        self._training = pretraining_steps.make(
+            self.network, self.optimizer, run, size, self.distribute_strategy
         )
-        loss_function = functools.partial(
-            self.network.training_loss,
-            share_of_training=optimizer.share_of_training,
-        )
-
-        def no_dataset(*_):
-            raise AssertionError("Keras gives the batches")
-
-        with strategy.scope():
-            engine = engine_lib.Engine(
-                strategy,
-                self.network,
-                loss_function,
-                optimizer,
-                run,
-                size,
-                no_dataset,
-            )
-            ratios = pretraining_batches.ratios(self.config, loss_function)
-            self._training = _Training(engine, ratios)
 
     def _heldout(
         self, pattern, batch_size, steps, train=None

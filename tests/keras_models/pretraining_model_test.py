@@ -239,6 +239,21 @@ def test_starts_with_what_the_data_say(files):
     )
 
 
+def test_an_optimizer_that_a_file_has_in_vain_is_told(tmp_path):
+    path = tmp_path / "a.weights.h5"
+    model = _model()
+    model.compile(OPTIMIZER, num_train_steps=10)
+    model.save_weights(path)
+    other = _model()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        other.load_weights(path)  # Not to go on.
+        model.load_weights(path)
+    other.compile(OPTIMIZER)
+    with pytest.warns(UserWarning, match=r"compile\(num_train_steps=...\) bef"):
+        other.load_weights(path)
+
+
 def test_a_second_fit_that_learns_nothing_is_told(files, tmp_path):
     model = _model()
     model.fit(files[0], 8, steps_per_epoch=2, verbose=0)
