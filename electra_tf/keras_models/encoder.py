@@ -18,7 +18,12 @@ import tensorflow as tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints, columns, token_ids
+from electra_tf.keras_models import (
+    checkpoints,
+    columns,
+    freezing,
+    token_ids,
+)
 from electra_tf.keras_models.preprocessor import Preprocessor
 from electra_tf.model import encoder as encoder_lib
 from electra_tf.text.tokenization import ENCODER_FEATURES
@@ -461,13 +466,16 @@ class Encoder(keras.Model):
             "name": self.name,
             "trainable": self.trainable,
             "quantization_mode": self._quantized,
+            **freezing.config_of(self),
         }
 
     @classmethod
     def from_config(cls, config):
         config = objects_in(config)
         mode = config.pop("quantization_mode", "")
+        frozen = config.pop("frozen", ())
         model = cls(**config)
         if mode:
             model.quantize(mode)
+        freezing.freeze(model, frozen)
         return model

@@ -22,6 +22,7 @@ from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
     columns,
+    freezing,
     optimizers,
     overrides,
     pretraining_batches,
@@ -278,11 +279,16 @@ class PretrainingModel(keras.Model):
                 "name": self.name,
                 "trainable": self.trainable,
             }
+            | freezing.config_of(self.network)
         )
 
     @classmethod
     def from_config(cls, config):
-        return cls(**encoder_lib.objects_in(config))
+        arguments = encoder_lib.objects_in(config)
+        frozen = arguments.pop("frozen", ())
+        model = cls(**arguments)
+        freezing.freeze(model.network, frozen)
+        return model
 
     def load_weights(self, filepath, **kwargs):
         """See `keras.Model.load_weights`.

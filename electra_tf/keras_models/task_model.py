@@ -22,7 +22,12 @@ from electra_tf import configs
 from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.keras_models import checkpoints, presets, user_warnings
+from electra_tf.keras_models import (
+    checkpoints,
+    freezing,
+    presets,
+    user_warnings,
+)
 from electra_tf.keras_models.encoder import (
     LORA_TARGETS,
     Encoder,
@@ -82,6 +87,8 @@ class TaskModel(TextPipeline):
         dtype=None,
     ):
         config = _sizes_of(encoder)
+        if isinstance(encoder, Encoder):
+            _refuse_lora(encoder)
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
         _check_preprocessor(preprocessor, config)
@@ -105,8 +112,7 @@ class TaskModel(TextPipeline):
                 "the encoder given",
                 "the encoder",
             )
-            # Frozen ones stay frozen.
-            self.network.electra.trainable = encoder.trainable
+            freezing.freeze_like(self.network.electra, encoder.electra)
         self.built = True
         self._quantized = ""
         self._lora_rank = 0
@@ -339,11 +345,6 @@ class TaskModel(TextPipeline):
         head = dataclasses.asdict(self.head)
         if self.head.labels is not None:  # As JSON has it.
             head["labels"] = list(self.head.labels)
-        frozen = [
-            layer.path
-            for layer in self.network._flatten_layers(include_self=False)
-            if not layer.trainable
-        ]
         return {
             "encoder": dataclasses.asdict(self.encoder_config),
             "head": head,
@@ -355,7 +356,7 @@ class TaskModel(TextPipeline):
             "seed": self.seed,
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            **({"frozen": frozen} if frozen else {}),
+            **freezing.config_of(self.network),
             **(
                 {"quantization_mode": self._quantized}
                 if self._quantized
@@ -367,7 +368,7 @@ class TaskModel(TextPipeline):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         arguments = objects_in(config, custom_objects)
-        frozen = arguments.pop("frozen", None)
+        frozen = arguments.pop("frozen", ())
         mode = arguments.pop("quantization_mode", None)
         if rank := arguments.pop("lora_rank", None):
             user_warnings.warn(
@@ -378,10 +379,7 @@ class TaskModel(TextPipeline):
         model = cls(**arguments)
         if mode:
             model.quantize(mode)
-        if frozen:
-            # Those of a layer behind the layer, which freezes them as well.
-            for layer in model.network._flatten_layers(include_self=False):
-                layer.trainable = layer.path not in frozen
+        freezing.freeze(model.network, frozen)
         return model
 
     def save(self, filepath, overwrite=True, **kwargs):
@@ -547,6 +545,16 @@ def _sizes_of(encoder) -> configs.EncoderConfig:
             f"from_checkpoint takes a path. Received: {encoder!r}"
         )
     return sizes_from(encoder)
+
+
+def _refuse_lora(encoder: Encoder) -> None:
+    """Refuses low-rank additions, whose copy would be whole kernels."""
+    layers = encoder._flatten_layers()
+    if any(getattr(layer, "lora_enabled", False) for layer in layers):
+        raise ValueError(
+            "Expected an encoder without low-rank additions, and enable_lora "
+            "of the model that is made of it. Received: one after enable_lora"
+        )
 
 
 def _refuse_length_beside(max_seq_length: int | None, preprocessor) -> None:

@@ -337,6 +337,25 @@ def test_a_frozen_encoder_stays_frozen(pretrained):
     assert not learns & {v.path for v in model.network.electra.variables}
 
 
+def test_what_is_frozen_of_an_encoder_stays_frozen(pretrained):
+    encoder = electra_tf.Encoder.from_checkpoint(pretrained)
+    first, *_ = encoder.electra._flatten_layers(include_self=False)
+    first.trainable = False
+    preprocessor = classifier(pretrained).preprocessor
+    model = electra_tf.TextClassifier(encoder, LABELS, preprocessor)
+    learns = [v.path for v in model.network.electra.trainable_variables]
+    assert learns == [v.path for v in encoder.trainable_variables]
+    assert 0 < len(learns) < len(model.network.electra.variables)
+
+
+def test_an_encoder_with_additions_is_refused(pretrained):
+    encoder = electra_tf.Encoder.from_checkpoint(pretrained)
+    encoder.enable_lora(2)
+    preprocessor = classifier(pretrained).preprocessor
+    with pytest.raises(ValueError, match="Received: one after enable_lora"):
+        electra_tf.TextClassifier(encoder, LABELS, preprocessor)
+
+
 def test_what_learns_may_not_change_behind_the_optimizer(pretrained):
     model = classifier(pretrained)
     model.compile()
