@@ -147,6 +147,8 @@ class Labels:
         Raises:
           ValueError: If they are of another type.
         """
+        if y.dtype == tf.bool and self._are_numbers:
+            y = tf.cast(y, tf.int32)
         if y.dtype == tf.string:
             keys = tf.constant(self.names)
         elif self._of_numbers and (y.dtype.is_integer or y.dtype.is_floating):

@@ -49,6 +49,13 @@ def test_what_is_true_or_false(names, expected):
         assert [found.id_of(kind(x)) for x in (1, 0)] == expected
 
 
+def test_what_is_true_or_false_in_a_graph():
+    y = tf.constant([True, False])
+    assert labels.Labels(["0", "1"]).graph_ids(y).numpy().tolist() == [1, 0]
+    with pytest.raises(ValueError, match="a dataset with labels of bool"):
+        labels.Labels(["neg", "pos"]).graph_ids(y)
+
+
 def test_labels_that_are_one_number_go_by_their_names():
     found = labels.Labels(["1", "01", "2"])
     assert [found.id_of(name) for name in found.names] == [0, 1, 2]
