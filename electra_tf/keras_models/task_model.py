@@ -490,7 +490,10 @@ class TaskModel(TextPipeline):
         Args:
           **kwargs: Of `Encoder`.
         """
-        return Encoder.from_checkpoint(self.to_checkpoint(), **kwargs)
+        weights = checkpoints.tensors_of(self.network.electra)
+        return Encoder.from_checkpoint(
+            Checkpoint(weights, discriminator=self.encoder_config), **kwargs
+        )
 
     def export(
         self,

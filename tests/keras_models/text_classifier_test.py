@@ -431,6 +431,14 @@ def test_an_encoder_gives_its_weights(pretrained):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_an_encoder_of_a_model_of_ids(pretrained):
+    found = classifier(pretrained, preprocessor=None)
+    tasks.assert_equal_bits(
+        found.encoder().electra.get_weights(),
+        found.network.electra.get_weights(),
+    )
+
+
 def test_what_is_no_encoder_is_refused():
     with pytest.raises(
         ValueError, match="^Expected an electra_tf.Encoder .*'x'"
