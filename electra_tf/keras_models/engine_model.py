@@ -78,6 +78,7 @@ class EngineModel(keras.Model):
         learning_rate: float | None = None,
         num_train_steps: int | None = None,
         jit_compile: bool = False,
+        auto_scale_loss: bool = True,
         **kwargs,
     ):
         """Chooses how to train; `fit` calls it where nobody did.
@@ -95,15 +96,23 @@ class EngineModel(keras.Model):
           num_train_steps: Where its rate reaches 0; None for the end of each
             `fit`, which then begins anew.
           jit_compile: Whether XLA compiles the step.
-          **kwargs: See `keras.Model.compile`.
+          auto_scale_loss: See `keras.Model.compile`; of Keras's optimizers.
+          **kwargs: Likewise.
 
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
-            optimizer that has its own, or is no such number; if the weights
-            are not float32, for the paper's optimizer; or if a subclass has
-            methods that `fit` would not call.
+            optimizer that has its own, or is no such number; if loss_weights
+            come without a loss of Keras; if the weights are not float32, for
+            the paper's optimizer; or if a subclass has methods that `fit`
+            would not call.
         """
         overrides.refuse(self)
+        is_of_head = loss is None or isinstance(loss, str) and loss == "auto"
+        if is_of_head and kwargs.get("loss_weights") is not None:
+            raise ValueError(
+                "Expected loss_weights beside a loss of Keras. Received: "
+                f"loss_weights={kwargs['loss_weights']!r}, loss={loss!r}"
+            )
         is_to_be_made = isinstance(optimizer, configs.OptimizerConfig) or (
             isinstance(optimizer, str) and optimizer == "auto"
         )
@@ -139,10 +148,10 @@ class EngineModel(keras.Model):
             self.loss = self._compile_loss = self._compile_metrics = None
             super().compile(
                 optimizer=optimizer,
-                loss=None if isinstance(loss, str) and loss == "auto" else loss,
+                loss=None if is_of_head else loss,
                 metrics=self.default_metrics() if auto_metrics else metrics,
                 jit_compile=jit_compile,
-                auto_scale_loss=not is_ours,
+                auto_scale_loss=auto_scale_loss and not is_ours,
                 **kwargs,
             )
         # Made anew by `compile_from_config`.

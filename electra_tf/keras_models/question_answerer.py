@@ -136,13 +136,12 @@ class QuestionAnswerer(TaskModel):
 
     def compile(self, optimizer="auto", loss="auto", **kwargs):
         """See `TaskModel.compile`; the loss is the head's own."""
-        if loss not in ("auto", None) or not isinstance(
-            kwargs.get("metrics", "auto"), str
-        ):
+        metrics = kwargs.get("metrics", "auto")
+        if loss not in ("auto", None) or metrics not in ("auto", None):
             raise ValueError(
                 "Expected the loss and the metrics of question answering, "
                 "'auto', whose predictions are no tensor. Received: loss="
-                f"{loss!r}, metrics={kwargs.get('metrics', 'auto')!r}"
+                f"{loss!r}, metrics={metrics!r}"
             )
         super().compile(optimizer, loss, **kwargs)
 

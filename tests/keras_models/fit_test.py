@@ -254,6 +254,10 @@ def test_a_file_keeps_what_is_frozen(pretrained, tmp_path):
         ({"num_train_steps": 0}, "Received: num_train_steps=0"),
         ({"num_train_steps": 2.5}, "Received: num_train_steps=2.5"),
         (
+            {"loss_weights": [0.5]},
+            "beside a loss of Keras. Received: loss_weights=.0.5., loss='auto'",
+        ),
+        (
             {"optimizer": "sgd", "learning_rate": 0.0},
             "an optimizer brings its own. Received: optimizer='sgd', learning",
         ),
@@ -271,6 +275,18 @@ def test_a_file_keeps_what_is_frozen(pretrained, tmp_path):
 def test_what_compile_refuses(pretrained, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier(pretrained).compile(**arguments)
+
+
+def test_keras_decides_on_its_own_losses_scale(pretrained):
+    found = classifier(pretrained, dtype="mixed_float16")
+    for is_scaled in (False, True):
+        found.compile("adam", auto_scale_loss=is_scaled)
+        scales = isinstance(
+            found.optimizer, keras.optimizers.LossScaleOptimizer
+        )
+        assert scales == is_scaled
+    found.compile(auto_scale_loss=True)
+    assert isinstance(found.optimizer, optimizers.FinetuningOptimizer)
 
 
 def test_what_the_papers_optimizer_refuses(pretrained):

@@ -273,6 +273,12 @@ BAD = {
 }
 
 
+def test_without_metrics(pretrained):
+    found = answerer(pretrained)
+    found.compile(metrics=None)
+    assert [metric.name for metric in found.metrics] == ["loss"]
+
+
 def test_spaces_that_part_no_words_may_be_in_an_answer(trained):
     context = "wa wb\u3000wc wd\u00a0we"
     inputs = trained[0].read_inputs((["wa", "wb"], [context, context]))
