@@ -160,7 +160,7 @@ def _from_tokens(model: FinetuningModel, data: TaskData):
 
     @tf.function(input_signature=[spec])
     def answer(batch):
-        return model(batch)["task_outputs"][name]
+        return model(batch, only=name)["task_outputs"][name]
 
     def prepare(rows):
         selected = {key: values[rows] for key, values in features.items()}

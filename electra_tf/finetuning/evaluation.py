@@ -48,7 +48,7 @@ def make_predictor(
     def make_step(spec):
         @tf.function(input_signature=[spec])
         def step(batch):
-            return model(batch)["task_outputs"][task_name]
+            return model(batch, only=task_name)["task_outputs"][task_name]
 
         return step
 

@@ -31,20 +31,24 @@ class TaskSpecific(encoder.Layer):
         features,
         dropout_seed=None,
         teacher_forcing=False,
+        only=None,
     ):
-        """Calls every head on the whole batch.
+        """Calls the heads on the whole batch.
 
         Args:
           encoder_outputs: Of `encoder.Encoder`.
           features: See `FinetuningModel.call`.
           dropout_seed: <int32>[2], or None for no dropout.
           teacher_forcing: See `FinetuningModel.call`.
+          only: See `FinetuningModel.call`.
 
         Returns:
           Task name -> the head's outputs.
         """
         outputs = {}
         for index, head in enumerate(self.heads):
+            if only not in (None, head.task_name):
+                continue
             # Apart from the encoder's draws, and from the other heads'.
             seed = (
                 None if dropout_seed is None else dropout_seed + [0, index + 1]
@@ -99,6 +103,7 @@ class FinetuningModel(keras.Model):
         dropout_seed=None,
         teacher_forcing=False,
         return_layers=False,
+        only=None,
     ):
         """One forward pass over a batch.
 
@@ -113,6 +118,8 @@ class FinetuningModel(keras.Model):
             end of an answer from its true start.
           return_layers: Add the encoder's inner outputs to
             "encoder_outputs".
+          only: Name of the task whose head is called, for rows without the
+            features of the others; None for all heads.
 
         Returns:
           "task_outputs" (task name -> the head's outputs), "encoder_outputs"
@@ -143,15 +150,17 @@ class FinetuningModel(keras.Model):
             features,
             dropout_seed=dropout_seed,
             teacher_forcing=teacher_forcing,
+            only=only,
         )
         outputs: dict[str, typing.Any] = {
             "encoder_outputs": encoder_outputs,
             "task_outputs": task_outputs,
         }
-        if not all("loss" in of_task for of_task in task_outputs.values()):
+        of_heads = [task_outputs.get(name, {}) for name in self.task_names]
+        if not all("loss" in of_head for of_head in of_heads):
             return outputs
         task_losses = tf.stack(
-            [of_task["loss"] for of_task in task_outputs.values()], axis=-1
+            [of_head["loss"] for of_head in of_heads], axis=-1
         )
         task_id = features.get("task_id")
         if task_id is None:

@@ -83,6 +83,16 @@ def test_every_kind_of_model_is_measured(tokenizer, make, options, from_text):
     assert (found["task"], found["unit"]) == (data.task.name, "text")
 
 
+def test_of_several_tasks_the_first_one_is_measured(tokenizer):
+    data = [text_data(tokenizer), tagging_data(tokenizer)]
+    encoder = helpers.encoder_config(vocab_size=25)
+    model = FinetuningModel(
+        encoder, [of_task.task.make_head(encoder) for of_task in data]
+    )
+    found = cost.measure(model, data, 2)
+    assert (found["task"], found["from_text"]) == ("letters", False)
+
+
 class Clock:
     """Goes on by what a call of so many rows takes."""
 

@@ -14,7 +14,7 @@ class Model:
     def __init__(self):
         self.num_traces = 0
 
-    def __call__(self, features):
+    def __call__(self, features, only):
         self.num_traces += 1
         ids = features["input_ids"]
         outputs = {
@@ -22,7 +22,7 @@ class Model:
             "predictions": ids,
             "sums": tf.reduce_sum(ids, axis=-1),
         }
-        return {"task_outputs": {"task": outputs}}
+        return {"task_outputs": {only: outputs}}
 
 
 def features(lengths):

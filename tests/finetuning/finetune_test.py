@@ -4,7 +4,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import zipfile
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import (
     evaluation,
     finetune,
-    finished_run,
     fitting,
     predictions,
     preparation,
@@ -282,126 +280,6 @@ def test_predictions_of_text_with_odd_characters(tmp_path):
     assert lines[1].startswith(
         'yes\tyes\t0.250000\t0.750000\ta "quoted" \\ one,'
     )
-
-
-def write_glue(folder):
-    """RTE and STS-B as their archive has them, five rows each."""
-    for name, header, labels in (
-        (
-            "RTE",
-            "index\tsentence1\tsentence2",
-            ["entailment", "not_entailment"],
-        ),
-        ("STS-B", "index\tsentence1\tsentence2", ["0.5", "4.25"]),
-    ):
-        (folder / name).mkdir(parents=True)
-        for split in ("train", "dev", "test"):
-            lines = [header if split == "test" else header + "\tlabel"]
-            for row in range(5):
-                fields = [str(row), f"wa w{'abcde'[row]}", "wc wd"]
-                if split != "test":
-                    fields.append(labels[row % 2])
-                lines.append("\t".join(fields))
-            (folder / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def joint(pretrained, tmp_path_factory):
-    """A run of two tasks in one model, and its results."""
-    folder = tmp_path_factory.mktemp("joint")
-    config = make_config(
-        pretrained,
-        folder / "model",
-        data={
-            "task_names": "rte,sts",
-            "data_dir": str(write_glue(folder / "glue")),
-            "train_file": "",
-            "dev_file": "",
-            "test_file": "",
-        },
-        optimizer=configs.OptimizerConfig(None, layerwise_lr_decay=None),
-        run=helpers.finetuning_run_config(
-            folder / "model", eval_steps=4, keep_best_metric="rte_accuracy"
-        ),
-    )
-    return config, run(config)
-
-
-@pytest.mark.dear
-def test_several_tasks_train_in_one_model(joint):
-    config, results = joint
-    assert set(results["tasks"]) == {"rte", "sts"}
-    (trial,) = results["trials"]
-    assert set(trial["tasks"]["sts"]["dev"]) >= {"spearman", "pearson"}
-    # 5 rows of RTE, 10 of STS-B in both orders: 4 batches of 4, two epochs.
-    assert trial["num_train_steps"] == 8
-    log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
-    assert {"rte_loss", "sts_loss"} <= set(log[-1])
-    # The encoder is narrower than ELECTRA-Small.
-    assert trial["learning_rate"] == 3e-4
-    about = helpers.read_json(f"{config.run.model_dir}/model.json")
-    assert [t["task_name"] for t in about["tasks"]] == ["rte", "sts"]
-
-
-@pytest.mark.dear
-def test_dev_is_scored_while_it_trains(joint):
-    config, results = joint
-    trial_dir = f"{config.run.model_dir}/trial_1"
-    log = metrics_log.read(f"{trial_dir}/metrics.jsonl")
-    scored = [r for r in log if r["split"] == "heldout"]
-    assert [r["step"] for r in scored] == [4, 8]
-    scores = results["trials"][0]["tasks"]["sts"]["dev"]
-    assert scored[1]["sts_mse"] == pytest.approx(scores["mse"], abs=1e-6)
-    # What was best on the way is kept, but not what is reported.
-    assert "rte_accuracy" in helpers.read_json(
-        f"{trial_dir}/best/eval_results.json"
-    )
-
-
-@pytest.mark.dear
-def test_each_task_of_several_has_its_predictions(joint):
-    config, _ = joint
-    folder = f"{config.run.model_dir}/trial_1"
-    for task in ("rte", "sts"):
-        assert len(read_tsv(f"{folder}/{task}_dev_predictions.tsv")) == 5
-    rows = read_tsv(f"{folder}/rte_dev_predictions.tsv")
-    assert [row["text_a"] for row in rows][:2] == ["wa wa", "wa wb"]
-
-
-@pytest.mark.dear
-def test_several_tasks_are_scored_again_without_training(joint):
-    config, results = joint
-    folder = f"{config.run.model_dir}/evaluation/rte_sts"
-    # Of earlier commands: one that was killed, one of other files.
-    for name in (f"{folder}.unfinished/trial_1", f"{folder}/trial_9"):
-        pathlib.Path(name).mkdir(parents=True)
-    pathlib.Path(folder, "notes.txt").write_text("mine")
-    data = dataclasses.replace(config.data, eval_only=True)
-    found = finished_run.score(dataclasses.replace(config, data=data))
-    for name, of_task in results["tasks"].items():
-        assert found["tasks"][name]["dev"] == of_task["dev"]
-    assert found["directory"] == folder
-    assert sorted(os.listdir(folder)) == [
-        *("notes.txt", "report.html", "results.json", "results.txt", "trial_1")
-    ]
-    assert os.listdir(os.path.dirname(folder)) == ["rte_sts"]
-    assert len(read_tsv(f"{folder}/trial_1/sts_test_predictions.tsv")) == 5
-
-
-@pytest.mark.dear
-def test_test_sets_become_a_submission(joint):
-    config, _ = joint
-    path = f"{config.run.model_dir}/glue_submission.zip"
-    with zipfile.ZipFile(path) as archive:
-        assert archive.namelist() == ["STS-B.tsv", "RTE.tsv"]
-        header, *rows = archive.read("RTE.tsv").decode().splitlines()
-    assert header == "index\tprediction"
-    assert [row.split("\t")[0] for row in rows] == list("01234")
-    assert {row.split("\t")[1] for row in rows} <= {
-        "entailment",
-        "not_entailment",
-    }
 
 
 @pytest.fixture(scope="module")

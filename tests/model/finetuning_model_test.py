@@ -84,6 +84,22 @@ def test_several_tasks_need_task_ids(two_tasks):
         two_tasks(features)
 
 
+def test_one_head_alone_needs_no_features_of_others():
+    model = finetuning_model.FinetuningModel(
+        CONFIG,
+        [heads.TaggingHead("tags", 8, 2), heads.ClassificationHead("x", 8, 2)],
+    )
+    features = {
+        name: values
+        for name, values in FEATURES.items()
+        if name not in ("task_id", "y_targets")
+    }
+    outputs = model(features, only="x")
+    assert set(outputs["task_outputs"]) == {"x"}
+    assert outputs["task_outputs"]["x"]["loss"].shape == (3,)
+    assert model.metric_sums(outputs) == {}
+
+
 @pytest.mark.parametrize("names", [[], ["x", "x"]])
 def test_names_of_tasks_differ(names):
     task_heads = [heads.RegressionHead(name, 8) for name in names]
