@@ -75,13 +75,15 @@ def read(config: FinetuningConfig) -> StartingPoint:
             "FinetuningConfig.init_checkpoint must be a checkpoint with a "
             f"discriminator. Received: {source}, with a generator only"
         )
+    unused_heads = []
     if not config.keep_head:
+        unused_heads = _unused_heads(config, checkpoint)
         checkpoint = checkpoint.encoder_only()
     encoder_config = typing.cast(
         configs.EncoderConfig, checkpoint.discriminator
     )
     vocab, vocab_source = checkpoint.vocabulary, source
-    remarks = checkpoint.remarks
+    remarks = checkpoint.remarks + unused_heads
     if config.data.vocab_file:
         vocab_source = config.data.vocab_file
         vocab, more = vocabulary.in_place_of(
@@ -119,6 +121,24 @@ def read(config: FinetuningConfig) -> StartingPoint:
         tokenization.FullTokenizer(vocab),
         tuple(f"{source}: {remark}" for remark in remarks),
     )
+
+
+def _unused_heads(
+    config: FinetuningConfig, checkpoint: Checkpoint
+) -> list[str]:
+    """A line for each task of the run whose head is there, and is not used."""
+    if config.from_scratch:
+        return []
+    names = config.data.task_names or (config.data.task_name,)
+    kept = checkpoint.head.task_name if checkpoint.head else None
+    advice = ""
+    if names == (kept,):
+        advice = ": FinetuningConfig.keep_head=True goes on with it"
+    return [
+        f"the head for {name} is not used, a new one is trained{advice}"
+        for name in task_heads.task_names(checkpoint.tensors)
+        if name in names
+    ]
 
 
 def _check_expected_encoder(

@@ -1,13 +1,18 @@
 """Tests of finetuning/starting_point.py: whose head a run goes on with."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from electra_tf import configs, errors
-from electra_tf.checkpoints import checkpoint
+from electra_tf.checkpoints import checkpoint, reading
+from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import starting_point, task_data
 from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.model import heads, task_head
+from electra_tf.text import vocabulary
+from tests import helpers
 
 
 def start_with_heads(hidden_activation, *names):
@@ -74,3 +79,52 @@ def test_of_several_heads_the_tasks_own_is_kept_or_none():
         "old: of the heads for cola, sst only that for cola, the first by "
         "name, is taken",
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("sst", ["sst is not used, a new one is trained"]),
+        (
+            "cola",
+            [
+                "cola is not used, a new one is trained: "
+                "FinetuningConfig.keep_head=True goes on with it"
+            ],
+        ),
+        (
+            "cola,rte,sst",
+            [
+                "cola is not used, a new one is trained",
+                "sst is not used, a new one is trained",
+            ],
+        ),
+        ("rte", []),
+    ],
+)
+def test_a_head_that_is_not_gone_on_with_is_named(monkeypatch, names, told):
+    start = start_with_heads(None, "cola", "sst")
+    found = dataclasses.replace(
+        start.checkpoint,
+        discriminator=start.encoder_config,
+        vocabulary=vocabulary.Vocabulary((*helpers.VOCAB, *"1234"), True),
+    )
+    monkeypatch.setattr(reading, "read_checkpoint", lambda path: found)
+    config = finetuning_configs.FinetuningConfig(
+        "old",
+        finetuning_configs.FinetuningDataConfig(
+            task_names=tuple(names.split(",")), data_dir="data"
+        ),
+        configs.OptimizerConfig(1e-3),
+        configs.RunConfig("new"),
+    )
+
+    def notes(**changes):
+        changed = dataclasses.replace(config, **changes)
+        return starting_point.read(changed).notes
+
+    expected = [f"old: the head for {line}" for line in told]
+    assert list(notes()) == expected
+    assert notes(from_scratch=True) == ()
+    if "," not in names:
+        assert not any("not used" in n for n in notes(keep_head=True))
