@@ -261,9 +261,12 @@ def _read_rows(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
                 + ", ".join(repr(of["task_name"]) for of in of_tasks)
             )
-        _refuse_other_answers(task.description(), described, model_dir)
-        if isinstance(task, tagging.TaggingTask):
+        is_tagging = described.get("kind") == "tagging"
+        if isinstance(task, tagging.TaggingTask) and is_tagging:
+            # The files at hand may have fewer.
+            task.labels = described["labels"]
             task.segment = described.get("segment", task.segment)
+        _refuse_other_answers(task.description(), described, model_dir)
         pooling = described.get("pooling", configs.DEFAULT_POOLING)
         if config.pooling != pooling:
             raise errors.ConfigError(

@@ -1,8 +1,9 @@
-"""Tests of finetuning/finetune.py: several tasks in one model."""
+"""Tests of finetuning/finetune.py: tasks by name, several in one model."""
 
 import dataclasses
 import os
 import pathlib
+import shutil
 import zipfile
 
 import pytest
@@ -173,24 +174,54 @@ def write_chunks(folder):
     return folder
 
 
-@pytest.mark.dear
-@pytest.mark.parametrize("task_names", ["chunk,rte", "rte,chunk"])
-def test_a_tagger_and_texts_train_in_one_model(
-    pretrained, tmp_path, task_names
-):
+@pytest.fixture(scope="module", params=["chunk,rte", "rte,chunk"])
+def with_tagger(pretrained, tmp_path_factory, request):
+    """A run of a tagger and a task of texts, and its results."""
+    folder = tmp_path_factory.mktemp("with_tagger")
     config = make_config(
         pretrained,
-        tmp_path / "model",
-        task_names,
-        write_chunks(write_glue(tmp_path / "glue")),
-        run=helpers.finetuning_run_config(tmp_path / "model", eval_steps=2),
+        folder / "model",
+        request.param,
+        write_chunks(write_glue(folder / "glue")),
+        run=helpers.finetuning_run_config(
+            folder / "model", eval_steps=2, steps_per_loop=1
+        ),
     )
-    found = finetune_test.run(config)
+    return config, finetune_test.run(config)
+
+
+@pytest.mark.dear
+def test_a_tagger_and_texts_train_in_one_model(with_tagger):
+    config, results = with_tagger
     log = metrics_log.read(f"{config.run.model_dir}/trial_1/metrics.jsonl")
     # 5 rows of RTE, 3 sentences: 2 batches of 4, two epochs.
     scored = [r["step"] for r in log if "chunk_f1" in r and "rte_accuracy" in r]
     assert scored == [2, 4]
-    again = scored_again(config)
-    assert set(again["tasks"]) == {"chunk", "rte"}
-    for name, of_task in again["tasks"].items():
-        assert of_task["dev"] == found["tasks"][name]["dev"]
+    found = scored_again(config)
+    assert set(found["tasks"]) == {"chunk", "rte"}
+    for name, of_task in found["tasks"].items():
+        assert of_task["dev"] == results["tasks"][name]["dev"]
+
+
+@pytest.mark.dear
+def test_tags_are_those_of_the_finished_models(with_tagger, tmp_path):
+    config, _ = with_tagger
+    shutil.copytree(config.data.data_dir, tmp_path / "glue")
+    config = dataclasses.replace(
+        config,
+        data=dataclasses.replace(
+            config.data, data_dir=str(tmp_path / "glue"), eval_batch_size=1
+        ),
+    )
+    (tmp_path / "glue/chunk/train.txt").unlink()
+    dev_file = tmp_path / "glue/chunk/dev.txt"
+    dev_file.write_text("wa DT B-NP\nwb NN I-NP\n\n")
+    found = scored_again(config)
+    assert found["tasks"]["chunk"]["num_rows"] == {"dev": 1}
+    dev_file.write_text("wa DT B-NP\nwb NN I-NP\n\nwc IN B-PP\n\n")
+    with pytest.raises(ValueError) as caught:
+        scored_again(config)
+    assert str(caught.value) == (
+        "Expected one of the labels 'B-NP', 'E-NP', 'O', 'S-VP'. Received: "
+        f"'S-PP' in {str(dev_file)!r}, in the sentence that begins in row 4."
+    )

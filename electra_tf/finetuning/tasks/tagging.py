@@ -13,7 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import conll, metrics, reports, tag_schemes
+from electra_tf.finetuning.tasks import (
+    conll,
+    metrics,
+    reports,
+    tag_schemes,
+    text_tasks,
+)
 from electra_tf.finetuning.tasks.conll import Sentence
 from electra_tf.finetuning.tasks.task import Task, read_lines
 from electra_tf.model import heads, task_head
@@ -252,12 +258,12 @@ class TaggingTask(Task):
                 f"Received: {split!r}."
             )
         path = self.files[split]
-        return [
-            TaggingExample(
-                eid, s.words, self.labels_of_tags(s, path), s.has_tags
-            )
-            for eid, s in enumerate(self.sentences(split))
-        ]
+        examples = []
+        for eid, s in enumerate(self.sentences(split)):
+            labels = self.labels_of_tags(s, path)
+            self._refuse_unknown(labels, s, path)
+            examples.append(TaggingExample(eid, s.words, labels, s.has_tags))
+        return examples
 
     def texts_of(self, example):
         return example.words
@@ -282,6 +288,20 @@ class TaggingTask(Task):
                 )
         to_spans = spans_of_tags if self.as_original else strict_spans_of_tags
         return tuple(bioes_tags(to_spans(tags), len(tags)))
+
+    def _refuse_unknown(
+        self, labels: Sequence[str], sentence: Sentence, path: str
+    ) -> None:
+        """Refuses other labels than those that were given."""
+        if self._labels is None:
+            return
+        unknown = [label for label in labels if label not in self._labels]
+        if unknown:
+            raise ValueError(
+                f"Expected one of the labels {text_tasks.listing(self._labels)}"
+                f". Received: {unknown[0]!r} in {path!r}, in the sentence that "
+                f"begins in row {sentence.row}."
+            )
 
     def features(self, examples, tokenizer, max_seq_length, is_training=False):
         """See `Task.features`; adds `<task>_labels` <int32>[N, L],

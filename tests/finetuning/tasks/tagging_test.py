@@ -250,6 +250,19 @@ def test_bad_files(write, content, message):
         tagging.read_sentences(write("t.txt", content))
 
 
+def test_a_label_that_is_not_one_of_those_given_is_refused(write):
+    path = write("dev.txt", "a O\n\nb O\nc B-X\n\n")
+    task = tagging.TaggingTask("t", {"dev": path})
+    assert task.labels == ["O", "S-X"]
+    task.labels = ["B-X", "E-X", "O"]
+    with pytest.raises(ValueError) as caught:
+        task.read_examples("dev")
+    assert str(caught.value) == (
+        "Expected one of the labels 'B-X', 'E-X', 'O'. Received: 'S-X' in "
+        f"{path!r}, in the sentence that begins in row 3."
+    )
+
+
 def test_bad_tag(write):
     task = tagging.TaggingTask("t", {"train": write("t.txt", "a NP\n\n")})
     with pytest.raises(ValueError, match="B-NP, I-NP or O.*'NP'"):
