@@ -58,6 +58,11 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
         length = choices["max_seq_length"].value
         choices["max_seq_length"] = recipe.Choice(length, "checkpoint")
     chosen = ", ".join(f"{name} {what}" for name, what in choices.items())
+    left = []
+    names = config.data.task_names
+    if len(names) == 1 and names[0] in by_name.TASK_NAMES:
+        positions = start.encoder_config.max_position_embeddings
+        left = recipe.left_to_defaults(names[0], choices, positions)
     found = plan.RunPlan(
         start=start,
         folds=_folds(config, data),
@@ -73,6 +78,7 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
             *notes,
             *recipe.given_way(config),
             f"recipe: {chosen}",
+            *left,
             *remarks,
         ],
         recipe=choices,

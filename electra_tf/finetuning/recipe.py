@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from collections.abc import Mapping
 
 from electra_tf import configs
 from electra_tf.command_line import original_settings
@@ -142,6 +143,37 @@ def _grids(config: FinetuningConfig) -> dict[str, tuple[float, ...]]:
         "learning_rate": config.learning_rates,
         "num_train_epochs": config.num_train_epochs_options,
     }
+
+
+def left_to_defaults(
+    task_name: str, found: Mapping[str, Choice], num_positions: int
+) -> list[str]:
+    """A line where the released code has other values for a task of its own.
+
+    Args:
+      task_name: Of the only task.
+      found: Of `choices`; what was given is meant.
+      num_positions: Of the encoder, whose texts are no longer.
+    """
+    theirs: dict[str, typing.Any] = original_settings.of_task((task_name,))
+    if "max_seq_length" in theirs:
+        theirs["max_seq_length"] = min(theirs["max_seq_length"], num_positions)
+    ours = {
+        name: found[name].value
+        for name, value in theirs.items()
+        if found[name].source == "default" and found[name].value != value
+    }
+    if not ours:
+        return []
+
+    def in_words(values):
+        return ", ".join(f"{name} {listed(values[name])}" for name in ours)
+
+    return [
+        f"{task_name}: {in_words(ours)} by default; for this task alone the "
+        f"released code, and gin/finetune/{task_name}.gin, have "
+        f"{in_words(theirs)}"
+    ]
 
 
 def choices(

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from electra_tf import configs
-from electra_tf.finetuning import finished_run
+from electra_tf.finetuning import finished_run, preparation
 from electra_tf.training import metrics_log
 from tests import helpers
 from tests.finetuning import finetune_test
@@ -61,6 +61,20 @@ def write_glue(folder):
                 lines.append("\t".join(fields))
             (folder / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     return folder
+
+
+def test_what_a_task_of_its_own_would_have_is_said(pretrained, tmp_path):
+    glue = write_glue(tmp_path / "glue")
+    config = make_config(pretrained, tmp_path / "model", "rte", glue)
+    by_default = dataclasses.replace(config.data, num_train_epochs=3.0)
+
+    def lines(**changes):
+        plan = preparation.prepare(dataclasses.replace(config, **changes))
+        return [note for note in plan.notes if "gin/finetune/" in note]
+
+    assert lines() == []
+    (line,) = lines(data=by_default)
+    assert line.startswith("rte: num_train_epochs 3 by default; ")
 
 
 @pytest.fixture(scope="module")

@@ -131,3 +131,37 @@ def test_what_the_released_code_has_is_called_so():
     assert found["num_train_epochs"] == (10.0, "released code")
     assert found["max_seq_length"] == (64, "given")
     assert found["num_warmup_steps"] == (0, "default")
+
+
+@pytest.mark.parametrize(
+    ("name", "num_positions", "line"),
+    [
+        (
+            "rte",
+            512,
+            "rte: num_train_epochs 3 by default; for this task alone the "
+            "released code, and gin/finetune/rte.gin, have num_train_epochs 10",
+        ),
+        (
+            "squad",
+            512,
+            "squad: max_seq_length 128, num_train_epochs 3 by default; for "
+            "this task alone the released code, and gin/finetune/squad.gin, "
+            "have max_seq_length 512, num_train_epochs 2",
+        ),
+        # No text can be longer.
+        ("chunk", 128, None),
+        ("cola", 512, None),
+    ],
+)
+def test_what_a_task_of_its_own_would_have_is_said(name, num_positions, line):
+    tasks = {"train_file": "", "dev_file": "", "data_dir": "data"}
+    tasks["task_names"] = (name,)
+    expected = [] if line is None else [line]
+    for recipe_name in finetuning_configs.RECIPES:
+        found = choices(config(recipe_name=recipe_name, data=tasks))
+        said = recipe.left_to_defaults(name, found, num_positions)
+        assert said == expected
+    given = {"num_train_epochs": 5.0, "max_seq_length": 64}
+    found = choices(config(data=tasks | given))
+    assert recipe.left_to_defaults(name, found, num_positions) == []
