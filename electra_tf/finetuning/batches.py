@@ -38,6 +38,9 @@ _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 PADDING = -1
 # Features [N, C]: C may be L by chance.
 _OF_LABELS = ("_label_ids", "_loss_weights")
+# Features [N, L] in the order of words, of which a row of the original's tagger
+# may have more than tokens; the last one is 1 on words that have a label.
+_OF_WORDS = ("_labels", "_labeled_positions", "_labels_mask")
 # What a batch of evaluation has besides features; no task's name begins so.
 _ROWS = "/rows"
 
@@ -310,13 +313,21 @@ def _round_up(lengths, step: int):
 def _cut(features: Features, rows: np.ndarray, length: int) -> Features:
     """Rows of the features, those [N, L] cut to a length.
 
-    Labels of rows are none of those, even if there are L of them.
+    Labels of rows are none of those, even if there are L of them; what a tagger
+    has of words is cut behind the last one with a label.
     """
     max_length = features["input_ids"].shape[-1]
+    num_words = [
+        int(values[rows].sum(axis=-1).max())
+        for name, values in features.items()
+        if name.endswith(_OF_WORDS[-1])
+    ]
     cut = {}
     for name, values in features.items():
         cut[name] = values[rows]
         is_of_tokens = values.shape[1:] == (max_length,)
         if is_of_tokens and not name.endswith(_OF_LABELS):
-            cut[name] = cut[name][:, :length]
+            is_of_words = name.endswith(_OF_WORDS)
+            most = max(length, *num_words) if is_of_words else length
+            cut[name] = cut[name][:, :most]
     return cut

@@ -275,3 +275,21 @@ def test_as_many_labels_as_tokens_are_not_cut():
     assert batch["input_ids"].shape == (2, 8)
     assert batch["task_label_ids"].shape == (2, MAX_LENGTH)
     assert batch["task_loss_weights"].shape == (2, MAX_LENGTH)
+
+
+def test_more_words_than_tokens_are_not_cut():
+    words = (np.arange(MAX_LENGTH) < [[10], [2]]).astype(np.int32)
+    tagged = features([5, 6]) | {
+        "task_labels": words,
+        "task_labels_mask": words.astype(np.float32),
+        "task_labeled_positions": words,
+    }
+    ((_, batch),) = batches.eval_dataset(tagged, 2).as_numpy_iterator()
+    assert batch["input_ids"].shape == (2, 8)
+    for name in ("labels", "labels_mask", "labeled_positions"):
+        np.testing.assert_array_equal(batch[f"task_{name}"], words[:, :10])
+    # Where there are fewer, all are cut to one length.
+    ((_, batch),) = batches.eval_dataset(
+        {name: values[1:] for name, values in tagged.items()}, 2
+    ).as_numpy_iterator()
+    assert batch["task_labels"].shape == batch["input_ids"].shape == (1, 8)
