@@ -210,10 +210,10 @@ class FinetuningModel(keras.Model):
         for index, head in enumerate(self.task_specific.heads):
             of_task = outputs["task_outputs"][head.task_name]
             weights = task_weights[:, index]
-            sums[f"{head.task_name}_loss"] = losses.Sums(
+            sums[f"{head.task_name}_loss"] = losses.SumsOfTask(
                 tf.reduce_sum(of_task["loss"] * weights),
                 tf.reduce_sum(weights),
             )
             for name, of_head in head.metric_sums(of_task, weights).items():
-                sums[f"{head.task_name}_{name}"] = of_head
+                sums[f"{head.task_name}_{name}"] = losses.SumsOfTask(*of_head)
         return sums

@@ -253,6 +253,10 @@ class Sums(typing.NamedTuple):
     weight: tf.Tensor
 
 
+class SumsOfTask(Sums):
+    """Those of one of several tasks, of which a batch may have no row."""
+
+
 def weighted_sums(values: tf.Tensor, weights: tf.Tensor) -> Sums:
     """What a weighted mean of a batch adds to that of the whole set."""
     weights = tf.cast(weights, tf.float32)
@@ -372,12 +376,15 @@ def metrics_from_sums(sums: dict[str, Sums]) -> dict[str, float]:
       sums: Added up over batches and replicas, as numpy arrays or tensors.
 
     Returns:
-      Metric name -> value; of means 0 where nothing was weighed, as in TF1.
+      Metric name -> value; of means 0 where nothing was weighed, as in TF1, but
+      nothing of a task without a row.
     """
     metrics = {}
-    for name, (value, weight) in sums.items():
-        value = np.asarray(value, np.float64)
-        weight = np.asarray(weight, np.float64)
+    for name, of_metric in sums.items():
+        value = np.asarray(of_metric.value, np.float64)
+        weight = np.asarray(of_metric.weight, np.float64)
+        if isinstance(of_metric, SumsOfTask) and not weight:
+            continue
         if name == "disc_auc":
             metrics[name] = float(auc(value, weight))
         else:

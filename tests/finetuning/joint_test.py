@@ -211,6 +211,10 @@ def test_a_tagger_and_texts_train_in_one_model(with_tagger):
     # 5 rows of RTE, 3 sentences: 2 batches of 4, two epochs.
     scored = [r["step"] for r in log if "chunk_f1" in r and "rte_accuracy" in r]
     assert scored == [2, 4]
+    # The sentences are shorter: of two batches one has texts alone.
+    trained = [r for r in log if r["split"] == "train"]
+    assert len(trained) == 4 and all("rte_loss" in r for r in trained)
+    assert sum("chunk_loss" in r for r in trained) == 2
     found = scored_again(config)
     assert set(found["tasks"]) == {"chunk", "rte"}
     for name, of_task in found["tasks"].items():

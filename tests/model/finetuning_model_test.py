@@ -61,6 +61,12 @@ def test_the_loss_is_the_sum_of_each_rows_own_task(two_tasks):
     }
 
 
+def test_a_task_without_a_row_has_no_metrics(two_tasks):
+    outputs = two_tasks(FEATURES | {"task_id": tf.constant([1, 1, 2])})
+    metrics = losses.metrics_from_sums(two_tasks.metric_sums(outputs))
+    assert set(metrics) == {"loss", "y_loss"}
+
+
 def test_dropout_follows_from_the_seed(two_tasks):
     def loss(seed):
         seed = None if seed is None else tf.constant(seed)
