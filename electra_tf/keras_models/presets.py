@@ -12,9 +12,10 @@ import keras
 
 from electra_tf import errors, files, registration
 from electra_tf.checkpoints import reading
-from electra_tf.checkpoints.formats.kerashub import TASK_WEIGHTS_FILE
-
-TASK_FILE = "task.json"
+from electra_tf.checkpoints.formats.kerashub import (
+    TASK_FILE,
+    TASK_WEIGHTS_FILE,
+)
 
 
 def write_task(model, folder: str) -> None:

@@ -183,6 +183,7 @@ class PretrainingModel(keras.Model):
             generator=config.generator if has_generator else None,
             vocabulary=self.preprocessor.vocabulary,
             max_seq_length=config.max_seq_length,
+            is_electric=config.electric_objective,
             **state,
         )
 

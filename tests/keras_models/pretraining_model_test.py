@@ -491,6 +491,7 @@ def test_policies(policy):
     [
         {"electric_objective": True, "electra_objective": False},
         {"electra_objective": False},
+        {"two_tower_generator": True},
         {"discriminator_objective": "all_tokens_mlm"},
     ],
     ids=str,
@@ -500,6 +501,8 @@ def test_other_objectives(changes):
     layer_checks.check_symbolic(other, INPUTS)
     has_logits = "disc_logits" in other(INPUTS)
     assert has_logits == other.config.has_binary_discriminator
+    is_electric = other.config.electric_objective
+    assert other.to_checkpoint().is_electric == is_electric
 
 
 # --- What it refuses ----------------------------------------------------------

@@ -85,7 +85,7 @@ _TOKENIZER_SETTINGS = {
 WEIGHTS_FILES = "model*.weights.h5"
 TASK_WEIGHTS_FILE = "task.weights.h5"
 # What the task model is whose head that is, by Keras's serialization.
-_TASK_FILE = "task.json"
+TASK_FILE = "task.json"
 _OUR_PACKAGE = "electra_tf"
 
 # The name of a backbone is free. This one says that it is a generator's
@@ -315,7 +315,7 @@ def _encoder(checkpoint: Checkpoint) -> tuple[str, configs.EncoderConfig]:
 
 def _hidden_act_of_our_task(path: str) -> str | None:
     """Of a task model of this package; None where it is none's preset."""
-    task_file = os.path.join(path, _TASK_FILE)
+    task_file = os.path.join(path, TASK_FILE)
     if not os.path.isfile(task_file):
         return None
     task = read_json(task_file, config=dict)
