@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-from electra_tf import model_directory
+from electra_tf import errors, model_directory
 from electra_tf.files import write_json
 from electra_tf.finetuning import (
     cost,
@@ -41,10 +41,17 @@ def finetune(
       for every worker but the chief.
 
     Raises:
-      ValueError: If data, vocabulary and checkpoint do not fit together.
+      ValueError: If data, vocabulary and checkpoint do not fit together, or
+        the devices are at another host.
       errors.Stopped: After a request to stop.
       errors.TrainingError: If the loss is not finite.
     """
+    if replicas.has_other_host(config.run):
+        raise errors.ConfigError(
+            "Expected RunConfig.tpu='local' on the TPU's own host, as rows "
+            "become batches in Python, which does not run elsewhere. Received: "
+            f"{config.run.tpu!r}"
+        )
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(config.run)
     workers.refuse_other_code(strategy)

@@ -842,6 +842,16 @@ def test_refuses_a_model_that_was_not_trained(pretrained, tmp_path):
     )
 
 
+def test_refuses_a_tpu_of_another_host(pretrained, tmp_path):
+    config = make_config(pretrained, tmp_path / "model")
+    run = dataclasses.replace(
+        config.run, distribution_strategy="tpu", tpu="pod"
+    )
+    found = refusal(dataclasses.replace(config, run=run))
+    assert found.startswith("Expected RunConfig.tpu='local' on the TPU's own")
+    assert found.endswith("Received: 'pod'")
+
+
 @pytest.mark.parametrize("name", ["model/ckpt-7", "nothing"])
 def test_refuses_a_checkpoint_that_does_not_exist(pretrained, tmp_path, name):
     path = str(pretrained / name)
