@@ -84,7 +84,7 @@ def _trained_on(of_train: dict, of_heldout: dict) -> str | None:
 
 def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Folder of records -> its manifest, empty where it has none to be read."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for folder in sorted({os.path.dirname(path) for path in files}):
         found[folder or "."] = {}
         path = os.path.join(folder, manifest.FILE_NAME)
@@ -98,11 +98,19 @@ def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def _treatment(content: dict) -> dict[str, bool]:
     """Empty where a manifest does not say it."""
+    flags = _flags(content)
+    found = {
+        name: flags[name]
+        for name in vocabulary.TREATMENT
+        if isinstance(flags.get(name), bool)
+    }
+    return found if len(found) == len(vocabulary.TREATMENT) else {}
+
+
+def _flags(content: dict) -> dict[str, Any]:
+    """Of the build; empty where a manifest does not say them."""
     flags = content.get("flags")
-    flags = flags if isinstance(flags, dict) else {}
-    found = {name: flags.get(name) for name in vocabulary.TREATMENT}
-    is_known = all(isinstance(value, bool) for value in found.values())
-    return found if is_known else {}
+    return flags if isinstance(flags, dict) else {}
 
 
 def _text_of(treatment: dict[str, bool]) -> str:
@@ -128,10 +136,10 @@ def _overlap(one: dict, other: dict) -> bool:
     same in every build: those below the fraction are (`deduplication.
     is_held_out`).
     """
-    flags = [content.get("flags") for content in (one, other)]
-    if not all(isinstance(of_one, dict) for of_one in flags):
+    flags, others = _flags(one), _flags(other)
+    if not (flags and others):
         return False
-    if any(flags[0].get(n) != flags[1].get(n) for n in _OF_DOCUMENTS):
+    if any(flags.get(name) != others.get(name) for name in _OF_DOCUMENTS):
         return True
     (start, end), (other_start, other_end) = map(_share, (one, other))
     return max(start, other_start) < min(end, other_end)
@@ -139,7 +147,7 @@ def _overlap(one: dict, other: dict) -> bool:
 
 def _share(content: dict) -> tuple[float, float]:
     """The numbers of the documents that a data set has: from, below."""
-    fraction = content["flags"].get("heldout_fraction", 0.0)
+    fraction = _flags(content).get("heldout_fraction", 0.0)
     if content.get("share") == parts.HELDOUT:
         return 0.0, fraction
     return fraction, 1.0
