@@ -307,12 +307,8 @@ class PretrainingData:
         return np.asarray(counts / counts.sum(), np.float32)[0]
 
     def share_of_padding(self) -> float:
-        """Of all tokens, in some of the records."""
-        records, _ = self._texts(1, records_lib.NUM_CHECKED)
-        features = self._parse(
-            tf.constant(self._read_and_check(records)), tf.constant(records)
-        )
-        return 1.0 - float(np.mean(features["input_mask"].numpy()))
+        """Of all tokens, in the records that `digest` is of."""
+        return 1.0 - self._num_real_tokens / self._num_tokens
 
     def token_vectors(
         self,
@@ -573,9 +569,15 @@ class PretrainingData:
         records = np.unique(np.concatenate([firsts, spread.astype(np.int64)]))
         digest = hashlib.sha256(self.records.first_records.tobytes())
         digest.update(self.records.offsets.tobytes())
+        self._num_tokens = self._num_real_tokens = 0
         for start in range(0, len(records), records_lib.NUM_CHECKED):
             some = records[start : start + records_lib.NUM_CHECKED]
-            digest.update(b"".join(self._read_and_check(some)))
+            serialized = self._read_and_check(some)
+            digest.update(b"".join(serialized))
+            features = self._parse(tf.constant(serialized), tf.constant(some))
+            mask = features["input_mask"].numpy()
+            self._num_tokens += mask.size
+            self._num_real_tokens += int(mask.sum())
         self.digest = digest.hexdigest()
 
     def refuse_bad_batches(

@@ -144,7 +144,7 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     for found in match.metadata_list:
         path, num_bytes = found.path, found.size_in_bytes
         name = path.removeprefix(root)
-        if _is_hidden(name) or name.endswith("/") or not name:
+        if _is_hidden(name) or path.endswith("/"):
             continue  # A bucket has empty files in place of folders.
         if path.removesuffix(".json") == args.vocab_file:
             say(f"{path!r} is no text: left out of the corpus")
@@ -174,10 +174,8 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
     num_shards = task.build.num_files(share)
     key = repr([task.build, task.entry["sha256"]]).encode()
     claim = manifest.CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
-    ours = {
-        claim,
-        *(manifest.shard_name(i, num_shards) for i in range(num_shards)),
-    }
+    shards = {manifest.shard_name(i, num_shards) for i in range(num_shards)}
+    ours = {claim, *shards}
     path = FileSystems.join(folder, claim)
     if share != parts.TRAINING and FileSystems.exists(path):
         # Of a run that was killed between its two manifests.
@@ -196,7 +194,7 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
         yield
     except BaseException:
         # Who reads the folder must not take what is there for all.
-        if not any(name.startswith("pretrain_data") for name in _names(folder)):
+        if shards.isdisjoint(_names(folder)):
             _delete(path)
         raise
     _delete(path)

@@ -34,9 +34,13 @@ def different_treatments(files: Iterable[str]) -> str | None:
     """A line where the manifests of records say that their texts were treated
     in different ways, so that one word has different ids; None otherwise.
     """
+    return _different_treatments(_manifests(files))
+
+
+def _different_treatments(manifests: dict[str, dict]) -> str | None:
     treatments = {
         folder: treatment
-        for folder, content in _manifests(files).items()
+        for folder, content in manifests.items()
         if (treatment := _treatment(content))
     }
     for one, other in itertools.pairwise(treatments):
@@ -60,10 +64,11 @@ def remarks(train: Iterable[str], heldout: Iterable[str]) -> list[str]:
       Lines on what the manifests beside both prove: a file of text in common,
       of which documents are in both; texts treated in different ways.
     """
-    train, heldout = list(train), list(heldout)
-    lines = [_trained_on(_manifests(train), _manifests(heldout))]
-    if not different_treatments(train):  # Which is said without these.
-        lines.append(different_treatments(train + heldout))
+    of_train, of_heldout = _manifests(train), _manifests(heldout)
+    lines = [_trained_on(of_train, of_heldout)]
+    if not _different_treatments(of_train):  # Which is said without these.
+        both = dict(sorted((of_train | of_heldout).items()))
+        lines.append(_different_treatments(both))
     return [line for line in lines if line]
 
 
