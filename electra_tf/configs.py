@@ -377,9 +377,7 @@ class OptimizerConfig:
       warmup_proportion: Warm-up as a share of the training steps, None for
         none. Of the two the longer one counts.
       schedule: 'polynomial', the original's: the rate decays from step 0 on.
-        'warmup_stable_decay': it stays at its peak until the last steps, and so
-        a checkpoint of before can go on to a run of any length
-        (docs/scaling.md).
+        'warmup_stable_decay': it stays at its peak until the last steps.
       num_decay_steps: Of 'warmup_stable_decay': steps of the decay.
       decay_proportion: Likewise, as a share of the training steps; None for
         none. Of the two the longer one counts.

@@ -7,7 +7,6 @@ go on with it; last what records of earlier versions mean.
 import dataclasses
 import glob
 import json
-import math
 import os
 import platform
 import re
@@ -100,17 +99,6 @@ _KINDS = {
     "FinetuningConfig": "a fine-tuned model",
     "ConvertedCheckpoint": "a converted checkpoint",
 }
-# When it ends, which a run may decide anew before its rate knows of it.
-_DECAY = ("num_decay_steps", "decay_proportion")
-_OF_ITS_END = ("run.num_train_steps", *(f"optimizer.{n}" for n in _DECAY))
-# What a branch chooses for itself: how long it is, and where it begins. Its
-# vocabulary is compared token by token, and its first biases are the trunk's.
-_OF_A_BRANCH = (
-    *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
-    *("keep_global_step", "optimizer.schedule", *_OF_ITS_END),
-    *("data.biases_from_data", "data.embeddings_from_data"),
-    *("data.embeddings_num_examples", "data.embeddings_exponent"),
-)
 # Of fine-tuning: where files are. Each trial knows what is in them.
 _MAY_MOVE = (
     *("init_checkpoint", "data.data_dir"),
@@ -297,8 +285,6 @@ def refuse_other_run(config) -> None:
         may_differ += _MAY_MOVE
     if getattr(getattr(config, "data", None), "eval_only", False):
         may_differ += _MAY_DIFFER_IN_EVALUATION
-    if _is_before_decay(config, theirs):
-        may_differ += _OF_ITS_END
     found = []
     for name, a, b in differences(ours, theirs):
         reason = f"was {b!r}"
@@ -337,34 +323,6 @@ def _and_start_there(config) -> str:
     return hint
 
 
-def _is_before_decay(config, theirs: dict) -> bool:
-    """Whether nothing was learned yet that depends on when a run ends.
-
-    So it is with 'warmup_stable_decay' until the first decay begins, ours or
-    that of the record of the run that ours goes on with.
-    """
-    was = theirs.get("optimizer") or {}
-    if (
-        not isinstance(config, configs.PretrainingConfig)
-        or was.get("schedule") != config.optimizer.schedule
-        or config.optimizer.warmup_proportion
-        or config.model.final_temperature is not None
-    ):
-        return False
-    decay = {name: was[name] for name in _DECAY}
-    before = dataclasses.replace(config.optimizer, **decay)
-    names = " ".join(os.listdir(config.run.model_dir))
-    saved = re.findall(rf"{CHECKPOINT_NAME}-(\d+)\.index", names)
-    last_step = max(map(int, saved), default=math.inf)
-    return all(
-        last_step <= steps - (optimizer.decay_steps(steps) or steps)
-        for optimizer, steps in (
-            (config.optimizer, config.run.num_train_steps),
-            (before, theirs["run"]["num_train_steps"]),
-        )
-    )
-
-
 def run_before(run: configs.RunConfig) -> dict:
     """The record of the run that a run goes on with; empty if there is none."""
     if not _has_learned(run.model_dir):
@@ -390,68 +348,6 @@ def folder_of(path: str | os.PathLike) -> str | None:
             return None
         path = os.path.dirname(path)
     return path
-
-
-def trunk_of(config: configs.PretrainingConfig) -> dict:
-    """The record of the run from whose step another goes on.
-
-    Args:
-      config: Of the run that goes on.
-
-    Returns:
-      The record; empty where there is none, or the step begins at 0.
-    """
-    folder = config.keep_global_step and folder_of(config.init_checkpoint)
-    record = _read(folder)[0] if folder else {}
-    return record if record.get("class") == "PretrainingConfig" else {}
-
-
-def differences_from_trunk(
-    config: configs.PretrainingConfig, digest: str
-) -> list[str]:
-    """What a run does otherwise than the run from whose step it goes on.
-
-    Args:
-      config: Of the run that goes on.
-      digest: Of its records.
-
-    Returns:
-      Such as "run.seed=1 (there 2)"; nothing where no run's record is known.
-    """
-    theirs = trunk_of(config)
-    if not theirs:
-        return []
-    ours = json.loads(json.dumps(as_dict(config)))
-    left_out = _MAY_DIFFER + _OF_A_BRANCH
-    found = [
-        f"{name}={a!r} (there {b!r})"
-        for name, a, b in differences(ours, _with_defaults(theirs, config))
-        if not any(f"{name}.".startswith(f"{may}.") for may in left_out)
-    ]
-    found += _length_of_trunk(config, theirs)
-    folder = folder_of(config.init_checkpoint)
-    if read_train_data(folder or "").get("sha256", digest) != digest:
-        found.append("the records")
-    return found
-
-
-def _length_of_trunk(
-    config: configs.PretrainingConfig, theirs: dict
-) -> list[str]:
-    """Another length, where the trunk has followed its own from step 0 on."""
-    ours, model = config.run.num_train_steps, config.model
-    before = (theirs.get("run") or {}).get("num_train_steps") or ours
-    warmup_steps = config.optimizer.warmup_steps
-    follow = {
-        "model.final_temperature": ours != before
-        and model.final_temperature not in (None, model.temperature),
-        "optimizer.warmup_proportion": warmup_steps(ours)
-        != warmup_steps(before),
-    }
-    names = " and ".join(name for name, follows in follow.items() if follows)
-    if not names:
-        return []
-    return [f"run.num_train_steps={ours} (there {before}, and {names} with it)"]
 
 
 def refuse_other_records(config, digest: str) -> None:

@@ -210,7 +210,6 @@ def _make_engine(
             model,
             optimizer,
             engine.global_step,
-            inputs.train_data.digest,
             engine.loss_scale,
         )
     _refuse_other_start(strategy, config, model, optimizer)

@@ -351,6 +351,18 @@ def test_the_best_of_a_killed_run_is_that_run_s(tmp_path, folder):
     assert model_directory.refuse_other_run(config) is None
 
 
+def test_the_folder_of_a_path(trained):
+    folder = trained.run.model_dir
+    os.mkdir(f"{folder}/best")
+    with open(f"{folder}/model.ckpt-5.index", "w"):
+        pass
+    for path in (folder, f"{folder}/best", f"{folder}/model.ckpt-5"):
+        assert model_directory.folder_of(path) == folder
+    parent = os.path.dirname(folder)
+    for path in (f"{folder}/model.ckpt-6", parent, f"{folder}/config.json"):
+        assert model_directory.folder_of(path) is None
+
+
 def test_refuses_a_directory_without_config(tmp_path):
     with pytest.raises(errors.ConfigError) as caught:
         model_directory.read_config(str(tmp_path))

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors
 from electra_tf.checkpoints import disentangled, hub, reading, sizes
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.model import electra
@@ -22,7 +22,6 @@ def start_from_init_checkpoint(
     model: electra.PretrainingModel,
     optimizer: optimization.AdamWeightDecay,
     global_step: tf.Variable,
-    digest: str,
     loss_scale: optimization.LossScale | None = None,
 ) -> None:
     """Loads the checkpoints that a run starts from, and says what it loaded.
@@ -36,7 +35,6 @@ def start_from_init_checkpoint(
       model: Its variables are assigned.
       optimizer: Its slots and step are assigned with `keep_global_step`.
       global_step: Of the run.
-      digest: Of its records.
       loss_scale: Of the run; assigned with `keep_global_step`.
 
     Raises:
@@ -45,9 +43,7 @@ def start_from_init_checkpoint(
     if saving.is_under_way(config.run.model_dir):
         return
     if config.init_checkpoint:
-        _start_all(
-            config, vocab, model, optimizer, global_step, digest, loss_scale
-        )
+        _start_all(config, vocab, model, optimizer, global_step, loss_scale)
     if config.init_generator_checkpoint:
         _start_generator(config, vocab, model)
 
@@ -133,7 +129,7 @@ def _as_generator(
 
 
 def _start_all(
-    config, vocab, model, optimizer, global_step, digest, loss_scale
+    config, vocab, model, optimizer, global_step, loss_scale
 ) -> None:
     """Loads `config.init_checkpoint`."""
     path = config.init_checkpoint
@@ -194,8 +190,6 @@ def _start_all(
         )
     notes = _notes(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
-        assert iterations is not None
-        notes += _otherwise(config, optimizer, iterations, digest)
         if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
             notes.append(
                 f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
@@ -229,30 +223,6 @@ def _with_own_tables(
         if stored in tensors:
             found[name] = tensors[stored]
     return found
-
-
-def _otherwise(config, optimizer, iterations: int, digest: str) -> list[str]:
-    """Where a run does not go on as the one from whose step it does."""
-    notes = []
-    found = model_directory.differences_from_trunk(config, digest)
-    if found:
-        notes.append(f"goes on with other settings: {', '.join(found)}")
-    record = model_directory.trunk_of(config)
-    try:
-        before = optimization.AdamWeightDecay(
-            configs.OptimizerConfig(**record["optimizer"]),
-            record["run"]["num_train_steps"],
-        )
-    except (KeyError, TypeError, ValueError):
-        return notes  # No run's, or one of another version.
-    ours, theirs = (
-        float(of.schedule(iterations)) for of in (optimizer, before)
-    )
-    if abs(ours - theirs) > 1e-6 * max(ours, theirs):
-        notes.append(
-            f"the learning rate goes on at {ours:.3g} (there {theirs:.3g})"
-        )
-    return notes
 
 
 def _notes(config, tokens, checkpoint) -> list[str]:

@@ -271,9 +271,8 @@ def _lock(model_dir: str) -> None:
 def _settle(config):
     """The configuration with what `RunConfig` leaves open, and what that is."""
     step = ()
-    before = model_directory.run_before(config.run)
     if isinstance(config, configs.PretrainingConfig):
         step = fastest.of_pretraining(config)
-        before = before or model_directory.trunk_of(config).get("run", {})
+    before = model_directory.run_before(config.run)
     run, chosen = fastest.settle(config.run, *step, before=before)
     return dataclasses.replace(config, run=run), chosen

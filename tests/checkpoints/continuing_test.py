@@ -78,7 +78,7 @@ def start(config, loss_scale=None):
     optimizer.build(model.trainable_variables)
     step = tf.Variable(0, dtype=tf.int64)
     continuing.start_from_init_checkpoint(
-        config, vocab, model, optimizer, step, "", loss_scale
+        config, vocab, model, optimizer, step, loss_scale
     )
     return model, optimizer, step
 
@@ -118,21 +118,21 @@ def test_the_step_is_kept_with_the_slots(folder, tmp_path, init, capsys):
 
 
 @pytest.mark.parametrize("has_scale", [True, False])
-def test_a_branch_in_float16_keeps_loss_scale_and_updates(
+def test_going_on_in_float16_keeps_loss_scale_and_updates(
     folder, tmp_path, has_scale, capsys
 ):
     """Of 7 steps two were not taken, and each has halved the scale."""
     values = {"scale": 2.0**13, "num_finite": 3, "skipped": 2}
     types = {"scale": np.float32, "num_finite": np.int64, "skipped": np.int64}
-    trunk = models.pretrained(slots=True, iterations=5)
+    first = models.pretrained(slots=True, iterations=5)
     if has_scale:
         scale = {n: types[n](value) for n, value in values.items()}
-        trunk = dataclasses.replace(trunk, loss_scale=scale)
-    electra_tf_format.write(trunk, str(tmp_path / "trunk"))
+        first = dataclasses.replace(first, loss_scale=scale)
+    electra_tf_format.write(first, str(tmp_path / "first"))
     config = make_config(
         folder,
-        tmp_path / "branch",
-        tmp_path / "trunk",
+        tmp_path / "second",
+        tmp_path / "first",
         keep_global_step=True,
         run={"num_train_steps": 8},
     )
@@ -146,65 +146,47 @@ def test_a_branch_in_float16_keeps_loss_scale_and_updates(
     begun = {"scale": 2.0**15, "num_finite": 0, "skipped": 0}
     assert found == (values if has_scale else begun)
     # Another format says no more than the step.
-    original.write(trunk, str(tmp_path / "original"))
+    original.write(first, str(tmp_path / "original"))
     init = {"init_checkpoint": str(tmp_path / "original")}
     _, optimizer, step = start(dataclasses.replace(config, **init))
     assert (int(step), int(optimizer.iterations)) == (7, 7)
 
 
-def decay(folder, tmp_path, name, length, first=None, run=(), **changes):
-    """Trains a run that decays over its last 3 steps, or a trunk of such."""
-    config = make_config(
-        folder,
-        tmp_path / name,
-        run={"num_train_steps": length, "save_checkpoints_steps": 1}
-        | dict(run),
-        optimizer=configs.OptimizerConfig(
-            1e-3,
-            num_warmup_steps=2,
-            schedule=configs.WARMUP_STABLE_DECAY,
-            num_decay_steps=3,
-        ),
-        init_checkpoint=first and str(tmp_path / first) or "",
-        keep_global_step=first is not None,
-        **changes,
-    )
-    model_directory.refuse_other_run(config)
-    pretraining.pretrain(config, lambda: model_directory.write(config, "", []))
-
-
 @pytest.mark.dear
-def test_a_trunk_decays_to_what_a_run_of_that_length_is(folder, tmp_path):
-    """Bit for bit, at two lengths, from checkpoints before the decay."""
-    decay(folder, tmp_path, "trunk", 9, run={"stop_at_step": 6})
-    for length in (6, 8):
-        first = f"trunk/model.ckpt-{length - 3}"
-        decay(folder, tmp_path, f"branch_{length}", length, first)
-        decay(folder, tmp_path, f"straight_{length}", length)
-        helpers.assert_same_checkpoint(
-            tmp_path / f"branch_{length}", tmp_path / f"straight_{length}"
+def test_a_run_goes_on_in_another_folder_as_in_its_own(folder, tmp_path):
+    """In float16, whose first steps are not taken: the scaled loss is infinite.
+
+    The first run is longer, but its rate does not fall before step 3.
+    """
+
+    def train(name, length, first="", **run):
+        config = make_config(
+            folder,
+            tmp_path / name,
+            run={"num_train_steps": length, "dtype_policy": "mixed_float16"}
+            | run,
+            model=helpers.electra_config(disc_weight=3000.0),
+            optimizer=configs.OptimizerConfig(
+                1e-3,
+                num_warmup_steps=2,
+                schedule=configs.WARMUP_STABLE_DECAY,
+                num_decay_steps=3,
+            ),
+            init_checkpoint=first,
+            keep_global_step=bool(first),
         )
-    # Its own end the trunk decides anew, as its decay has not begun.
-    decay(folder, tmp_path, "trunk", 10)
-    decay(folder, tmp_path, "straight", 10)
-    helpers.assert_same_checkpoint(tmp_path / "trunk", tmp_path / "straight")
+        pretraining.pretrain(
+            config, lambda: model_directory.write(config, "", [])
+        )
 
-
-@pytest.mark.dear
-def test_a_trunk_in_float16_decays_likewise(folder, tmp_path):
-    """Its first steps are not taken, as the scaled loss overflows."""
-    changes = {"model": helpers.electra_config(disc_weight=3000.0)}
-    run = {"dtype_policy": "mixed_float16"}
-    trunk = {"stop_at_step": 3}
     try:
-        decay(folder, tmp_path, "trunk", 9, run=run | trunk, **changes)
-        first = "trunk/model.ckpt-3"
-        decay(folder, tmp_path, "branch", 6, first, run=run, **changes)
-        decay(folder, tmp_path, "straight", 6, run=run, **changes)
+        train("first", 9, stop_at_step=3)
+        train("second", 6, str(tmp_path / "first"))
+        train("straight", 6)
     finally:
         keras.config.set_dtype_policy("float32")
-    helpers.assert_same_checkpoint(tmp_path / "branch", tmp_path / "straight")
-    read = reading.read_checkpoint(tmp_path / "trunk")
+    helpers.assert_same_checkpoint(tmp_path / "second", tmp_path / "straight")
+    read = reading.read_checkpoint(tmp_path / "first")
     skipped = read.loss_scale["skipped"]
     assert skipped > 0
     assert (read.global_step, read.iterations) == (3, 3 - skipped)

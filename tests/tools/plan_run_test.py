@@ -41,7 +41,7 @@ def test_says_where_a_run_takes_fewer_steps(capsys):
     assert "all steps are counted" not in capsys.readouterr().out
     params = (
         "RunConfig.stop_at_step=250000",
-        "PretrainingConfig.init_checkpoint='trunk'",
+        "PretrainingConfig.init_checkpoint='first'",
         "PretrainingConfig.keep_global_step=True",
     )
     flags += [f"--gin_param={param}" for param in params]
