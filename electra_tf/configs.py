@@ -140,8 +140,6 @@ class ElectraConfig:
         has it.
       disallow_correct: The generator may not draw the true token.
       temperature: Temperature of the generator's samples.
-      final_temperature: What the temperature has become, step by step, at the
-        end of the training; None for no change.
       masked_token_prob: Share of the chosen positions that become [MASK]; the
         rest keep their token. The released code has 0.85, the paper 1.0.
       distinct_positions: Draw masked positions without replacement. The
@@ -172,7 +170,6 @@ class ElectraConfig:
     two_tower_generator: bool = False
     disallow_correct: bool = False
     temperature: Positive[float] = 1.0
-    final_temperature: Positive[float | None] = None
     masked_token_prob: float = 0.85
     distinct_positions: bool = False
     whole_word_masking: bool = False

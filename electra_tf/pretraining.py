@@ -194,10 +194,7 @@ def _make_engine(
         engine = engine_lib.Engine(
             strategy,
             model,
-            functools.partial(
-                model.training_loss,
-                share_of_training=optimizer.share_of_training,
-            ),
+            model.training_loss,
             optimizer,
             run,
             data.train_batch_size,
@@ -531,9 +528,9 @@ def _describe(config, model, train_data, heldout_data=None) -> None:
     ):
         print(
             "warning: ElectraConfig.electric_objective computes with the "
-            "generator's own probabilities, but temperature, final_temperature "
-            "or disallow_correct draw its samples otherwise: the scores that "
-            "are learned are no -log p"
+            "generator's own probabilities, but temperature or "
+            "disallow_correct draw its samples otherwise: the scores that are "
+            "learned are no -log p"
         )
     for line in _remarks_on_generator(config):
         print(f"warning: {line}")
@@ -569,8 +566,8 @@ def _remarks_on_generator(config: configs.PretrainingConfig) -> list[str]:
     ):
         found.append(
             "ElectraConfig.generator_training='adversarial' rewards samples by "
-            "the generator's own probabilities, but temperature, "
-            "final_temperature or disallow_correct draw them otherwise"
+            "the generator's own probabilities, but temperature or "
+            "disallow_correct draw them otherwise"
         )
     starts = config.init_checkpoint or config.init_generator_checkpoint
     if model.generator_training == "frozen" and not starts:

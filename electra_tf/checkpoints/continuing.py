@@ -189,12 +189,15 @@ def _start_all(
             + ", the learning rate warms up again"
         )
     notes = _notes(config, vocab.tokens, checkpoint)
-    if config.keep_global_step:
-        if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
-            notes.append(
-                f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
-                "checkpoint has none"
-            )
+    if (
+        config.keep_global_step
+        and loss_scale
+        and not loss_scale.go_on(checkpoint.loss_scale)
+    ):
+        notes.append(
+            f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
+            "checkpoint has none"
+        )
     lines += [f"  note     {note}" for note in notes]
     _say(lines + _frozen_at_random(config, report.missing))
 

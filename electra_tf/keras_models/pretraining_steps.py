@@ -1,7 +1,6 @@
 """What the steps of `PretrainingModel` are made of: the gin runs' engine."""
 
 import dataclasses
-import functools
 
 import tensorflow as tf
 
@@ -39,9 +38,6 @@ def make(
     optimizer = optimizer or optimization.AdamWeightDecay(
         pretraining_settings.DEFAULT_OPTIMIZER, 1
     )
-    loss_function = functools.partial(
-        network.training_loss, share_of_training=optimizer.share_of_training
-    )
 
     def no_dataset(*_):
         raise AssertionError("Keras gives the batches")
@@ -50,11 +46,13 @@ def make(
         engine = engine_lib.Engine(
             strategy,
             network,
-            loss_function,
+            network.training_loss,
             optimizer,
             run,
             batch_size,
             no_dataset,
         )
-        ratios = pretraining_batches.ratios(network.config, loss_function)
+        ratios = pretraining_batches.ratios(
+            network.config, network.training_loss
+        )
     return Training(engine, ratios)

@@ -54,11 +54,7 @@ def make_model(
 
 def adjusts_samples(config: configs.ElectraConfig) -> bool:
     """Whether samples are drawn from other than the generator's own q."""
-    return (
-        config.temperature != 1.0
-        or config.final_temperature is not None
-        or config.disallow_correct
-    )
+    return config.temperature != 1.0 or config.disallow_correct
 
 
 def model_class(
@@ -119,17 +115,11 @@ class WholeWordMasking(electra.PretrainingModel):
 class AdjustedSampling(electra.PretrainingModel):
     """Samples at a temperature, or never the true token."""
 
-    def _get_fake_data(
-        self, masked, mlm_logits, sample_uniform, share_of_training=0.0
-    ):
-        config = self.config
+    def _get_fake_data(self, masked, mlm_logits, sample_uniform):
         logits = tf.stop_gradient(mlm_logits)
-        if config.final_temperature is not None:
-            change = config.final_temperature - config.temperature
-            logits /= config.temperature + change * share_of_training
-        elif config.temperature != 1.0:
-            logits /= config.temperature
-        if config.disallow_correct:
+        if self.config.temperature != 1.0:
+            logits /= self.config.temperature
+        if self.config.disallow_correct:
             logits = masking.disallow(logits, masked.masked_lm_ids)
         return super()._get_fake_data(masked, logits, sample_uniform)
 

@@ -13,7 +13,6 @@ V vocabulary.
 
 import math
 import typing
-from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -309,7 +308,6 @@ class PretrainingModel(keras.Model):
         dropout_seed=None,
         all_reduce_sum=losses.identity,
         return_layers=False,
-        share_of_training: tf.Tensor | float = 0.0,
     ):
         """One forward pass over raw examples.
 
@@ -320,8 +318,6 @@ class PretrainingModel(keras.Model):
           all_reduce_sum: Sums over replicas, for the losses.
           return_layers: Add the encoders' inner outputs to
             "generator_outputs" and "discriminator_outputs".
-          share_of_training: <float32>[], steps taken of those planned, between
-            0 and 1, for what changes in the course of a run.
 
         Returns:
           "total_loss" <float32>[] (this replica's share), "masked_inputs",
@@ -343,9 +339,7 @@ class PretrainingModel(keras.Model):
         mlm_output = self._get_masked_lm_output(
             masked, generator_outputs, all_reduce_sum
         )
-        fake_data = self._get_fake_data(
-            masked, mlm_output.logits, noise.sample, share_of_training
-        )
+        fake_data = self._get_fake_data(masked, mlm_output.logits, noise.sample)
         outputs: dict[str, typing.Any] = {
             "masked_inputs": masked,
             "generator_outputs": generator_outputs,
@@ -369,7 +363,6 @@ class PretrainingModel(keras.Model):
         features,
         dropout_seed,
         all_reduce_sum,
-        share_of_training: Callable[[], tf.Tensor | float] = lambda: 0.0,
     ) -> tuple[tf.Tensor, dict[str, losses.Sums]]:
         """The engine's view of the model, see `engine.LossFunction`.
 
@@ -377,21 +370,17 @@ class PretrainingModel(keras.Model):
           features: See `call`; with "noise", a masking.Noise.
           dropout_seed: See `call`.
           all_reduce_sum: See `call`.
-          share_of_training: Asked for that of `call`, where anything changes in
-            the course of a run.
 
         Returns:
           "total_loss" of `call`, and `metric_sums`.
         """
         features = dict(features)
         noise = features.pop("noise")
-        changes = self.config.final_temperature is not None
         outputs = self(
             features,
             noise=noise,
             dropout_seed=dropout_seed,
             all_reduce_sum=all_reduce_sum,
-            share_of_training=share_of_training() if changes else 0.0,
         )
         return outputs["total_loss"], self.metric_sums(outputs)
 
@@ -434,16 +423,13 @@ class PretrainingModel(keras.Model):
             )
         )
 
-    def _get_fake_data(
-        self, masked, mlm_logits, sample_uniform, share_of_training=0.0
-    ) -> FakeData:
+    def _get_fake_data(self, masked, mlm_logits, sample_uniform) -> FakeData:
         """x^corrupt: samples of the generator at the masked positions.
 
         Args:
           masked: The masked batch.
           mlm_logits: <float32>[B, N, V].
           sample_uniform: <float32>[B, N] or [B, N, V], see `masking.Noise`.
-          share_of_training: See `call`.
 
         Returns:
           FakeData. Label 1 marks a token that differs from the true one.

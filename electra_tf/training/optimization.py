@@ -73,7 +73,7 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         """The rate <float32>[] at a step count <int>[]."""
         step = tf.cast(step, tf.float32)
         if self.num_decay_steps is None:
-            decayed = self.share_of_training(step)
+            decayed = tf.minimum(step / self.num_train_steps, 1.0)
         else:
             first = self.num_train_steps - self.num_decay_steps
             decayed = tf.clip_by_value(
@@ -83,10 +83,6 @@ class WarmupPolynomialDecay(keras.optimizers.schedules.LearningRateSchedule):
         if self.num_warmup_steps:
             rate *= tf.minimum(1.0, step / self.num_warmup_steps)
         return rate
-
-    def share_of_training(self, step) -> tf.Tensor:
-        """Of the schedule's steps, how many are done: <float32>[], up to 1."""
-        return tf.minimum(tf.cast(step, tf.float32) / self.num_train_steps, 1.0)
 
     def get_config(self):
         return dict(vars(self))
@@ -367,10 +363,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             "like compile the model with an optimizer of Keras. Received: "
             f"learning_rate={learning_rate!r}"
         )
-
-    def share_of_training(self) -> tf.Tensor:
-        """See `WarmupPolynomialDecay.share_of_training`; of this step."""
-        return self.schedule.share_of_training(self.iterations.value)
 
     def slots(self) -> dict[str, keras.Variable]:
         """Slot name, as in the original's checkpoints -> slot."""

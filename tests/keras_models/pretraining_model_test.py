@@ -98,9 +98,7 @@ def test_fit_is_the_engine_of_the_gin_runs(trained, files, tmp_path):
     engine = engine_lib.Engine(
         tf.distribute.OneDeviceStrategy("CPU:0"),
         network,
-        functools.partial(
-            network.training_loss, share_of_training=optimizer.share_of_training
-        ),
+        network.training_loss,
         optimizer,
         helpers.run_config(tmp_path, seed=3, num_train_steps=50),
         8,

@@ -263,16 +263,6 @@ def test_a_frozen_generator_is_not_trained():
     )
 
 
-def test_the_temperature_changes_in_the_course_of_training():
-    model = build(temperature=1.0, final_temperature=100.0)
-    # Token 0 has 51 % of the mass at temperature 1, and 5 % at 100.
-    logits = 3.0 * tf.one_hot([[0, 0, 0]], 20)
-    half = tf.constant([[0.5, 0.5, 0.5]])
-    for share, token in ((0.0, 0), (1.0, 9)):
-        fake = model._get_fake_data(masked_inputs(), logits, half, share)
-        assert fake.sampled_ids.numpy().tolist() == [[token] * 3]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -306,7 +296,6 @@ def test_the_temperature_changes_in_the_course_of_training():
             },
             "needs a discriminator that detects",
         ),
-        ({"final_temperature": 0.0}, "final_temperature must be positive"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):

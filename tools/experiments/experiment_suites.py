@@ -134,7 +134,6 @@ SUITES: dict[str, Suite] = {
             ("mask_prob_20", "20 % masked"),
             ("mask_prob_40", "40 % masked"),
             ("whole_words", "whole words"),
-            ("temperature_decay", "falling temperature"),
         ),
     ),
     "models": Suite(

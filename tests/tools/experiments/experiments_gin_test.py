@@ -155,10 +155,6 @@ DIFFERENCES: dict[str, dict[str, object]] = {
     "newer_ideas/mask_prob_20": {"model.mask_prob": 0.2},
     "newer_ideas/mask_prob_40": {"model.mask_prob": 0.4},
     "newer_ideas/whole_words": {"model.whole_word_masking": True},
-    "newer_ideas/temperature_decay": {
-        "model.temperature": 2.0,
-        "model.final_temperature": 1.0,
-    },
 }
 
 
