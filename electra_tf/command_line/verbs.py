@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import electra_tf
 from electra_tf import errors
-from electra_tf.command_line import arguments, completion, packaged
+from electra_tf.command_line import arguments, packaged
 
 PROG = "electra-tf"
 # Verb -> a module, or a script.
@@ -32,7 +32,6 @@ VERBS = {
     "score": "electra_tf.score",
     "flops": "tools/flops_computation.py",
 }
-_COMPLETION = "completion"
 _EXTRAS = {"serve": "serving"}
 
 
@@ -52,13 +51,14 @@ def main(argv: Sequence[str]) -> int:
     if verb == "--version":
         version = f"electra_tf {electra_tf.__version__}\n"
         return arguments.written(PROG, text=version)
-    if verb == _COMPLETION:
-        return _complete(rest)
     verb = verb.replace("_", "-")
     if verb not in VERBS:
-        return _refuse(
-            f"Unknown verb {argv[0]!r}.", verb, [*VERBS, _COMPLETION]
+        hint = errors.did_you_mean(verb, VERBS)
+        arguments.say(
+            PROG,
+            f"error: Unknown verb {argv[0]!r}.{hint} (see {PROG} --help)",
         )
+        return arguments.EXIT_USAGE
     try:
         return _run(verb, rest)
     except ModuleNotFoundError as error:
@@ -87,32 +87,9 @@ def _help() -> str:
             "",
             *(f"  {verb:{width}}  {first_line(verb)}" for verb in VERBS),
             "",
-            f"{PROG} VERB --help has the flags of each; {PROG} {_COMPLETION} "
-            "bash|zsh prints\nwhat completes them in a shell.",
+            f"{PROG} VERB --help has the flags of each.",
         ]
     )
-
-
-def _complete(rest: Sequence[str]) -> int:
-    shell = rest[0] if len(rest) == 1 else ""
-    if shell in ("-h", "--help"):
-        return arguments.written(PROG, text=f"{completion.__doc__}\n")
-    if shell not in completion.SHELLS:
-        return _refuse(
-            f"Expected {PROG} {_COMPLETION} and one of "
-            f"{', '.join(completion.SHELLS)}. Received: "
-            f"{' '.join(rest) or 'nothing'}.",
-            shell,
-            completion.SHELLS,
-        )
-    script = completion.script(shell, {v: first_line(v) for v in VERBS})
-    return arguments.written(PROG, text=script)
-
-
-def _refuse(message: str, received: str, known: Sequence[str]) -> int:
-    hint = errors.did_you_mean(received, known)
-    arguments.say(PROG, f"error: {message}{hint} (see {PROG} --help)")
-    return arguments.EXIT_USAGE
 
 
 def _run(verb: str, rest: Sequence[str]) -> int:

@@ -1,8 +1,6 @@
-"""Tests of the command electra-tf: verbs.py, completion.py and __main__.py."""
+"""Tests of the command electra-tf: verbs.py and __main__.py."""
 
-import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -34,7 +32,7 @@ def test_help_lists_the_verbs(capsys):
     assert verbs.main(["--help"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert "  pretrain     Pre-trains ELECTRA." in shown
-    assert {line.split()[0] for line in shown[2:-3]} == EXPECTED
+    assert {line.split()[0] for line in shown[2:-2]} == EXPECTED
     assert verbs.main([]) == 2
 
 
@@ -75,17 +73,6 @@ def test_an_output_that_cannot_be_written(argv, prog):
     [
         (["pretran"], "Unknown verb 'pretran'. Did you mean pretrain?"),
         (["what"], "Unknown verb 'what'."),
-        (["complete"], "Unknown verb 'complete'. Did you mean completion?"),
-        (
-            ["completion", "bsh"],
-            "Expected electra-tf completion and one of bash, zsh. Received: "
-            "bsh. Did you mean bash?",
-        ),
-        (
-            ["completion"],
-            "Expected electra-tf completion and one of bash, zsh. Received: "
-            "nothing.",
-        ),
     ],
 )
 def test_refuses_a_wrong_verb(capsys, argv, expected):
@@ -145,64 +132,3 @@ def test_a_run_finds_modules_of_the_directory(tmp_path):
         cwd=tmp_path,
     )
     assert "mine is read" in found.stderr
-
-
-def complete(shell, tmp_path, program):
-    """What a shell prints that has read the completion of the command."""
-    command = tmp_path / "electra-tf"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m electra_tf "$@"\n')
-    command.chmod(0o755)
-    script = tmp_path / "completion"
-    script.write_text(run("completion", shell).stdout)
-    result = subprocess.run(
-        [shell, "-c", program, shell, str(script)],
-        env=helpers.environment(PATH=f"{tmp_path}:/usr/bin:/bin"),
-        capture_output=True,
-        text=True,
-    )
-    assert result.stderr == ""
-    return result.stdout.splitlines()
-
-
-BASH = """
-source "$1"
-COMP_WORDS=(electra-tf pret) COMP_CWORD=1; _electra_tf
-echo "${COMPREPLY[@]}"
-COMP_WORDS=(electra-tf export --p) COMP_CWORD=2; _electra_tf
-echo "${COMPREPLY[@]}"
-COMP_WORDS=(electra-tf export --no) COMP_CWORD=2; _electra_tf
-echo "${COMPREPLY[@]}"
-COMP_WORDS=(electra-tf finetune --noe) COMP_CWORD=2; _electra_tf
-echo "${COMPREPLY[@]}"
-COMP_WORDS=(electra-tf completion '') COMP_CWORD=2; _electra_tf
-echo "${COMPREPLY[@]}"
-"""
-
-ZSH = """
-compdef() {}
-compadd() { print compadd "$@" }
-_describe() { print -l -- $verbs }
-source "$1"
-words=(electra-tf s) CURRENT=2 PREFIX=s _electra_tf
-words=(electra-tf export --m) CURRENT=3 PREFIX=--m _electra_tf
-"""
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-def test_bash_completes(tmp_path):
-    assert complete("bash", tmp_path, BASH) == [
-        "pretrain",
-        "--pairs",
-        "--no-pairs",
-        "--noeval_only",
-        "bash zsh",
-    ]
-
-
-@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
-def test_zsh_completes(tmp_path):
-    lines = complete("zsh", tmp_path, ZSH)
-    assert "serve:" + verbs.first_line("serve") in lines
-    assert lines[-1].startswith(
-        "compadd -- --dtype --format --help --kind --max"
-    )
