@@ -474,9 +474,6 @@ class PretrainingDataConfig:
       embeddings_num_examples: Examples in a row, as they were built, that the
         analysis takes for one text.
       embeddings_exponent: Power of the singular values in its vectors.
-      data_service_address: tf.data services that prepare the batches where
-        this host's CPUs do not keep up: 'grpc://host:port', several separated
-        by commas, as tools/serve_data.py starts them. Empty for this process.
     """
 
     train_files: str
@@ -489,7 +486,6 @@ class PretrainingDataConfig:
     embeddings_from_data: bool = False
     embeddings_num_examples: Positive[int] = 1
     embeddings_exponent: NotNegative[float] = 0.0
-    data_service_address: str = ""
 
     def __post_init__(self):
         validation.check_types(self)
@@ -500,13 +496,6 @@ class PretrainingDataConfig:
             "embeddings_from_data",
             "embeddings_num_examples",
             "embeddings_exponent",
-        )
-        addresses = self.data_service_address.split(",")
-        validation.require(
-            self,
-            all(not a or a.strip().startswith("grpc://") for a in addresses),
-            "data_service_address",
-            "grpc://host:port, several separated by commas, or ''",
         )
 
 
@@ -535,9 +524,7 @@ class RunConfig:
         or 'tpu', as in `official.common.distribute_utils`.
       num_gpus: GPUs of this host to use; 0 for the CPU.
       cluster_resolver: Where 'multi_worker_mirrored' learns who its workers
-        are: 'tf_config' (the environment variable TF_CONFIG), 'slurm' or
-        'kubernetes'.
-      kubernetes_selector: Label that all pods of the run have.
+        are: 'tf_config' (the environment variable TF_CONFIG) or 'slurm'.
       tpu: Name or address of the TPU, for 'tpu'.
       micro_batch_size: Examples that a replica works on at once, where its
         part of a batch does not fit into memory; 0 for all of them. Gradients
@@ -576,7 +563,6 @@ class RunConfig:
     num_gpus: NotNegative[int] = 0
     tpu: str = ""
     cluster_resolver: str = "tf_config"
-    kubernetes_selector: str = "job-name=electra-tf"
     micro_batch_size: NotNegative[int] = 0
     num_parallel_parts: NotNegative[int] = 0
     dtype_policy: str = "float32"
@@ -594,7 +580,7 @@ class RunConfig:
                 "multi_worker_mirrored",
                 "tpu",
             ),
-            cluster_resolver=("tf_config", "slurm", "kubernetes"),
+            cluster_resolver=("tf_config", "slurm"),
             dtype_policy=("float32", "mixed_bfloat16", "mixed_float16", AUTO),
             gradient_reduction_dtype=("float32", "bfloat16"),
         )

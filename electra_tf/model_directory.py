@@ -75,14 +75,13 @@ _MAY_DIFFER = (
     "run.distribution_strategy",
     "run.num_gpus",
     "run.tpu",
-    *("run.cluster_resolver", "run.kubernetes_selector"),
+    "run.cluster_resolver",
     "run.micro_batch_size",
     "run.num_parallel_parts",
     "run.jit_compile",
     "run.num_intra_op_threads",
     "data.eval_batch_size",
     "data.features_cache_dir",  # Of earlier versions.
-    "data.data_service_address",
     "data.train_files",  # Moved; see `refuse_other_records`.
     "data.vocab_file",  # Its tokens are compared.
     "data.num_eval_steps",

@@ -142,7 +142,6 @@ def _read_inputs(
         config.data.train_files,
         config.model,
         config.run.seed,
-        service=config.data.data_service_address,
         in_graph=replicas.has_other_host(config.run),
     )
     vocab = _treated_as(train_data, vocab)
@@ -286,7 +285,7 @@ def _train(
         if heldout_data and not is_logged:
             with loop.stoppable_evaluation(engine) as leave_if_asked:
                 evaluate(leave_if_asked)
-    except (tf.errors.OpError, UnicodeDecodeError, errors.DataError) as error:
+    except (tf.errors.OpError, UnicodeDecodeError, errors.DataError):
         # TensorFlow does not tell which record it cannot read, nor quite when.
         inputs.train_data.refuse_bad_batches(
             data.train_batch_size,
@@ -297,7 +296,6 @@ def _train(
             heldout_data.refuse_bad_batches(
                 data.eval_batch_size, 0, inputs.num_eval_steps
             )
-        _refuse_failed_service(inputs.train_data, error)
         raise
     return evaluated.get(last_step, {}), is_logged
 
@@ -434,26 +432,6 @@ def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     model_directory.write_records_digest(
         model_dir, inputs.train_data.digest, heldout=scored_on
     )
-
-
-def _refuse_failed_service(
-    train_data: batches.PretrainingData, error: Exception
-) -> None:
-    """Says in one line that a data service has not sent its batches."""
-    if (
-        not train_data.service
-        or not isinstance(error, tf.errors.OpError)
-        or "Iterator" not in str(error)  # It is another operation's.
-    ):
-        return
-    raise errors.DataError(
-        f"Expected batches from {', '.join(train_data.service)} "
-        "(PretrainingDataConfig.data_service_address). Received: "
-        f"{errors.first_line(error).rstrip('.')}. A data service must "
-        f"see the TFRecords under the paths of the run, such as "
-        f"{train_data.records.files[0]}; after a failure the run goes on from "
-        "its last checkpoint when it is started again"
-    ) from None
 
 
 def _treated_as(

@@ -416,8 +416,8 @@ def test_refuses_an_unknown_strategy():
 
 def test_refuses_an_unknown_cluster_resolver():
     assert refusal(run, cluster_resolver="pbs") == (
-        "RunConfig.cluster_resolver must be one of tf_config, slurm, "
-        "kubernetes. Received: cluster_resolver='pbs'"
+        "RunConfig.cluster_resolver must be one of tf_config, slurm. "
+        "Received: cluster_resolver='pbs'"
     )
 
 

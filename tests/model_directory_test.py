@@ -203,7 +203,6 @@ def test_takes_the_same_run_again(trained):
         {"run": {"num_gpus": 2}},
         {"run": {"tpu": "local"}},
         {"run": {"cluster_resolver": "slurm"}},
-        {"run": {"kubernetes_selector": "app=electra"}},
         {"run": {"micro_batch_size": 7}},
         {"run": {"keep_best_metric": "disc_auc"}},
         {"run": {"async_checkpoints": False}},
@@ -214,7 +213,6 @@ def test_takes_the_same_run_again(trained):
         {"data": {"heldout_files": "heldout"}},
         {"data": {"train_files": "moved/*.tfrecord"}},
         {"data": {"vocab_file": "moved/vocab.txt"}},
-        {"data": {"data_service_address": "grpc://host:5000"}},
     ],
 )
 def test_takes_a_continuation_that_learns_the_same(trained, changes):

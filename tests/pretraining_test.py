@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import signal
 import types
 
@@ -290,83 +289,6 @@ def test_the_host_of_a_tpu_with_a_name_makes_the_batches(
     inputs = pretraining._read_inputs(config, tf.distribute.get_strategy())
     assert inputs.train_data.in_graph == expected
     assert inputs.heldout_data.in_graph == expected
-
-
-IN_GRAPH = """Graph execution error:
-
-Detected at node while/IteratorGetNext defined at (most recent call last):
-  File "/electra_tf/training/engine.py", line 170, in train
-
-Failed to get tasks: Unknown iteration client id 3000.
-\t [[{{node while/IteratorGetNext}}]] [Op:__inference__train_loop_5872]"""
-OF_SEVERAL = """Graph execution error:
-
-2 root error(s) found.
-  (0) NOT_FOUND:  a.tfrecord; No such file or directory
-\t [[{{node MultiDeviceIteratorGetNextFromShard}}]]
-  (1) CANCELLED:  Function was cancelled before it was started
-0 successful operations."""
-
-
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        (IN_GRAPH, "Failed to get tasks: Unknown iteration client id 3000"),
-        (OF_SEVERAL, "a.tfrecord; No such file or directory"),
-    ],
-)
-def test_a_data_service_that_fails_is_said_in_one_line(
-    train_data, message, reason
-):
-    error = tf.errors.NotFoundError(None, None, message)
-    # What reads for itself does not name a service.
-    pretraining._refuse_failed_service(train_data, error)
-    train_data.service = ["grpc://host:5050", "grpc://other:5050"]
-    with pytest.raises(errors.DataError) as caught:
-        pretraining._refuse_failed_service(train_data, error)
-    first, *_ = train_data.records.files
-    assert str(caught.value) == (
-        "Expected batches from grpc://host:5050, grpc://other:5050 "
-        f"(PretrainingDataConfig.data_service_address). Received: {reason}. A "
-        "data service must see the TFRecords under the paths of the run, such "
-        f"as {first}; after a failure the run goes on from its last checkpoint "
-        "when it is started again"
-    )
-    lost = "Collective ops is aborted by: /job:worker/task:1"
-    for other in (tf.errors.UnavailableError(None, None, lost), ValueError()):
-        pretraining._refuse_failed_service(train_data, other)
-
-
-@pytest.mark.dear
-def test_a_data_service_that_does_not_see_the_records(tmp_path, train_data):
-    """They are gone, but for who has them open."""
-    dispatcher = tf.data.experimental.service.DispatchServer()
-    worker = tf.data.experimental.service.WorkerServer(
-        tf.data.experimental.service.WorkerConfig(
-            dispatcher.target.split("://")[1]
-        )
-    )
-    path = tmp_path / "c.tfrecord"
-    config = dataclasses.replace(
-        CONFIG,
-        data=configs.PretrainingDataConfig(
-            str(path),
-            helpers.write_vocab(tmp_path),
-            train_batch_size=2,
-            data_service_address=dispatcher.target,
-        ),
-        run=helpers.run_config(tmp_path / "model", num_train_steps=2),
-    )
-    with pytest.raises(errors.DataError) as caught:
-        pretraining.pretrain(
-            config, lambda: (os.mkdir(tmp_path / "model"), path.unlink())
-        )
-    assert re.fullmatch(
-        f"Expected batches from {dispatcher.target} .* Received: .*{path}; No "
-        "such file or directory. A data service must see the .* again",
-        str(caught.value),
-    )
-    del worker
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,8 +14,6 @@ Shapes: B batch, L length, N slots for predictions.
 
 import hashlib
 import reprlib
-import socket
-import time
 import typing
 from collections.abc import Iterable, Iterator
 
@@ -34,8 +32,6 @@ from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
 from electra_tf.training.numpy_functions import numpy_function
 
-# Until a data service answers; one may be started at the same time.
-_SERVICE_SECONDS = 60
 # Records whose tokens are counted, spread over all, and how many at once.
 _NUM_COUNTED = 10_000
 _RECORDS_AT_ONCE = 10_000
@@ -46,28 +42,6 @@ _NUM_PAIRS = 1000
 _LEAST_LIKENESS = 1.2
 
 
-def _wait_for_service(address: str) -> None:
-    """Makes sure that a data service is there, for which TensorFlow waits long.
-
-    Raises:
-      DataError: If it is not.
-    """
-    host, _, port = address.removeprefix("grpc://").rpartition(":")
-    end = time.monotonic() + _SERVICE_SECONDS
-    while True:
-        try:
-            with socket.create_connection((host.strip("[]"), port), 10):
-                return
-        except OSError as error:
-            if time.monotonic() > end:
-                raise errors.DataError(
-                    f"Expected a data service at {address} "
-                    "(PretrainingDataConfig.data_service_address), which "
-                    f"does not answer: {error.strerror or error}"
-                ) from None
-            time.sleep(1)
-
-
 class PretrainingData:
     """The examples of a run.
 
@@ -76,8 +50,6 @@ class PretrainingData:
       config: Of the model: length, vocabulary, masking.
       seed: Of the order and of all draws.
       shuffle: Visit the records in a new random order every epoch.
-      service: tf.data services that prepare the batches, see
-        `PretrainingDataConfig.data_service_address`; '' for this process.
       in_graph: Yield the same batches without Python code, as another machine
         makes them.
 
@@ -86,8 +58,7 @@ class PretrainingData:
         at before a run: the same for the same files in another folder.
 
     Raises:
-      DataError: If files are missing, damaged or do not fit the model, or a
-        service does not answer.
+      DataError: If files are missing, damaged or do not fit the model.
     """
 
     def __init__(
@@ -96,18 +67,14 @@ class PretrainingData:
         config: configs.ElectraConfig,
         seed: int,
         shuffle: bool = True,
-        service: str = "",
         in_graph: bool = False,
     ):
-        self.service = [part.strip() for part in service.split(",") if part]
         self.config = config
         self.seed = seed
         self.shuffle = shuffle
         self.in_graph = in_graph
         self.records = records_lib.Records(records_lib.match_files(pattern))
         self._check()
-        for address in self.service:
-            _wait_for_service(address)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -163,12 +130,9 @@ class PretrainingData:
         """
 
         start = first_step * shard.local_parts
-        if self.service:
-            return self._served(batch_size, start, shard)
         if self.in_graph:
             return (
-                self._batches_in_graph(batch_size, start, 1, shard)
-                .map(lambda index, features: features)
+                self._batches_in_graph(batch_size, start, shard)
                 .prefetch(replicas.PREFETCHED_BATCHES)
                 .with_options(replicas.UNTUNED)
             )
@@ -195,54 +159,13 @@ class PretrainingData:
             .with_options(replicas.UNTUNED)
         )
 
-    def _served(
+    def _batches_in_graph(
         self, batch_size: int, start: int, shard: replicas.Shard
     ) -> tf.data.Dataset:
-        """`dataset`, prepared by tf.data services.
-
-        The services take turns, and each yields its batches in order, so the
-        batches and their order are those of `dataset`. That is checked: a
-        service that was started anew begins at the beginning.
-        """
-        number = len(self.service)
-        turns = [
-            self._batches_in_graph(batch_size, start + i, number, shard).apply(
-                tf.data.experimental.service.distribute(
-                    tf.data.experimental.service.ShardingPolicy.OFF, address
-                )
-            )
-            for i, address in enumerate(self.service)
-        ]
-
-        def check(expected, batch):
-            index, features = batch
-            message = tf.strings.format(
-                "DataError: Expected batch {} of the data services, received "
-                "{}: was one of them started anew, or has it several workers? "
-                "Start the run again",
-                (expected, index),
-            )
-            in_order = tf.debugging.Assert(index == expected, [message])
-            with tf.control_dependencies([in_order]):
-                return tf.nest.map_structure(tf.identity, features)
-
-        batches = tf.data.Dataset.choose_from_datasets(
-            turns, tf.data.Dataset.range(number).repeat()
-        )
-        return (
-            tf.data.Dataset.zip(tf.data.Dataset.counter(start), batches)
-            .map(check)
-            .prefetch(replicas.PREFETCHED_BATCHES)
-            .with_options(replicas.UNTUNED)
-        )
-
-    def _batches_in_graph(
-        self, batch_size: int, start: int, step: int, shard: replicas.Shard
-    ) -> tf.data.Dataset:
-        """Batches start, start + step ... of `dataset`, without Python code.
+        """Batches from `start` on of `dataset`, without Python code.
 
         Other processes can run it: what they need to know of the records is
-        part of it. Yields pairs of a batch's index and its features.
+        part of it.
         """
         files = tf.constant(self.records.files)
         first_records = tf.constant(self.records.first_records)
@@ -253,7 +176,7 @@ class PretrainingData:
             records = self._order(positions)
             of_file = tf.searchsorted(first_records, records, "right") - 1
             places = tf.gather(files, of_file), tf.gather(offsets, records)
-            return index, positions, records, places
+            return positions, records, places
 
         def read_record(path, offset):
             from_offset = tf.raw_ops.TFRecordDatasetV2(
@@ -266,12 +189,12 @@ class PretrainingData:
                 from_offset, tf.TensorSpec([], tf.string)
             ).take(1)
 
-        def read(index, positions, records, places):
+        def read(positions, records, places):
             return (
                 tf.data.Dataset.from_tensor_slices(places)
                 .flat_map(read_record)
                 .batch(batch_size, drop_remainder=True)
-                .map(lambda serialized: (index, positions, records, serialized))
+                .map(lambda serialized: (positions, records, serialized))
             )
 
         def draw(position):
@@ -280,14 +203,14 @@ class PretrainingData:
                 tf.stack([tf.constant(self.seed, tf.int64), position]),
             )
 
-        def parse(index, positions, records, serialized):
+        def parse(positions, records, serialized):
             features = self._parse(serialized, records, in_graph=True)
             uniform = tf.map_fn(draw, positions, fn_output_signature=tf.float32)
             features["noise"] = draws.split_noise(self.config, uniform)
-            return index, features
+            return features
 
         return (
-            tf.data.Dataset.counter(start, step)
+            tf.data.Dataset.counter(start)
             .map(locate)
             .flat_map(read)
             .map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

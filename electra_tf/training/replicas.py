@@ -157,13 +157,15 @@ def make_cluster_resolver(
             auto_set_gpu=bool(run.num_gpus),
         )
         cluster = resolver.cluster_spec()  # Sets its task_id.
-        return _fixed_resolver(
+        num_gpus = resolver.num_accelerators()["GPU"] if run.num_gpus else 0
+        # Answers what that one found out, without looking again.
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
             cluster,
-            resolver.task_id,
-            resolver.num_accelerators()["GPU"] if run.num_gpus else 0,
+            task_type="worker",
+            task_id=resolver.task_id,
+            num_accelerators={"GPU": num_gpus},
+            rpc_layer="grpc",
         )
-    if run.cluster_resolver == "kubernetes":
-        return _kubernetes_resolver(run)
     _require_environment(
         run,
         "TF_CONFIG",
@@ -302,48 +304,6 @@ def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
             f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
             f"environment variable {name}: {hint}"
         )
-
-
-def _kubernetes_resolver(run: configs.RunConfig):
-    """Pods of one label, which are on the network of their hosts."""
-    _require_environment(
-        run, "HOST_IP", "take it from status.hostIP, see docs/scaling.md"
-    )
-    try:
-        from kubernetes import client, config
-    except ImportError:
-        raise errors.ConfigError(
-            "RunConfig.cluster_resolver='kubernetes' needs the package "
-            "kubernetes: pip install kubernetes"
-        ) from None
-    # The resolver by itself looks for the configuration of a user's machine.
-    config.load_incluster_config()
-    resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
-        {"worker": [run.kubernetes_selector]},
-        override_client=client.CoreV1Api(),
-    )
-    cluster = resolver.cluster_spec()
-    workers = cluster.as_dict()["worker"]
-    hosts = [address.rsplit(":", 1)[0] for address in workers]
-    if os.environ["HOST_IP"] not in hosts:
-        raise errors.ConfigError(
-            f"Expected a pod with {run.kubernetes_selector} on the host "
-            f"{os.environ['HOST_IP']}, found pods on: {', '.join(hosts)}"
-        )
-    return _fixed_resolver(
-        cluster, hosts.index(os.environ["HOST_IP"]), run.num_gpus
-    )
-
-
-def _fixed_resolver(cluster, task_id: int, num_gpus: int):
-    """Answers what another resolver found out, without looking again."""
-    return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster,
-        task_type="worker",
-        task_id=task_id,
-        num_accelerators={"GPU": num_gpus},
-        rpc_layer="grpc",
-    )
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -64,7 +64,7 @@ _OTHER_NAMES = {
     "yaml": "pyyaml",
 }
 # Imported where a user has them: their absence is said, or made up for.
-_OF_THE_USER = {"kubernetes", "ai-edge-litert"}
+_OF_THE_USER = {"ai-edge-litert"}
 # Python's from 3.14 on, and TensorFlow's.
 _OF_OTHERS = {"compression", "protobuf"}
 

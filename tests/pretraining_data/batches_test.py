@@ -144,8 +144,7 @@ def test_shapes_are_static(folder):
     for name in batches_lib.FEATURE_NAMES:
         assert spec[name].shape == (4, helpers.LENGTH), name
     assert all(noise.shape[0] == 4 for noise in spec["noise"])
-    served = open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
-    _, features = served.element_spec
+    features = open_data(folder, in_graph=True).dataset(4).element_spec
     for name in batches_lib.FEATURE_NAMES:
         assert features[name].shape == (4, helpers.LENGTH), name
 
@@ -558,59 +557,10 @@ def test_names_the_record_of_a_batch_that_does_not_parse(folder, monkeypatch):
     )
 
 
-@pytest.fixture(scope="module")
-def services():
-    """Two tf.data services with a worker each, in this process."""
-    servers = []
-    addresses = []
-    for _ in range(2):
-        dispatcher = tf.data.experimental.service.DispatchServer()
-        address = dispatcher.target.split("://")[1]
-        worker = tf.data.experimental.service.WorkerServer(
-            tf.data.experimental.service.WorkerConfig(address)
-        )
-        servers += [dispatcher, worker]
-        addresses.append(dispatcher.target)
-    yield ", ".join(addresses)
-    # Workers first: they wait for a dispatcher that is gone.
-    while servers:
-        servers.pop()
-
-
-@pytest.mark.dear
-def test_services_yield_the_same_batches_in_the_same_order(folder, services):
-    here = take(open_data(folder).dataset(4, 1), 5)
-    there = take(open_data(folder, service=services).dataset(4, 1), 5)
-    for ours, theirs in zip(here, there, strict=True):
-        assert_equal(ours, theirs)
-
-
-@pytest.mark.dear
-def test_services_yield_the_parts_of_a_worker(folder, services):
-    shard = replicas.Shard(4, 2, 2)
-    here = take(open_data(folder).dataset(2, 5, shard), 3)
-    there = take(open_data(folder, service=services).dataset(2, 5, shard), 3)
-    for ours, theirs in zip(here, there, strict=True):
-        assert_equal(ours, theirs)
-
-
-def test_a_service_that_is_not_there_is_named(folder, monkeypatch):
-    monkeypatch.setattr(batches_lib, "_SERVICE_SECONDS", 0)
-    for address in ("grpc://localhost:1", "grpc://localhost"):
-        with pytest.raises(errors.DataError, match=f"service at {address} "):
-            open_data(folder, service=address)
-
-
 def assert_needs_no_python(batches):
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor)
     assert b"TFRecordDatasetV2" in graph.numpy()
     assert b"PyFunc" not in graph.numpy()
-
-
-def test_services_need_no_python(folder):
-    assert_needs_no_python(
-        open_data(folder)._batches_in_graph(4, 0, 1, replicas.WHOLE)
-    )
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -625,13 +575,12 @@ def test_another_host_makes_the_same_batches_without_python(folder, shuffle):
         assert_equal(ours, theirs)
 
 
-@pytest.mark.dear
-def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
+def test_another_host_refuses_a_bad_record(folder, monkeypatch):
     monkeypatch.setattr(records_lib, "NUM_CHECKED", 1)
     rows = [helpers.row(n) for n in range(3)]
     rows[2]["input_ids"][4] = 20
     helpers.write_tfrecords(folder / "b.tfrecord", rows)
-    data = open_data(folder, shuffle=False, service=services)
+    data = open_data(folder, shuffle=False, in_graph=True)
     with pytest.raises(tf.errors.OpError) as caught:
         take(data.dataset(2), 4)
     assert errors.data_error_message(caught.value) == (
@@ -639,23 +588,6 @@ def test_refuses_a_bad_record_from_a_service(folder, services, monkeypatch):
         "and ones, and segments below 2, received others: electra-tf "
         "check-data shows them"
     )
-
-
-@pytest.mark.dear
-def test_refuses_batches_in_another_order(folder, services, monkeypatch):
-    in_order = batches_lib.PretrainingData._batches_in_graph
-
-    def begin_anew(self, batch_size, start, step, shard):
-        return in_order(self, batch_size, 0, step, shard)
-
-    monkeypatch.setattr(
-        batches_lib.PretrainingData, "_batches_in_graph", begin_anew
-    )
-    data = open_data(folder, service=services)
-    with pytest.raises(tf.errors.OpError) as caught:
-        take(data.dataset(2, 3), 1)
-    message = errors.data_error_message(caught.value)
-    assert "Expected batch 3 of the data services, received 0" in message
 
 
 def test_counts_the_tokens_of_all_records(folder, monkeypatch):

@@ -6,7 +6,6 @@ import os
 import reprlib
 import signal
 import sys
-import types
 
 import keras
 import numpy as np
@@ -1046,69 +1045,11 @@ def test_slurm_says_who_the_workers_are(tmp_path, monkeypatch):
     assert (resolver.task_type, resolver.task_id) == ("worker", 2)
 
 
-class FakeKubernetes(types.ModuleType):
-    """The package's client, of a cluster with two pods."""
-
-    def __init__(self):
-        super().__init__("kubernetes")
-        self.client = self.config = self
-        self.selectors = []
-
-    def load_incluster_config(self):
-        pass
-
-    def CoreV1Api(self):
-        return self
-
-    def list_pod_for_all_namespaces(self, label_selector):
-        self.selectors.append(label_selector)
-        pods = [
-            types.SimpleNamespace(
-                metadata=types.SimpleNamespace(name=name),
-                status=types.SimpleNamespace(phase="Running", host_ip=ip),
-            )
-            for name, ip in (("b", "10.0.0.1"), ("a", "10.0.0.2"))
-        ]
-        return types.SimpleNamespace(items=pods)
-
-
-@pytest.fixture
-def kubernetes(monkeypatch):
-    fake = FakeKubernetes()
-    monkeypatch.setitem(sys.modules, "kubernetes", fake)
-    return fake
-
-
-def test_kubernetes_says_who_the_workers_are(tmp_path, monkeypatch, kubernetes):
-    monkeypatch.setenv("HOST_IP", "10.0.0.1")
-    resolver = replicas.make_cluster_resolver(
-        cluster_run(tmp_path, cluster_resolver="kubernetes")
-    )
-    assert resolver.cluster_spec().as_dict() == {
-        "worker": ["10.0.0.2:8470", "10.0.0.1:8470"]
-    }
-    assert (resolver.task_type, resolver.task_id) == ("worker", 1)
-    assert set(kubernetes.selectors) == {"job-name=electra-tf"}
-
-
-def test_refuses_a_pod_on_another_host(tmp_path, monkeypatch, kubernetes):
-    monkeypatch.setenv("HOST_IP", "10.0.0.3")
-    with pytest.raises(errors.ConfigError) as caught:
-        replicas.make_cluster_resolver(
-            cluster_run(tmp_path, cluster_resolver="kubernetes")
-        )
-    assert str(caught.value) == (
-        "Expected a pod with job-name=electra-tf on the host 10.0.0.3, found "
-        "pods on: 10.0.0.2, 10.0.0.1"
-    )
-
-
 @pytest.mark.parametrize(
     ("resolver", "variable"),
     [
         ("tf_config", "TF_CONFIG"),
         ("slurm", "SLURM_PROCID"),
-        ("kubernetes", "HOST_IP"),
     ],
 )
 def test_refuses_a_cluster_that_nobody_describes(
