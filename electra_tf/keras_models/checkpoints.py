@@ -69,28 +69,20 @@ def sizes_of(checkpoint: Checkpoint, source: str) -> configs.EncoderConfig:
 def tensors_of(*layers: keras.layers.Layer) -> dict[str, np.ndarray]:
     """The weights of layers, by the names of the original's variables.
 
-    What LoRA has learned is in the kernels that it belongs to, and what
-    disentangled embeddings differ by is in the discriminator's table.
+    What disentangled embeddings differ by is in the discriminator's table.
 
     Raises:
-      ValueError: If a layer is quantised.
+      ValueError: If Keras has quantised a layer, or added low ranks to it.
     """
     found = {}
     for layer in layers:
         for part in layer._flatten_layers():
-            if part.quantization_mode is not None:
+            if part.quantization_mode or getattr(part, "lora_enabled", False):
                 raise ValueError(
-                    "Expected weights in floating point. Received: "
-                    f"{part.path} with {part.quantization_mode}; write the "
-                    "model before quantize()"
+                    "Expected layers as they were made. Received: "
+                    f"{part.path} after quantize() or enable_lora()"
                 )
         found.update({v.path: v.numpy() for v in layer.variables})
-        for part in layer._flatten_layers():
-            if getattr(part, "lora_enabled", False):
-                path = part.path
-                found[f"{path}/kernel"] = np.asarray(part.kernel)
-                del found[part.lora_kernel_a.path]
-                del found[part.lora_kernel_b.path]
     # What a policy such as "bfloat16" has is in no format.
     whole = {name: np.asarray(x, np.float32) for name, x in found.items()}
     return disentangled.fold(whole)

@@ -8,8 +8,7 @@ import dataclasses
 import os
 import random
 import typing
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -20,7 +19,6 @@ from electra_tf.checkpoints import reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
     checkpoints,
-    columns,
     freezing,
     token_ids,
 )
@@ -176,75 +174,6 @@ def check_features(features, max_position_embeddings: int) -> dict:
     return found
 
 
-def enable_lora(
-    model: keras.Model, rank: int, target_layer_names: Sequence[str]
-) -> None:
-    """Freezes a model but for low-rank additions (arXiv:2106.09685).
-
-    Args:
-      model: Has dense layers of these names.
-      rank: Of the additions.
-      target_layer_names: Names of dense layers, such as "query".
-
-    Raises:
-      ValueError: If no layer is called so.
-    """
-    columns.positive(rank, "rank")
-    # All, before any of them is frozen.
-    layers = [
-        layer
-        for layer in model._flatten_layers(include_self=False)
-        if isinstance(layer, keras.layers.Dense)
-    ]
-    targets = [layer for layer in layers if layer.name in target_layer_names]
-    if not targets:
-        names = sorted({layer.name for layer in layers})
-        raise ValueError(
-            f"Expected target_layer_names of {', '.join(names)}. Received: "
-            f"target_layer_names={list(target_layer_names)}"
-        )
-    for layer in model._flatten_layers(include_self=False):
-        for variable in layer._trainable_variables:
-            variable.trainable = False
-    for layer in targets:
-        layer.enable_lora(rank)
-        layer.load_own_variables = _keeping_lora_a(layer)
-
-
-def _keeping_lora_a(layer: keras.layers.Dense) -> Callable:
-    """`load_own_variables` of a layer that learns low-rank additions.
-
-    Keras sets both kernels of the addition to 0, and then neither has a
-    gradient. With one of them at 0 the addition is as well.
-    """
-    load = layer.load_own_variables
-
-    def load_own_variables(store):
-        kernel = layer.lora_kernel_a.numpy()
-        load(store)
-        layer.lora_kernel_a.assign(kernel)
-
-    return load_own_variables
-
-
-@contextlib.contextmanager
-def quantizing(mode):
-    """Keras's `quantize`, of a mode that needs no data, without its remarks.
-
-    Raises:
-      ValueError: If it is none of these.
-    """
-    if mode not in _QUANTIZATION_MODES:
-        raise ValueError(
-            f"Expected mode to be one of {', '.join(_QUANTIZATION_MODES)}. "
-            f"Received: mode={mode!r}"
-        )
-    with warnings.catch_warnings():
-        # It names every layer that has nothing to quantise.
-        warnings.simplefilter("ignore")
-        yield
-
-
 @keras.saving.register_keras_serializable(package="electra_tf")
 class Encoder(keras.Model):
     """ELECTRA's discriminator without its head, or any other such encoder.
@@ -288,7 +217,6 @@ class Encoder(keras.Model):
         # And so its layers, which Keras would not ask about.
         self.trainable = trainable
         self.built = True
-        self._quantized = ""
 
     @classmethod
     def from_checkpoint(cls, path: checkpoints.Source, **kwargs) -> typing.Self:
@@ -370,33 +298,6 @@ class Encoder(keras.Model):
         """
         self.save_checkpoint(path, "kerashub", preprocessor=preprocessor)
 
-    def enable_lora(
-        self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS
-    ) -> None:
-        """Freezes the encoder but for low-rank additions to some kernels.
-
-        Whatever is saved has the additions in the kernels.
-
-        Args:
-          rank: Of the additions.
-          target_layer_names: Of dense layers: "query", "key", "value", "dense".
-        """
-        enable_lora(self, rank, target_layer_names)
-        # The layers are in their graphs as they were.
-        self.train_function = self.test_function = None
-        self.predict_function = None
-
-    def quantize(self, mode=None, **kwargs):
-        """Quantises the dense layers, see `keras.Model.quantize`.
-
-        Args:
-          mode: "int8", "int4" or "float8".
-          **kwargs: Of Keras.
-        """
-        with quantizing(mode):
-            super().quantize(mode, **kwargs)
-        self._quantized = mode
-
     def predict(self, x, *args, **kwargs):
         """See `keras.Model.predict`."""
         return super().predict(
@@ -465,17 +366,13 @@ class Encoder(keras.Model):
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
             "name": self.name,
             "trainable": self.trainable,
-            "quantization_mode": self._quantized,
             **freezing.config_of(self),
         }
 
     @classmethod
     def from_config(cls, config):
         config = objects_in(config)
-        mode = config.pop("quantization_mode", "")
         frozen = config.pop("frozen", ())
         model = cls(**config)
-        if mode:
-            model.quantize(mode)
         freezing.freeze(model, frozen)
         return model

@@ -21,7 +21,6 @@ from electra_tf.keras_models import (
     columns,
     directions,
     optimizers,
-    overrides,
     resuming,
 )
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
@@ -102,11 +101,9 @@ class EngineModel(keras.Model):
         Raises:
           ValueError: If learning_rate or num_train_steps comes with an
             optimizer that has its own, or is no such number; if loss_weights
-            come without a loss of Keras; if the weights are not float32, for
-            the paper's optimizer; or if a subclass has methods that `fit`
-            would not call.
+            come without a loss of Keras; or if the weights are not float32, for
+            the paper's optimizer.
         """
-        overrides.refuse(self)
         is_of_head = loss is None or isinstance(loss, str) and loss == "auto"
         if is_of_head and kwargs.get("loss_weights") is not None:
             raise ValueError(

@@ -24,7 +24,6 @@ from electra_tf.keras_models import (
     columns,
     freezing,
     optimizers,
-    overrides,
     pretraining_batches,
     pretraining_settings,
     pretraining_steps,
@@ -212,19 +211,6 @@ class PretrainingModel(keras.Model):
 
     # --- Keras ------------------------------------------------------
 
-    def quantize(self, mode=None, **kwargs):
-        """Refuses: its embeddings are read as numbers, and must learn.
-
-        Raises:
-          ValueError: Always.
-        """
-        del kwargs
-        raise ValueError(
-            "Expected quantize of the encoder, encoder().quantize(...), or of "
-            f"a fine-tuned model. Received: mode={mode!r} of a model that "
-            "pre-trains"
-        )
-
     def call(self, inputs, training=None):
         features = encoder_lib.check_features(
             inputs, self.config.encoder.max_position_embeddings
@@ -337,10 +323,8 @@ class PretrainingModel(keras.Model):
 
         Raises:
           ValueError: On any other, and if learning_rate or num_train_steps
-            comes with an optimizer that has its own, a number is none, or a
-            subclass has methods that `fit` would not call.
+            comes with an optimizer that has its own, or a number is none.
         """
-        overrides.refuse(self)
         unknown = set(kwargs) - {"run_eagerly", "steps_per_execution"}
         if unknown:
             raise ValueError(

@@ -13,7 +13,7 @@ import os
 import tempfile
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
@@ -29,15 +29,12 @@ from electra_tf.keras_models import (
     user_warnings,
 )
 from electra_tf.keras_models.encoder import (
-    LORA_TARGETS,
     Encoder,
     check_features,
-    enable_lora,
     next_dropout_seed,
     objects_in,
     own_seed,
     policy_scope,
-    quantizing,
     sizes_from,
 )
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -87,8 +84,6 @@ class TaskModel(TextPipeline):
         dtype=None,
     ):
         config = _sizes_of(encoder)
-        if isinstance(encoder, Encoder):
-            _refuse_lora(encoder)
         if not isinstance(head, task_head.TaskHead):
             head = task_heads.head_from_dict(dict(head), "head")
         _check_preprocessor(preprocessor, config)
@@ -114,8 +109,6 @@ class TaskModel(TextPipeline):
             )
             freezing.freeze_like(self.network.electra, encoder.electra)
         self.built = True
-        self._quantized = ""
-        self._lora_rank = 0
 
     @property
     def head(self) -> task_head.TaskHead:
@@ -357,28 +350,13 @@ class TaskModel(TextPipeline):
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             **freezing.config_of(self.network),
-            **(
-                {"quantization_mode": self._quantized}
-                if self._quantized
-                else {}
-            ),
-            **({"lora_rank": self._lora_rank} if self._lora_rank else {}),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         arguments = objects_in(config, custom_objects)
         frozen = arguments.pop("frozen", ())
-        mode = arguments.pop("quantization_mode", None)
-        if rank := arguments.pop("lora_rank", None):
-            user_warnings.warn(
-                "What LoRA has learned is in the kernels, and all variables "
-                "learn from now on: to go on with additions alone, load with "
-                f"compile=False, and call enable_lora({rank})"
-            )
         model = cls(**arguments)
-        if mode:
-            model.quantize(mode)
         freezing.freeze(model.network, frozen)
         return model
 
@@ -448,42 +426,6 @@ class TaskModel(TextPipeline):
             beside=functools.partial(presets.write_task, self),
         )
 
-    def enable_lora(
-        self, rank: int, target_layer_names: Sequence[str] = LORA_TARGETS
-    ) -> None:
-        """Freezes the encoder but for low-rank additions; the head learns.
-
-        As for any change of what learns, before `compile` or the first `fit`.
-
-        Args:
-          rank: Of the additions.
-          target_layer_names: See `Encoder.enable_lora`.
-
-        Raises:
-          ValueError: If the model is compiled already.
-        """
-        if self.compiled:
-            raise ValueError(
-                "Expected enable_lora before compile and fit. Received: a "
-                "model that is compiled"
-            )
-        enable_lora(self.network.electra, rank, target_layer_names)
-        self._lora_rank = rank
-
-    def quantize(self, mode=None, config=None):
-        """Quantises the encoder's dense layers; the head keeps its numbers.
-
-        Args:
-          mode: See `Encoder.quantize`.
-          config: Of Keras.
-        """
-        of_encoder = {id(x) for x in self.network.electra._flatten_layers()}
-        with quantizing(mode):
-            super().quantize(
-                mode, config, filters=lambda x: id(x) in of_encoder
-            )
-        self._quantized = mode
-
     def encoder(self, **kwargs) -> Encoder:
         """The encoder below the head, with copies of its weights.
 
@@ -548,16 +490,6 @@ def _sizes_of(encoder) -> configs.EncoderConfig:
             f"from_checkpoint takes a path. Received: {encoder!r}"
         )
     return sizes_from(encoder)
-
-
-def _refuse_lora(encoder: Encoder) -> None:
-    """Refuses low-rank additions, whose copy would be whole kernels."""
-    layers = encoder._flatten_layers()
-    if any(getattr(layer, "lora_enabled", False) for layer in layers):
-        raise ValueError(
-            "Expected an encoder without low-rank additions, and enable_lora "
-            "of the model that is made of it. Received: one after enable_lora"
-        )
 
 
 def _refuse_length_beside(max_seq_length: int | None, preprocessor) -> None:

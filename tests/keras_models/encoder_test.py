@@ -211,11 +211,6 @@ def test_a_frozen_one_is_frozen_in_a_file_of_another(tmp_path):
     assert len(again.trainable_variables) == 2
 
 
-def test_no_rank():
-    with pytest.raises(ValueError, match="Expected rank .*Received: rank=0"):
-        _encoder().enable_lora(0)
-
-
 @pytest.mark.dear
 def test_strings_to_classes_in_one_model(tmp_path):
     encoder = _encoder()
@@ -252,84 +247,14 @@ def test_a_file_is_read_where_nothing_was_imported(encoder, tmp_path):
     np.testing.assert_array_equal(np.load(output), _sequence(encoder))
 
 
-# --- LoRA and quantisation ------------------------------------------------
-
-
-@pytest.mark.dear
-def test_lora_learns_additions_alone_and_saves_them_in_the_kernels(tmp_path):
+@pytest.mark.parametrize("change", [("quantize", "int8"), ("enable_lora", 2)])
+def test_layers_that_were_changed_are_not_written(tmp_path, change):
     encoder = _encoder()
-    before = _sequence(encoder)
-    frozen = [np.copy(x) for x in encoder.get_weights()]
-    encoder.enable_lora(2)
-    np.testing.assert_array_equal(_sequence(encoder), before)
-    # A and B for query and value of two layers.
-    assert len(encoder.trainable_variables) == 2 * 2 * 2
-    layer_checks.check_training(encoder, INPUTS)
-    learned = _sequence(encoder)
-    assert np.abs(learned - before).max() > 1e-3
-
-    encoder.save_checkpoint(tmp_path / "to")
-    again = electra_tf.Encoder.from_checkpoint(tmp_path / "to")
-    np.testing.assert_allclose(_sequence(again), learned, atol=1e-5)
-    encoder.save(tmp_path / "encoder.keras")
-    again = keras.models.load_model(tmp_path / "encoder.keras")
-    np.testing.assert_allclose(_sequence(again), learned, atol=1e-5)
-    kept = sum(
-        np.array_equal(a, b)
-        for a, b in zip(frozen, again.get_weights(), strict=True)
-    )
-    assert kept == len(frozen) - 4
-
-
-def test_additions_learn_after_weights_were_loaded(tmp_path):
-    encoder = _encoder()
-    encoder.enable_lora(2)
-    before = _sequence(encoder)
-    encoder.save_weights(tmp_path / "a.weights.h5")
-    encoder.load_weights(tmp_path / "a.weights.h5")
-    np.testing.assert_array_equal(_sequence(encoder), before)
-    with tf.GradientTape() as tape:
-        found = encoder(INPUTS)["sequence_output"]
-        loss = tf.reduce_sum(found * tf.linspace(-1.0, 2.0, found.shape[-1]))
-    of_b = [v for v in encoder.trainable_variables if v.name[-1] == "b"]
-    assert len(of_b) == 2 * 2
-    for gradient in tape.gradient(loss, [v.value for v in of_b]):
-        assert tf.reduce_any(gradient != 0.0)
-
-
-def test_predicts_with_additions_that_came_later():
-    encoder = _encoder()
-    before = encoder.predict(INPUTS, verbose=0)["sequence_output"]
-    encoder.enable_lora(2)
-    for variable in encoder.trainable_variables:
-        variable.assign(variable + 0.3)
-    after = encoder.predict(INPUTS, verbose=0)["sequence_output"]
-    assert np.abs(after - before).max() > 1e-3
-    np.testing.assert_allclose(after, _sequence(encoder), atol=1e-5)
-
-
-def test_lora_of_no_layer(encoder):
-    with pytest.raises(ValueError, match="dense, embeddings_project, key, "):
-        encoder.enable_lora(2, ["query_dense"])
-
-
-@pytest.mark.dear
-def test_quantisation(encoder, tmp_path):
-    quantized = _encoder()
-    quantized.quantize("int8")
-    found = _sequence(quantized)
-    assert 0 < np.abs(found - _sequence(encoder)).max() < 0.15
-    quantized.save(tmp_path / "quantized.keras")
-    again = keras.models.load_model(tmp_path / "quantized.keras")
-    np.testing.assert_array_equal(_sequence(again), found)
-    assert again.get_config() == quantized.get_config()
-    with pytest.raises(ValueError, match="embeddings_project with int8"):
-        quantized.save_checkpoint(tmp_path / "to")
-
-
-def test_quantisation_of_no_mode(encoder):
-    with pytest.raises(ValueError, match="Received: mode=int3"):
-        encoder.quantize("int3")
+    layers = encoder._flatten_layers()
+    layer = next(x for x in layers if x.name == "query")
+    getattr(layer, change[0])(change[1])
+    with pytest.raises(ValueError, match="layer_0/attention/self/query after"):
+        encoder.save_checkpoint(tmp_path / "to")
 
 
 # --- What it refuses ------------------------------------------------------

@@ -186,37 +186,6 @@ def test_as_keras_checks_a_layer(pretrained):
 
 
 @pytest.mark.dear
-def test_low_rank_additions(pretrained, tmp_path):
-    model = classifier(pretrained)
-    before = [v.numpy() for v in model.network.electra.variables]
-    model.enable_lora(2)
-    model.compile(learning_rate=0.1)
-    model.fit(TEXTS, TARGETS, batch_size=8, verbose=0)
-    expected = model.predict(TEXTS, verbose=0)
-    names = {v.path.split("/")[-1] for v in model.trainable_variables}
-    assert names == {"kernel", "bias", "lora_kernel_a", "lora_kernel_b"}
-    model.save_checkpoint(tmp_path / "model_dir")
-    merged = electra_tf.TextClassifier.from_checkpoint(tmp_path / "model_dir")
-    np.testing.assert_allclose(
-        merged.predict(TEXTS, verbose=0), expected, atol=1e-5
-    )
-    changed = [
-        v.path
-        for v, old in zip(merged.network.electra.variables, before, strict=True)
-        if (v.numpy() != old).any()
-    ]
-    assert changed and all("query" in p or "value" in p for p in changed)
-    model.save(tmp_path / "film.keras")
-    with pytest.warns(UserWarning, match="all variables learn from now on"):
-        again = keras.models.load_model(tmp_path / "film.keras", compile=False)
-    np.testing.assert_allclose(
-        again.predict(TEXTS, verbose=0), expected, atol=1e-5
-    )
-    again.enable_lora(2)
-    assert len(again.trainable_variables) == len(model.trainable_variables)
-
-
-@pytest.mark.dear
 def test_gradients_of_several_batches_make_an_update(pretrained):
     models = []
     for steps, batch_size in ((None, 10), (2, 5)):
@@ -364,14 +333,6 @@ def test_what_is_frozen_of_an_encoder_stays_frozen(pretrained):
     assert 0 < len(learns) < len(model.network.electra.variables)
 
 
-def test_an_encoder_with_additions_is_refused(pretrained):
-    encoder = electra_tf.Encoder.from_checkpoint(pretrained)
-    encoder.enable_lora(2)
-    preprocessor = classifier(pretrained).preprocessor
-    with pytest.raises(ValueError, match="Received: one after enable_lora"):
-        electra_tf.TextClassifier(encoder, LABELS, preprocessor)
-
-
 def test_what_learns_may_not_change_behind_the_optimizer(pretrained):
     model = classifier(pretrained)
     model.compile()
@@ -379,3 +340,20 @@ def test_what_learns_may_not_change_behind_the_optimizer(pretrained):
     model.network.electra.trainable = False
     with pytest.raises(ValueError, match="Expected compile after a change of"):
         model.fit(TEXTS, TARGETS, verbose=0)
+
+
+def test_other_losses_are_added_to_one_of_keras_alone(pretrained):
+    model = classifier(pretrained, dropout=0.0)
+    kernel = model.network.task_specific.trainable_variables[0]
+    kernel.regularizer = keras.regularizers.L2(1.0)
+    with pytest.raises(ValueError, match="loss='auto' and 1 of them"):
+        model.evaluate(TEXTS, TARGETS, verbose=0)
+    losses = []
+    for regularizer in (None, keras.regularizers.L2(1.0)):
+        kernel.regularizer = regularizer
+        model.compile(loss="sparse_categorical_crossentropy")
+        losses.append(
+            model.evaluate(TEXTS, TARGETS, batch_size=20, verbose=0)[0]
+        )
+    penalty = tf.reduce_sum(tf.square(kernel.value))
+    assert losses[1] - losses[0] == pytest.approx(float(penalty), rel=1e-4)

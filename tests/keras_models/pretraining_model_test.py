@@ -575,11 +575,6 @@ def test_what_is_not_scored_is_told(model, files):
         model.evaluate(files[1], batch_size=9, verbose=0)
 
 
-def test_what_pre_trains_is_not_quantised(model):
-    with pytest.raises(ValueError, match="Received: mode='int8' of a model"):
-        model.quantize("int8")
-
-
 def _ids(length):
     return tf.data.Dataset.from_tensors(
         {name: np.zeros([2, length], np.int32) for name in INPUTS}

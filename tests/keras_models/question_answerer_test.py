@@ -197,22 +197,6 @@ def test_where_no_span_is_allowed_the_answer_is_empty(trained, monkeypatch):
     assert list(predictions["answer"]) == [""] * len(CONTEXTS)
 
 
-@pytest.mark.dear
-def test_quantised(pretrained, tmp_path):
-    found = answerer(pretrained)
-    rows = found.features(found.read_inputs(X), None)
-    exact = found.task_outputs(rows)
-    found.quantize("int8")
-    rounded = found.task_outputs(rows)
-    # The head reads its hidden layer's kernel in two halves.
-    for name in ("start_top_log_probs", "end_top_log_probs"):
-        ours, expected = (x[name][..., 0] for x in (rounded, exact))
-        assert 0 < np.abs(ours - expected).max() < 0.3
-    found.save(tmp_path / "answerer.keras")
-    again = keras.models.load_model(tmp_path / "answerer.keras")
-    tasks.assert_equal_bits(again.task_outputs(rows), rounded)
-
-
 BAD = {
     "one column": (lambda m: m.predict(CONTEXTS), "Received: one column"),
     "an answer elsewhere": (
