@@ -1,7 +1,7 @@
 """A model directory: what a run writes there, and everybody reads.
 
 First the names of its files; then the record of a run, config.json, and who may
-go on with it; last what records of earlier versions mean.
+go on with it.
 """
 
 import dataclasses
@@ -12,8 +12,7 @@ import platform
 import re
 import sys
 import time
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from electra_tf import configs, errors, files
 from electra_tf.files import write_atomically, write_json
@@ -49,9 +48,8 @@ BEST_STEP = "best_step"
 # Folders below that of a run with checkpoints of their own.
 PART_OF_RUN = re.compile(rf"trial_\d+|{BEST_DIR}")
 
-# Counts up when a field of the record takes another meaning. 1, which records
-# do not say: `warmup_proportion` put `num_warmup_steps` out of force.
-RECORD_FORMAT = 2
+# Counts up when the record has other fields, or one takes another meaning.
+RECORD_FORMAT = 3
 _PACKAGES = (
     "electra_tf",
     "tensorflow",
@@ -81,7 +79,6 @@ _MAY_DIFFER = (
     "run.jit_compile",
     "run.num_intra_op_threads",
     "data.eval_batch_size",
-    "data.features_cache_dir",  # Of earlier versions.
     "data.train_files",  # Moved; see `refuse_other_records`.
     "data.vocab_file",  # Its tokens are compared.
     "data.num_eval_steps",
@@ -110,14 +107,6 @@ _MAY_DIFFER_IN_EVALUATION = (
     *("data.num_train_epochs", "data.bucketed", "data.double_unordered"),
     *("data.skip_empty_texts", "class_weights", "head_dropout"),
     *("run.seed", "run.eval_steps", "early_stopping_patience"),
-)
-# Share -> the size of the discriminator that it is one of.
-_SHARES = {
-    "generator_hidden_size": "hidden_size",
-    "generator_layers": "num_hidden_layers",
-}
-_GENERATOR_LAYER = re.compile(
-    r"generator(?:_ltr)?/encoder/layer_(\d+)/intermediate/dense/kernel"
 )
 
 
@@ -189,12 +178,38 @@ def as_dict(config) -> dict:
 
 
 def read_config(model_dir: str) -> dict:
-    """The configuration in a model directory, in the terms of this version.
+    """The configuration in a model directory.
 
     Raises:
-      ConfigError: If there is none.
+      ConfigError: If there is none, or one that another version wrote.
     """
-    return _read(model_dir)[0]
+    path = os.path.join(model_dir, CONFIG_FILE)
+    if not os.path.exists(path):
+        raise errors.ConfigError(
+            f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
+            "found none: has the model been trained?"
+        )
+    parts = dict.fromkeys(("model", "data", "optimizer", "run"), dict)
+    try:
+        record = files.read_json(path, ("class",), **parts)
+        refuse_other_format(record, path)
+    except errors.CheckpointError as error:
+        raise errors.ConfigError(str(error)) from None
+    return record
+
+
+def refuse_other_format(record: dict, path: str) -> None:
+    """Refuses a record that another version of this package wrote.
+
+    Raises:
+      CheckpointError: If it is one.
+    """
+    if record.get("format") != RECORD_FORMAT:
+        raise errors.CheckpointError(
+            f"Expected format {RECORD_FORMAT} in {path}. Received: "
+            f"{record.get('format')}, of another version of electra_tf: train "
+            "or convert again, or use that version"
+        )
 
 
 def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
@@ -204,10 +219,10 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
       ConfigError: If there is none, or that of another kind of run.
     """
     record = read_config(model_dir)
-    if record.get("class") != "PretrainingConfig":
+    if record["class"] != "PretrainingConfig":
         raise errors.ConfigError(
             "Expected the model directory of a pre-training run. Received: "
-            f"{model_dir}, of a {record.get('class')}"
+            f"{model_dir}, of a {record['class']}"
         )
     try:
         model = dict(record["model"])
@@ -223,22 +238,8 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
     except (KeyError, TypeError) as error:
         raise errors.ConfigError(
             f"Expected the {CONFIG_FILE} of this version in "
-            f"{model_dir}. Received: one with {error}"
+            f"{model_dir}. Received: one with {errors.first_line(error)}"
         ) from None
-
-
-def _read_json(model_dir: str) -> dict:
-    path = os.path.join(model_dir, CONFIG_FILE)
-    if not os.path.exists(path):
-        raise errors.ConfigError(
-            f"Expected a model directory with {CONFIG_FILE} at {model_dir}, "
-            "found none: has the model been trained?"
-        )
-    parts = dict.fromkeys(("model", "data", "optimizer", "run"), dict)
-    try:
-        return files.read_json(path, **parts)
-    except errors.CheckpointError as error:
-        raise errors.ConfigError(str(error)) from None
 
 
 def refuse_other_run(config) -> None:
@@ -266,41 +267,29 @@ def refuse_other_run(config) -> None:
         )
     if not _has_learned(model_dir):
         return
-    record, cut = _read(model_dir)
-    theirs = _with_defaults(record, config)
-    ours_class, their_class = type(config).__name__, theirs.get("class")
-    if their_class in _KINDS and their_class != ours_class:
-        raise errors.ConfigError(
-            f"{model_dir} holds {_KINDS[their_class]}: to start from it, name "
-            f"it as {ours_class}.init_checkpoint and choose another --model_dir"
-        )
+    theirs = read_config(model_dir)
     # As it comes back from a file: a tuple as a list.
     ours = json.loads(json.dumps(as_dict(config)))
-    was_cut = {f"model.{size.name}": size for size in cut}
+    if theirs["class"] != ours["class"]:
+        kind = _KINDS.get(theirs["class"], theirs["class"])
+        raise errors.ConfigError(
+            f"{model_dir} holds {kind}: to start from it, name it as "
+            f"{ours['class']}.init_checkpoint and choose another --model_dir"
+        )
     may_differ: tuple[str, ...] = _MAY_DIFFER
     if ours.get("early_stopping_patience"):  # They decide when it ends.
         may_differ = tuple(n for n in _MAY_DIFFER if n != "run.eval_steps")
-    if ours_class == "FinetuningConfig":
+    if ours["class"] == "FinetuningConfig":
         may_differ += _MAY_MOVE
     if getattr(getattr(config, "data", None), "eval_only", False):
         may_differ += _MAY_DIFFER_IN_EVALUATION
-    found = []
-    for name, a, b in differences(ours, theirs):
-        reason = f"was {b!r}"
-        if name in was_cut:
-            size = was_cut[name]
-            if size.is_given_by(typing.cast(float, a)):
-                continue
-            reason = (
-                f"{size}: to go on there, --gin_param=ElectraConfig."
-                f"{size.name}={size.fitting_share}"
-            )
-        if name == "run.dtype_policy" and a == configs.AUTO:  # Takes theirs.
-            continue
-        if name == "recipe" and _rates_are_given(ours, theirs):
-            continue
-        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ):
-            found.append(f"{name}={a!r} ({reason})")
+    if config.run.dtype_policy == configs.AUTO:  # Takes theirs.
+        may_differ += ("run.dtype_policy",)
+    found = [
+        f"{name}={a!r} (was {b!r})"
+        for name, a, b in differences(ours, theirs)
+        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
+    ]
     if found:
         raise errors.ConfigError(
             f"{model_dir} holds another run's model. This run differs in: "
@@ -326,7 +315,7 @@ def run_before(run: configs.RunConfig) -> dict:
     """The record of the run that a run goes on with; empty if there is none."""
     if not _has_learned(run.model_dir):
         return {}
-    return _read(run.model_dir)[0].get("run", {})
+    return read_config(run.model_dir).get("run", {})
 
 
 def folder_of(path: str | os.PathLike) -> str | None:
@@ -362,15 +351,7 @@ def refuse_other_records(config, digest: str) -> None:
     model_dir = config.run.model_dir
     if not _has_learned(model_dir):
         return
-    known = read_train_data(model_dir)
-    if not known:  # An earlier version's.
-        before = read_config(model_dir).get("data", {}).get("train_files")
-        if before != config.data.train_files:
-            print(
-                f"{model_dir} was trained on {before} and does not tell its "
-                "records: those of train_files are taken for the same"
-            )
-    elif known.get("sha256") != digest:
+    if read_train_data(model_dir).get("sha256", digest) != digest:
         raise errors.ConfigError(
             f"{model_dir} holds a run on other records than those of "
             f"PretrainingDataConfig.train_files={config.data.train_files}: "
@@ -434,155 +415,3 @@ def differences(
         elif a != b:
             found.append((prefix + name, a, b))
     return found
-
-
-def _rates_are_given(*records: dict) -> bool:
-    """Whether a recipe leaves nothing to choose, as both rates are set."""
-    return all(
-        record["optimizer"].get("layerwise_lr_decay") is not None
-        and (
-            record["optimizer"].get("learning_rate") is not None
-            or record.get("learning_rates")
-        )
-        for record in records
-    )
-
-
-def _with_defaults(record: dict, config) -> dict:
-    """A record with the defaults of fields that came after it was written.
-
-    None stands for the defaults of what is another configuration now.
-    """
-    record = dict(record)
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            if record.get(field.name) is None and field.default is None:
-                record[field.name] = {}
-            if isinstance(record.get(field.name), dict):
-                record[field.name] = _with_defaults(record[field.name], value)
-        elif field.default is not dataclasses.MISSING:
-            record.setdefault(field.name, field.default)
-    return record
-
-
-class CutSize(typing.NamedTuple):
-    """A size of a generator that an earlier version made too small.
-
-    It cut off what the original rounds: of 768 * 0.33333 it made 255, not 256.
-
-    Attributes:
-      name: Field of `configs.ElectraConfig`, a share.
-      share: As recorded.
-      whole: The size of the discriminator.
-      size: What was trained.
-      rounded: What the share stands for.
-    """
-
-    name: str
-    share: float
-    whole: int
-    size: int
-    rounded: int
-
-    @property
-    def fitting_share(self) -> float:
-        """Rounded, it gives the size that was trained."""
-        return self.size / self.whole
-
-    def is_given_by(self, share: float) -> bool:
-        """Whether a share gives the size that was trained."""
-        return configs.share_of(self.whole, share) == self.size
-
-    def __str__(self) -> str:
-        size = (
-            f"has {self.size} layer{'s' if self.size > 1 else ''}"
-            if self.name == "generator_layers"
-            else f"is {self.size} wide"
-        )
-        return (
-            f"the generator {size}, cut by an earlier version where the "
-            f"original has {self.rounded}"
-        )
-
-
-def _read(model_dir: str) -> tuple[dict, list[CutSize]]:
-    """The record in the terms of this version, and what was cut."""
-    record, cut = with_trained_sizes(
-        _read_json(model_dir), lambda: _shapes_of_last_checkpoint(model_dir)
-    )
-    optimizer = record.get("optimizer")
-    if record.get("format", 1) < RECORD_FORMAT and isinstance(optimizer, dict):
-        record = record | {"format": RECORD_FORMAT}
-        if optimizer.get("warmup_proportion") is not None:
-            record["optimizer"] = optimizer | {"num_warmup_steps": 0}
-    return record, cut
-
-
-def with_trained_sizes(
-    record: dict, read_shapes: Callable[[], Mapping[str, Sequence[int]]]
-) -> tuple[dict, list[CutSize]]:
-    """The record that gives a generator the sizes that were trained.
-
-    Args:
-      record: Of a run.
-      read_shapes: Returns name of each variable -> its shape; called where an
-        earlier version would have cut a size.
-
-    Returns:
-      The record, and what an earlier version cut: nothing in most.
-    """
-    candidates = _candidates(record)
-    layers = {
-        int(match[1]): shape[0]
-        for name, shape in (read_shapes() if candidates else {}).items()
-        if (match := _GENERATOR_LAYER.fullmatch(name))
-    }
-    if not layers:
-        return record, []
-    trained = {
-        "generator_hidden_size": layers[0],
-        "generator_layers": len(layers),
-    }
-    cut = [size for size in candidates if trained[size.name] == size.size]
-    fitting = {size.name: size.fitting_share for size in cut}
-    return record | {"model": record["model"] | fitting}, cut
-
-
-def _candidates(record: dict) -> list[CutSize]:
-    """What an earlier version would have cut of the sizes of a run."""
-    if record.get("class") != "PretrainingConfig":
-        return []
-    found = []
-    for name, whole_name in _SHARES.items():
-        try:
-            share = record["model"][name]
-            whole = record["model"]["encoder"][whole_name]
-            size, rounded = int(whole * share), configs.share_of(whole, share)
-        except (KeyError, TypeError, ValueError):
-            continue  # Whoever builds the configuration says what is wrong.
-        if size != rounded:
-            found.append(CutSize(name, share, whole, size, rounded))
-    return found
-
-
-def _shapes_of_last_checkpoint(model_dir: str) -> dict[str, Sequence[int]]:
-    """Name -> shape of the model's variables; nothing if there are none."""
-    # Late: most records need no look at the variables. TensorFlow's notes on
-    # the machine would bury the one line that may follow.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
-    prefix = tf.train.latest_checkpoint(model_dir)
-    if prefix is None:
-        return {}
-    try:
-        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    except (tf.errors.OpError, RuntimeError, ValueError):
-        return {}  # Whoever reads the values says what is wrong.
-    # TensorFlow writes the "/" of a name as ".S".
-    return {
-        key.removeprefix("model/").split("/")[0].replace(".S", "/"): shape
-        for key, shape in shapes.items()
-        if key.startswith("model/")
-    }

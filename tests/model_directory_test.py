@@ -221,17 +221,9 @@ def test_takes_a_continuation_that_learns_the_same(trained, changes):
     assert model_directory.refuse_other_run(changed) is None
 
 
-def test_moved_records_must_be_the_same_ones(trained, capsys):
+def test_moved_records_must_be_the_same_ones(trained):
     model_dir = trained.run.model_dir
     moved = pretraining_config(model_dir, data={"train_files": "moved/*"})
-    # As an earlier version left it.
-    model_directory.refuse_other_records(trained, "a")
-    assert not capsys.readouterr().out
-    model_directory.refuse_other_records(moved, "a")
-    assert capsys.readouterr().out == (
-        f"{model_dir} was trained on *.tfrecord and does not tell its records: "
-        "those of train_files are taken for the same\n"
-    )
     model_directory.write_records_digest(model_dir, "a")
     model_directory.refuse_other_records(moved, "a")
     for config in (trained, moved):
@@ -254,15 +246,6 @@ def test_damaged_notes_on_records_are_not_guessed(trained, content):
     message = str(caught.value)
     assert path in message and "remove it if you are sure" in message
     assert "\n" not in message
-
-
-def test_takes_a_record_with_a_field_of_an_earlier_version(trained):
-    path = os.path.join(trained.run.model_dir, "config.json")
-    record = helpers.read_json(path)
-    record["data"]["features_cache_dir"] = "cache"
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(record, file)
-    assert model_directory.refuse_other_run(trained) is None
 
 
 def test_refuses_another_runs_model_naming_the_values(trained):
@@ -384,62 +367,44 @@ def test_refuses_a_config_that_is_no_object(tmp_path):
         model_directory.read_config(str(tmp_path))
 
 
-def test_a_record_of_an_earlier_version_has_the_later_defaults(trained):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r.pop("format"), "Received: None, of another"),
+        (
+            lambda r: r.update(format=2),
+            "Received: 2, of another",
+        ),
+        (lambda r: r.pop("class"), "config.json lacks class"),
+        (lambda r: r.update(data=5), "data must be an object"),
+        (lambda r: r["run"].pop("model_dir"), "one with .* 'model_dir'"),
+        (lambda r: r["run"].update(colour=1), "one with .* 'colour'"),
+        (lambda r: r.pop("optimizer"), "one with 'optimizer'"),
+    ],
+)
+def test_a_record_of_another_version_is_refused(trained, change, message):
     path = os.path.join(trained.run.model_dir, "config.json")
     record = helpers.read_json(path)
-    del record["init_checkpoint"], record["data"]["biases_from_data"]
+    change(record)
     with open(path, "w") as f:
         json.dump(record, f)
-    assert model_directory.refuse_other_run(trained) is None
-    changed = dataclasses.replace(trained, init_checkpoint="released")
-    with pytest.raises(errors.ConfigError, match="init_checkpoint='released'"):
-        model_directory.refuse_other_run(changed)
+    with pytest.raises(errors.ConfigError, match=message) as caught:
+        model_directory.read_pretraining_config(trained.run.model_dir)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(errors.ConfigError):
+        model_directory.refuse_other_run(trained)
 
 
-def finetuning_config(model_dir, rates=(None, None), **changes):
+def finetuning_config(model_dir, **changes):
     return finetuning_configs.FinetuningConfig(
         init_checkpoint="pretrained",
         data=finetuning_configs.FinetuningDataConfig(
             train_file="train.tsv", dev_file="dev.tsv"
         ),
-        optimizer=configs.OptimizerConfig(
-            rates[0], layerwise_lr_decay=rates[1]
-        ),
+        optimizer=configs.OptimizerConfig(None, layerwise_lr_decay=None),
         run=helpers.finetuning_run_config(model_dir),
         **changes,
     )
-
-
-@pytest.mark.parametrize(
-    ("rates", "learning_rates", "counts"),
-    [
-        ((1e-4, 0.8), (), False),
-        ((None, 0.8), (1e-4,), False),
-        ((None, 0.8), (), True),
-        ((1e-4, None), (), True),
-    ],
-)
-def test_a_recipe_counts_where_it_leaves_something_to_choose(
-    tmp_path, rates, learning_rates, counts
-):
-    def config(**changes):
-        return finetuning_config(
-            tmp_path, rates, learning_rates=learning_rates, **changes
-        )
-
-    model_directory.write(config(), "", [])
-    (tmp_path / "checkpoint").write_text("")
-    # An earlier version did not say so and had the paper's.
-    path = tmp_path / "config.json"
-    record = helpers.read_json(path)
-    del record["recipe"], record["expected_encoder"]
-    path.write_text(json.dumps(record))
-    assert model_directory.refuse_other_run(config()) is None
-    released = config(recipe="released")
-    if counts:
-        assert "recipe='released' (was 'paper')" in refusal(released)
-    else:
-        assert model_directory.refuse_other_run(released) is None
 
 
 def test_files_of_fine_tuning_may_move(tmp_path):
@@ -457,20 +422,6 @@ def test_files_of_fine_tuning_may_move(tmp_path):
     assert model_directory.refuse_other_run(moved) is None
 
 
-def test_none_in_a_record_of_questions_stands_for_the_defaults(tmp_path):
-    config = finetuning_config(tmp_path)
-    model_directory.write(config, "", [])
-    (tmp_path / "checkpoint").write_text("")
-    questions = configs.QuestionAnsweringConfig()
-    config = dataclasses.replace(config, question_answering=questions)
-    assert model_directory.refuse_other_run(config) is None
-    other = configs.QuestionAnsweringConfig(n_best_size=3)
-    with pytest.raises(errors.ConfigError, match="n_best_size=3 .was 20"):
-        model_directory.refuse_other_run(
-            dataclasses.replace(config, question_answering=other)
-        )
-
-
 def test_what_the_encoder_was_expected_to_be_may_differ(tmp_path):
     config = finetuning_config(tmp_path, expected_encoder={"hidden_size": 8})
     model_directory.write(config, "", [])
@@ -480,97 +431,12 @@ def test_what_the_encoder_was_expected_to_be_may_differ(tmp_path):
         assert model_directory.refuse_other_run(changed) is None
 
 
-def as_an_earlier_version_wrote_it(trained, **optimizer):
-    """A record that has no format, of a run with some optimizer."""
-    path = os.path.join(trained.run.model_dir, "config.json")
-    record = helpers.read_json(path)
-    del record["format"]
-    record["optimizer"] |= optimizer
-    with open(path, "w") as f:
-        json.dump(record, f)
-
-
-@pytest.mark.parametrize(
-    ("earlier", "same", "other", "difference"),
-    [
-        # The share put the steps out of force; now the longer one counts.
-        (
-            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
-            {"num_warmup_steps": 0, "warmup_proportion": 0.1},
-            {"num_warmup_steps": 10000, "warmup_proportion": 0.1},
-            "optimizer.num_warmup_steps=10000 (was 0)",
-        ),
-        (
-            {"num_warmup_steps": 10000, "warmup_proportion": None},
-            {"num_warmup_steps": 10000},
-            {},
-            "optimizer.num_warmup_steps=0 (was 10000)",
-        ),
-    ],
-)
-def test_the_warm_up_of_an_earlier_version_is_kept(
-    trained, earlier, same, other, difference
-):
-    as_an_earlier_version_wrote_it(trained, **earlier)
-    model_dir = trained.run.model_dir
-    same = pretraining_config(model_dir, optimizer=same)
-    assert model_directory.refuse_other_run(same) is None
-    assert difference in refusal(pretraining_config(model_dir, optimizer=other))
-    # In a record of today both count.
-    model_directory.write(same, "", [])
-    assert model_directory.refuse_other_run(same) is None
-
-
-# Of 8 units 3 or 4, of 2 layers 1 or 2.
-CUT = {"generator_hidden_size": 0.45, "generator_layers": 0.9}
-ONE_LAYER = {"generator/encoder/layer_0/intermediate/dense/kernel": (3, 12)}
-TOWERS = {
-    f"generator_{tower}/encoder/layer_{n}/intermediate/dense/kernel": (4, 16)
-    for tower in ("ltr", "rtl")
-    for n in (0, 1)
-}
-
-
-@pytest.mark.parametrize(
-    ("shapes", "sizes"),
-    [
-        (ONE_LAYER, [(3, 4, 0.375), (1, 2, 0.5)]),
-        (
-            ONE_LAYER
-            | {name.replace("_0", "_1"): (3, 12) for name in ONE_LAYER},
-            [(3, 4, 0.375)],
-        ),
-        (TOWERS, []),
-        ({n: (3, 12) for n in TOWERS}, [(3, 4, 0.375)]),
-        ({n.replace("generator", "electra"): (3, 12) for n in ONE_LAYER}, []),
-        ({}, []),
-    ],
-    ids=["both", "width", "rounded", "towers", "no generator", "nothing"],
-)
-def test_the_tensors_say_what_was_cut(tmp_path, shapes, sizes):
-    config = pretraining_config(tmp_path, model=CUT)
-    record = model_directory.as_dict(config)
-    fitting, cut = model_directory.with_trained_sizes(record, lambda: shapes)
-    assert [(c.size, c.rounded, c.fitting_share) for c in cut] == sizes
-    for size in cut:
-        assert fitting["model"][size.name] == size.fitting_share
-        assert record["model"][size.name] == size.share == CUT[size.name]
-
-
-def test_what_is_whole_is_never_cut(trained):
-    for record in (
-        model_directory.as_dict(trained),
-        {"class": "FinetuningConfig"},
-        {"class": "PretrainingConfig"},
-    ):
-        found = model_directory.with_trained_sizes(record, lambda: ONE_LAYER)
-        assert found == (record, [])
-
-
 def test_refuses_to_train_in_a_converted_directory(trained):
     path = os.path.join(trained.run.model_dir, "config.json")
     with open(path, "w") as f:
-        json.dump({"class": "ConvertedCheckpoint"}, f)
+        record = {"class": "ConvertedCheckpoint"}
+        record["format"] = model_directory.RECORD_FORMAT
+        json.dump(record, f)
     with pytest.raises(
         errors.ConfigError, match="name it as PretrainingConfig.init_checkp"
     ):

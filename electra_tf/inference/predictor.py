@@ -326,8 +326,6 @@ def digest_of_meaning(metadata: Mapping) -> str:
 def refuse_changes(metadata: Mapping, file: str, vocab_file: str) -> None:
     """Refuses what is no longer as the export wrote it beside a model.
 
-    Earlier versions kept no digest of the meaning.
-
     Args:
       metadata: Of the model.
       file: That has them.

@@ -513,6 +513,7 @@ def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
     (model_dir / "trial_1/checkpoint").write_text("")
     record = {
         "class": "FinetuningConfig",
+        "format": model_directory.RECORD_FORMAT,
         "optimizer": {},
         "data": {"max_seq_length": 7, "num_train_epochs": 7.0},
     }

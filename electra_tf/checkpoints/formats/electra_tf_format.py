@@ -26,7 +26,6 @@ from electra_tf.files import (
     sha256_of_values,
     write_json,
 )
-from electra_tf.model import task_head
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary
 from electra_tf.text.vocabulary import Vocabulary
@@ -73,13 +72,10 @@ def read(path: str) -> Checkpoint:
     record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
     tensors, optimizer, progress = _read_variables(prefix)
-    record, cut = model_directory.with_trained_sizes(
-        record, lambda: {name: t.shape for name, t in tensors.items()}
-    )
-    notes = tuple(str(size) for size in cut)
+    notes: tuple[str, ...] = ()
     if disentangled.DELTA in tensors:
         tensors = disentangled.fold(tensors)
-        notes += (
+        notes = (
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
             "behind",
@@ -142,6 +138,7 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     }
     record = {
         "class": CONVERTED_CLASS,
+        "format": model_directory.RECORD_FORMAT,
         **{n: v and dataclasses.asdict(v) for n, v in described.items()},
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
@@ -164,6 +161,7 @@ def _read_record(model_dir: str) -> dict:
     """What config.json says, in the types that are read here."""
     path = os.path.join(model_dir, model_directory.CONFIG_FILE)
     record = read_json(path, **_FIELDS)
+    model_directory.refuse_other_format(record, path)
     section = _SECTIONS.get(record["class"])
     if section is not None and record.get(section) is None:
         raise CheckpointError(f"{path} lacks {section}")
@@ -304,27 +302,22 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     tasks = about.get("tasks") or [about]
     path = os.path.join(model_dir, name)
     for of_task in tasks:
-        needed = ("task_name",)
+        needed = ("task_name", "kind")
         check_fields(of_task, path, needed, task_name=str, labels=list[str])
     _refuse_other_labels(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
     about = min(tasks, key=lambda of_task: of_task["task_name"])
-    kind = about.get("kind", "classification")
     labels = about.get("labels")
-    num_outputs = 1 if kind == "regression" else None
-    segment = None
-    if kind == "tagging":
-        # Earlier versions trained on no other.
-        segment = about.get("segment", task_head.TAGGING_SEGMENT)
+    num_outputs = 1 if about["kind"] == "regression" else None
     head = {
-        "kind": kind,
+        "kind": about["kind"],
         "task_name": about["task_name"],
         "labels": labels,
         "num_outputs": num_outputs if labels is None else len(labels),
         "hidden_activation": about.get("hidden_activation"),
         "options": about.get("options")
         or {name: about[name] for name in _HEAD_OPTIONS if name in about},
-        "segment": segment,
+        "segment": about.get("segment"),
     }
     return task_heads.head_from_dict(head, path)
 
@@ -345,8 +338,6 @@ def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
         return
     name = model_directory.DIGESTS
     known = read_json(trial, **{name: dict}).get(name) or {}
-    if known.get("format") != model_directory.DIGESTS_FORMAT:
-        return  # Of an earlier version.
     check_fields(known, trial, labels=dict)
     for of_task in tasks:
         labels = of_task.get("labels") or ()
@@ -361,11 +352,10 @@ def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
 
 
 def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
-    """Of the directory; else where the run's settings say it is."""
-    path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
+    """Of the directory, with the treatment of text that the settings name."""
     data = record.get("data") or {}
-    if not os.path.isfile(path):
-        path = data.get("vocab_file") or path
     return vocabulary.read(
-        path, data.get("do_lower_case"), data.get("strip_accents")
+        os.path.join(model_dir, vocabulary.VOCAB_FILE),
+        data.get("do_lower_case"),
+        data.get("strip_accents"),
     )

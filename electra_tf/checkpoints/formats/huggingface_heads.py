@@ -178,9 +178,8 @@ def with_kept(
 
     Args:
       head: Of `read_head`.
-      record: Of `kept`, with the `digests` of the head that it is for, which
-        earlier versions left out; passed over where it is of another kind of
-        head, as after a training there.
+      record: Of `kept`, with the `digests` of the head that it is for; passed
+        over where it is of another kind of head, as after a training there.
       theirs: The head's tensors, as they are there.
       source: Path, for error messages.
 
@@ -190,11 +189,10 @@ def with_kept(
     if record.get("kind") != head.kind:
         segment = 0 if head.kind == "tagging" else None
         return dataclasses.replace(head, segment=segment), []
-    check_fields(record, source, options=dict, sha256=list[str])
+    check_fields(record, source, ("sha256",), options=dict, sha256=list[str])
     options, segment = dict(record.get("options") or {}), record.get("segment")
     undone: list[str] = []
-    known = record.get("sha256")
-    if known is not None and _digest(theirs) not in known:
+    if _digest(theirs) not in record["sha256"]:
         undone += [n for n in _UNHEEDED if options.pop(n, None) is not None]
         if head.kind == "tagging" and segment != 0:
             undone.append("segment")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs
 from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.formats import electra_tf_format, original
 from electra_tf.errors import CheckpointError
@@ -86,41 +85,6 @@ def test_reads_what_pretraining_leaves(tmp_path):
     assert read.max_seq_length == helpers.LENGTH
 
 
-@pytest.mark.parametrize("scope", ["generator", "generator_ltr"])
-def test_reads_a_generator_that_an_earlier_version_cut(
-    tmp_path, monkeypatch, scope
-):
-    """127.504 of 130 wide with one head, and 1.8 of 2 layers."""
-    shares = {"generator_hidden_size": 0.9808, "generator_layers": 0.9}
-    objective = {"electra_objective": False, "electric_objective": True}
-    with monkeypatch.context() as earlier:
-        earlier.setattr(configs, "share_of", lambda a, b: int(a * b))
-        model = helpers.write_pretrained(
-            tmp_path,
-            helpers.encoder_config(hidden_size=130),
-            **(shares | (objective if scope == "generator_ltr" else {})),
-        )
-        sizes = model.config.generator
-    assert (sizes.hidden_size, sizes.num_attention_heads) == (127, 1)
-    read = reading.read_checkpoint(tmp_path)
-    if scope == "generator":
-        assert read.generator == sizes
-        assert model.config.generator.num_attention_heads == 2
-    assert read.discriminator == model.config.encoder
-    assert read.assumed == ()
-    assert read.notes == (
-        "the generator is 127 wide, cut by an earlier version where the "
-        "original has 128",
-        "the generator has 1 layer, cut by an earlier version where the "
-        "original has 2",
-    )
-    # What is written of it says these sizes itself.
-    electra_tf_format.write(read, str(tmp_path / "again"))
-    again = reading.read_checkpoint(tmp_path / "again")
-    assert again.generator == read.generator
-    models.assert_same_tensors(read, again)
-
-
 @pytest.mark.parametrize("part", ["best", "trial_2", "trial_2/best"])
 def test_reads_the_parts_of_a_run(tmp_path, part):
     model = helpers.write_pretrained(tmp_path)
@@ -188,6 +152,7 @@ def test_refuses_the_config_of_another_version(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"format": 2}, r"Expected format \d in .*config.json. Received: 2, "),
         ({"model": None}, "config.json lacks model"),
         ({"model": []}, "model must be an object"),
         ({"data": {"vocab_file": 5}}, "vocab_file must be a text"),
@@ -286,12 +251,12 @@ def test_odd_numbers_are_named(tmp_path):
             reading.read_checkpoint(tmp_path)
 
 
-def test_a_tagger_of_an_earlier_version_has_no_segment(tmp_path):
+def test_a_tagger_whose_segment_nothing_says(tmp_path):
     electra_tf_format.write(models.finetuned("tagging"), str(tmp_path))
     assert reading.read_checkpoint(tmp_path).remarks == []
     path = tmp_path / "config.json"
     record = helpers.read_json(path)
-    del record["head"]["segment"]
+    record["head"]["segment"] = None
     path.write_text(json.dumps(record))
     (remark,) = reading.read_checkpoint(tmp_path).remarks
     assert "in which segment the tagger reads its words: taken as 1" in remark

@@ -330,12 +330,6 @@ def test_a_training_there_undoes_what_it_does_not_heed(
     assert read.head.has_pairs == head.has_pairs
     assert read.head.segment == (0 if kind == "tagging" else None)
     assert f"keeps {undone} for another head: this one" in read.notes[-1]
-    # Of an earlier version, which kept no digest.
-    kept = helpers.read_json(tmp_path / "config.json")["electra_tf"]
-    del kept["head"]["sha256"]
-    edit_config(tmp_path, electra_tf=kept)
-    read = reading.read_checkpoint(tmp_path)
-    assert (read.head.options, read.head.segment) == (options, segment)
 
 
 @pytest.mark.parametrize(
