@@ -225,21 +225,42 @@ def read_pretraining_config(model_dir: str) -> configs.PretrainingConfig:
             f"{model_dir}, of a {record['class']}"
         )
     try:
-        model = dict(record["model"])
-        encoder = configs.EncoderConfig(**model.pop("encoder"))
         return configs.PretrainingConfig(
-            model=configs.ElectraConfig(encoder=encoder, **model),
-            data=configs.PretrainingDataConfig(**record["data"]),
-            optimizer=configs.OptimizerConfig(**record["optimizer"]),
+            model=model_of(record),
+            data=exactly(configs.PretrainingDataConfig, record["data"]),
+            optimizer=exactly(configs.OptimizerConfig, record["optimizer"]),
             run=dataclasses.replace(
-                configs.RunConfig(**record["run"]), model_dir=model_dir
+                exactly(configs.RunConfig, record["run"]), model_dir=model_dir
             ),
         )
     except (KeyError, TypeError) as error:
         raise errors.ConfigError(
-            f"Expected the {CONFIG_FILE} of this version in "
-            f"{model_dir}. Received: one with {errors.first_line(error)}"
+            f"Expected the {CONFIG_FILE} of this version in {model_dir}. "
+            f"Received: one with {error}"
         ) from None
+
+
+def model_of(record: dict) -> configs.ElectraConfig:
+    """The model of a record of pre-training.
+
+    Raises:
+      KeyError, TypeError: If fields are missing or unknown.
+    """
+    model = record["model"]
+    encoder = exactly(configs.EncoderConfig, model["encoder"])
+    return exactly(configs.ElectraConfig, model | {"encoder": encoder})
+
+
+def exactly(cls, record: dict):
+    """A configuration from a record of all its fields and no others.
+
+    Raises:
+      TypeError: If fields are missing or unknown.
+    """
+    names = {field.name for field in dataclasses.fields(cls)}
+    if other := sorted(names ^ record.keys()):
+        raise TypeError(f"other fields of {cls.__name__}: {', '.join(other)}")
+    return cls(**record)
 
 
 def refuse_other_run(config) -> None:

@@ -236,3 +236,35 @@ def is_gone(found: weakref.ref) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def write_manifest(folder, shards, inputs=(), share="training", **flags):
+    """The manifest of a build of the vocabulary `VOCAB`.
+
+    Args:
+      folder: Of the records.
+      shards: Name of a file there -> its examples.
+      inputs: Of a manifest.
+      share: Of the corpus.
+      **flags: Of `manifest.Build`.
+    """
+    from electra_tf.pretraining_data import manifest
+    from electra_tf.text import vocabulary
+
+    build = manifest.Build(LENGTH, True, True, True, 1, len(shards))
+    entries = []
+    for name, examples in shards.items():
+        path = os.path.join(folder, name)
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        entries.append({"name": name, "examples": examples, "bytes": size})
+    content = {
+        "manifest_version": manifest.VERSION,
+        "share": share,
+        "flags": build._replace(**flags)._asdict(),
+        "inputs": [{"bytes": 1, "bad_inputs": 0} | entry for entry in inputs],
+        "shards": entries,
+        "vocabulary": {"tokens_sha256": vocabulary.digest(VOCAB)},
+    }
+    path = os.path.join(folder, manifest.FILE_NAME)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(manifest.text_of(content))

@@ -377,8 +377,8 @@ def test_refuses_a_config_that_is_no_object(tmp_path):
         ),
         (lambda r: r.pop("class"), "config.json lacks class"),
         (lambda r: r.update(data=5), "data must be an object"),
-        (lambda r: r["run"].pop("model_dir"), "one with .* 'model_dir'"),
-        (lambda r: r["run"].update(colour=1), "one with .* 'colour'"),
+        (lambda r: r["run"].pop("seed"), "other fields of RunConfig: seed"),
+        (lambda r: r["data"].update(colour=1), "PretrainingDataConfig: colour"),
         (lambda r: r.pop("optimizer"), "one with 'optimizer'"),
     ],
 )

@@ -195,6 +195,12 @@ def test_says_which_lengths_contradict_each_other(train_data, capsys):
     assert out.count("stop_at_step=9 is behind the last step") == 1
 
 
+def other_vocabulary(folder):
+    path = folder / "other_vocab.txt"
+    path.write_text("\n".join(reversed(helpers.VOCAB)))
+    return str(path)
+
+
 def test_says_what_the_manifest_of_the_data_knows_better(
     tmp_path, train_data, capsys
 ):
@@ -204,11 +210,8 @@ def test_says_what_the_manifest_of_the_data_knows_better(
         "c.tfrecord": 7,
         "d.tfrecord": 1,
     }
-    shards = [{"name": name, "examples": n} for name, n in counts.items()]
-    (tmp_path / "manifest.json").write_text(
-        json.dumps({"shards": shards, "vocabulary": {"sha256": "0" * 64}})
-    )
-    vocab_file = helpers.write_vocab(tmp_path)
+    helpers.write_manifest(tmp_path, counts)
+    vocab_file = other_vocabulary(tmp_path)
     data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
     config = dataclasses.replace(CONFIG, data=data)
     pretraining._describe(config, MODEL, train_data)
@@ -229,11 +232,8 @@ def test_says_what_the_manifest_of_the_held_out_data_knows_better(
     folder = tmp_path / "heldout"
     folder.mkdir()
     helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(9)])
-    shards = [{"name": "a.tfrecord", "examples": 2}]
-    (folder / "manifest.json").write_text(
-        json.dumps({"shards": shards, "vocabulary": {"sha256": "0" * 64}})
-    )
-    vocab_file = helpers.write_vocab(tmp_path)
+    helpers.write_manifest(folder, {"a.tfrecord": 2})
+    vocab_file = other_vocabulary(tmp_path)
     data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
     config = dataclasses.replace(CONFIG, data=data)
     heldout = batches.PretrainingData(f"{folder}/*", CONFIG.model, 3)
@@ -479,11 +479,8 @@ def test_the_treatment_of_text_travels_with_the_model(
             tmp_path / folder / "x.tfrecord", [helpers.row(1)]
         )
     for folder, flags in zip("ab", beside_the_records or (), strict=False):
-        manifest = {
-            "shards": [{"name": "x.tfrecord", "examples": 1}],
-            "flags": dict(zip(names, flags, strict=True)),
-        }
-        (tmp_path / folder / "manifest.json").write_text(json.dumps(manifest))
+        named = dict(zip(names, flags, strict=True))
+        helpers.write_manifest(tmp_path / folder, {"x.tfrecord": 1}, **named)
     data = batches.PretrainingData(f"{tmp_path}/*/*.tfrecord", CONFIG.model, 0)
     found = pretraining._treated_as(data, vocabulary.load(vocab_file))
     assert (found.do_lower_case, found.strip_accents) == expected

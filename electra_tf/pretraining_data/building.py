@@ -68,7 +68,7 @@ def build_dataset(args: argparse.Namespace) -> None:
 
     def keep(finished: dict) -> None:
         manifest_lib.check_finished(
-            output_dir, finished, build, entry, files, skips, output_folder.say
+            output_dir, finished, build, entry, files, skips
         )
         output_folder.say(
             f"{output_dir} already holds this data set; nothing to do"

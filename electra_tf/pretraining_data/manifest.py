@@ -1,6 +1,5 @@
 """manifest.json: what TFRecords are made from; written, read, checked here."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -28,10 +27,13 @@ CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5
 
-# What the next run with the same output compares with itself.
-_COMPARED = {
-    "inputs": {"name": str, "bytes": int, "sha256": str},
-    "shards": {"name": str, "bytes": int},
+# What others read of each entry.
+_ENTRIES = {
+    "inputs": {
+        **dict.fromkeys(("name", "sha256"), str),
+        **dict.fromkeys(("bytes", "examples", "bad_inputs"), int),
+    },
+    "shards": {"name": str, "bytes": int, "examples": int},
 }
 
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
@@ -103,19 +105,6 @@ def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
         "tokens_sha256": vocabulary_lib.digest(vocab),
         "entries": len(vocab),
     }
-
-
-def is_of_vocabulary(manifest: dict, entry: dict[str, Any]) -> bool:
-    """Whether data were built with a vocabulary, whatever ends its lines.
-
-    Args:
-      manifest: Of the data; one of an earlier version knows bytes alone.
-      entry: See `of_vocabulary`.
-    """
-    known = manifest["vocabulary"]
-    return known["sha256"] == entry["sha256"] or (
-        known.get("tokens_sha256") == entry["tokens_sha256"]
-    )
 
 
 def make(
@@ -197,59 +186,53 @@ def text_of(manifest: dict) -> str:
 
 
 def parse(text: str) -> dict:
-    """A manifest from the text of its file; one of old may lack something.
+    """A manifest from the text of its file.
 
     Raises:
-      ValueError: If it does not name files and say how many examples each has.
+      ValueError: If it is of another version, or damaged.
     """
+    version = None
+    is_whole = False
     try:
         content = json.loads(text)
-        content.setdefault("vocabulary", {}).setdefault("sha256", None)
-        is_whole = all(
-            isinstance(shard["name"], str)
-            and isinstance(shard["examples"], int)
-            for shard in content["shards"]
+        version = content["manifest_version"]
+        is_whole = (
+            isinstance(content["share"], str)
+            and content["flags"].keys() == set(Build._fields)
+            and isinstance(content["vocabulary"]["tokens_sha256"], str)
+            and all(
+                isinstance(entry[key], kind)
+                for name, kinds in _ENTRIES.items()
+                for entry in content[name]
+                for key, kind in kinds.items()
+            )
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        is_whole = False
-    if not is_whole:
-        raise ValueError("Expected a manifest with the examples of each file.")
+        pass
+    if version != VERSION or not is_whole:
+        raise ValueError(
+            f"Expected a manifest of version {VERSION}. Received: one of "
+            f"version {version}{', damaged' * (version == VERSION)}"
+        )
     return content
-
-
-def _num_bad_inputs(manifest: dict) -> int:
-    return sum(entry.get("bad_inputs", 0) for entry in manifest["inputs"])
 
 
 def read(output_dir: str) -> dict | None:
     """The manifest of a finished build, or None.
 
     Raises:
-      ValueError: If there is a manifest that is not ours, or damaged.
+      ValueError: If there is one of another version, or a damaged one.
     """
     path = os.path.join(output_dir, FILE_NAME)
     if not os.path.exists(path):
         return None
-    content = version = None
-    is_whole = False
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    try:
         with open(path, encoding="utf-8") as reader:
-            content = parse(reader.read())
-        version = content["manifest_version"]
-        _num_bad_inputs(content)  # Raises what is suppressed.
-        is_whole = isinstance(content["flags"], dict) and all(
-            isinstance(entry[key], kind)
-            for name, kinds in _COMPARED.items()
-            for entry in content[name]
-            for key, kind in kinds.items()
-        )
-    if version != VERSION or not is_whole:
+            return parse(reader.read())
+    except ValueError as error:
         raise ValueError(
-            f"Expected a manifest of version {VERSION}. Received: {path!r} of "
-            f"version {version}{', damaged' * (version == VERSION)}; choose "
-            "another --output-dir."
-        )
-    return content
+            f"{path!r}: {error}; choose another --output-dir."
+        ) from None
 
 
 def refuse_foreign(output_dir: str, names: Sequence[str]) -> None:
@@ -273,12 +256,8 @@ def check_finished(
     vocabulary: dict,
     files: Sequence[corpus.CorpusFile],
     skips: bool,
-    say: Callable[[str], object],
 ) -> None:
     """Checks that a finished build is the one asked for, and whole.
-
-    What the manifest of an earlier version did not know yet is taken as not
-    used, and `say` is told so.
 
     Raises:
       ValueError: If it is not.
@@ -292,19 +271,18 @@ def check_finished(
 
     if "built_with" in finished:
         refuse(f"{finished['built_with']} built it, in another order")
-    if unknown := [n for n in build._fields if n not in finished["flags"]]:
-        say(f"{FILE_NAME} says nothing of {', '.join(unknown)}: taken as unset")
-    flags = build._field_defaults | finished["flags"]
     for name, value in build._asdict().items():
-        if flags.get(name) != value:
-            refuse(f"{name} {flags.get(name)!r}, now {value!r}")
-    num_bad = _num_bad_inputs(finished)
+        if (known := finished["flags"][name]) != value:
+            refuse(f"{name} {known!r}, now {value!r}")
+    num_bad = sum(entry["bad_inputs"] for entry in finished["inputs"])
     if num_bad and not skips:
         refuse(
             f"on_bad_input 'skip', which left out {num_bad} damaged place(s), "
             "now 'fail'"
         )
-    if not is_of_vocabulary(finished, vocabulary):
+    # Of the tokens: lines may end otherwise.
+    tokens = finished["vocabulary"]["tokens_sha256"]
+    if tokens != vocabulary["tokens_sha256"]:
         refuse("its vocabulary is not the one given now")
     recorded = {entry["name"]: entry for entry in finished["inputs"]}
     if changed := sorted(recorded.keys() ^ {file.name for file in files}):

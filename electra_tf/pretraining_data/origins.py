@@ -102,20 +102,10 @@ def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _treatment(content: dict) -> dict[str, bool]:
-    """Empty where a manifest does not say it."""
-    flags = _flags(content)
-    found = {
-        name: flags[name]
-        for name in vocabulary.TREATMENT
-        if isinstance(flags.get(name), bool)
-    }
-    return found if len(found) == len(vocabulary.TREATMENT) else {}
-
-
-def _flags(content: dict) -> dict[str, Any]:
-    """Of the build; empty where a manifest does not say them."""
-    flags = content.get("flags")
-    return flags if isinstance(flags, dict) else {}
+    """Empty where there is no manifest."""
+    if not content:
+        return {}
+    return {name: content["flags"][name] for name in vocabulary.TREATMENT}
 
 
 def _text_of(treatment: dict[str, bool]) -> str:
@@ -124,13 +114,10 @@ def _text_of(treatment: dict[str, bool]) -> str:
 
 def _texts(content: dict) -> dict[str, str]:
     """SHA-256 -> name of each file of text that has examples in a data set."""
-    inputs = content.get("inputs")
     return {
-        entry["sha256"]: entry.get("name", "a file")
-        for entry in (inputs if isinstance(inputs, list) else ())
-        if isinstance(entry, dict)
-        and isinstance(entry.get("sha256"), str)
-        and entry.get("examples")
+        entry["sha256"]: entry["name"]
+        for entry in content.get("inputs", ())
+        if entry["examples"]
     }
 
 
@@ -141,10 +128,8 @@ def _overlap(one: dict, other: dict) -> bool:
     same in every build: those below the fraction are (`deduplication.
     is_held_out`).
     """
-    flags, others = _flags(one), _flags(other)
-    if not (flags and others):
-        return False
-    if any(flags.get(name) != others.get(name) for name in _OF_DOCUMENTS):
+    flags, others = one["flags"], other["flags"]
+    if any(flags[name] != others[name] for name in _OF_DOCUMENTS):
         return True
     (start, end), (other_start, other_end) = map(_share, (one, other))
     return max(start, other_start) < min(end, other_end)
@@ -152,7 +137,7 @@ def _overlap(one: dict, other: dict) -> bool:
 
 def _share(content: dict) -> tuple[float, float]:
     """The numbers of the documents that a data set has: from, below."""
-    fraction = _flags(content).get("heldout_fraction", 0.0)
-    if content.get("share") == parts.HELDOUT:
+    fraction = content["flags"]["heldout_fraction"]
+    if content["share"] == parts.HELDOUT:
         return 0.0, fraction
     return fraction, 1.0

@@ -580,8 +580,8 @@ def test_refuses_towers_of_another_size(folder, tmp_path):
         "ElectraConfig.generator_hidden_size=0.5), the generator's "
         "intermediate_size=32 (there 16)"
     )
-    fitting = {"generator_hidden_size": 0.5}
-    model, *_ = start(with_shares(config, fitting))
+    fitting = dataclasses.replace(config.model, generator_hidden_size=0.5)
+    model, *_ = start(dataclasses.replace(config, model=fitting))
     assert model.count_params()
 
 

@@ -265,11 +265,11 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
         if record["class"] == "FinetuningConfig":
             name = model_directory.MODEL_FILE
             about = _read_of_finetuning(model_dir, name, ("encoder",))
-            found["electra"] = configs.EncoderConfig(**about["encoder"])
+            found["electra"] = model_directory.exactly(
+                configs.EncoderConfig, about["encoder"]
+            )
         elif record["class"] == "PretrainingConfig":
-            model = dict(record["model"])
-            encoder = configs.EncoderConfig(**model.pop("encoder"))
-            both = configs.ElectraConfig(encoder=encoder, **model)
+            both = model_directory.model_of(record)
             found = {"electra": both.encoder}
             if (
                 both.has_discriminator
@@ -280,7 +280,9 @@ def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
         else:
             for scope, key in (("electra", "encoder"), ("generator",) * 2):
                 if record[key] is not None:
-                    found[scope] = configs.EncoderConfig(**record[key])
+                    found[scope] = model_directory.exactly(
+                        configs.EncoderConfig, record[key]
+                    )
         return {s: sizes.not_in_tensors(c) for s, c in found.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
