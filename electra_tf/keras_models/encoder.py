@@ -27,12 +27,6 @@ from electra_tf.model import encoder as encoder_lib
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training import replicas
 
-# As KerasHub's backbones have it, and arXiv:2106.09685.
-LORA_TARGETS = ("query", "value")
-
-# Those that need no data to quantise with.
-_QUANTIZATION_MODES = ("int8", "int4", "float8")
-
 
 @contextlib.contextmanager
 def policy_scope(policy: keras.dtype_policies.DTypePolicy):
