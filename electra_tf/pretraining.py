@@ -20,7 +20,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically, write_json
-from electra_tf.model import ablations, electra, flops, masking
+from electra_tf.model import ablations, costs, electra, masking
 from electra_tf.pretraining_data import (
     batches,
     origins,
@@ -198,7 +198,7 @@ def _make_engine(
             run,
             data.train_batch_size,
             inputs.train_data.dataset,
-            flops.of_training_example(ablations.networks(config.model)),
+            costs.of_training_example(ablations.networks(config.model)),
         )
         continuing.start_from_init_checkpoint(
             config,

@@ -22,12 +22,11 @@ import argparse
 import sys
 
 from electra_tf.command_line import arguments
-from electra_tf.model import paper_costs
+from electra_tf.model import costs
 
 
 def _print_table(args: argparse.Namespace) -> None:
-    costs = paper_costs.model_costs(args.infer_length, args.corrected)
-    print(paper_costs.table(costs))
+    print(costs.table(costs.model_costs(args.infer_length, args.corrected)))
 
 
 def main(argv=None) -> int:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from electra_tf import configs, errors
-from electra_tf.model import flops
+from electra_tf.model import costs
 
 # What Linux calls a processor's products of bfloat16. Without them oneDNN
 # converts to float32 and back.
@@ -98,9 +98,9 @@ def _num_parts(examples: int, cores: int, step_flops: float) -> int:
 
 def of_pretraining(config: configs.PretrainingConfig) -> tuple[int, float]:
     """Examples of a step, and its matrix products in the discriminator."""
-    network = flops.Network(config.model.encoder, config.model.max_seq_length)
+    network = costs.Network(config.model.encoder, config.model.max_seq_length)
     size = config.data.train_batch_size
-    return size, size * flops.of_training_example([network])
+    return size, size * costs.of_training_example([network])
 
 
 def dtype_policy(

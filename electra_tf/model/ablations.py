@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.model import electra, encoder, flops, losses, masking
+from electra_tf.model import costs, electra, encoder, losses, masking
 
 
 def make_model(
@@ -86,7 +86,7 @@ def model_class(
     return type("AblatedModel", tuple(changes), {})
 
 
-def networks(config: configs.ElectraConfig) -> list[flops.Network]:
+def networks(config: configs.ElectraConfig) -> list[costs.Network]:
     """What a step of a configuration's model goes through, to be counted."""
     model = model_class(config)
     both = model.generator_network(config), model.discriminator_network(config)
@@ -182,7 +182,7 @@ class TiedNetworks(electra.PretrainingModel):
 
     @classmethod
     def generator_network(cls, config):
-        return flops.Network(
+        return costs.Network(
             config.encoder,
             config.max_seq_length,
             num_softmaxes=config.max_predictions_per_seq,

@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.model import encoder, flops, kernels, losses, masking
+from electra_tf.model import costs, encoder, kernels, losses, masking
 
 
 class FakeData(typing.NamedTuple):
@@ -213,9 +213,9 @@ class PretrainingModel(keras.Model):
     @classmethod
     def generator_network(
         cls, config: configs.ElectraConfig
-    ) -> flops.Network | None:
+    ) -> costs.Network | None:
         """What predicts masked tokens; None where that is no network."""
-        return flops.Network(
+        return costs.Network(
             config.generator,
             config.max_seq_length,
             num_softmaxes=config.max_predictions_per_seq,
@@ -225,12 +225,12 @@ class PretrainingModel(keras.Model):
     @classmethod
     def discriminator_network(
         cls, config: configs.ElectraConfig
-    ) -> flops.Network | None:
+    ) -> costs.Network | None:
         """What reads corrupted text; None without a discriminator."""
         encoder, own_table = config.encoder, 0
         if config.disentangled_embeddings:
             own_table = encoder.vocab_size * (encoder.embedding_size or 0)
-        return flops.Network(
+        return costs.Network(
             encoder,
             config.max_seq_length,
             num_verdicts=config.max_seq_length,

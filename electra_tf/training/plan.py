@@ -10,8 +10,7 @@ import typing
 from collections.abc import Sequence
 
 from electra_tf import configs, errors
-from electra_tf.model import flops
-from electra_tf.model.memory import activation_bytes, num_parameters
+from electra_tf.model import costs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,8 +199,8 @@ def _paper_flops(config: configs.PretrainingConfig) -> float | None:
     ]:
         return None
     generator = model.generator
-    return flops.electra_train_flops(
-        flops.Transformer.of(model.encoder, model.max_seq_length),
+    return costs.electra_train_flops(
+        costs.Transformer.of(model.encoder, model.max_seq_length),
         generator.hidden_size,
         generator.num_hidden_layers,
         config.data.train_batch_size,
@@ -241,8 +240,8 @@ def plan(
         )
     examples = batch_size // num_devices
     networks = ablations.networks(config.model)
-    parameters = num_parameters(networks)
-    trained = num_parameters([n for n in networks if n.is_trained])
+    parameters = costs.num_parameters(networks)
+    trained = costs.num_parameters([n for n in networks if n.is_trained])
     micro_batch_size = micro_batch_size or config.run.micro_batch_size
     at_once = min(micro_batch_size or examples, examples)
     if examples % at_once:
@@ -257,7 +256,7 @@ def plan(
             "weights": 4.0 * parameters,
             "Adam": 8.0 * trained,
             "gradients": 4.0 * trained * (1 if at_once == examples else 2),
-            "activations": activation_bytes(networks, at_once, width),
+            "activations": costs.activation_bytes(networks, at_once, width),
         }
 
     if not micro_batch_size:
@@ -268,7 +267,7 @@ def plan(
     width = 4.0 if config.run.gradient_reduction_dtype == "float32" else 2.0
     # A ring sends and receives the gradients nearly twice.
     sent = 2 * width * trained * (num_devices - 1) / num_devices
-    per_step = batch_size * float(flops.of_training_example(networks))
+    per_step = batch_size * float(costs.of_training_example(networks))
     computing = per_step / (num_devices * hardware.peak * hardware.mfu)
     talking = sent / hardware.link if sent else 0.0
     seconds = computing + talking

@@ -14,7 +14,7 @@ import tensorflow as tf
 from electra_tf import configs, errors
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import ablations, masking, memory
+from electra_tf.model import ablations, costs, masking
 from tests import helpers
 
 ROOT = helpers.ROOT
@@ -125,7 +125,7 @@ def test_the_models_are_those_of_the_original(
     shapes = [tuple(v.shape) for v in model.trainable_variables]
     assert len(shapes) == num_variables
     assert sum(map(math.prod, shapes)) == num_parameters
-    assert memory.num_parameters(ablations.networks(config)) == num_parameters
+    assert costs.num_parameters(ablations.networks(config)) == num_parameters
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import typing
 import pytest
 import tensorflow as tf
 
-from electra_tf.model import ablations, flops
+from electra_tf.model import ablations, costs
 from electra_tf.training.loop import SPEED_METRICS
 from tests import helpers, warm
 
@@ -202,7 +202,7 @@ def test_prints_nothing_but_its_lines(runs):
 
 def test_the_log_says_how_busy_the_machine_is(folder, runs):
     encoder = helpers.encoder_config(num_hidden_layers=1)
-    per_example = flops.of_training_example(
+    per_example = costs.of_training_example(
         ablations.networks(helpers.electra_config(encoder))
     )
     for record in log_of(folder / "undisturbed"):

@@ -19,14 +19,8 @@ import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.command_line import original_settings
-from electra_tf.model import (
-    ablations,
-    finetuning_model,
-    heads,
-    masking,
-    paper_costs,
-)
-from electra_tf.model import flops as flops_lib
+from electra_tf.model import ablations, finetuning_model, heads, masking
+from electra_tf.model import costs as costs_lib
 from electra_tf.training import optimization
 from tests import original_configs
 from tests.parity import comparison
@@ -115,7 +109,7 @@ def _check_flops(golden_dir, file, part, golden) -> Iterator[Check]:
 
 
 def _check_whole_training(file, golden) -> Iterator[Check]:
-    costs = paper_costs.model_costs()
+    costs = costs_lib.model_costs()
     for name, flops in golden.items():
         if name in costs:
             yield _check(
@@ -138,7 +132,7 @@ def _check_both_networks(file, golden) -> Iterator[Check]:
         )
         arguments["h"] = arguments.pop("h_d")
         arguments["l"] = arguments.pop("l_d")
-        flops = flops_lib.electra_train_flops(
+        flops = costs_lib.electra_train_flops(
             _transformer(arguments), *generator, *training
         )
         yield _check(
@@ -167,8 +161,8 @@ def _check_parts(file, golden) -> Iterator[Check]:
                 )
 
 
-def _transformer(arguments: dict) -> flops_lib.Transformer:
-    return flops_lib.Transformer(
+def _transformer(arguments: dict) -> costs_lib.Transformer:
+    return costs_lib.Transformer(
         **{FLOPS_ARGUMENTS[name]: value for name, value in arguments.items()}
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf.model import paper_costs
+from electra_tf.model import costs
 from tools import flops_computation
 
 
@@ -10,7 +10,7 @@ def test_prints_every_model(capsys):
     assert flops_computation.main([]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split()[0] == "model"
-    assert [row.split()[0] for row in rows] == list(paper_costs.MODELS)
+    assert [row.split()[0] for row in rows] == list(costs.MODELS)
     (small,) = (row for row in rows if row.startswith("electra_small"))
     assert small.split()[1:3] == ["1.293743798272000e+18", "1.0"]
 

@@ -133,7 +133,7 @@ def start_contestants(args, config, pattern: str) -> dict[str, typing.Any]:
 
 def measure_speed(args, config, pattern: str) -> benchmarking.Figures:
     """The speed section."""
-    from electra_tf.model import ablations, flops
+    from electra_tf.model import ablations, costs
     from electra_tf.training import matmul_rate
 
     ours = [name for name in args.contestants if name.startswith("ours")]
@@ -164,7 +164,7 @@ def measure_speed(args, config, pattern: str) -> benchmarking.Figures:
         for worker in started.values():
             worker.close()
     check_losses(figures["contestants"], config)
-    per_example = flops.of_training_example(ablations.networks(config))
+    per_example = costs.of_training_example(ablations.networks(config))
     for name in ours:
         found = figures["contestants"][name]
         peak = statistics.median(rates[dtypes[name]])

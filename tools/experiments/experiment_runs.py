@@ -31,7 +31,7 @@ from electra_tf import configs, errors, model_directory
 from electra_tf import files as files_lib
 from electra_tf.command_line import gin_files as gin_files_lib
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import flops
+from electra_tf.model import costs
 
 _GIN = pathlib.Path(__file__).parents[2] / "gin"
 OWN_STEPS = "own_steps"
@@ -74,7 +74,7 @@ class Stage:
       gin_files: In their order.
       gin_params: After them.
       config: What they load to; seed and folders are still those of the files.
-      flops_per_step: As `flops.of_pretraining_step` counts.
+      flops_per_step: As `costs.of_pretraining_step` counts.
     """
 
     name: str
@@ -476,7 +476,7 @@ def _stages(
         config = gin_files_lib.load(
             configs.PretrainingConfig, files, options.gin_params
         )
-        per_step = flops.of_pretraining_step(
+        per_step = costs.of_pretraining_step(
             ablations.networks(config.model), config.data.train_batch_size
         )
         stages.append(

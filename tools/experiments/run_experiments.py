@@ -4,7 +4,7 @@
       --budget_flops=1e13
 
 Every row of a suite (gin/experiments) is pre-trained for as many steps as the
-budget allows, counted as `flops.of_pretraining_step` counts, then
+budget allows, counted as `costs.of_pretraining_step` counts, then
 fine-tuned on the tasks with the same seed, all by run_pretraining and
 run_finetuning as subprocesses. Below --output_dir, <suite>/ gets results.json,
 results.md, a table with the paper's numbers beside ours, and results.png, with

@@ -18,7 +18,7 @@ from experiment_suites import SUITES, TASKS
 from electra_tf import configs, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.model import ablations, flops
+from electra_tf.model import ablations, costs
 from tests import helpers
 
 TINY = "gin/experiments/tiny.gin"
@@ -84,7 +84,7 @@ def test_every_row_costs_the_budget():
     for variant in found.values():
         assert variant.flops == pytest.approx(1e12, rel=2e-3)
     electra = found["electra"].stages[0]
-    assert electra.flops_per_step == flops.of_pretraining_step(
+    assert electra.flops_per_step == costs.of_pretraining_step(
         ablations.networks(electra.config.model), 16
     )
     assert electra.config.run.num_train_steps == round(

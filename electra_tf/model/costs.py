@@ -1,19 +1,20 @@
-"""Floating-point operations of a model: the paper's count, and a machine's.
+"""What a model costs: operations, weights and memory, and the paper's table.
 
-Two counts of one model, for two questions. `Transformer` counts as the released
-code of arXiv:2003.10555 counts for its tables: every operation on a number, a
-training step for twice its forward pass, words looked up by one-hot matrix
-products. `of_pretraining_step` counts likewise for every objective, to compare
-them at equal compute. `of_training_example` counts what keeps a machine busy,
-as the share of its matrix product rate (MFU) is usually stated: matrix products
-alone, three times the forward pass, nothing for look-ups.
+Two counts of the operations of one model, for two questions. `Transformer`
+counts as the released code of arXiv:2003.10555 counts for its tables: every
+operation on a number, a training step for twice its forward pass, words looked
+up by one-hot matrix products. `of_pretraining_step` counts likewise for every
+objective, to compare them at equal compute. `of_training_example` counts what
+keeps a machine busy, as the share of its matrix product rate (MFU) is usually
+stated: matrix products alone, three times the forward pass, nothing for
+look-ups. Weights and memory come after them, last the models of those tables.
 
 Shapes: L length, N slots for predictions, D hidden, E embedding, V vocabulary.
 """
 
 import dataclasses
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from electra_tf import configs
 
@@ -368,3 +369,235 @@ def _encoder(config: configs.EncoderConfig, length: int) -> int:
     if config.embedding_size != hidden:
         per_token += 2 * (config.embedding_size or hidden) * hidden
     return length * per_token
+
+
+def num_parameters(networks: Sequence[Network]) -> int:
+    """Weights of some networks and their heads, by arithmetic."""
+    total = 0
+    for network in networks:
+        of_tower = 0
+        if network.has_own_layers:
+            of_tower += _encoder_parameters(network.encoder)
+        if network.has_own_embeddings:
+            of_tower += _embedding_parameters(network.encoder)
+        total += network.num_towers * of_tower + _head_parameters(network)
+        total += network.num_other_weights
+    return total
+
+
+def _head_parameters(network: Network) -> int:
+    encoder, total = network.encoder, 0
+    hidden, width = encoder.hidden_size, encoder.embedding_size or 0
+    if network.num_verdicts:
+        total += hidden * hidden + hidden + hidden + 1
+    if network.num_softmaxes:
+        total += network.num_towers * hidden * width + width
+        total += 2 * width + encoder.vocab_size
+    if network.num_numbers:
+        total += hidden + 1
+    return total
+
+
+def _embedding_parameters(config: configs.EncoderConfig) -> int:
+    rows = config.vocab_size + config.type_vocab_size
+    rows += config.max_position_embeddings + 2  # And LayerNorm.
+    return rows * (config.embedding_size or config.hidden_size)
+
+
+def _encoder_parameters(config: configs.EncoderConfig) -> int:
+    hidden, wide = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden * hidden + hidden) + 2 * hidden
+    feed_forward = 2 * hidden * wide + wide + hidden + 2 * hidden
+    total = config.num_hidden_layers * (attention + feed_forward)
+    if config.embedding_size != hidden:
+        total += (config.embedding_size or hidden) * hidden + hidden
+    return total
+
+
+def activation_bytes(
+    networks: Sequence[Network], examples: float, width: int
+) -> float:
+    """What the backward pass needs of the forward pass.
+
+    A layer keeps, of each token, about: the input, queries, keys, values,
+    context and both normalised sums (9 vectors with their dropout draws), the
+    wide activation three times, and of each head its scores twice and the
+    draws; a softmax over the vocabulary its logits, their exponentials and
+    gradients in float32. What does not learn keeps nothing.
+
+    Args:
+      networks: Of `ablations.networks`.
+      examples: At once.
+      width: Bytes of a number.
+    """
+    total = 0.0
+    for network in networks:
+        if not network.is_trained:
+            continue
+        encoder, length = network.encoder, network.length
+        token = 9 * encoder.hidden_size + 3 * encoder.intermediate_size
+        scores = encoder.num_attention_heads * length * (width + 4 + 2)
+        layers = network.num_towers * encoder.num_hidden_layers
+        total += layers * length * (token * width + scores)
+        total += 3 * 4 * network.num_softmaxes * encoder.vocab_size
+    return examples * total
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one model of the paper's tables costs.
+
+    Attributes:
+      train_flops: Of the whole pre-training.
+      infer_flops: Of one example of `infer_length` tokens.
+      infer_length: Length of that example.
+    """
+
+    train_flops: float
+    infer_flops: float
+    infer_length: int
+
+
+def _transformer(
+    batch_size: int,
+    train_steps: float,
+    hidden_size: int,
+    num_hidden_layers: int,
+    generator_hidden_size: int | None = None,
+    **sizes,
+) -> Callable[[int, bool], Cost]:
+    """BERT and its kind; ELECTRA, where there is a generator.
+
+    That one has as many layers, and tied embeddings.
+    """
+
+    def cost(infer_length: int, corrected: bool) -> Cost:
+        model = Transformer(
+            hidden_size, num_hidden_layers, corrected=corrected, **sizes
+        )
+        short = dataclasses.replace(model, max_seq_length=infer_length)
+        if generator_hidden_size is None:
+            train_flops = model.train_flops(batch_size, train_steps)
+        else:
+            train_flops = electra_train_flops(
+                model,
+                generator_hidden_size,
+                num_hidden_layers,
+                batch_size,
+                train_steps,
+            )
+        return Cost(train_flops, short.infer_flops(), infer_length)
+
+    return cost
+
+
+def _t5_11b(infer_length: int, corrected: bool) -> Cost:
+    """An encoder without softmax and a decoder that predicts every token."""
+    encoder = Transformer(
+        hidden_size=1024,
+        num_hidden_layers=24,
+        vocab_size=32000,
+        intermediate_size=65536,
+        num_attention_heads=128,
+        head_size=128,
+        output_fraction=0.0,
+        corrected=corrected,
+    )
+    decoder = dataclasses.replace(encoder, output_fraction=1.0, is_decoder=True)
+    train_flops = sum(
+        half.train_flops(batch_size=2048, train_steps=1e6)
+        for half in (encoder, decoder)
+    )
+    infer_flops = 0.0
+    for half in (encoder, decoder):
+        short = dataclasses.replace(half, max_seq_length=infer_length)
+        infer_flops += short.encoder_flops() + short.embedding_flops_output()
+    return Cost(train_flops, infer_flops, infer_length)
+
+
+def _elmo(infer_length: int, corrected: bool) -> Cost:
+    """Not a transformer: a count by TensorFlow, as the original has it.
+
+    10 epochs over the 768,648,884 words of the LM1B benchmark; a forward pass
+    over 20 examples of 128 words takes 568,093,262,680 operations, its softmax
+    included.
+    """
+    del infer_length, corrected
+    forward, batch_size, length = 568093262680, 20, 128
+    words = FORWARD_PASSES_OF_A_STEP * 10 * 768648884
+    return Cost(
+        words * forward / (batch_size * length), forward / batch_size, length
+    )
+
+
+def _xlnet(infer_length: int, corrected: bool) -> Cost:
+    """Relative attention is not counted here: a count by TensorFlow.
+
+    500,000 steps of 8192 examples; a forward pass over 32 examples of 512
+    tokens takes 15,064,773,691,518 operations, as the original has it.
+    """
+    del infer_length, corrected
+    forward, batch_size, length = 15064773691518, 32, 512
+    examples = FORWARD_PASSES_OF_A_STEP * 500000 * 8192
+    return Cost(examples * forward / batch_size, forward / batch_size, length)
+
+
+# Name in the original -> cost of inference at a length, corrected or not.
+MODELS: dict[str, Callable[[int, bool], Cost]] = {
+    "elmo": _elmo,
+    "gpt": _transformer(
+        128, 960800, 768, 12, vocab_size=40000, output_fraction=1.0
+    ),
+    "bert_small": _transformer(
+        128, 1.45e6, 256, 12, embedding_size=128, max_seq_length=128
+    ),
+    "bert_base": _transformer(256, 1e6, 768, 12),
+    "bert_large": _transformer(256, 1e6, 1024, 24),
+    "xlnet": _xlnet,
+    # Treated as BERT: what sets these apart hardly changes the count.
+    "roberta": _transformer(8000, 500000, 1024, 24, vocab_size=50265),
+    "albert": _transformer(
+        4096, 1.5e6, 4096, 12, vocab_size=30000, embedding_size=128
+    ),
+    "t5_11b": _t5_11b,
+    "electra_small": _transformer(
+        128, 1e6, 256, 12, 64, embedding_size=128, max_seq_length=128
+    ),
+    "electra_base": _transformer(256, 766000, 768, 12, 256),
+    "electra_400k": _transformer(2048, 400000, 1024, 24, 256),
+    "electra_1.75M": _transformer(2048, 1.75e6, 1024, 24, 256),
+}
+
+
+def model_costs(
+    infer_length: int = 128, corrected: bool = False
+) -> dict[str, Cost]:
+    """Every model of the paper's tables.
+
+    Args:
+      infer_length: Tokens of the example that inference is counted for. ELMo
+        and XLNet have figures for one length only.
+      corrected: Count the two terms in full that the original counts in part.
+
+    Returns:
+      Name -> cost.
+    """
+    return {
+        name: cost(infer_length, corrected) for name, cost in MODELS.items()
+    }
+
+
+def table(costs: dict[str, Cost]) -> str:
+    """The costs as text, with training in multiples of ELECTRA-Small's."""
+    unit = costs["electra_small"].train_flops
+    lines = [
+        f"{'model':<15}{'training FLOPs':>24}{'x small':>10}"
+        f"{'inference FLOPs':>18}{'length':>8}"
+    ]
+    for name, cost in costs.items():
+        lines.append(
+            f"{name:<15}{cost.train_flops:>24.15e}"
+            f"{cost.train_flops / unit:>10.1f}"
+            f"{cost.infer_flops:>18.4e}{cost.infer_length:>8}"
+        )
+    return "\n".join(lines)

@@ -1,12 +1,13 @@
-"""Tests of model/flops.py: matrix products, and steps of every objective."""
+"""Tests of model/costs.py: operations of every objective; weights, memory."""
 
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.command_line import gin_files
-from electra_tf.model import ablations, flops
+from electra_tf.model import ablations, costs, masking
 from tests import helpers
 
 # One layer everywhere: L = 4 tokens, N = 1 slot, D = 8, E = 8, V = 10.
@@ -28,17 +29,17 @@ DISCRIMINATOR_HEAD = 4 * (2 * 8 * 8 + 2 * 8)
 
 def test_masked_language_model():
     masked_lm = networks(electra_objective=False)
-    assert flops.of_forward_pass(masked_lm) == LAYER + MASKED_LM_HEAD
+    assert costs.of_forward_pass(masked_lm) == LAYER + MASKED_LM_HEAD
 
 
 def test_uniform_generator_costs_nothing():
     uniform = networks(uniform_generator=True)
-    assert flops.of_forward_pass(uniform) == LAYER + DISCRIMINATOR_HEAD
+    assert costs.of_forward_pass(uniform) == LAYER + DISCRIMINATOR_HEAD
 
 
 def test_shared_networks_are_run_twice():
     tied = networks(untied_generator=False)
-    assert flops.of_forward_pass(tied) == (
+    assert costs.of_forward_pass(tied) == (
         2 * LAYER + MASKED_LM_HEAD + DISCRIMINATOR_HEAD
     )
 
@@ -48,7 +49,7 @@ def test_a_narrow_generator_is_projected():
     layer = 4 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 4 + 2 * 2 * 4 * 16)
     projection = 4 * 2 * 8 * 4
     head = 2 * 4 * 8 + 2 * 8 * 10
-    assert flops.of_forward_pass(narrow) == (
+    assert costs.of_forward_pass(narrow) == (
         LAYER + DISCRIMINATOR_HEAD + layer + projection + head
     )
 
@@ -62,27 +63,27 @@ def test_electric_scores_every_token_from_two_towers():
     head = 4 * (2 * 16 * 8 + 2 * 8 * 10)
     # The generator's feed-forward layer is 4 times as wide as the rest.
     tower = LAYER + 4 * 2 * 2 * 8 * 16
-    assert flops.of_forward_pass(electric) == (
+    assert costs.of_forward_pass(electric) == (
         LAYER + DISCRIMINATOR_HEAD + 2 * tower + head
     )
 
 
 def test_training_is_three_forward_passes():
     model = networks()
-    assert flops.of_training_example(model) == 3 * flops.of_forward_pass(model)
+    assert costs.of_training_example(model) == 3 * costs.of_forward_pass(model)
 
 
 def test_a_frozen_generator_has_no_backward_pass():
     sizes = {"untied_generator_embeddings": True, "generator_hidden_size": 1.0}
     frozen = networks(generator_training="frozen", **sizes)
     generator = LAYER + 4 * 2 * 2 * 8 * 16 + MASKED_LM_HEAD
-    assert flops.of_training_example(frozen) == (
+    assert costs.of_training_example(frozen) == (
         3 * (LAYER + DISCRIMINATOR_HEAD) + generator
     )
 
 
 def test_products_of_the_heads():
-    generator = flops.of_forward_pass(networks()) - LAYER - DISCRIMINATOR_HEAD
+    generator = costs.of_forward_pass(networks()) - LAYER - DISCRIMINATOR_HEAD
     for changes, head in (
         ({"discriminator_objective": "replace_mlm"}, MASKED_LM_HEAD),
         (
@@ -98,13 +99,13 @@ def test_products_of_the_heads():
         ),
         ({"generator_training": "adversarial"}, DISCRIMINATOR_HEAD + 2 * 2),
     ):
-        assert flops.of_forward_pass(networks(**changes)) == (
+        assert costs.of_forward_pass(networks(**changes)) == (
             LAYER + generator + head
         )
 
 
 # The same networks as the original's tables count them. D, G: forward passes.
-NETWORK = flops.Transformer(
+NETWORK = costs.Transformer(
     8,
     1,
     max_seq_length=4,
@@ -163,7 +164,7 @@ G = _NARROW.encoder_flops() + _NARROW.embedding_flops_output()
     ],
 )
 def test_a_step_is_two_passes_over_each_example(changes, expected):
-    step = flops.of_pretraining_step(networks(**changes), 3)
+    step = costs.of_pretraining_step(networks(**changes), 3)
     assert step == 3 * 2 * expected
 
 
@@ -174,8 +175,8 @@ def test_a_step_of_a_frozen_generator_is_one_pass_over_it():
     )
     generator = wide.encoder_flops() + wide.embedding_flops_output()
     frozen = networks(generator_training="frozen", **sizes)
-    assert flops.of_pretraining_step(frozen, 3) == 3 * (generator + 2 * D)
-    assert flops.of_pretraining_step(networks(**sizes), 3) == (
+    assert costs.of_pretraining_step(frozen, 3) == 3 * (generator + 2 * D)
+    assert costs.of_pretraining_step(networks(**sizes), 3) == (
         3 * 2 * (generator + D)
     )
 
@@ -187,14 +188,14 @@ def test_a_step_of_two_towers():
     head = every_token.embedding_flops_output(input_size=4)
     # 4 tokens, 2 * 2 more inputs of the dense layer of 8.
     assert head - every_token.embedding_flops_output() == 4 * 2 * 2 * 8
-    assert flops.of_pretraining_step(electric, 3) == 3 * 2 * (towers + head + D)
+    assert costs.of_pretraining_step(electric, 3) == 3 * 2 * (towers + head + D)
 
 
 def test_a_step_of_the_paper_is_what_its_tables_have():
     small = gin_files.load(
         configs.PretrainingConfig, [str(helpers.ROOT / "gin" / "small.gin")]
     )
-    discriminator = flops.Transformer(
+    discriminator = costs.Transformer(
         256,
         12,
         max_seq_length=128,
@@ -203,13 +204,13 @@ def test_a_step_of_the_paper_is_what_its_tables_have():
         output_fraction=19 / 128,
         sparse_embed_lookup=True,
     )
-    assert flops.of_pretraining_step(ablations.networks(small.model), 128) == (
-        flops.electra_train_flops(discriminator, 64, 12, 128, 1)
+    assert costs.of_pretraining_step(ablations.networks(small.model), 128) == (
+        costs.electra_train_flops(discriminator, 64, 12, 128, 1)
     )
 
 
 # One token, two hidden units, one head, everything counted below.
-TINY = flops.Transformer(
+TINY = costs.Transformer(
     hidden_size=2,
     num_hidden_layers=3,
     max_seq_length=1,
@@ -301,10 +302,92 @@ def test_corrected_counts_the_whole_layer_norm_and_all_heads():
 
 def test_generator_shares_the_embeddings_or_has_narrower_ones():
     discriminator = dataclasses.replace(TINY, hidden_size=4)
-    own = flops.Transformer(2, 1, max_seq_length=1, vocab_size=10)
+    own = costs.Transformer(2, 1, max_seq_length=1, vocab_size=10)
     shared = dataclasses.replace(own, embedding_size=4)
     alone = discriminator.train_flops(1, 1, discriminator=True)
     for tied, generator in ((True, shared), (False, own)):
-        assert flops.electra_train_flops(
+        assert costs.electra_train_flops(
             discriminator, 2, 1, 1, 1, tied_embeddings=tied
         ) == alone + generator.train_flops(1, 1)
+
+
+# --- Weights and memory, against models that are built ---
+
+ELECTRIC = {"electra_objective": False, "electric_objective": True}
+
+
+def _dear(changes: dict):
+    """A case for test-dear alone."""
+    return pytest.param(changes, marks=pytest.mark.dear)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"electra_objective": False},
+        {"electra_objective": False, "untied_generator_embeddings": True},
+        {"uniform_generator": True},
+        _dear({"unigram_generator": True}),
+        {"untied_generator": False, "generator_hidden_size": 1.0},
+        {"untied_generator_embeddings": True},
+        _dear({"disentangled_embeddings": True}),
+        _dear({"discriminator_objective": "replace_mlm"}),
+        {"discriminator_objective": "all_tokens_mlm"},
+        _dear(
+            {
+                "discriminator_objective": "all_tokens_mlm",
+                "copy_mechanism": False,
+            }
+        ),
+        _dear({"generator_training": "adversarial"}),
+        {"generator_training": "frozen", "untied_generator_embeddings": True},
+        ELECTRIC,
+        _dear(ELECTRIC | {"untied_generator_embeddings": True}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        pytest.param(
+            {"type_vocab_size": 3, "num_hidden_layers": 5, "embedding_size": 8},
+            marks=pytest.mark.dear,
+        ),
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_model(changes, sizes):
+    # Of 8 units 4 and 3, of 2 layers 2 and 1, of 5 layers 5 and 2.
+    for shares in ({}, {"generator_hidden_size": 0.4, "generator_layers": 0.5}):
+        encoder = helpers.encoder_config(**sizes)
+        model_config = helpers.electra_config(
+            encoder=encoder, **(shares | changes)
+        )
+        with tf.Graph().as_default():  # Shapes alone, no values.
+            model = ablations.make_model(
+                model_config, masking.SpecialIds(2, 3, 4)
+            )
+        has_frequencies = isinstance(model, ablations.UnigramGenerator)
+        counted = costs.num_parameters(ablations.networks(model_config))
+        assert counted == model.count_params() - (
+            encoder.vocab_size if has_frequencies else 0
+        )
+
+
+def test_a_masked_language_model_keeps_its_own_activations():
+    """Not those of a generator that it does not have."""
+    first, second = (
+        costs.activation_bytes(
+            ablations.networks(
+                helpers.electra_config(
+                    electra_objective=False, generator_hidden_size=share
+                )
+            ),
+            examples=8,
+            width=4,
+        )
+        for share in (0.25, 0.5)
+    )
+    assert first == second > 0
