@@ -65,7 +65,7 @@ _FINETUNING = {
 }
 
 
-def _random_ids(args, rng, ends) -> dict[str, np.ndarray]:
+def _random_ids(args, rng, ends) -> Any:
     """Rows of random words, whose [SEP] are at `ends` <int>[N, texts]."""
     positions = np.arange(args.max_seq_length)
     input_mask = (positions <= ends[:, -1:]).astype(np.int32)
