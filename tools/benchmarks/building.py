@@ -80,20 +80,19 @@ def build(args) -> contest.Run:
     """The builder of electra_tf, its imports behind it."""
     from tools import build_pretraining_dataset
 
+    flags = [
+        f"--corpus-dir={args.folder}/corpus",
+        f"--vocab-file={args.folder}/vocab.txt",
+        f"--num-processes={args.num_processes}",
+        "--no-preflight",
+    ]
+
     def run(num_steps: int) -> dict:
         for _ in range(num_steps):
-            with tempfile.TemporaryDirectory() as output:
-                code = build_pretraining_dataset.main(
-                    [
-                        f"--corpus-dir={args.folder}/corpus",
-                        f"--vocab-file={args.folder}/vocab.txt",
-                        f"--output-dir={output}/tfrecords",
-                        f"--num-processes={args.num_processes}",
-                        "--no-preflight",
-                    ]
-                )
-            if code:
-                sys.exit(f"build_pretraining_dataset: exit code {code}")
+            with tempfile.TemporaryDirectory() as folder:
+                output = f"--output-dir={folder}/tfrecords"
+                if build_pretraining_dataset.main([*flags, output]):
+                    sys.exit("build_pretraining_dataset failed: see above")
         return {"amount": num_steps * args.megabytes}
 
     return run

@@ -248,7 +248,8 @@ def table(by_name: Mapping[str, Mapping[str, Any]], unit: str) -> str:
     """What `figures` returns as a Markdown table."""
     keys = dict.fromkeys(k for row in by_name.values() for k in row)
     more = [key for key in keys if key not in _IN_ALL_TABLES]
-    against = dict.fromkeys(k for row in by_name.values() for k in row["times"])
+    compared = {other for row in by_name.values() for other in row["times"]}
+    against = [name for name in by_name if name in compared]
     lines = [["", f"{unit}/s", "CPU ms each", "peak MB", *more]]
     for other in against:
         lines[0] += [f"times {other}", "by CPU"]

@@ -1,7 +1,4 @@
-"""Training: a step of electra_tf beside others' on the same rows.
-
-Shapes: N rows, L length.
-"""
+"""Training: a step of electra_tf beside others' on the same rows."""
 
 import dataclasses
 import math
@@ -85,10 +82,7 @@ def _random_ids(args, rng, ends) -> Any:
 
 
 def _prepare_pretraining(args) -> dict[str, Any]:
-    """Writes examples; one in twenty is short, as in real data.
-
-    As TFRecords, and as rows.npz for those who read none.
-    """
+    """Writes examples, one in twenty short, as TFRecords and for NumPy."""
     import tensorflow as tf
 
     from electra_tf.pretraining_data import records
@@ -125,12 +119,10 @@ def _prepare_pretraining(args) -> dict[str, Any]:
 
 
 def _prepare_finetuning(args) -> dict[str, Any]:
-    """Writes rows as long as those of MRPC or SST-2.
-
-    Sentences of MRPC, two a row, have 26 tokens, give or take 6; half of
-    SST-2's phrases have at most 9.
-    """
+    """Writes rows as long as those of MRPC or SST-2."""
     rng, num_rows = np.random.default_rng(0), 3000
+    # Sentences of MRPC, two a row, have 26 tokens, give or take 6; half of
+    # SST-2's phrases have at most 9.
     if args.task == "mrpc":
         mean = rng.normal(26, 6, [num_rows, 1])
         words = mean + rng.normal(0, 2, [num_rows, 2])
