@@ -51,7 +51,6 @@ def varied(lines: Sequence[str]) -> Iterator[str]:
 
 def _prepare(args) -> dict:
     """Writes the corpus, a sample of it and a vocabulary."""
-    contest.say("making text")
     packages = pathlib.Path(sysconfig.get_path("purelib"))
     copies = varied(docstrings(packages / _PACKAGE))
 
