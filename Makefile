@@ -192,33 +192,17 @@ record: $(INSTALLED)
 # Contestants whose packages are missing are named and left out. Those of training
 # take 16 GB together.
 INTEROP_PYTHON = $(PYTHON)
-BENCHMARKS := build/benchmarks
-AGAINST_TRANSFORMERS = --interop-python=$(INTEROP_PYTHON) --contestants
+BENCHMARKS := training finetuning data serving latency
 
-.PHONY: benchmarks benchmark-training benchmark-finetuning benchmark-data benchmark-serving
-benchmarks: benchmark-training benchmark-finetuning benchmark-data benchmark-serving
-	@cat $(BENCHMARKS)/*.md
+.PHONY: benchmarks $(BENCHMARKS:%=benchmark-%)
+benchmarks: $(BENCHMARKS:%=benchmark-%)
+	@cat build/benchmarks/*.md
 
 # One after another, whatever -j says: they share the cores.
 .NOTPARALLEL: benchmarks
 
-benchmark-training: $(INSTALLED)
-	@mkdir -p $(BENCHMARKS)
-	$(PYTHON) tools/benchmarks/training.py --output=$(BENCHMARKS)/training.json --batch-size=32 --num-rounds=5 --num-warm-up-steps=1 --sections=speed,recompilation,input,around \
-	  $(AGAINST_TRANSFORMERS)=reference,transformers,transformers_bfloat16,ours,ours_bfloat16
-
-benchmark-finetuning: $(INSTALLED)
-	@mkdir -p $(BENCHMARKS)
-	$(PYTHON) tools/benchmarks/finetuning.py --output=$(BENCHMARKS)/finetuning.json --num-rounds=6 \
-	  $(AGAINST_TRANSFORMERS)=padded,transformers,transformers_bfloat16,ours,ours_bfloat16
-
-benchmark-data: $(INSTALLED)
-	@mkdir -p $(BENCHMARKS)
-	$(PYTHON) tools/benchmarks/data.py --output=$(BENCHMARKS)/data.json --large-mb=50 --num-rounds=5
-
-benchmark-serving: $(INSTALLED)
-	@mkdir -p $(BENCHMARKS)
-	$(PYTHON) tools/benchmarks/serving.py --output=$(BENCHMARKS)/serving.json --interop-python=$(INTEROP_PYTHON)
+$(BENCHMARKS:%=benchmark-%): benchmark-%: $(INSTALLED)
+	$(PYTHON) tools/benchmarks/bench.py $* --output=build/benchmarks/$*.json --interop_python=$(INTEROP_PYTHON)
 
 # --- Development --------------------------------------------------------------
 

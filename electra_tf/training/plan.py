@@ -92,7 +92,7 @@ _MAKERS = {
 }
 HARDWARE = tuple(_MAKERS)
 THIS_CPU = "this_cpu"
-# Share of the matrix product rate that tools/benchmarks/training.py measures
+# Share of the matrix product rate that `bench.py training` measures
 # for ELECTRA-Small on two cores, with a part of the batch on each.
 CPU_MFU = 0.6
 

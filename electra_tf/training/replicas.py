@@ -43,7 +43,7 @@ WHOLE = Shard(num_parts=1, first_part=0, local_parts=1)
 PREFETCHED_BATCHES = 4
 
 # Of gradients that travel together between CPUs: 16 MB are as fast, all at once
-# or 1 MB take a third longer (docs/performance.md).
+# or 1 MB take a third longer.
 PACK_BYTES = 4 * 2**20
 
 # Who trains, in the names of TF_CONFIG.

@@ -1,13 +1,13 @@
-"""transformers and PyTorch as a contestant of tools/benchmarks/training.py."""
+"""transformers and PyTorch as a contestant of tools/benchmarks/bench.py."""
 
+import dataclasses
 import math
-import sys
 
+import contest
 import numpy as np
 import pytest
 
 from tests import helpers
-from tools.benchmarks import transformers_worker
 
 
 def test_transformers_learns(tmp_path):
@@ -18,20 +18,23 @@ def test_transformers_learns(tmp_path):
         input_mask=np.ones_like(rows),
         segment_ids=np.zeros_like(rows),
     )
-    sizes = transformers_worker.sizes(helpers.encoder_config())
-    worker = transformers_worker.Worker(
-        sys.executable,
-        discriminator=sizes,
-        generator=sizes,
-        special_ids=[0, 2, 3, 4],
-        masked_alone=True,
-        rows=str(tmp_path / "rows.npz"),
-        batch_size=4,
-        learning_rate=0.01,
-        is_bfloat16=False,
+    sizes = dataclasses.asdict(helpers.encoder_config())
+    process = contest.Process(
+        "transformers_training.train",
+        {
+            "discriminator": sizes,
+            "generator": sizes,
+            "special_ids": [0, 2, 3, 4],
+            "masked_alone": True,
+            "folder": str(tmp_path),
+            "batch_size": 4,
+            "learning_rate": 0.01,
+            "is_bfloat16": False,
+        },
     )
-    assert worker(2) > 0
-    worker.close()
-    assert worker.losses[0] == pytest.approx(
+    answer = process(2)
+    process.close()
+    assert answer["seconds"] > 0
+    assert answer["loss"] == pytest.approx(
         math.log(20) + 50 * math.log(2), rel=0.1
     )

@@ -4,7 +4,7 @@ The algorithm of BERT's tokenizer in plain Python (a loop over the characters of
 every line, then greedy longest-match pieces of every word), the gathering of
 sentences into examples, and `tf.train.Example` for writing them. Written to be
 as fast as the original, not faster. `tests/reference_builder_test.py` holds it
-to the product, record for record; `tools/benchmarks/data.py` times the two.
+to the product, record for record; `bench.py data` times the two.
 """
 
 import collections

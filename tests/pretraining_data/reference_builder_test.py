@@ -1,4 +1,4 @@
-"""The yardstick of tools/benchmarks/data.py does what the product does."""
+"""The yardstick of tools/benchmarks/bench.py does what the product does."""
 
 import random
 

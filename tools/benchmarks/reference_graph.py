@@ -5,7 +5,7 @@ the operations of the released TensorFlow 1 code, in plain TensorFlow: one-hot
 labels against a full log-softmax, Gumbel noise and a softmax before the argmax
 that samples, float dropout noise, layer normalisation, GELU and optimizer
 operation by operation, gradients of every embedding table dense, every row
-padded to the full length. tools/benchmarks/training.py measures the two.
+padded to the full length. `bench.py training` measures the two.
 
 Shapes: B batch, L length, N slots for predictions, D hidden, E embedding,
 H heads, V vocabulary.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.model import masking
 from electra_tf.training import optimization
 
@@ -41,10 +41,6 @@ class ReferenceGraph:
         special_ids: masking.SpecialIds,
         weights: Mapping[str, np.ndarray],
     ):
-        if not config.electra_objective or config.uniform_generator:
-            raise errors.ConfigError(
-                "The reference graph has ELECTRA's own objective only"
-            )
         self.config = config
         self.optimizer = optimizer
         self.special_ids = special_ids

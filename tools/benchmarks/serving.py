@@ -1,398 +1,292 @@
-"""Measures how fast an exported model answers.
+"""Serving: an exported classifier that answers one text a request.
 
-    python tools/benchmarks/serving.py --output=benchmark_serving.json
-
-Sections:
-
-* padding: requests/s for short texts, padded to the longest of the request as
-  exported models do, against the same model padded to --padded-length; with one
-  text in a request, and with eight.
-* loopback: latency (p50, p99) and requests/s of
-  `python -m electra_tf.serving.local_server`, over gRPC and REST, with 1, 8 and
-  32 clients that each wait for their answer before they ask again: never more
-  requests under way than clients, and --num-requests in all.
-* runtimes: one client over gRPC, one text in a request: the server of the
-  SavedModel in float32 (with one thread for an operation, and with one on each
-  core) and in bfloat16, and of the LiteRT files in float32 and int8, by turns,
-  with the tokenizer before them.
-* warm_up: the first request of a server that has run its warm-up requests,
-  against the median of those behind it; several servers one after another.
-* on_device: size, error, equal labels and latency of the float32 and the int8
-  file for LiteRT, one thread; error against the SavedModel.
-* latency: one text in a request, as token ids, one thread each, by turns: the
-  SavedModel in float32 and in bfloat16, LiteRT in float32 and int8, and ONNX
-  Runtime over the same weights, exported by way of transformers and PyTorch in
-  the environment of --interop-python. --contestants chooses. Greatest error of
-  a score against the SavedModel in float32.
-
-The model is that of --model-dir, by default one of ELECTRA-Small's size with
-random weights; the texts those of --texts, one a line (pairs: with a tab), by
-default made up, of --num-words words. Clients share the cores with the server.
+`serving` asks the local server, over REST; `latency` asks the runtimes
+themselves, without a server and without a tokenizer, one thread each.
 """
 
-import argparse
+import concurrent.futures
+import http.client
 import itertools
+import json
 import os
+import queue
 import statistics
+import subprocess
 import sys
-import tempfile
-import typing
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 
-import benchmarking
-import latency
+import contest
 import numpy as np
-import servers
 
-from electra_tf.command_line import arguments
-
-# Section and figure -> whether it must be at least or at most, and what.
-TARGETS = {
-    ("padding", "times_padded_1"): (">=", 3.0),
-    ("padding", "times_padded_8"): (">=", 3.0),
-    ("warm_up", "first_times_median"): ("<=", 2.0),
-    ("on_device", "float32_error"): ("<=", 1e-5),
-    ("on_device", "int8_size_share"): ("<=", 0.3),
-    ("on_device", "int8_times_float32"): (">=", 1.0),
-    # At most 1.3 times its latency.
-    ("latency", "ours_float32_times_litert_float32"): (">=", 1 / 1.3),
-    ("latency", "litert_float32_error"): ("<=", 1e-5),
-}
-# Texts of a request in the padding section: one, and what a server that
-# batches puts together.
-NUM_TEXTS = (1, 8)
-_NUM_TEXTS = 64
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_NUM_REQUESTS = 64
+# What a server may take to load and to warm up.
+_START_SECONDS = 300.0
 
 
-class Exported(typing.NamedTuple):
-    """What is measured.
-
-    Attributes:
-      folder: Of the versions.
-      checkpoint: Path of the checkpoint.
-      rows: Texts, one or two in each.
-    """
-
-    folder: str
-    checkpoint: str
-    rows: list[list[str]]
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """What a classifier or regressor calls its inputs."""
-        return ("text", "text_pair")[: len(self.rows[0])]
-
-
-# The model and the texts.
-
-
-def prepare(args, folder: str) -> Exported:
-    """Exports the model, which is made unless it is given."""
-    from electra_tf.serving import saved_model
-
-    checkpoint = args.model_dir or write_model(
-        os.path.join(folder, "checkpoint"), args.tiny
-    )
-    output = os.path.join(folder, "model")
-    saved_model.export(checkpoint, output)
-    return Exported(output, checkpoint, read_rows(args))
-
-
-def write_model(folder: str, is_tiny: bool) -> str:
-    """A classifier with random weights, as a checkpoint; returns its path."""
+def write_model(folder: str, is_tiny: bool) -> None:
+    """A classifier with random weights, as a checkpoint."""
     import keras
 
-    from electra_tf import configs
     from electra_tf.checkpoints.checkpoint import Checkpoint
     from electra_tf.checkpoints.formats import electra_tf_format
     from electra_tf.model import task_head
     from electra_tf.model.finetuning_model import FinetuningModel
     from electra_tf.text.vocabulary import Vocabulary
 
-    tiny = configs.EncoderConfig(300, 32, 1, 2, 64, 32, 128)
-    config = tiny if is_tiny else benchmarking.SMALL
+    config = contest.encoder_config(is_tiny)
     keras.utils.set_random_seed(0)
     head = task_head.TaskHead("classification", "random", ("no", "yes"), 2)
     model = FinetuningModel(config, [task_head.make_head(head, config)])
-    # Of a trained model none is 0; TensorFlow would leave their sums out.
+    # A trained model has no biases of 0; TensorFlow would leave them out.
     for variable in model.variables:
         if variable.path.endswith("/bias"):
             values = keras.random.normal(variable.shape, stddev=0.02, seed=0)
             variable.assign(values)
     num_words = config.vocab_size - len(_SPECIAL_TOKENS)
-    electra_tf_format.write(
-        Checkpoint(
-            tensors={v.path: v.numpy() for v in model.variables},
-            discriminator=config,
-            head=head,
-            vocabulary=Vocabulary(
-                (*_SPECIAL_TOKENS, *(f"w{i}" for i in range(num_words))),
-                do_lower_case=True,
-                strip_accents=True,
-            ),
-            max_seq_length=128,
-        ),
-        folder,
+    words = (f"w{i}" for i in range(num_words))
+    checkpoint = Checkpoint(
+        tensors={v.path: v.numpy() for v in model.variables},
+        discriminator=config,
+        head=head,
+        vocabulary=Vocabulary((*_SPECIAL_TOKENS, *words), True, True),
+        max_seq_length=128,
     )
-    return folder
+    electra_tf_format.write(checkpoint, folder)
 
 
-def read_rows(args) -> list[list[str]]:
-    """The texts of --texts, or made-up ones of so many words."""
-    if args.texts:
-        try:
-            with open(args.texts, encoding="utf-8") as reader:
-                lines = reader.read().splitlines()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"Expected texts in UTF-8. Received: {args.texts}, with a byte "
-                f"at {error.start} that is none"
-            ) from None
-        rows = [line.split("\t") for line in lines if line.strip()]
-        if not rows:
-            raise ValueError(
-                f"Expected at least one text in {args.texts}, found none"
+def _prepare(args) -> dict:
+    """Writes a checkpoint and what is made of it, by the user's commands."""
+    checkpoint = args.model_dir
+    if not checkpoint:
+        checkpoint = f"{args.folder}/checkpoint"
+        write_model(checkpoint, args.tiny)
+
+    def export(name: str, *flags: str) -> None:
+        if any(name in contestant for contestant in args.names):
+            contest.electra_tf(
+                "export",
+                f"--model_dir={checkpoint}",
+                f"--output={args.folder}/{name}",
+                *flags,
             )
-        if len({len(row) for row in rows}) > 1:
-            raise ValueError(
-                "Expected as many texts, separated by tabs, in each line of "
-                f"{args.texts}. Received: one of {len(rows[0])} and others"
-            )
-        return rows
-    return [
-        [
-            " ".join(
-                f"w{(7 * row + 3 * word) % 200}"
-                for word in range(args.num_words)
-            )
-        ]
-        for row in range(_NUM_TEXTS)
-    ]
 
-
-# Padding.
-
-
-def measure_padding(args, exported: Exported) -> benchmarking.Figures:
-    """The padding section: two SavedModels of the same weights."""
-    from electra_tf.inference import predictor
-
-    with tempfile.TemporaryDirectory() as folder:
-        save_padded(args, exported, folder)
-        models = [
-            predictor.ExportedModel(path) for path in (exported.folder, folder)
-        ]
-        result: benchmarking.Figures = {"padded_length": args.padded_length}
-        machine = benchmarking.Machine()
-        ratios: list[list[float]] = []
-        for num_texts in NUM_TEXTS:
-            contestants = [
-                requests(model, exported, num_texts) for model in models
-            ]
-            for call in contestants:
-                call(args.num_warm_up_requests)
-            ours, padded = benchmarking.interleave(
-                contestants, args.num_timed_requests, args.num_rounds
-            )
-            ratios.append(benchmarking.ratios(padded, ours))
-            ours_cpu, padded_cpu = (
-                statistics.median(call.cpu_seconds) for call in contestants
-            )
-            name = f"times_padded_{num_texts}"
-            result |= benchmarking.spread(name, ratios[-1]) | {
-                # Hardly changed by other work on the machine.
-                f"{name}_cpu": padded_cpu / ours_cpu,
-                f"per_second_{num_texts}": 1 / statistics.median(ours),
-                f"padded_per_second_{num_texts}": (
-                    1 / statistics.median(padded)
-                ),
-            }
-    return result | {"noise": machine.noise(*ratios)}
-
-
-def requests(
-    model, exported: Exported, num_texts: int
-) -> benchmarking.Contestant:
-    """Asks a model for some texts at once, others every time."""
-    import tensorflow as tf
-
-    rows = exported.rows
-    inputs = itertools.cycle(
-        [
-            {
-                name: tf.constant(
-                    [rows[(i + k) % len(rows)][n] for k in range(num_texts)]
-                )
-                for n, name in enumerate(exported.input_names)
-            }
-            for i in range(len(rows))
-        ]
-    )
-
-    def ask(num_requests: int) -> None:
-        for _ in range(num_requests):
-            outputs = model.signature(**next(inputs))
-            next(iter(outputs.values())).numpy()
-
-    return benchmarking.Contestant(ask)
-
-
-def save_padded(args, exported: Exported, path: str) -> None:
-    """Saves the same model with every text padded to one length."""
-    import tensorflow as tf
-
-    from electra_tf.serving import exportable, packed_stack, saved_model
-
-    with tempfile.TemporaryDirectory() as vocab_dir:
-        found = exportable.load(exported.checkpoint, vocab_dir)
-        served = saved_model.make_served_model(packed_stack.pack(found))
-
-        def padded(*texts):
-            features = found.tokenizer.pack_inputs(
-                [found.tokenizer.tokenize(text) for text in texts],
-                args.padded_length,
-                pad_to_max=True,
-            )
-            return served.answer(served._run(features))
-
-        call = tf.function(
-            padded,
-            input_signature=[
-                tf.TensorSpec([None], tf.string, name)
-                for name in exported.input_names
-            ],
-            autograph=False,
+    export("float32")
+    export("bfloat16", "--dtype=bfloat16")
+    export("litert", "--format=litert")
+    if "onnxruntime" in args.names:
+        contest.electra_tf(
+            "convert",
+            f"--input={checkpoint}",
+            f"--output={args.folder}/onnxruntime",
+            "--output-format=huggingface",
         )
-        tf.saved_model.save(served, path, {"serving_default": call})
+    return {}
 
 
-# On the device.
+# The local server.
 
 
-def measure_on_device(args, exported: Exported) -> benchmarking.Figures:
-    """The on_device section."""
+def serve(args) -> contest.Run:
+    """Clients that each wait for their answer before they ask again."""
+    from electra_tf.training import local_cluster
+
+    (port,) = local_cluster.free_ports(1)
+    path = "/v1/models/model"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "electra_tf", "serve", "--model_name=model"]
+        + [f"--model_base_path={args.folder}/{args.model}"]
+        + [f"--rest_api_port={port}"],
+        cwd=contest.ROOT,
+    )
+    _wait(server, f"http://127.0.0.1:{port}{path}")
+    connections: queue.SimpleQueue = queue.SimpleQueue()
+    for _ in range(args.num_clients):
+        connections.put(http.client.HTTPConnection("127.0.0.1", port))
+    bodies = itertools.cycle(
+        json.dumps({"instances": [{"text": " ".join(words)}]})
+        for words in (
+            [f"w{(7 * text + 3 * i) % 200}" for i in range(args.num_words)]
+            for text in range(_NUM_REQUESTS)
+        )
+    )
+
+    def ask(body: str) -> float:
+        connection = connections.get()
+        start = time.perf_counter()
+        header = {"Content-Type": "application/json"}
+        connection.request("POST", f"{path}:predict", body, header)
+        response = connection.getresponse()
+        content = response.read()
+        seconds = time.perf_counter() - start
+        connections.put(connection)
+        if response.status != 200:
+            raise ValueError(f"{response.status}: {content[:200].decode()}")
+        return seconds
+
+    def run(num_steps: int) -> dict:
+        before = _cpu_seconds(server.pid)
+        asked = itertools.islice(bodies, num_steps)
+        with concurrent.futures.ThreadPoolExecutor(args.num_clients) as pool:
+            seconds = list(pool.map(ask, asked))
+        return {
+            "cpu_seconds": _cpu_seconds(server.pid) - before,
+            "p50_ms": 1e3 * statistics.median(seconds),
+            "p99_ms": 1e3 * float(np.percentile(seconds, 99)),
+        }
+
+    return run
+
+
+def _wait(server: subprocess.Popen, url: str) -> None:
+    """Waits till a server has loaded its model."""
+    deadline = time.monotonic() + _START_SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(url, timeout=10).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    sys.exit("The local server did not start: see its message above")
+
+
+def _cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# The runtimes: each takes the settings and answers rows of token ids, one at a
+# time.
+
+
+def _answering(args, call: Callable[..., dict]) -> contest.Run:
+    """Asks a function of input_ids, input_mask and segment_ids [1, L]."""
+    rng = np.random.default_rng(0)
+    shape = [_NUM_REQUESTS, 1, args.num_words + 2]
+    rows = rng.integers(len(_SPECIAL_TOKENS), 200, shape, np.int32)
+    rows[..., 0], rows[..., -1] = 2, 3
+    requests = itertools.cycle(
+        (row, np.ones_like(row), 0 * row) for row in rows
+    )
+
+    def run(num_steps: int) -> dict:
+        for _ in range(num_steps):
+            outputs = call(*next(requests))
+        (name,) = {"scores", "value", "logits"} & set(outputs)
+        return {name: float(np.ravel(outputs[name])[-1])}
+
+    return run
+
+
+def saved_model(args) -> contest.Run:
+    """The signature `tokens` of an export."""
     import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (registers the ops)
 
-    from electra_tf.inference import predictor
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    loaded = tf.saved_model.load(f"{args.folder}/{args.path}/1")
+
+    def call(*row) -> dict:
+        ids, mask, segments = map(tf.constant, row)
+        outputs = loaded.signatures["tokens"](
+            input_ids=ids, input_mask=mask, segment_ids=segments
+        )
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    return _answering(args, call)
+
+
+def litert(args) -> contest.Run:
+    """A file of `export --format=litert`."""
     from electra_tf.serving import on_device
 
-    version = predictor.find_version(exported.folder)
-    signature = tf.saved_model.load(version).signatures["tokens"]
-    with tempfile.TemporaryDirectory() as folder:
-        paths = on_device.export(exported.checkpoint, folder)
-        sizes = [os.path.getsize(path) for path in paths]
-        models = [on_device.OnDeviceModel(path) for path in paths]
-        features = [
-            models[0].pack(*([text] for text in row)) for row in exported.rows
-        ]
-        expected = [
-            signature(**{k: tf.constant(v) for k, v in x.items()})
-            for x in features
-        ]
-        (name,) = {"scores", "value", "probabilities"} & set(expected[0])
-        of_saved_model = [x[name].numpy() for x in expected]
-        result: benchmarking.Figures = {"rows": len(features)}
-        for kind, model, size in zip(
-            ("float32", "int8"), models, sizes, strict=True
-        ):
-            found = [model(x)[name] for x in features]
-            result[f"{kind}_mb"] = size / 1e6
-            result[f"{kind}_error"] = max(
-                float(np.abs(a - b).max())
-                for a, b in zip(found, of_saved_model, strict=True)
-            )
-            result[f"{kind}_equal_labels"] = statistics.mean(
-                float((_labels(a) == _labels(b)).mean())
-                for a, b in zip(found, of_saved_model, strict=True)
-            )
-        result["int8_size_share"] = sizes[1] / sizes[0]
-
-        def contestant(model) -> benchmarking.Contestant:
-            inputs = itertools.cycle(features)
-
-            def call(num_requests: int) -> None:
-                for _ in range(num_requests):
-                    model(next(inputs))
-
-            return benchmarking.Contestant(call)
-
-        contestants = [contestant(model) for model in models]
-        for call in contestants:
-            call(args.num_warm_up_requests)
-        machine = benchmarking.Machine()
-        float32, int8 = benchmarking.interleave(
-            contestants, args.num_timed_requests, args.num_rounds
-        )
-    ratios = benchmarking.ratios(float32, int8)
-    return result | {
-        "float32_ms": 1e3 * statistics.median(float32),
-        "int8_ms": 1e3 * statistics.median(int8),
-        **benchmarking.spread("int8_times_float32", ratios),
-        "tokens_of_a_row": statistics.mean(
-            float(x["input_mask"].sum()) for x in features
-        ),
-        "noise": machine.noise(ratios),
-    }
+    model = on_device.OnDeviceModel(f"{args.folder}/{args.path}")
+    names = ("input_ids", "input_mask", "segment_ids")
+    return _answering(
+        args, lambda *row: model(dict(zip(names, row, strict=True)))
+    )
 
 
-def _labels(values):
-    """The likeliest class; of a single number, the number rounded."""
-    if values.ndim > 1:
-        return values.argmax(axis=-1)
-    return values.round(1)
+def onnxruntime(args) -> contest.Run:
+    """A classifier of transformers, in ONNX Runtime; its answers are logits."""
+    import onnxruntime as runtime
+    import torch
+    import transformers
+
+    path = f"{args.folder}/onnxruntime"
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        path, attn_implementation="eager"
+    ).eval()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    dims = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        model,
+        # One tensor for all would become one input.
+        kwargs={name: torch.ones([2, 8], dtype=torch.int64) for name in names},
+        f=f"{path}/model.onnx",
+        input_names=names,
+        output_names=["logits"],
+        dynamic_shapes=dict.fromkeys(names, dims),
+        dynamo=True,
+    )
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = runtime.InferenceSession(
+        f"{path}/model.onnx", options, providers=["CPUExecutionProvider"]
+    )
+
+    def call(*row) -> dict:
+        feed = (values.astype(np.int64) for values in row)
+        (logits,) = session.run(None, dict(zip(names, feed, strict=True)))
+        return {"logits": logits}
+
+    return _answering(args, call)
 
 
-# All sections. A section takes the flags and the model, and returns figures.
-SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
-    "padding": measure_padding,
-    "loopback": servers.measure_loopback,
-    "runtimes": servers.measure_runtimes,
-    "warm_up": servers.measure_warm_up,
-    "on_device": measure_on_device,
-    "latency": latency.measure_latency,
+_SERVERS = {
+    f"{model}_{num_clients}_clients": contest.Contestant(
+        "serving.serve", {"model": model, "num_clients": num_clients}
+    )
+    for model in ("float32", "bfloat16")
+    for num_clients in (1, 8, 32)
 }
-
-
-def _benchmark(args: argparse.Namespace) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    args.sections = benchmarking.chosen(args.sections, SECTIONS, "sections")
-    args.contestants = benchmarking.chosen_contestants(
-        args.contestants, latency.CONTESTANTS, args.interop_python
-    )
-    sections = {name: SECTIONS[name] for name in args.sections}
-    with tempfile.TemporaryDirectory() as folder:
-        benchmarking.measure(args, sections, TARGETS, prepare(args, folder))
-
-
-def main(argv=None) -> int:
-    """Measures; returns the exit code."""
-    parser = benchmarking.make_parser(
-        "benchmark_serving",
-        __doc__,
-        {
-            "--num-words": (10, "words of a made-up text"),
-            "--padded-length": (128, "tokens of the other side of padding"),
-            "--num-rounds": (10, "rounds"),
-            "--num-timed-requests": (10, "requests of each side in a round"),
-            "--num-warm-up-requests": (30, "requests before anything is timed"),
-            "--num-requests": (300, "requests at each concurrency"),
-            "--num-servers": (3, "servers of the warm_up section"),
-        },
-        SECTIONS,
-    )
-    benchmarking.add_contestants(parser, ",".join(latency.CONTESTANTS))
-    parser.add_argument(
-        "--model-dir",
-        default="",
-        help="a fine-tuned classifier or regressor (default: random weights)",
-    )
-    parser.add_argument(
-        "--texts", default="", help="file of texts (default: made up)"
-    )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return arguments.run(_benchmark, parser, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+_RUNTIMES = {
+    "onnxruntime": contest.Contestant(
+        "serving.onnxruntime",
+        packages=("torch", "transformers", "onnxscript", "onnxruntime"),
+    ),
+    "litert": contest.Contestant(
+        "serving.litert", {"path": "litert/model.float32.tflite"}
+    ),
+    "litert_int8": contest.Contestant(
+        "serving.litert", {"path": "litert/model.int8.tflite"}
+    ),
+    "float32": contest.Contestant("serving.saved_model", {"path": "float32"}),
+    "bfloat16": contest.Contestant("serving.saved_model", {"path": "bfloat16"}),
+}
+SERVING = contest.Benchmark(
+    summary="one text a request to the local server, over REST",
+    unit="requests",
+    contestants=_SERVERS,
+    chosen=tuple(_SERVERS)[:4],
+    against=("float32_1_clients",),
+    prepare=_prepare,
+    flags={
+        "model_dir": ("", "a classifier of single texts, or random weights"),
+        "num_words": (10, "words of a text"),
+        "num_steps": (50, "requests of a contestant in a round"),
+        "num_rounds": (10, "rounds"),
+        "num_warm_up_steps": (30, "requests after the first, not timed"),
+    },
+)
+LATENCY = SERVING._replace(
+    summary="one row of token ids a request: ONNX Runtime, LiteRT, SavedModel",
+    contestants=_RUNTIMES,
+    chosen=tuple(_RUNTIMES),
+    against=("litert", "onnxruntime"),
+)

@@ -1,199 +1,201 @@
-"""Processes that train when they are told to, each with its own threads."""
+"""The contestants that train with TensorFlow: see worker.py.
 
-import contextlib
-import importlib
-import multiprocessing
+Each takes the flags and settings of training.py as a namespace.
+"""
+
+import functools
+import math
 import os
 import time
-import typing
 
-from electra_tf.training import local_cluster
+import contest
+import numpy as np
+import reference_graph
+import tensorflow as tf
+import training
 
-_REPLICAS = "training_workers.replicas"
+from electra_tf import configs
+from electra_tf.finetuning import batches as finetuning_batches
+from electra_tf.model import ablations, costs, masking, task_head
+from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.pretraining_data import batches
+from electra_tf.training import (
+    engine,
+    local_cluster,
+    matmul_rate,
+    optimization,
+    replicas,
+)
 
-
-class Worker:
-    """A process that trains when it is told to, like a `Contestant`.
-
-    Args:
-      make: Name of a function, as "module.function", called there.
-      *args: What it takes; it returns a `benchmarking.Contestant`.
-      environment: What its environment has beside ours.
-
-    Attributes:
-      cpu_seconds: Of a step, all its threads; one figure for each answer.
-      losses: Of the last step of each answer, where there is one.
-      num_traces: How often Python has run the step's code.
-    """
-
-    is_process = True
-
-    def __init__(self, make: str, *args, environment=None):
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_answer_requests,
-            args=(theirs, make, args, environment or {}),
-            # Whatever ends the benchmark, it waits for none that is left.
-            daemon=True,
-        )
-        self._process.start()
-        theirs.close()
-        self.cpu_seconds: list[float] = []
-        self.losses: list[float] = []
-        self.num_traces = 0
-
-    def ask(self, num_steps: int) -> None:
-        with contextlib.suppress(BrokenPipeError):  # `seconds` tells why.
-            self._connection.send(num_steps)
-
-    def seconds(self) -> float:
-        """The answer to a number of steps."""
-        try:
-            answer = self._connection.recv()
-        except (EOFError, ConnectionResetError):
-            raise ValueError(
-                "A worker process ended: see its message above; without "
-                "one it may have been killed for want of memory"
-            ) from None
-        if isinstance(answer, ValueError):
-            raise answer
-        seconds, cpu_seconds, losses, self.num_traces = answer
-        self.cpu_seconds.append(cpu_seconds)
-        self.losses += losses
-        return seconds
-
-    def __call__(self, num_steps: int) -> float:
-        self.ask(num_steps)
-        return self.seconds()
-
-    def close(self) -> None:
-        self.ask(0)
-        self._process.join()
+_SPECIAL_IDS = masking.SpecialIds(*training.SPECIAL_IDS)
 
 
-class Cluster:
-    """Two worker processes that train together."""
-
-    def __init__(self, args, pattern: str):
-        ports = local_cluster.free_ports(2)
-        self._workers = [
-            Worker(
-                _REPLICAS,
-                args,
-                "processes",
-                pattern,
-                environment={
-                    "TF_CONFIG": local_cluster.tf_config(ports, index)
-                },
-            )
-            for index in range(2)
-        ]
-
-    def __call__(self, num_steps: int) -> float:
-        for worker in self._workers:
-            worker.ask(num_steps)
-        return max(worker.seconds() for worker in self._workers)
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.ask(0)
-        for worker in self._workers:
-            worker.close()
+def _config(args) -> configs.ElectraConfig:
+    encoder = contest.encoder_config(args.tiny)
+    return configs.ElectraConfig(encoder, args.max_seq_length)
 
 
-def all_ready(workers: typing.Iterable, num_steps: int) -> None:
-    """All of some workers do their first steps, side by side."""
-    workers = list(workers)
-    for worker in workers:
-        worker.ask(num_steps)
-    for worker in workers:
-        worker.seconds()
-
-
-def _answer_requests(connection, make, args, environment) -> None:
-    """The life of a `Worker`: see `_work`, whose errors are answers, too."""
-    os.environ.update(environment)
-    try:
-        module, function = make.split(".")
-        _work(
-            connection,
-            getattr(importlib.import_module(module), function)(*args),
-        )
-    except ValueError as error:
-        connection.send(error)
-
-
-def _work(connection, contestant) -> None:
-    """Answers numbers of steps; till 0.
-
-    With seconds, all and of the CPU a step, the loss, if there is one, and how
-    often the step was traced.
-    """
-    while num_steps := connection.recv():
-        start, num_losses = time.process_time(), len(contestant.losses)
-        seconds = contestant(num_steps)
-        cpu_seconds = time.process_time() - start
-        connection.send(
-            (
-                seconds,
-                cpu_seconds / num_steps,
-                contestant.losses[num_losses:],
-                getattr(contestant, "num_traces", 0),
-            )
-        )
-
-
-def reference(args, pattern):
-    """The reference graph."""
-    import contestants
-
-    config = contestants.make_config(args.tiny, args.max_seq_length)
-    # Supplies the initial weights and the records.
-    product = contestants.Product(config, pattern, args.batch_size)
-    return contestants.Reference(product, config, args.batch_size)
-
-
-def product(args, dtype_policy: str, pattern):
-    """The product on one device, in a dtype."""
-    import contestants
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    return contestants.Product(
-        contestants.make_config(args.tiny, args.max_seq_length),
-        pattern,
-        args.batch_size,
-        args.micro_batch_size,
-        is_parallel=True,
-        dtype_policy=dtype_policy,
+def _data(args) -> batches.PretrainingData:
+    return batches.PretrainingData(
+        f"{args.folder}/*.tfrecord", _config(args), 1
     )
 
 
-def replicas(args, role: str, pattern):
-    """Two replicas, or what they are measured against.
+def _optimizer(args) -> configs.OptimizerConfig:
+    return configs.OptimizerConfig(
+        learning_rate=args.learning_rate, num_warmup_steps=10_000
+    )
 
-    Roles: "one_device"; "mirrored", two logical devices of this process;
-    "processes", one of two processes.
-    """
-    import contestants
-    import tensorflow as tf
 
-    strategy = None
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    if role == "mirrored":
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+def _run_config(args, **settings) -> configs.RunConfig:
+    """Sets the policy that it names, too."""
+    run = configs.RunConfig(
+        model_dir=args.folder,
+        num_train_steps=1_000_000,
+        dtype_policy=getattr(args, "dtype_policy", "float32"),
+        **settings,
+    )
+    replicas.set_policy(run)
+    return run
+
+
+def _training(args, make_model, run, dataset, strategy=None) -> engine.Engine:
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = make_model()
+        return engine.Engine(
+            strategy,
+            model,
+            model.training_loss,
+            optimization.AdamWeightDecay(_optimizer(args), run.num_train_steps),
+            run,
+            args.batch_size,
+            dataset,
         )
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    elif role == "processes":
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    return contestants.Product(
-        contestants.make_config(args.tiny, args.max_seq_length),
-        pattern,
-        args.batch_size,
-        args.micro_batch_size,
+
+
+def _pretraining(args, strategy=None) -> engine.Engine:
+    """On one device each core has a part of the batch."""
+    cores = math.gcd(args.batch_size, os.cpu_count() or 1)
+    return _training(
+        args,
+        lambda: ablations.make_model(_config(args), _SPECIAL_IDS),
+        _run_config(args, num_parallel_parts=1 if strategy else cores),
+        _data(args).dataset,
         strategy,
-        is_parallel=strategy is None,
     )
+
+
+def _run(trained: engine.Engine, loss: str = "total_loss") -> contest.Run:
+    def run(num_steps: int) -> dict:
+        metrics = trained.train(tf.constant(num_steps))
+        return {"loss": float(metrics[loss])}
+
+    return run
+
+
+def pretrain(args) -> contest.Run:
+    """electra_tf on one device, with the threads that it is fastest with."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    return _run(_pretraining(args))
+
+
+def mirrored(args) -> contest.Run:
+    """Two replicas on two logical devices of one process."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return _run(_pretraining(args, strategy))
+
+
+def cluster_worker(args) -> contest.Run:
+    """One of the processes of `two_processes`."""
+    os.environ["TF_CONFIG"] = args.tf_config
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    return _run(_pretraining(args, strategy))
+
+
+def two_processes(args) -> contest.Run:
+    """Two workers that train together: this process and one that it starts."""
+    ports = local_cluster.free_ports(2)
+    args.tf_config = local_cluster.tf_config(ports, 1)
+    other = contest.Process("training_workers.cluster_worker", vars(args))
+    args.tf_config = local_cluster.tf_config(ports, 0)
+    train = cluster_worker(args)
+
+    def run(num_steps: int) -> dict:
+        start = time.process_time()
+        other.ask(num_steps)
+        figures = train(num_steps)
+        cpu_seconds = other.answer()["cpu_seconds"]
+        cpu_seconds += time.process_time() - start
+        return figures | {"cpu_seconds": cpu_seconds}
+
+    return run
+
+
+def reference(args) -> contest.Run:
+    """The original's way, from the same weights on the same records.
+
+    Every operation has all cores, with which it is fastest.
+    """
+    model = ablations.make_model(_config(args), _SPECIAL_IDS)
+    graph = reference_graph.ReferenceGraph(
+        _config(args),
+        _optimizer(args),
+        1_000_000,
+        _SPECIAL_IDS,
+        {v.path: v.numpy() for v in model.trainable_variables},
+    )
+
+    def without_noise(features):
+        return {k: v for k, v in features.items() if k != "noise"}
+
+    iterator = iter(_data(args).dataset(args.batch_size).map(without_noise))
+
+    def run(num_steps: int) -> dict:
+        return {"loss": float(graph.train(iterator, tf.constant(num_steps)))}
+
+    return run
+
+
+def products(args) -> contest.Run:
+    """The FLOPs of a step at the rate of large matrix products."""
+    is_bfloat16 = hasattr(args, "dtype_policy")
+    step = costs.of_training_example(ablations.networks(_config(args)))
+    step *= args.batch_size
+
+    def run(num_steps: int) -> dict:
+        rate = matmul_rate.of_cpus("bfloat16" if is_bfloat16 else "float32")
+        seconds = num_steps * step / rate
+        cpu_seconds = seconds * matmul_rate.num_cores()
+        return {"seconds": seconds, "cpu_seconds": cpu_seconds}
+
+    return run
+
+
+def finetune(args) -> contest.Run:
+    """electra_tf, rows of similar length in a batch unless `args` say no."""
+    run = _run_config(args, seed=0)
+    config = contest.encoder_config(args.tiny)
+    head = task_head.TaskHead("classification", "rows", ("no", "yes"), 2)
+    with np.load(f"{args.folder}/rows.npz") as file:
+        features = {name: file[name] for name in file.files}
+    features["rows_label_ids"] = features.pop("label_ids")
+    dataset = functools.partial(
+        finetuning_batches.train_dataset,
+        features,
+        run.seed,
+        bucketed=getattr(args, "bucketed", True),
+    )
+    trained = _training(
+        args,
+        lambda: FinetuningModel(config, [task_head.make_head(head, config)]),
+        run,
+        dataset,
+    )
+    return _run(trained, "loss")

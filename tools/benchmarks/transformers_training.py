@@ -1,33 +1,30 @@
-"""Trains with transformers and PyTorch, for the benchmarks to compare with.
+"""The contestant that trains with transformers and PyTorch: see worker.py.
 
-    python tools/benchmarks/transformers_training.py --settings='{...}'
-
-A script of an environment of its own, with torch, transformers and numpy
-(requirements-interop.lock): nothing of electra_tf. `transformers_worker.py`
-starts it, and says there what the settings are.
+In an environment of its own, with torch, transformers and numpy
+(requirements-interop.lock): nothing of electra_tf.
 
 A step is what a user of these libraries writes: the forward pass of the
 library's own classes, fused AdamW, batches padded to their longest row. With
 the setting `masked_alone` the generator's vocabulary head takes the masked
 positions alone, for which its classes have no argument.
 
-Reads numbers of steps from stdin, a line each; answers with JSON.
-
 Shapes: N rows, B batch, L length, M masked tokens, V vocabulary.
 """
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
 
 Batch = dict[str, torch.Tensor]
+# What the library calls the rows of a file.
+_NAMES = {
+    "input_ids": "input_ids",
+    "input_mask": "attention_mask",
+    "segment_ids": "token_type_ids",
+    "label_ids": "labels",
+}
 
 # As in the original's code.
 _MASK_PROB, _MASKED_TOKEN_PROB, _DISC_WEIGHT = 0.15, 0.85, 50.0
@@ -57,17 +54,15 @@ class Electra(torch.nn.Module):
         )
         self.register_buffer("special_ids", torch.tensor(special_ids))
 
-    def forward(self, input_ids, input_mask, segment_ids) -> torch.Tensor:
+    def forward(self, input_ids, **more) -> torch.Tensor:
         """<int64>[B, L] each -> the loss <float32>[]."""
-        may_be_masked = input_mask.bool() & ~torch.isin(
-            input_ids, self.special_ids
-        )
+        is_token = more["attention_mask"].bool()
+        may_be_masked = is_token & ~torch.isin(input_ids, self.special_ids)
         noise = torch.rand(2, *input_ids.shape)
         is_masked = may_be_masked & (noise[0] < _MASK_PROB)
         masked_ids = input_ids.masked_fill(
             is_masked & (noise[1] < _MASKED_TOKEN_PROB), self.special_ids[-1]
         )
-        more = {"attention_mask": input_mask, "token_type_ids": segment_ids}
         # [M, V].
         logits = self._logits(is_masked, masked_ids, more).float()
         true_ids = input_ids[is_masked]
@@ -77,7 +72,6 @@ class Electra(torch.nn.Module):
             drawn_ids = (logits + gumbel).argmax(dim=-1)
         corrupted_ids = input_ids.masked_scatter(is_masked, drawn_ids)
         scores = self.discriminator(input_ids=corrupted_ids, **more).logits
-        is_token = input_mask.bool()
         discriminator_loss = (
             torch.nn.functional.binary_cross_entropy_with_logits(
                 scores.float()[is_token],
@@ -97,32 +91,6 @@ class Electra(torch.nn.Module):
         return self.generator.generator_lm_head(hidden)
 
 
-class Classifier(torch.nn.Module):
-    """A text classifier in fine-tuning.
-
-    Args:
-      discriminator: Settings of a transformers.ElectraConfig.
-      num_labels: How many labels there are.
-    """
-
-    def __init__(self, discriminator, num_labels):
-        super().__init__()
-        self.model = transformers.ElectraForSequenceClassification(
-            transformers.ElectraConfig(**discriminator, num_labels=num_labels)
-        )
-
-    def forward(
-        self, input_ids, input_mask, segment_ids, label_ids
-    ) -> torch.Tensor:
-        """<int64>[B, L] three times, [B] -> the loss <float32>[]."""
-        return self.model(
-            input_ids=input_ids,
-            attention_mask=input_mask,
-            token_type_ids=segment_ids,
-            labels=label_ids,
-        ).loss
-
-
 def batches(rows: Mapping[str, np.ndarray], batch_size: int) -> Iterator[Batch]:
     """Rows [N, ...] in a new order every epoch, cut to a batch's longest."""
     random = np.random.default_rng(0)
@@ -133,7 +101,7 @@ def batches(rows: Mapping[str, np.ndarray], batch_size: int) -> Iterator[Batch]:
             chosen = order[start : start + batch_size]
             longest = lengths[chosen].max()
             yield {
-                name: torch.from_numpy(
+                _NAMES[name]: torch.from_numpy(
                     values[chosen, :longest]
                     if values.ndim > 1
                     else values[chosen]
@@ -142,63 +110,54 @@ def batches(rows: Mapping[str, np.ndarray], batch_size: int) -> Iterator[Batch]:
             }
 
 
-def make_step(settings: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
-    """What does a step and returns its loss <float32>[]."""
+def train(args) -> Callable[[int], dict[str, float]]:
+    """The contestant.
+
+    Args:
+      args: Always `discriminator` (settings of a transformers.ElectraConfig),
+        `folder` (with rows.npz: input_ids, input_mask, segment_ids
+        <int>[N, L]), `batch_size`, `learning_rate` and `is_bfloat16`. For a
+        classifier `num_labels`, and label_ids <int>[N] among the rows; else
+        `generator`, `special_ids` and perhaps `masked_alone`.
+    """
     torch.manual_seed(0)
-    model = (
-        Classifier(settings["discriminator"], settings["num_labels"])
-        if "num_labels" in settings
-        else Electra(
-            settings["discriminator"],
-            settings["generator"],
-            settings["special_ids"],
-            settings["masked_alone"],
+    if hasattr(args, "num_labels"):
+        model = transformers.ElectraForSequenceClassification(
+            transformers.ElectraConfig(
+                **args.discriminator, num_labels=args.num_labels
+            )
         )
-    )
+    else:
+        model = Electra(
+            args.discriminator,
+            args.generator,
+            args.special_ids,
+            getattr(args, "masked_alone", False),
+        )
+
     model.train()
     optimizer = torch.optim.AdamW(
         model.parameters(),
-        settings["learning_rate"],
+        args.learning_rate,
         eps=1e-6,
         weight_decay=0.01,
         fused=True,
     )
-    with np.load(settings["rows"]) as file:
+    with np.load(f"{args.folder}/rows.npz") as file:
         rows = {name: file[name].astype(np.int64) for name in file.files}
-    data = batches(rows, settings["batch_size"])
+    data = batches(rows, args.batch_size)
 
-    def step() -> torch.Tensor:
-        with torch.autocast(
-            "cpu", torch.bfloat16, enabled=settings["is_bfloat16"]
-        ):
-            loss = model(**next(data))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-def main() -> None:
-    """Answers each number of steps with seconds, CPU seconds and a loss."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--settings", type=json.loads, required=True)
-    step = make_step(parser.parse_args().settings)
-    for line in sys.stdin:
-        num_steps = int(line)
-        start, cpu_start = time.perf_counter(), time.process_time()
+    def run(num_steps: int) -> dict[str, float]:
         for _ in range(num_steps):
-            loss = step()
-        answer = {
-            "num_steps": num_steps,
-            "seconds": time.perf_counter() - start,
-            "cpu_seconds": time.process_time() - cpu_start,
-            "loss": loss.item(),
-        }
-        print(json.dumps(answer), flush=True)
+            with torch.autocast(
+                "cpu", torch.bfloat16, enabled=args.is_bfloat16
+            ):
+                loss = model(**next(data))
+                loss = getattr(loss, "loss", loss)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        return {"loss": loss.item()}
 
-
-if __name__ == "__main__":
-    main()
+    return run

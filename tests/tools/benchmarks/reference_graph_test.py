@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, errors
+from electra_tf import configs
 from electra_tf.model import ablations, masking
 from electra_tf.training import optimization, replicas
 from tests import helpers
@@ -92,8 +92,3 @@ def test_it_trains_with_dropout():
     loss = reference.train(iterator, tf.constant(3))
     assert np.isfinite(float(loss))
     assert int(reference.global_step) == 3
-
-
-def test_other_objectives_are_refused():
-    with pytest.raises(errors.ConfigError, match="own objective only"):
-        build(uniform_generator=True)

@@ -1,0 +1,238 @@
+"""Tests of tools/benchmarks/bench.py, at sizes that show no speed."""
+
+import argparse
+import itertools
+import json
+import sys
+import time
+
+import bench
+import building
+import contest
+import numpy as np
+import pytest
+import training
+
+from tests import helpers
+
+TOOL = "tools/benchmarks/bench.py"
+HEAD = ["examples/s", "CPU ms each", "peak MB"]
+
+
+def waiting(args):
+    """A contestant: see `worker.py`."""
+
+    def run(num_steps):
+        print("What is printed is no answer.")
+        time.sleep(args.seconds * num_steps)
+        return {"loss": args.loss}
+
+    return run
+
+
+def a_contestant(**settings):
+    return contest.Contestant(
+        "tests.tools.benchmarks.bench_test.waiting",
+        {"seconds": 0.01, "loss": 2.0} | settings,
+    )
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    benchmark = contest.Benchmark(
+        summary="waiting",
+        unit="examples",
+        contestants={
+            "slow": a_contestant(seconds=0.2),
+            "quick": a_contestant(),
+            "absent": contest.Contestant("none", packages=("no_package",)),
+            "wrong": a_contestant(loss=1.0),
+            "broken": a_contestant(seconds=None),
+        },
+        chosen=("slow", "absent", "quick"),
+        against=("slow", "absent"),
+        prepare=lambda args: {"first_loss": 2.0},
+        flags={"batch_size": (8, "examples of a step")},
+        per_step="batch_size",
+    )
+    monkeypatch.setitem(bench.BENCHMARKS, "toy", benchmark)
+
+
+def test_contestants_take_turns_and_are_compared(toy, tmp_path, capsys):
+    output = tmp_path / "new" / "toy.json"
+    flags = ["--num_rounds=3", "--num-steps=2", f"--output={output}"]
+    assert bench.main(["toy", *flags]) == 0
+    found = json.loads(output.read_text())
+    assert list(found["rounds"]) == ["slow", "quick"]
+    slow, quick = found["contestants"].values()
+    assert 0 < slow["per_second"] <= 8 / 0.2
+    assert slow["loss"] == 2.0 and slow["peak_mb"] > 1
+    assert quick["times"]["slow"][1] > 2
+    captured = capsys.readouterr()
+    assert "left out: absent, which needs no_package\n" in captured.err
+    page = output.with_suffix(".md").read_text()
+    assert page in captured.out
+    assert "batch_size=8, num_rounds=3, num_steps=2" in page
+    head = [cell.strip() for cell in page.splitlines()[2].split("|")]
+    assert head == ["", "", *HEAD, "loss", "times slow", "by CPU", ""]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--contestants=quick,quack"], "Received: quack Did you mean quick?"),
+        (["--against=ours"], "--against must be among slow, quick"),
+        (["--contestants=absent"], "No contestant has its packages"),
+        (["--contestants=wrong"], "wrong: expected a first loss near 2.00"),
+        (["--contestants=broken"], "bench_test.waiting ended: see its message"),
+    ],
+)
+def test_mistakes_end_in_one_line(flags, message, toy, capsys):
+    assert bench.main(["toy", *flags]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("bench: error: ") and message in line
+
+
+def test_an_unknown_benchmark_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        bench.main(["trianing"])
+    assert "invalid choice: 'trianing'" in capsys.readouterr().err
+
+
+def test_a_command_is_a_contestant():
+    argv = [sys.executable, "-c", "sum(range(3_000_000))"]
+    process = contest.Process("worker.command", {"argv": argv})
+    answer = process(2)
+    process.close()
+    assert answer["seconds"] > 0 and answer["cpu_seconds"] > 0.02
+
+
+def test_turns_go_back_and_forth():
+    calls = []
+
+    def contestant(name):
+        def call(num_steps):
+            calls.append((name, num_steps))
+            return {"seconds": 1.0}
+
+        return call
+
+    rounds = contest.take_turns(
+        {"a": contestant("a"), "b": contestant("b")}, 3, 2
+    )
+    assert rounds == {name: [{"seconds": 1.0}] * 2 for name in "ab"}
+    assert calls == [("a", 3), ("b", 3), ("b", 3), ("a", 3)]
+
+
+def answers(seconds, cpu_seconds, **more):
+    return [
+        {
+            "seconds": s,
+            "cpu_seconds": cpu_seconds,
+            "peak_mb": s,
+            "amount": 8,
+            **more,
+        }
+        for s in seconds
+    ]
+
+
+ROUNDS = {
+    "original": answers([2.0, 4.0, 2.0], 3.0),
+    "electra_tf": answers([1.0, 1.0, 2.0], 1.5, loss=0.7),
+}
+
+
+def test_figures_are_medians_of_rounds():
+    found = contest.figures(ROUNDS, ["original", "left_out"])
+    assert found["original"] == {
+        "per_second": 4.0,
+        "quartiles": [3.0, 4.0],
+        "cpu_seconds": 3 / 8,
+        "peak_mb": 4.0,
+        "times": {},
+    }
+    assert found["electra_tf"] == {
+        "per_second": 8.0,
+        "quartiles": [6.0, 8.0],
+        "cpu_seconds": 1.5 / 8,
+        "peak_mb": 2.0,
+        "loss": 0.7,
+        "times": {"original": [1.5, 2.0, 3.0, 2.0]},
+    }
+    assert (
+        contest.table(found, "rows")
+        == """\
+|            | rows/s     | CPU ms each | peak MB | loss | times original      | by CPU |
+| ---------- | ---------- | ----------- | ------- | ---- | ------------------- | ------ |
+| original   | 4 (3 to 4) | 375         | 4       |      |                     |        |
+| electra_tf | 8 (6 to 8) | 188         | 2       | 0.7  | 2.00 (1.50 to 3.00) | 2.00   |"""  # noqa: E501
+    )
+
+
+def test_rounds_of_different_work_are_summed():
+    found = contest.figures(ROUNDS, ["original"], is_varied=True)
+    assert found["electra_tf"]["per_second"] == pytest.approx(8 * 3 / 4)
+    assert found["electra_tf"]["times"]["original"][1] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("task", "length"), [("mrpc", 55), ("sst", 13)])
+def test_rows_are_as_long_as_real_ones(task, length, tmp_path):
+    args = argparse.Namespace(
+        task=task, tiny=True, max_seq_length=128, folder=tmp_path
+    )
+    training.FINETUNING.prepare(args)
+    with np.load(tmp_path / "rows.npz") as file:
+        rows = dict(file)
+    lengths = rows["input_mask"].sum(axis=1)
+    assert lengths.mean() == pytest.approx(length, abs=1)
+    assert (rows["input_ids"][:, 0] == 2).all()
+    last = np.take_along_axis(rows["input_ids"], lengths[:, None] - 1, axis=1)
+    assert (last == 3).all()
+    assert (rows["input_ids"][rows["input_mask"] == 0] == 0).all()
+    assert rows["segment_ids"].any() == (task == "mrpc")
+
+
+def test_text_is_varied(tmp_path):
+    (tmp_path / "a.py").write_text('"""One.\n\nTwo."""\ndef f(): "Three."\n')
+    lines = building.docstrings(tmp_path)
+    assert lines == ["One.", "", "Two.", "", "Three.", ""]
+    given = [f"word{i} other{i} thing{i % 7} red blue" for i in range(400)]
+    copies = building.varied(given)
+    first = list(itertools.islice(copies, 400))
+    assert first != list(itertools.islice(copies, 400))
+    same = sum(a == b for a, b in zip(first, given, strict=True))
+    assert 0.6 < same / 400 < 0.85
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "training --contestants=reference,electra_tf,products "
+        "--batch_size=4 --max_seq_length=16",
+        "replicas --batch_size=4 --max_seq_length=16",
+        "finetuning --contestants=padded,electra_tf,electra_tf_bfloat16 "
+        "--batch_size=4 --num_warm_up_steps=1",
+        "data --megabytes=1 --reference_mb=0.05",
+        "serving --contestants=float32_1_clients,float32_8_clients "
+        "--num_steps=8 --num_warm_up_steps=1",
+        "latency --contestants=litert,litert_int8,float32 --num_steps=2 "
+        "--num_warm_up_steps=1",
+    ],
+)
+def test_a_benchmark_measures(flags, tmp_path):
+    output = tmp_path / "result.json"
+    result = helpers.execute(
+        TOOL,
+        *flags.split(),
+        "--tiny",
+        "--num_rounds=2",
+        f"--output={output}",
+        timeout=900,
+    )
+    assert result.returncode == 0, result.stderr
+    by_name = json.loads(output.read_text())["contestants"]
+    assert len(by_name) >= 2
+    for figures in by_name.values():
+        assert figures["per_second"] > 0
