@@ -1,9 +1,4 @@
-"""What `make benchmarks` measured -> the comparisons of docs/performance.md.
-
-    python tools/experiments/documented.py speed=build/benchmarks
-
-keeps them in docs/figures/speed.json, of which the tables are made.
-"""
+"""What `make benchmarks` measured -> the comparisons of docs/performance.md."""
 
 import json
 import pathlib

@@ -30,7 +30,7 @@ REFERENCES = {
     "objectives": "electra",
     "weight_sharing": "token_embeddings",
     "generator_size": "one_quarter",
-    "training_algorithms": "joint",
+    "training_algorithms": "../objectives/electra",
     "models": "small",
     "newer_ideas": "../objectives/electra",
 }
@@ -105,7 +105,6 @@ DIFFERENCES: dict[str, dict[str, object]] = {
         "model.uniform_generator": True,
         "model.generator_hidden_size": 0.33333,
     },
-    "training_algorithms/joint": {},
     "training_algorithms/two_stage_generator": {
         "model.electra_objective": False,
         "run.num_train_steps": 400000,
@@ -155,10 +154,6 @@ DIFFERENCES: dict[str, dict[str, object]] = {
     "newer_ideas/mask_prob_20": {"model.mask_prob": 0.2},
     "newer_ideas/mask_prob_40": {"model.mask_prob": 0.4},
     "newer_ideas/whole_words": {"model.whole_word_masking": True},
-    "newer_ideas/temperature_decay": {
-        "model.temperature": 2.0,
-        "model.final_temperature": 1.0,
-    },
 }
 
 
