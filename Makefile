@@ -15,13 +15,8 @@
 #   make benchmarks   how fast it all is: pages in build/benchmarks, 20 minutes;
 #                     after make interop beside transformers, too
 #   make tutorial     docs/tutorial.ipynb, executed
-#   make results DATA=<folder>   the table of docs/results.md, from public sets
-#   make experiments DATA=<folder>   the paper's comparisons: docs/experiments.md
-#   make record       the rows of docs/records.md, from the docstrings
-#   make ner DATA=<folder>   when pre-training helps CoNLL-2003: docs/ner.md
-#   make ner-lengths DATA=<folder>   the same of longer pre-training
-#   make schedule     three lengths of pre-training from one trunk: docs/scaling.md
-#   make imdb DATA=<folder>   reviews of films, with few labels and many: docs/imdb.md
+#   make experiments DATA=<folder of public sets> SUITE=objectives   compares at
+#                     equal compute, or on public sets: docs/experiments.md
 
 PYTHON3 ?= python3
 VENV := .venv
@@ -78,114 +73,17 @@ tutorial-packages: $(TUTORIAL_INSTALLED)
 tutorial: $(TUTORIAL_INSTALLED)
 	$(PYTHON) docs/run_tutorial.py --output=build/tutorial.ipynb
 
-# --- Results on public sets: docs/results.md ----------------------------------
-
-.PHONY: results
-results: $(INSTALLED)
-	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make results DATA=<folder>" >&2; exit 1; }
-	PYTHON=$(PYTHON) tools/experiments/run_results.sh "$(DATA)"
-
-# --- When pre-training helps CoNLL-2003: docs/ner.md ---------------------------
-
-RESULTS_DATA := PYTHON=$(PYTHON) tools/experiments/run_results.sh
-
-build/results/english/heldout_tfrecords/manifest.json: | $(INSTALLED)
-	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make ner DATA=<folder>" >&2; exit 1; }
-	$(RESULTS_DATA) "$(DATA)" english_data
-
-build/results/english_cased/heldout_tfrecords/manifest.json: build/results/english/heldout_tfrecords/manifest.json
-	$(RESULTS_DATA) "$(DATA)" cased_data
-
-.PHONY: ner
-ner: build/results/english_cased/heldout_tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_ner.py --parallel=2
-
-# --- Three lengths from one trunk: docs/scaling.md -----------------------------
-
-SCHEDULE := build/schedule
-SCHEDULE_EXAMPLES := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(SCHEDULE)/vocab.txt --max-seq-length=64 --no-blanks-separate-docs --num-processes=2
-
-$(SCHEDULE)/corpus/manifest.json: | $(INSTALLED)
-	$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(SCHEDULE)/corpus
-
-$(SCHEDULE)/vocab.txt: $(SCHEDULE)/corpus/manifest.json
-	$(PYTHON) tools/build_vocab.py --corpus_dir=$(SCHEDULE)/corpus/train --vocab_file=$@ --vocab_size=4096
-
-$(SCHEDULE)/heldout_tfrecords/manifest.json: $(SCHEDULE)/vocab.txt
-	$(SCHEDULE_EXAMPLES) --corpus-dir=$(SCHEDULE)/corpus/train --output-dir=$(SCHEDULE)/train_tfrecords
-	$(SCHEDULE_EXAMPLES) --corpus-dir=$(SCHEDULE)/corpus/heldout --output-dir=$(SCHEDULE)/heldout_tfrecords
-
-.PHONY: schedule
-schedule: $(SCHEDULE)/heldout_tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_schedule.py --parallel=2
-
-# --- The paper's comparisons: docs/experiments.md ------------------------------
+# --- Suites of runs: docs/experiments.md ---------------------------------------
 
 SUITE := objectives
-BUDGET := 6e12
-SEEDS := 3
-EXPERIMENTS := build/experiments
-BUILD_EXAMPLES := $(PYTHON) tools/build_pretraining_dataset.py --vocab-file=$(EXPERIMENTS)/vocab.txt --max-seq-length=128 --no-blanks-separate-docs --num-processes=2
 
-$(EXPERIMENTS)/docstrings/manifest.json: | $(INSTALLED)
-	$(PYTHON) tools/quickstart/build_docstring_corpus.py --output_dir=$(EXPERIMENTS)/docstrings --heldout_fraction=0.05
-
-$(EXPERIMENTS)/vocab.txt: $(EXPERIMENTS)/docstrings/manifest.json
-	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make experiments DATA=<folder>" >&2; exit 1; }
-	$(PYTHON) tools/experiments/build_experiment_data.py --data_dir="$(DATA)" --docstrings_dir=$(EXPERIMENTS)/docstrings --output_dir=$(EXPERIMENTS)
-	$(PYTHON) tools/build_vocab.py --corpus_dir=$(EXPERIMENTS)/corpus --vocab_file=$@ --vocab_size=4096 --character-coverage=0.99999
-
-$(EXPERIMENTS)/heldout_tfrecords/manifest.json: $(EXPERIMENTS)/vocab.txt
-	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/corpus --output-dir=$(EXPERIMENTS)/train_tfrecords --num-out-files=8
-	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/corpus/texts --output-dir=$(EXPERIMENTS)/texts_tfrecords --num-out-files=8
-	$(BUILD_EXAMPLES) --corpus-dir=$(EXPERIMENTS)/docstrings/heldout --output-dir=$(EXPERIMENTS)/heldout_tfrecords --num-out-files=2
-
+# Data are built first, where they are not there. BUDGET and SEEDS are the suite's
+# own unless they are given.
 .PHONY: experiments
-experiments: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --budget_flops=$(BUDGET) --seeds=$(SEEDS) --parallel=2
-
-# Docstrings and WikiText-2 alone; docs/experiments_results.md, "CoNLL-2003 after longer
-# pre-training".
-.PHONY: ner-lengths
-ner-lengths: $(EXPERIMENTS)/heldout_tfrecords/manifest.json
-	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make ner-lengths DATA=<folder>" >&2; exit 1; }
-	$(PYTHON) tools/experiments/run_experiments.py --suite=objectives --rows=electra,bert --budget_flops=2.4e13,9.6e13 --seeds=1 --tasks=ner --parallel=2 \
-	  --output_dir=$(EXPERIMENTS)/texts_runs --gin_param="PretrainingDataConfig.train_files='$(EXPERIMENTS)/texts_tfrecords/*tfrecord*'"
-	$(PYTHON) tools/experiments/run_ner_lengths.py --conll_dir="$(DATA)/conll2003" --parallel=2
-
-# --- Reviews of films: docs/imdb.md --------------------------------------------
-
-IMDB := build/imdb
-
-$(IMDB)/labelled/test.tsv: | $(INSTALLED)
-	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make imdb DATA=<folder>" >&2; exit 1; }
-	$(PYTHON) tools/experiments/build_imdb_data.py --data_dir="$(DATA)" --output_dir=$(IMDB)
-
-$(IMDB)/vocab.txt: $(IMDB)/labelled/test.tsv
-	$(PYTHON) tools/build_vocab.py --corpus_dir=$(IMDB)/corpus --vocab_file=$@ --vocab_size=8192 --character-coverage=0.9999
-
-# A blank line ends a review: no example has two of them.
-$(IMDB)/tfrecords/manifest.json: $(IMDB)/vocab.txt
-	$(PYTHON) tools/build_pretraining_dataset.py --corpus-dir=$(IMDB)/corpus --vocab-file=$(IMDB)/vocab.txt --output-dir=$(IMDB)/tfrecords --max-seq-length=128 --num-out-files=8 --num-processes=2 --heldout-fraction=0.01
-
-# PRETRAINING=2 pre-trains with another seed, and fine-tunes that.
-.PHONY: imdb
-imdb: SEEDS := 5
-imdb: PRETRAINING := 1
-imdb: $(IMDB)/tfrecords/manifest.json
-	$(PYTHON) tools/experiments/run_imdb.py --seeds=$(SEEDS) --pretraining=$(PRETRAINING) --parallel=2 --earlier=docs/figures/imdb.json
-
-# --- What a few CPU minutes of docstrings teach: docs/records.md ---------------
-
-# Rows, separated by commas; all where it is empty. Figures whose seeds are not run
-# again: EARLIER=docs/figures/records.json.
-ROWS :=
-EARLIER :=
-
-.PHONY: record
-record: $(INSTALLED)
-	$(PYTHON) -m electra_tf quickstart
-	$(PYTHON) tools/experiments/run_records.py --rows=$(ROWS) --seeds=$(SEEDS) --earlier=$(EARLIER)
+experiments: $(INSTALLED)
+	@test -n "$(DATA)" || { echo "Expected the folder of the public sets: make experiments DATA=<folder>" >&2; exit 1; }
+	$(PYTHON) tools/experiments/run_experiments.py --suite=$(SUITE) --data_dir="$(DATA)" --parallel=2 \
+	  $(if $(BUDGET),--budget_flops=$(BUDGET)) $(if $(SEEDS),--seeds=$(SEEDS))
 
 # --- How fast it is: docs/performance.md --------------------------------------
 

@@ -16,7 +16,7 @@ _BUILD_DATA = (
 PRETRAIN = "electra-tf pretrain --gin_file=gin/quickstart.gin"
 FINETUNE = "electra-tf finetune --gin_file=gin/quickstart_finetuning.gin"
 # Layers of random weights have all to learn: with rates that fall from layer to
-# layer they are right a quarter less often (docs/records.md).
+# layer they are right a quarter less often.
 FINETUNE_FROM_SCRATCH = (
     f"{FINETUNE} --gin_param=FinetuningConfig.from_scratch=True "
     "--gin_param=OptimizerConfig.learning_rate=3e-4 "

@@ -30,7 +30,7 @@ REFERENCES = {
     "objectives": "electra",
     "weight_sharing": "token_embeddings",
     "generator_size": "one_quarter",
-    "training_algorithms": "joint",
+    "training_algorithms": "../objectives/electra",
     "models": "small",
     "newer_ideas": "../objectives/electra",
 }
@@ -105,7 +105,6 @@ DIFFERENCES: dict[str, dict[str, object]] = {
         "model.uniform_generator": True,
         "model.generator_hidden_size": 0.33333,
     },
-    "training_algorithms/joint": {},
     "training_algorithms/two_stage_generator": {
         "model.electra_objective": False,
         "run.num_train_steps": 400000,

@@ -1,21 +1,21 @@
-"""Tests of run_experiments.py: the plan, the queue, and the flags."""
+"""Tests of run_experiments.py: commands, the queue, tables, and one suite."""
 
 import json
 import os
 import pathlib
 import re
-import shutil
+import shlex
 import signal
-import threading
 import time
 
-import experiment_queue
-import experiment_runs
 import pytest
 import run_experiments
-from experiment_suites import SUITES, TASKS
+import run_queue
+import suite_runs
+import suite_table
+from suites import SUITES
 
-from electra_tf import configs, model_directory
+from electra_tf import errors, model_directory
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.model import ablations, costs
@@ -24,265 +24,237 @@ from tests import helpers
 TINY = "gin/experiments/tiny.gin"
 
 
-def options(output_dir="out", **changes):
-    values = {
-        "size_gin_file": TINY,
-        "output_dir": str(output_dir),
-        "tasks": ("rte", "cola"),
-        "seeds": (1, 2),
-    }
-    return experiment_runs.Options(**(values | changes))
+def options(suite="objectives", output_dir="out", **changes):
+    values = {"tasks": ("rte", "cola"), "num_seeds": 2, "size_gin_file": TINY}
+    values |= {"suite": suite, "output_dir": str(output_dir)}
+    values |= {"budgets": (1e12,)} | changes
+    return suite_runs.Options(**values)
 
 
-def variants(suite, budget=1e12, rows=(), **changes):
-    return {
-        variant.row.name: variant
-        for variant in experiment_runs.variants(
-            suite, (budget,) if budget else (), options(**changes), rows
-        )
-    }
+def variants(suite, rows=(), **changes):
+    found = suite_runs.variants(options(suite, **changes), rows)
+    return {variant.row.name: variant for variant in found}
 
 
-# --- Suites -------------------------------------------------------------------
+# --- Commands -----------------------------------------------------------------
+
+_PRETRAINED = "build/experiments/runs/objectives/bert/6e12/seed_2/pretraining"
+_OF_BERT = (
+    "python -m electra_tf.run_pretraining "
+    "--gin_file=gin/experiments/objectives/bert.gin "
+    "--gin_file=gin/experiments/tiny.gin "
+    "--gin_param=RunConfig.num_train_steps=3931 "
+    "--gin_param=RunConfig.eval_steps=787 --gin_param=RunConfig.seed=2 "
+    f"--model_dir={_PRETRAINED}",
+    "python -m electra_tf.run_finetuning --gin_file=gin/finetune/rte.gin "
+    "--gin_file=gin/experiments/finetuning/rte.gin "
+    "--gin_file=gin/experiments/finetuning.gin "
+    "--gin_param=FinetuningConfig.pooling='cls' --gin_param=RunConfig.seed=2 "
+    f'--gin_param=FinetuningConfig.init_checkpoint="{_PRETRAINED}" '
+    "--model_dir=build/experiments/runs/objectives/bert/6e12/seed_2/rte",
+)
+_ENGLISH = "build/experiments/runs/results/english/own_steps/pretraining"
+_OF_ENGLISH = (
+    "python -m electra_tf.run_pretraining --gin_file=gin/results/english.gin "
+    f"--gin_param=RunConfig.seed=42 --model_dir={_ENGLISH}",
+    "python -m electra_tf.run_finetuning --gin_file=gin/finetune/sst.gin "
+    "--gin_file=gin/results/finetuning.gin "
+    "--gin_param=FinetuningDataConfig.num_train_epochs=0.5 "
+    "--gin_param=FinetuningConfig.num_trials=2 "
+    "--gin_param=FinetuningConfig.from_scratch=True "
+    "--gin_param=RunConfig.seed=42 "
+    f'--gin_param=FinetuningConfig.init_checkpoint="{_ENGLISH}" '
+    "--model_dir="
+    "build/experiments/runs/public_sets/from_scratch/own_steps/sst",
+)
+_REVIEWS = "build/imdb/runs/results/imdb/own_steps/pretraining"
+_OF_REVIEWS = (
+    "python -m electra_tf.run_pretraining --gin_file=gin/results/imdb.gin "
+    f"--gin_param=RunConfig.seed=1 --model_dir={_REVIEWS}",
+    "python -m electra_tf.run_finetuning "
+    "--gin_file=gin/results/imdb_finetuning.gin "
+    "--gin_param=FinetuningDataConfig.train_file="
+    '"build/imdb/labelled/train_400.tsv" '
+    "--gin_param=FinetuningDataConfig.num_train_epochs=10.0 "
+    "--gin_param=FinetuningConfig.num_trials=2 "
+    "--gin_param=FinetuningDataConfig.num_train_epochs=20.0 "
+    "--gin_param=OptimizerConfig.learning_rate=0.002 "
+    "--gin_param=OptimizerConfig.layerwise_lr_decay=0.4 "
+    "--gin_param=FinetuningConfig.dropout=0.1 --gin_param=RunConfig.seed=1 "
+    f'--gin_param=FinetuningConfig.init_checkpoint="{_REVIEWS}" '
+    "--model_dir=build/imdb/runs/results/imdb/own_steps/400",
+)
+_OF_TFIDF = (
+    "python tools/experiments/baselines.py --kind=tfidf "
+    "--train_file=build/imdb/labelled/train_400.tsv "
+    "--dev_file=build/imdb/labelled/dev.tsv "
+    "--test_file=build/imdb/labelled/test.tsv "
+    "--output_dir=build/imdb/runs/few_labels/tfidf/own_steps/400",
+)
+
+
+@pytest.mark.parametrize(
+    ("suite", "row", "task", "expected"),
+    [
+        ("objectives", "bert", "rte", _OF_BERT),
+        ("public_sets", "from_scratch", "sst", _OF_ENGLISH),
+        ("few_labels", "pretrained", "400", _OF_REVIEWS),
+        ("few_labels", "tfidf", "400", _OF_TFIDF),
+    ],
+)
+def test_the_commands_of_a_row(suite, row, task, expected, capsys):
+    """As they were typed for the figures of docs/results.md."""
+    flags = ["--seeds=2", "--dry_run", f"--rows={row}", f"--tasks={task}"]
+    assert run_experiments.main([f"--suite={suite}", *flags]) == 0
+    lines = re.findall("^python .*", capsys.readouterr().out, re.M)
+    of_last_seed = lines[-len(expected) :]
+    assert [" ".join(shlex.split(line)) for line in of_last_seed] == [*expected]
+    assert len(lines) == len(expected) * (2 if suite == "objectives" else 1)
+
+
+def test_two_stages_start_from_each_other_and_share_the_budget():
+    variant = variants("training_algorithms")["two_stage"]
+    first, second = variant.stages
+    assert not first.config.model.has_discriminator
+    assert second.config.model.generator_training == "frozen"
+    per_step = first.flops_per_step + second.flops_per_step
+    assert {first.num_steps, second.num_steps} == {round(1e12 / per_step)}
+    one, other, rte, _ = suite_runs.runs_of(variant, 2, options())
+    assert other.config.init_checkpoint == one.model_dir
+    assert other.config.init_generator_checkpoint == one.model_dir
+    assert (one.needs, other.needs) == ((), (one.model_dir,))
+    assert rte.config.init_checkpoint == other.model_dir
+    for run in (one, other, rte):  # The plan loads what the command loads.
+        flags = [flag.split("=", 1) for flag in run.command[2:]]
+        params = [value for name, value in flags if name == "--gin_param"]
+        files = [value for name, value in flags if name == "--gin_file"]
+        params.append(f"RunConfig.model_dir='{dict(flags)['--model_dir']}'")
+        assert gin_files.load(type(run.config), files, params) == run.config
+
+
+def test_every_row_costs_the_budget():
+    found = variants("objectives")
+    assert found.pop("random_weights").flops == 0
+    for variant in found.values():
+        assert variant.flops == pytest.approx(1e12, rel=2e-3)
+    (stage,) = found["electra"].stages
+    networks = ablations.networks(stage.config.model)
+    assert stage.flops_per_step == costs.of_pretraining_step(networks, 16)
+
+
+def test_random_weights_are_fine_tuned_like_those_that_were_trained():
+    found = variants("objectives", rows=("electra", "random_weights"))
+    (pretraining, *trained), (same, *random) = (
+        suite_runs.runs_of(variant, 2, options()) for variant in found.values()
+    )
+    assert pretraining.command == same.command
+    for a, b in zip(trained, random, strict=True):
+        assert a.needs == b.needs == (pretraining.model_dir,)
+        assert (a.config.from_scratch, b.config.from_scratch) == (False, True)
+        assert a.config.data == b.config.data
+        assert a.model_dir != b.model_dir
+
+
+def test_warm_up_keeps_its_share():
+    (stage,) = variants("objectives", rows=("bert",))["bert"].stages
+    assert stage.config.optimizer.warmup_proportion == 0.25
+    whole = variants("objectives", rows=("bert",), size_gin_file="")
+    (stage,) = whole["bert"].stages
+    # 10,000 of the million steps of its file.
+    assert stage.config.optimizer.warmup_proportion == 0.01
+    params = ("OptimizerConfig.num_warmup_steps=2000000",)
+    whole = variants(
+        "objectives", rows=("bert",), size_gin_file="", gin_params=params
+    )
+    (stage,) = whole["bert"].stages
+    steps = stage.num_steps
+    assert stage.config.optimizer.warmup_steps(steps) == 2 * steps
+
+
+def test_without_a_budget_a_row_has_its_own_steps():
+    found = variants("models", budgets=(None,), size_gin_file="")
+    (stage,) = found["small"].stages
+    assert stage.num_steps == 1000000
+    assert stage.config.optimizer.warmup_steps(1000000) == 10000
+    assert found["small"].folder == "out/models/small/own_steps"
+    assert len(found) == len(SUITES["models"].rows)
+
+
+def test_suites_share_the_runs_of_a_gin_file():
+    found = variants("training_algorithms")
+    assert found["joint"].folder == "out/objectives/electra/1e12"
+    assert found["bert"].folder == "out/objectives/bert/1e12"
+    adversarial = "out/training_algorithms/adversarial/1e12"
+    assert found["adversarial"].folder == adversarial
 
 
 @pytest.mark.parametrize("name", SUITES)
 def test_a_suite_has_its_files(name):
     suite = SUITES[name]
     names = [row.name for row in suite.rows]
-    assert len(set(names)) == len(names)
-    assert suite.reference in names
-    for row in suite.rows:
-        for gin_file in (row.gin_file, row.first_stage or row.gin_file):
-            path = helpers.ROOT / "gin" / "experiments" / f"{gin_file}.gin"
-            assert path.is_file(), path
-
-
-def test_a_suite_quotes_what_its_files_quote():
-    for suite in SUITES.values():
-        for row in suite.rows:
-            path = helpers.ROOT / "gin" / "experiments" / f"{row.gin_file}.gin"
-            if row.paper is not None:
-                assert f"GLUE {row.paper} on the dev sets" in path.read_text()
-
-
-def test_scores_are_what_the_tasks_report():
-    from electra_tf.finetuning.tasks import by_name
-
-    # Files of one's own have macro_f1 as their first figure; reviews, of which
-    # half are good, are scored by accuracy everywhere.
-    for name in TASKS.keys() - {"imdb"}:
-        assert by_name.get_task(name, "").main_metric == TASKS[name].metric
-
-
-# --- Equal compute ------------------------------------------------------------
-
-
-def test_every_row_costs_the_budget():
-    found = variants("objectives") | variants("training_algorithms")
-    assert found.pop("random_weights").flops == 0
-    for variant in found.values():
-        assert variant.flops == pytest.approx(1e12, rel=2e-3)
-    electra = found["electra"].stages[0]
-    assert electra.flops_per_step == costs.of_pretraining_step(
-        ablations.networks(electra.config.model), 16
-    )
-    assert electra.config.run.num_train_steps == round(
-        1e12 / electra.flops_per_step
-    )
-
-
-def test_random_weights_are_fine_tuned_like_those_that_were_trained():
-    found = variants("objectives", rows=("electra", "random_weights"))
-    pretraining, *theirs = runs_of(found["electra"])
-    ours = runs_of(found["random_weights"])
-    for a, b in zip(theirs, ours, strict=True):
-        assert a.needs == b.needs == (pretraining.model_dir,)
-        assert (a.config.from_scratch, b.config.from_scratch) == (False, True)
-        assert a.config.data == b.config.data
-        assert a.config.optimizer == b.config.optimizer
-        assert a.model_dir != b.model_dir
-
-
-def runs_of(variant):
-    return experiment_runs.runs_of(variant, 2, options())
-
-
-def test_two_stages_have_as_many_steps():
-    variant = variants("training_algorithms")["two_stage"]
-    first, second = variant.stages
-    assert first.name == "first_stage"
-    assert not first.config.model.has_discriminator
-    assert second.config.model.generator_training == "frozen"
-    steps = {stage.config.run.num_train_steps for stage in variant.stages}
-    per_step = first.flops_per_step + second.flops_per_step
-    assert steps == {round(1e12 / per_step)}
-
-
-def test_warm_up_keeps_its_share():
-    tiny = variants("objectives", rows=("bert",))["bert"].stages[0].config
-    assert tiny.optimizer.warmup_proportion == 0.25
-    whole = variants("objectives", rows=("bert",), size_gin_file="")
-    optimizer = whole["bert"].stages[0].config.optimizer
-    # 10,000 of the million steps of its file.
-    assert optimizer.warmup_proportion == 0.01
-
-
-def test_a_warm_up_that_is_longer_than_the_training_stays_so():
-    found = variants(
-        "objectives",
-        rows=("bert",),
-        gin_params=("OptimizerConfig.num_warmup_steps=2000000",),
-        size_gin_file="",
-    )
-    config = found["bert"].stages[0].config
-    steps = config.run.num_train_steps
-    assert config.optimizer.warmup_steps(steps) == 2 * steps
-
-
-def test_without_a_budget_a_row_has_its_own_steps():
-    found = variants("models", budget=None, size_gin_file="")
-    (stage,) = found["small"].stages
-    assert stage.config.run.num_train_steps == 1000000
-    assert stage.config.optimizer.warmup_steps(1000000) == 10000
-    assert found["small"].folder == "out/models/small/own_steps"
-    assert len(found) == len(SUITES["models"].rows)
-
-
-def test_an_evaluation_after_every_fifth():
-    config = variants("objectives")["electra"].stages[0].config
-    steps = config.run.num_train_steps
-    assert 4 * config.run.eval_steps < steps <= 5 * config.run.eval_steps
-    other = variants("objectives", gin_params=("RunConfig.eval_steps=7",))
-    assert other["electra"].stages[0].config.run.eval_steps == 7
-
-
-def test_what_suites_have_in_common_is_trained_once(capsys):
-    found = variants("training_algorithms") | variants("newer_ideas")
-    electra = "out/objectives/electra/1e12"
-    assert found["joint"].folder == found["electra"].folder == electra
-    assert found["bert"].folder == "out/objectives/bert/1e12"
-    adversarial = "out/training_algorithms/adversarial/1e12"
-    assert found["adversarial"].folder == adversarial
-    # Of other steps and sizes, which tiny.gin replaces.
-    assert "base_plus_plus" not in variants("models")
-    assert (
-        "base_plus_plus is, at this size, the same" in capsys.readouterr().err
-    )
-
-
-def test_commands_load_to_what_is_expected_of_them():
-    """The plan judges model directories by configurations of its own."""
-    (variant,) = variants("training_algorithms", rows=("two_stage",)).values()
-    runs = experiment_runs.runs_of(variant, 2, options())
-    assert [run.title.split()[-1] for run in runs] == [
-        "first_stage",
-        "pretraining",
-        "rte",
-        "cola",
-    ]
-    for run in runs:
-        _, module, *flags = run.command
-        values = [flag.split("=", 1) for flag in flags]
-        loaded = gin_files.load(
-            type(run.config),
-            [value for name, value in values if name == "--gin_file"],
-            [value for name, value in values if name == "--gin_param"]
-            + [f"RunConfig.model_dir='{dict(values)['--model_dir']}'"],
-        )
-        assert loaded == run.config
-        assert loaded.run.seed == 2
-        assert module.endswith(
-            "pretraining"
-            if isinstance(run.config, configs.PretrainingConfig)
-            else "finetuning"
-        )
-    first, second, rte, _ = runs
-    folder = "out/training_algorithms/two_stage/1e12/seed_2/"
-    assert first.model_dir == f"{folder}first_stage"
-    assert second.config.init_checkpoint == first.model_dir
-    assert second.config.init_generator_checkpoint == first.model_dir
-    assert (first.needs, second.needs) == ((), (first.model_dir,))
-    assert rte.needs == (second.model_dir,)
-    assert rte.config.init_checkpoint == second.model_dir
-    assert rte.config.num_trials == 1
-    assert rte.config.data.num_train_epochs == 3.0
-
-
-def test_heads_that_read_a_mean_have_folders_of_their_own():
-    tasks = {"tasks": ("rte", "imdb", "ner")}
-    (variant,) = variants("objectives", rows=("bert",)).values()
-    pretraining, *of_cls = experiment_runs.runs_of(variant, 1, options(**tasks))
-    same, *of_mean = experiment_runs.runs_of(
-        variant, 1, options(**tasks, pooling="mean")
-    )
-    assert pretraining == same
-    names = [pathlib.Path(run.model_dir).name for run in of_mean]
-    # Tags are of every token anyway.
-    assert names == ["rte_mean", "imdb_mean", "ner"]
-    assert [run.config.pooling for run in of_mean] == ["mean", "mean", "cls"]
-    assert [run.kind for run in of_mean] == ["rte", "imdb", "ner"]
-    assert {run.config.pooling for run in of_cls} == {"cls"}
-    assert of_cls[-1] == of_mean[-1]
-
-
-def test_a_task_reads_a_whole_text_or_every_token():
-    from electra_tf.finetuning.tasks import by_name, text_tasks
-
-    for name in TASKS.keys() - {"imdb"}:
-        task = by_name.get_task(name, "")
-        whole = isinstance(task, text_tasks.TextTask)
-        assert whole == TASKS[name].of_whole_text
+    assert len(set(names)) == len(names) and suite.reference in names
+    paths = [row.gin_file for row in suite.rows]
+    paths += [row.first_stage for row in suite.rows]
+    for task in suite.tasks.values():
+        paths += [*task.gin_files, *task.small_gin_files]
+    for path in filter(None, paths):
+        assert (helpers.ROOT / "gin" / path).is_file(), path
 
 
 # --- What is finished ---------------------------------------------------------
 
 
-def write_finished(run, **content):
+def write_finished(run, results):
     """A model directory as the entry point leaves it."""
     folder = pathlib.Path(run.model_dir)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     record = json.dumps(model_directory.as_dict(run.config))
     (folder / "config.json").write_text(record)
     # What makes it a run that has learned something.
-    (folder / "checkpoint").write_text("")
+    (folder / "checkpoint").touch()
     is_finetuning = isinstance(run.config, finetuning_configs.FinetuningConfig)
     name = "results.json" if is_finetuning else "eval_results.json"
-    (folder / name).write_text(json.dumps(content))
+    text = results if isinstance(results, str) else json.dumps(results)
+    (folder / name).write_text(text)
+    return folder / name
 
 
-def test_a_finished_run_is_told_by_its_last_step(tmp_path):
-    (variant,) = variants(
-        "objectives", rows=("bert",), output_dir=tmp_path
-    ).values()
-    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
-    assert not run.is_finished()
-    write_finished(run, step=run.num_train_steps - 1)
-    assert not run.is_finished()
-    results = pathlib.Path(run.model_dir, "eval_results.json")
-    results.write_text(json.dumps({"step": run.num_train_steps}))
-    assert run.is_finished()
-    (other,) = variants(
-        "objectives",
-        rows=("bert",),
-        output_dir=tmp_path,
-        gin_params=("ElectraConfig.mask_prob=0.2",),
-    ).values()
-    other_run = experiment_runs.runs_of(other, 1, options(tmp_path))[0]
-    with pytest.raises(ValueError, match=r"mask_prob=0.2 \(was 0.15\)"):
-        other_run.is_finished()
+def runs_of_bert(folder, **changes):
+    found = variants("objectives", rows=("bert",), output_dir=folder, **changes)
+    return suite_runs.runs_of(found["bert"], 1, options(output_dir=folder))
 
 
-def test_steps_of_a_run_under_way(tmp_path):
-    (variant,) = variants(
-        "objectives", rows=("bert",), output_dir=tmp_path
-    ).values()
-    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
-    assert run.step() == 0
-    path = pathlib.Path(run.model_dir, "metrics.jsonl")
-    path.parent.mkdir(parents=True)
-    path.write_text('{"step": 50}\n{"step": 100}\n{"st')
-    assert run.step() == 100
+def test_a_run_is_finished_when_its_results_exist(tmp_path):
+    pretraining, rte, _ = runs_of_bert(tmp_path)
+    assert not pretraining.is_finished() and not rte.is_finished()
+    steps = pretraining.config.run.num_train_steps
+    write_finished(pretraining, {"step": steps - 1})
+    assert not pretraining.is_finished()
+    write_finished(pretraining, {"step": steps})
+    assert pretraining.is_finished()
+    # One of two is repeated by another, which is still to come.
+    trials = {"trials": [{"trial": 1}], "replaced_trials": [1]}
+    write_finished(rte, trials)
+    assert not rte.is_finished()
+    write_finished(rte, {"trials": [{"trial": 1}]})
+    assert rte.is_finished()
+    params = ("ElectraConfig.mask_prob=0.2",)
+    other, *_ = runs_of_bert(tmp_path, gin_params=params)
+    with pytest.raises(errors.ConfigError, match="mask_prob=0.2"):
+        other.is_finished()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"trials": [', "{}", '{"trials": [{}]}']
+)
+def test_damaged_results_are_one_line(content, tmp_path, capsys):
+    _, rte, _ = runs_of_bert(tmp_path)
+    path = write_finished(rte, content)
+    flags = ["--suite=objectives", "--rows=bert", "--budget_flops=1e12"]
+    flags += ["--seeds=1", "--tasks=rte", f"--output_dir={tmp_path}"]
+    assert run_experiments.main([*flags, "--table_only"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run_experiments: error: ") and str(path) in line
 
 
 # --- The queue ----------------------------------------------------------------
@@ -290,257 +262,155 @@ def test_steps_of_a_run_under_way(tmp_path):
 
 def make_run(folder, name, code, needs=()):
     """A run that only executes some Python."""
-    config = configs.PretrainingConfig(
-        helpers.electra_config(),
-        configs.PretrainingDataConfig("*", "vocab.txt"),
-        configs.OptimizerConfig(1e-3),
-        helpers.run_config(folder / name),
-    )
     needed = tuple(str(folder / other) for other in needs)
-    return experiment_runs.Run(name, ("-c", code), config, needed, "kind", 1.0)
+    command = ("-c", code)
+    return suite_runs.Run(command, str(folder / name), needed, None, name)
+
+
+def finish(folder):
+    path = pathlib.Path(folder, "results.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"trials": [{"dev": {}}]}')
 
 
 def test_runs_in_order_and_names_what_failed(tmp_path, capfd):
     trace = tmp_path / "trace"
     say = f"print(file=open({str(trace)!r}, 'a'), end="
+    finish(tmp_path / "done")
     runs = [
         make_run(tmp_path, "c", f"{say}'c ')", ["b"]),
         make_run(tmp_path, "a", f"{say}'a ')"),
-        make_run(tmp_path, "b", f"{say}'b ')", ["a"]),
+        make_run(tmp_path, "b", f"{say}'b ')", ["a", "done"]),
         make_run(tmp_path, "bad", "print('why'); raise SystemExit(1)"),
         make_run(tmp_path, "after", f"{say}'never')", ["bad"]),
+        make_run(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"),
+        make_run(tmp_path, "done", "raise SystemExit('again')"),
     ]
-    failures = experiment_queue.Queue(runs, parallel=2).execute()
+    assert run_queue.RunQueue(runs, parallel=2).execute() == 1
     assert trace.read_text() == "a b c "
-    assert [failure.run.title for failure in failures] == ["bad", "after"]
+    said = capfd.readouterr().err
     log = tmp_path / "bad.log"
-    assert failures[0].reason == f"why ({log})"
-    assert log.read_text().endswith("raise SystemExit(1)\nwhy\n")
-    assert failures[1].reason == f"needs {tmp_path / 'bad'}, which failed"
-    assert f"failed: bad: why ({log})" in capfd.readouterr().err
-    cost = runs[0].cost()
-    assert cost["cpu_seconds"] > 0 and 0 < cost["seconds"] < 60
-
-
-def test_what_was_made_from_a_run_that_is_gone_is_not_kept(tmp_path):
-    runs = [
-        make_run(tmp_path, "a", "print('trained anew')"),
-        make_run(tmp_path, "b", "raise SystemExit('again')", ["a"]),
-    ]
-    runs[0].add_cost(seconds=1e6, cpu_seconds=1e6)
-    write_finished(runs[1])
-    (tmp_path / "b" / "model.ckpt-8.index").touch()
-    (failure,) = experiment_queue.Queue(runs, parallel=2).execute()
-    assert failure.run is runs[0]
-    assert failure.reason == (
-        f"{tmp_path / 'b'} was made from a run that is gone: move it away, "
-        f"too, or bring {tmp_path / 'a'} back"
-    )
-    shutil.rmtree(tmp_path / "b")
-    assert not experiment_queue.Queue(runs[:1], parallel=2).execute()
-    # What the other one took is not its cost.
-    assert runs[0].cost()["cpu_seconds"] < 60
-
-
-def test_a_run_that_was_ended_is_told_by_its_signal(tmp_path):
-    log = tmp_path / "a.log"
-    log.write_text("step 5\n")
-    last = experiment_queue._last_line
-    assert last(str(log), -9) == f"ended by SIGKILL; step 5 ({log})"
-    assert last(str(log), -40) == f"ended by signal 40; step 5 ({log})"
-
-
-def test_a_finished_run_is_not_run_again(tmp_path):
-    run = make_run(tmp_path, "a", "raise SystemExit('again')")
-    write_finished(run)
-    (tmp_path / "a" / "model.ckpt-8.index").touch()
-    assert experiment_queue.Queue([run], 1).execute() == []
-    assert not (tmp_path / "a.log").exists()
-
-
-def test_a_run_that_has_just_ended_when_it_is_to_stop(tmp_path):
-    """Its status and its cost are still there to be collected."""
-    run = make_run(tmp_path, "a", "print('done')")
-    queue = experiment_queue.Queue([run], 1)
-    queue._start_some()
-    ((process, _),) = queue.running.values()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    queue._stop(signal.SIGTERM, None)
-    queue._collect()
-    assert not queue.running and not queue.failures
-    assert run.cost()["cpu_seconds"] > 0
-    assert queue.exit_code() == 75
-
-
-TRAINS = """
-import pathlib, time
-pathlib.Path({trace!r}).open("a").write("x")
-time.sleep(0.5)
-pathlib.Path({folder!r}, "model.ckpt-8.index").touch()
-"""
-
-
-def test_two_queues_share_a_run(tmp_path):
-    """One trains it; the other waits for it and goes on from there."""
-    trace, folder = str(tmp_path / "trace"), str(tmp_path / "a")
-    run = make_run(tmp_path, "a", TRAINS.format(trace=trace, folder=folder))
-    write_finished(run)
-    code = f"open({trace!r}, 'a').write('y')"
-    after = make_run(tmp_path, "b", code, ["a"])
-    one = experiment_queue.Queue([run], 1)
-    other = experiment_queue.Queue([run, after], 1)
-    one._start_some()
-    assert other.execute() == []
-    assert pathlib.Path(trace).read_text() == "xy"
-    assert one.execute() == []
-
-
-def test_the_remaining_time_follows_from_what_is_done(tmp_path):
-    runs = [make_run(tmp_path, name, "") for name in "abc"]
-    queue = experiment_queue.Queue(runs, parallel=2)
-    assert queue._progress() == "runs 0/3 | ETA ?"
-    write_finished(runs[0])
-    (tmp_path / "a" / "model.ckpt-8.index").touch()
-    runs[0].add_cost(seconds=40.0, cpu_seconds=1.0)
-    runs[0].add_cost(seconds=20.0, cpu_seconds=1.0)  # It was interrupted.
-    queue = experiment_queue.Queue(runs, parallel=2)
-    assert queue._progress() == "runs 1/3 | ETA 1:00"
-
-
-def test_what_was_done_before_counts_with_the_time_that_it_took(tmp_path):
-    run = make_run(tmp_path, "a", "")
-    queue = experiment_queue.Queue([run], parallel=1)
-    write_finished(run)
-    (tmp_path / "a" / "metrics.jsonl").write_text('{"step": 2}\n')
-    run.add_cost(seconds=100.0, cpu_seconds=90.0)
-    queue.waiting.remove(run)
-    queue.running[run] = (None, time.monotonic())
-    assert queue._progress() == "runs 0/1 | a 2/8 | ETA 5:00"
+    assert f"failed: bad: why ({log})" in said
+    assert f"failed: after: needs {tmp_path / 'bad'}, which failed" in said
+    assert "failed: killed: ended by signal 9; " in said
+    assert re.search(r"experiments run 7/7 \| 3 failed \| ETA 0:00", said)
+    assert log.read_text().endswith("why\n")
+    assert not (tmp_path / "done.log").exists()
 
 
 WAITS = """
-import pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-pathlib.Path({ready!r}).touch()
+os.kill(os.getppid(), signal.SIGTERM)
 time.sleep(60)
 """
 
 
 def test_a_request_to_stop_is_passed_on(tmp_path, capfd):
-    ready = tmp_path / "ready"
-
-    def stop():
-        while not ready.exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
-
     runs = [
-        make_run(tmp_path, "a", WAITS.format(ready=str(ready))),
+        make_run(tmp_path, "a", WAITS),
         make_run(tmp_path, "b", "raise SystemExit('never')"),
     ]
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=stop)
-    thread.start()
-    queue = experiment_queue.Queue(runs, parallel=1)
-    assert queue.execute() == []
-    thread.join()
-    assert queue.was_stopped
-    assert not (tmp_path / "b.log").exists()
+    assert run_queue.RunQueue(runs, parallel=1).execute() == 75
     assert signal.getsignal(signal.SIGTERM) is before
-    assert "SIGTERM: waiting for 1 run(s) to save" in capfd.readouterr().err
+    assert not (tmp_path / "b.log").exists()
+    said = capfd.readouterr().err
+    assert "SIGTERM: waiting for 1 run(s) to save" in said
+    assert said.endswith("stopped; run again to go on\n")
+
+
+# --- Tables -------------------------------------------------------------------
+
+
+def test_intervals_are_students():
+    found = suite_table.summary([1.0, 2.0, 3.0])
+    assert (found["mean"], found["stdev"], found["num_seeds"]) == (2.0, 1.0, 3)
+    # 4.303 is the quantile of two degrees of freedom; 4.303 / sqrt(3) = 2.484.
+    assert found["low"] == pytest.approx(2.0 - 2.484, abs=1e-3)
+    assert found["high"] == pytest.approx(2.0 + 2.484, abs=1e-3)
+    one = suite_table.summary([5.0])
+    assert (one["mean"], one["low"]) == (5.0, None)
+    assert suite_table.spread(found) == "2.0 +- 1.0"
+    assert suite_table.difference(found) == "+2.0 [-0.5, +4.5]"
+    clear = suite_table.summary([-3.0, -3.1])
+    assert suite_table.difference(clear) == "**-3.0 [-3.7, -2.4]**"
+
+
+def score(folder, suite, rows, **changes):
+    """Writes scores: row -> seed -> score on RTE, and returns the table."""
+    chosen = options(suite, folder, tasks=("rte",), **changes)
+    for variant in suite_runs.variants(chosen):
+        for seed, value in rows.get(variant.row.name, {}).items():
+            for run in suite_runs.runs_of(variant, seed, chosen):
+                if run.task:
+                    trial = {"trial": 1, "dev": {"accuracy": value}}
+                    write_finished(run, {"trials": [trial]})
+                else:
+                    results = {"step": run.config.run.num_train_steps}
+                    write_finished(run, results | {"disc_auc": 0.75})
+    return suite_table.collect(suite_runs.variants(chosen), chosen)
+
+
+def test_a_table_of_what_is_there(tmp_path):
+    rows = {"electra": {1: 60.0, 2: 62.0}, "bert": {1: 50.0, 2: 51.0}}
+    results = score(tmp_path, "objectives", rows)
+    lines = suite_table.markdown(results).splitlines()
+    assert [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in lines
+        if line.startswith(("| electra", "| bert"))
+    ] == [
+        ["electra", "2", "61.0 +- 1.4 [48.3, 73.7]", "61.0 +- 1.4"]
+        + ["0.750", "544", "9.99e11"],
+        ["bert", "2", "50.5 +- 0.7 [44.1, 56.9]", "50.5 +- 0.7"]
+        + ["0.750", "655", "1e12"],
+        ["bert", *["**-10.5 [-16.9, -4.1]**"] * 2],
+    ]
+
+
+def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
+    chosen = options(
+        "few_labels",
+        tmp_path,
+        tasks=("100", "400"),
+        size_gin_file="",
+        budgets=(None,),
+    )
+    found = suite_runs.variants(chosen)
+    for variant in found:
+        for run in suite_runs.runs_of(variant, None, chosen):
+            is_network = run.config is not None
+            if variant.row.name in ("pretrained", "tfidf") and run.task:
+                scores = [80.0, 82.0] if is_network else [75.0]
+                trials = [
+                    {"trial": n, "test": {"accuracy": x}}
+                    for n, x in enumerate(scores, start=1)
+                ]
+                if is_network:
+                    write_finished(run, {"trials": trials})
+                else:
+                    os.makedirs(run.model_dir)
+                    path = pathlib.Path(run.model_dir, "results.json")
+                    path.write_text(json.dumps({"trials": trials}))
+    results = suite_table.collect(found, chosen)
+    pretrained, tfidf = results["rows"]
+    assert pretrained["row"] == "pretrained" and tfidf["row"] == "tfidf"
+    assert pretrained["minus_reference"]["100"]["mean"] == 6.0
+    assert pretrained["minus_reference"]["mean"]["num_seeds"] == 2
+    assert tfidf["statistics"]["400"]["stdev"] is None
+
+
+def test_a_run_of_another_configuration_is_left_out(tmp_path, capsys):
+    rows = {"electra": {1: 60.0}, "bert": {1: 50.0}}
+    score(tmp_path, "objectives", rows)
+    params = ("FinetuningDataConfig.num_train_epochs=7.0",)
+    results = score(tmp_path, "objectives", {}, finetuning_gin_params=params)
+    assert not results["rows"]
+    assert "not in the table: " in capsys.readouterr().err
 
 
 # --- The command --------------------------------------------------------------
-
-
-def test_a_dry_run_says_what_there_is_to_do(tmp_path, capsys):
-    arguments = [
-        "--suite=objectives",
-        "--rows=electra,bert",
-        "--budget_flops=1e12,2e12",
-        "--seeds=2",
-        "--tasks=rte",
-        f"--output_dir={tmp_path}",
-        "--dry_run",
-    ]
-    assert run_experiments.main(arguments) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2].startswith("| objectives | electra | 544 ")
-    titles = [line for line in lines if line.startswith("# ")]
-    # The first seed of all rows and budgets comes first.
-    assert titles[:3] == [
-        "# electra 1e12 seed 1 pretraining: to run",
-        "# electra 1e12 seed 1 rte: to run",
-        "# bert 1e12 seed 1 pretraining: to run",
-    ]
-    assert titles[8] == "# electra 1e12 seed 2 pretraining: to run"
-    assert len(titles) == 2 * 2 * 2 * 2
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_earlier_figures_have_is_not_run_again(tmp_path, capsys):
-    figures = {
-        "suite": "objectives",
-        "reference": "electra",
-        "tasks": ["rte"],
-        "rows": [
-            {
-                "row": name,
-                "title": name,
-                "budget_flops": 1e12,
-                "num_train_steps": [544],
-                "flops": 1e12,
-                "paper": None,
-                "score": {"mean": 60.0, "stdev": None, "low": None},
-                "tasks": {"rte": None},
-                "heldout": {},
-                "seeds": {
-                    seed: {
-                        "tasks": {"rte": 60.0},
-                        "score": 60.0,
-                        "cpu_seconds": None,
-                    }
-                    for seed in seeds
-                },
-            }
-            for name, seeds in (("electra", "12"), ("bert", "1"))
-        ],
-    }
-    path = tmp_path / "figures.json"
-    path.write_text(json.dumps(figures))
-
-    def titles(rows):
-        arguments = [
-            "--suite=objectives",
-            f"--rows={rows}",
-            "--budget_flops=1e12",
-            "--seeds=3",
-            "--tasks=rte",
-            f"--output_dir={tmp_path}/runs",
-            f"--earlier={path}",
-            "--dry_run",
-        ]
-        assert run_experiments.main(arguments) == 0
-        return re.findall("# (.*): to run", capsys.readouterr().out)
-
-    assert titles("electra,bert") == [
-        "bert 1e12 seed 2 pretraining",
-        "bert 1e12 seed 2 rte",
-        "electra 1e12 seed 3 pretraining",
-        "electra 1e12 seed 3 rte",
-        "bert 1e12 seed 3 pretraining",
-        "bert 1e12 seed 3 rte",
-    ]
-    # Random weights have the sizes of what was trained, which has to be there.
-    assert titles("electra,random_weights")[:2] == [
-        "electra 1e12 seed 1 pretraining",
-        "random_weights 1e12 seed 1 rte",
-    ]
-    assert titles("random_weights") == [
-        f"random_weights 1e12 seed {seed} {what}"
-        for seed in (1, 2, 3)
-        for what in ("pretraining", "rte")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -548,80 +418,116 @@ def test_what_earlier_figures_have_is_not_run_again(tmp_path, capsys):
     [
         (["--rows=bret"], "Expected one of the rows electra, all_tokens_mlm"),
         (["--tasks=mnli"], "Expected tasks among cola, .* Received: mnli"),
-        (
-            ["--gin_param=RunConfig.num_train_steps=5"],
-            "Expected either --budget_flops, which decides the steps, or",
-        ),
         (["--size_gin_file=tny.gin"], "Expected a gin file at tny.gin"),
         (
-            ["--gin_param=RunConfig.seed = 7"],
+            ["--gin_param=RunConfig.num_train_steps=5"],
+            "Expected bindings of what the comparison leaves open",
+        ),
+        (
+            ["--finetuning_gin_param=RunConfig.seed = 7"],
             "Expected bindings of what the comparison leaves open. Received: "
             "RunConfig.seed = 7",
         ),
-        (
-            ["--finetuning_gin_param=RunConfig.model_dir='a'"],
-            "Expected bindings of what the comparison leaves open.",
-        ),
-        (
-            ["--finetuning_gin_param=FinetuningConfig.pooling='mean'"],
-            "Expected bindings of what the comparison leaves open.",
-        ),
-        (["--suite=all", "--earlier=f.json"], "Expected one --suite with"),
-        (["--earlier=f.json"], "Cannot read f.json: "),
         (["--gin_param=RunConfig.seeed=1"], "RunConfig has no parameter seeed"),
+        (["--data_dir=/none"], r"Expected conll2003/train\.txt below /none"),
+        ([], "Expected the data of the suite, which --data_dir=<folder"),
     ],
 )
-def test_a_mistake_is_one_line(flags, message, tmp_path, capsys):
+def test_a_mistake_is_one_line(flags, message, tmp_path, capsys, monkeypatch):
+    vocab = f"PretrainingDataConfig.vocab_file='{tmp_path}/vocab.txt'"
     given = ["--suite=objectives", "--budget_flops=1e12", *flags]
-    assert run_experiments.main([*given, f"--output_dir={tmp_path}/out"]) == 1
+    given += [f"--output_dir={tmp_path}/out", f"--gin_param={vocab}"]
+    monkeypatch.setattr("suite_data._command", lambda *_: None)
+    assert run_experiments.main(given) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.match(f"run_experiments: error: {message}", line), line
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("budget", ["-1", "12345678000000"])
+@pytest.mark.parametrize("budget", ["-1", "12345678000000", "own"])
 def test_a_budget_is_positive_and_a_folders_name(budget, capsys):
     with pytest.raises(SystemExit):
-        run_experiments.main(
-            ["--suite=objectives", f"--budget_flops=1e12,{budget}"]
-        )
-    assert (
-        "expected positive numbers of at most six digits"
-        in capsys.readouterr().err
-    )
+        run_experiments.main(["--suite=models", f"--budget_flops={budget}"])
+    assert "expected positive numbers of at most six" in capsys.readouterr().err
 
 
-def test_a_failed_run_ends_in_a_table_and_an_error(
-    tmp_path, capfd, monkeypatch
-):
-    """Nothing is trained: the entry points are told of no file."""
-    monkeypatch.setattr(
-        experiment_runs,
-        "_command",
-        lambda *_: ("-c", "import sys; sys.exit('no data')"),
+# --- A suite from its data to its table ---------------------------------------
+
+SIZES = (
+    f"EncoderConfig.vocab_size={len(helpers.VOCAB)}",
+    f"EncoderConfig.max_position_embeddings={helpers.LENGTH}",
+    f"ElectraConfig.max_seq_length={helpers.LENGTH}",
+    "EncoderConfig.hidden_size=16",
+    "EncoderConfig.embedding_size=16",
+    "EncoderConfig.num_hidden_layers=1",
+    "EncoderConfig.intermediate_size=16",
+    "PretrainingDataConfig.train_batch_size=2",
+    "PretrainingDataConfig.eval_batch_size=2",
+    "PretrainingDataConfig.num_eval_steps=1",
+    "RunConfig.steps_per_loop=5",
+    "RunConfig.save_checkpoints_steps=5",
+)
+
+
+@pytest.mark.dear
+def test_a_suite_is_killed_and_goes_on_to_its_table(tmp_path):
+    pattern = helpers.write_tfrecords(
+        tmp_path / "0.tfrecord", [helpers.row(number) for number in range(20)]
     )
-    arguments = [
-        "--suite=objectives",
-        "--rows=bert",
-        "--budget_flops=1e12",
-        "--seeds=1",
-        "--tasks=rte",
-        f"--output_dir={tmp_path}",
+    vocab = helpers.write_vocab(tmp_path)
+    for split in ("train", "dev"):
+        folder = tmp_path / "finetuning_data" / "sst"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = ["sentence\tlabel", *["a b\t1", "b c\t0"] * 4]
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    params = [
+        *SIZES,
+        f"PretrainingDataConfig.train_files='{pattern}'",
+        f"PretrainingDataConfig.heldout_files='{pattern}'",
+        f"PretrainingDataConfig.vocab_file='{vocab}'",
     ]
-    (variant,) = variants(
-        "objectives", rows=("bert",), output_dir=tmp_path, tasks=("rte",)
-    ).values()
-    run = experiment_runs.runs_of(variant, 1, options(tmp_path))[0]
-    write_finished(run, step=run.num_train_steps, masked_lm_accuracy=0.25)
-    assert run_experiments.main(arguments) == 1
-    output = capfd.readouterr()
-    assert "| BERT | 0     |" in output.out
-    assert output.err.splitlines()[-1].startswith(
-        "failed: bert 1e12 seed 1 rte: no data ("
-    )
-    results = helpers.read_json(tmp_path / "objectives" / "results.json")
-    (row,) = results["rows"]
-    assert row["heldout"]["masked_lm_accuracy"]["mean"] == 0.25
-    assert row["score"] is None
-    plot = tmp_path / "objectives" / "results.png"
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    of_finetuning = [
+        f"FinetuningDataConfig.data_dir='{tmp_path}'",
+        f"FinetuningDataConfig.max_seq_length={helpers.LENGTH}",
+        "FinetuningDataConfig.num_train_epochs=4.0",
+    ]
+    command = [
+        "tools/experiments/run_experiments.py",
+        "--suite=objectives",
+        "--rows=electra,random_weights",
+        "--tasks=sst",
+        "--seeds=1",
+        "--budget_flops=3e8",
+        "--parallel=2",
+        f"--output_dir={tmp_path / 'runs'}",
+        *(f"--gin_param={param}" for param in params),
+        *(f"--finetuning_gin_param={param}" for param in of_finetuning),
+    ]
+    process = helpers.start(*command)
+    folder = tmp_path / "runs/objectives/electra/3e8/seed_1"
+    metrics = folder / "pretraining" / "metrics.jsonl"
+    while process.poll() is None and not metrics.exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 75, said
+    assert said.endswith("stopped; run again to go on\n")
+    assert not (folder / "sst").exists()
+    result = helpers.execute(*command)
+    assert result.returncode == 0, result.stderr
+    log = (folder / "pretraining.log").read_text()
+    assert log.count("$ python -m electra_tf.run_pretraining") == 2
+    runs = (folder / "pretraining" / "runs.jsonl").read_text().splitlines()
+    assert len(runs) == 2
+    results = helpers.read_json(tmp_path / "runs" / "objectives.json")
+    electra, random_weights = results["rows"]
+    assert electra["scores"]["sst"].keys() == {"1"}
+    assert electra["heldout"]["disc_auc"] >= 0.0
+    assert random_weights["minus_reference"]["sst"]["num_seeds"] == 1
+    assert "| random_weights |" in result.stdout
+    picture = tmp_path / "runs" / "objectives.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    # All of it is there now.
+    log_size = (folder / "pretraining.log").stat().st_size
+    assert helpers.execute(*command).returncode == 0
+    assert (folder / "pretraining.log").stat().st_size == log_size

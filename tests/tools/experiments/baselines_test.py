@@ -1,0 +1,84 @@
+"""Tests of baselines.py: the words decide, and dev chooses."""
+
+import baselines
+import pytest
+
+from tests import helpers
+
+TRAIN = (
+    ["sort the rows", "join the rows", "draw a line", "draw an axis"] * 3,
+    ["pandas", "pandas", "matplotlib", "matplotlib"] * 3,
+)
+DEV = (["sort rows", "draw it"], ["pandas", "matplotlib"])
+
+
+def test_words_decide():
+    chosen, model = baselines.fit_tfidf(TRAIN, DEV)
+    # Of strengths that are as good the one that regularises most.
+    assert chosen == {
+        "dev_accuracy": 100.0,
+        "max_words": 1,
+        "min_texts": 1,
+        "class_weight": None,
+        "strength": min(baselines.STRENGTHS),
+    }
+    assert list(model.predict(["draw the axis"])) == ["matplotlib"]
+
+
+def test_labels_are_balanced_where_that_is_better():
+    rare = (["good", "bad"] + ["bad"] * 8, ["pos"] + ["neg"] * 9)
+    dev = (["good", "bad"], ["pos", "neg"])
+    chosen, _ = baselines.fit_tfidf(rare, dev, strengths=(0.01,))
+    assert chosen["class_weight"] == "balanced"
+    assert chosen["dev_accuracy"] == 100.0
+
+
+def test_pairs_of_words_and_words_of_two_texts_are_tried():
+    texts = ["not good", "good", "not bad", "bad"]
+    train = (texts, ["neg", "pos", "pos", "neg"])
+    chosen, _ = baselines.fit_tfidf(train, train)
+    assert (chosen["max_words"], chosen["min_texts"]) == (2, 1)
+    # Words of one text alone tell which row it is.
+    noisy = [f"{x} row{i}" for i, x in enumerate(["good", "bad"] * 3)]
+    labels = ["pos", "neg", "pos", "neg", "neg", "pos"]
+    dev = (["good row4", "bad row5"], ["pos", "neg"])
+    chosen, _ = baselines.fit_tfidf((noisy, labels), dev, strengths=(1e4,))
+    assert chosen["min_texts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "accuracies", "key"),
+    [
+        ("tfidf", (100.0, 100.0), "strength"),
+        ("majority", (50.0, 75.0), "label"),
+    ],
+)
+def test_results_are_laid_out_like_those_of_fine_tuning(
+    kind, accuracies, key, tmp_path
+):
+    rows = {
+        "train": [("good film", "pos"), ("bad film", "neg"), ("good", "pos")],
+        "dev": [("good", "pos"), ("bad", "neg")],
+        "test": [("good", "pos")] * 3 + [("bad", "neg")],
+    }
+    flags = [
+        f"--{split}_file={helpers.write_tsv(tmp_path / f'{split}.tsv', some)}"
+        for split, some in rows.items()
+    ]
+    flags += [f"--kind={kind}", f"--output_dir={tmp_path / 'out'}"]
+    assert baselines.main(flags) == 0
+    found = helpers.read_json(tmp_path / "out" / "results.json")
+    (trial,) = found["trials"]
+    assert (trial["dev"]["accuracy"], trial["test"]["accuracy"]) == accuracies
+    assert key in found["chosen"]
+
+
+def test_a_file_of_another_layout_is_one_line(tmp_path, capsys):
+    path = tmp_path / "a.tsv"
+    path.write_text("label\ttext\npos\tgood\n")
+    flags = [f"--{name}_file={path}" for name in ("train", "dev", "test")]
+    flags += ["--kind=tfidf", f"--output_dir={tmp_path / 'out'}"]
+    assert baselines.main(flags) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Expected rows of text and label" in line and str(path) in line
+    assert not (tmp_path / "out").exists()

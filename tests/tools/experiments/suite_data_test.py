@@ -1,0 +1,190 @@
+"""Tests of suite_data.py: public archives, as they are published."""
+
+import json
+import shutil
+import tarfile
+
+import pytest
+import suite_data
+from suites import SUITES
+
+GLUE = ("CoLA", "MRPC", "RTE", "SST-2", "STS-B")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Few reviews, and no command is run: its result is an empty file."""
+    monkeypatch.setattr(suite_data, "NUM_LABELS", {1: 1.0, 3: 1.0})
+    monkeypatch.setattr(suite_data, "NUM_COMPARISON_REVIEWS", 2)
+    monkeypatch.setattr(suite_data, "NUM_DEV_REVIEWS", 2)
+    monkeypatch.setattr(suite_data, "NUM_TEST_REVIEWS", 3)
+    suite_data.reviews.cache_clear()
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    found = []
+
+    def command(result, *args):
+        if not result.exists():
+            found.append([str(arg) for arg in args])
+            result.parent.mkdir(parents=True, exist_ok=True)
+            result.touch()
+            if result.parent.name == "docstrings":
+                for split in ("train", "heldout"):
+                    (result.parent / split).mkdir()
+                    path = result.parent / split / "0.txt"
+                    path.write_text(f"{split}.\n")
+
+    monkeypatch.setattr(suite_data, "_command", command)
+    return found
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The public sets with a line or two each."""
+    folder = tmp_path / "data"
+    for name in GLUE:
+        for split in ("train", "dev"):
+            write(folder / f"glue/{name}/{split}.tsv", f"{name} {split}\n")
+    for split in ("train", "valid"):
+        write(folder / f"conll2003/{split}.txt", f"{split} O\n")
+    for split in ("valid", "test"):
+        text = f" = A = \n It went . Then {split} @-@ it <unk> went .\n"
+        write(folder / f"wikitext-2/wiki.{split}.tokens", text)
+    for split in ("train", "test"):
+        for label in ("pos", "neg"):
+            for number in range(4):
+                path = folder / f"aclImdb/{split}/{label}/{number}_7.txt"
+                write(path, f"{split} {label}\t{number}.<br /><br />Really.")
+    for number in range(9):
+        path = folder / f"aclImdb/train/unsup/{number}_0.txt"
+        write(path, f"First {number}. Second.")
+    write(folder / "aclImdb/train/urls_pos.txt", "http")
+    title = '"A ""b"""'
+    for split in ("train", "dev"):
+        text = f"title\tcomment\tbias\thate\n{title}\tc {split}\tnone\tnone\n"
+        write(folder / f"korean-hate-speech/{split}.tsv", text)
+        header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
+        row = f"g\tf\t1\t2\t5.0\ta {split}\tb"
+        write(folder / f"KorSTS/sts-{split}.tsv", f"{header}\n{row}\n")
+    return folder
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def build(suite, data, folder):
+    getattr(suite_data, SUITES[suite].data)(data, folder)
+    return contents(folder)
+
+
+def test_comparisons(data, tmp_path, commands):
+    found = build("objectives", data, tmp_path / "out")
+    text = "It went .\nThen valid-it went .\n"
+    assert found["corpus/texts/wikitext_valid.txt"] == text
+    assert found["corpus/texts/docstrings/0.txt"] == "train.\n"
+    assert found["finetuning_data/sst/dev.tsv"] == "SST-2 dev\n"
+    assert found["finetuning_data/ner/dev.txt"] == "valid O\n"
+    for split in ("train", "dev"):
+        rows = found[f"finetuning_data/imdb/{split}.tsv"].splitlines()
+        assert rows[0] == "text\tlabel" and len(rows) == 3
+        assert all(row.startswith("train ") for row in rows[1:])
+    assert [command[2] for command in commands[1:]] == [
+        "build-vocab",
+        "build-data",
+        "build-data",
+        "build-data",
+    ]
+    assert f"--corpus-dir={tmp_path}/out/docstrings/heldout" in commands[-1]
+    # What is there is not built again.
+    shutil.rmtree(data / "aclImdb" / "train" / "pos")
+    commands.clear()
+    assert build("objectives", data, tmp_path / "out") == found
+    assert not commands
+
+
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_reviews_are_read_from_the_folder_or_the_archive(
+    is_archive, data, tmp_path, commands
+):
+    if is_archive:
+        with tarfile.open(data / "aclImdb_v1.tar.gz", "w:gz") as archive:
+            archive.add(data / "aclImdb", "aclImdb")
+        shutil.rmtree(data / "aclImdb")
+    found = build("few_labels", data, tmp_path / "out")
+    rows = found["labelled/train_3.tsv"].splitlines()
+    # The order is by a hash of their names, the same everywhere.
+    assert rows == [
+        "text\tlabel",
+        "train neg 1. Really.\tneg",
+        "train pos 2. Really.\tpos",
+        "train pos 1. Really.\tpos",
+    ]
+    assert found["labelled/train_1.tsv"].splitlines() == rows[:2]
+    dev = found["labelled/dev.tsv"].splitlines()[1:]
+    assert len(dev) == 2 and not set(dev) & set(rows)
+    assert len(found["labelled/test.tsv"].splitlines()) == 4
+    corpus = [v for k, v in found.items() if k.startswith("corpus/")]
+    assert len(corpus) == 8
+    assert sum(text.count("\nSecond.\n\n") for text in corpus) == 9
+    assert commands[-1][-1] == "--heldout-fraction=0.01"
+
+
+def test_xquad_is_cut_by_article(data, tmp_path, commands):
+    articles = [{"title": str(n), "paragraphs": []} for n in range(6)]
+    write(data / "squad/xquad.en.json", json.dumps({"data": articles}))
+    found = build("public_sets", data, tmp_path / "out")
+    titles = {
+        split: [
+            article["title"]
+            for article in json.loads(
+                found[f"finetuning_data/squadv1/{split}.json"]
+            )["data"]
+        ]
+        for split in ("train", "dev")
+    }
+    assert titles == {"train": ["1", "2", "3", "5"], "dev": ["0", "4"]}
+
+
+def test_korean_texts(data, tmp_path, commands):
+    found = build("korean_sets", data, tmp_path / "out")
+    assert found["corpus/hate.txt"] == 'A "b"\nc train\n'
+    assert found["corpus/sts.txt"] == "a train\nb\n"
+    assert found["finetuning_data/korsts/dev.tsv"].endswith("a dev\tb\n")
+    assert "--no-lower-case" in commands[0]
+
+
+def test_what_is_missing_or_damaged_is_named(data, tmp_path, commands):
+    (data / "glue/RTE/dev.tsv").unlink()
+    with pytest.raises(ValueError, match=r"glue/RTE/dev\.tsv below"):
+        build("objectives", data, tmp_path / "out")
+    shutil.rmtree(data / "aclImdb")
+    (data / "aclImdb_v1.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match=r"Cannot read .*aclImdb_v1\.tar\.gz"):
+        build("few_labels", data, tmp_path / "imdb")
+    assert not (tmp_path / "imdb" / "labelled").exists()
+    write(data / "KorSTS/sts-train.tsv", "header\nshort\n")
+    with pytest.raises(ValueError, match=r"sts-train\.tsv, row 2, with 1"):
+        build("korean_sets", data, tmp_path / "korean")
+
+
+def test_too_few_reviews_are_an_error(data, tmp_path, commands, monkeypatch):
+    monkeypatch.setattr(suite_data, "NUM_LABELS", {7: 1.0})
+    with pytest.raises(ValueError, match="9 reviews of train. Received: 8"):
+        build("few_labels", data, tmp_path / "out")
+
+
+def test_a_command_that_fails_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected .*vocab\.txt.*build-vocab"):
+        suite_data._vocabulary(tmp_path / "none", 100)

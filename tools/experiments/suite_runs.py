@@ -1,0 +1,410 @@
+"""From a suite to the runs that it takes, at equal compute; runs nothing.
+
+A *variant* is a row at a budget. Its runs, each one command and one folder, are
+
+  <output_dir>/<gin file>/<budget>/seed_<n>/pretraining
+                                           /first_stage   of two stages
+                                           /<task>
+
+without seed_<n> where one pre-trained model is fine-tuned with all seeds. A gin
+file that several rows or suites have in common is trained once.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+import pathlib
+from collections.abc import Sequence
+
+from suites import SUITES, Row
+
+from electra_tf import configs, errors, files, model_directory
+from electra_tf.command_line import gin_files
+from electra_tf.finetuning import configs as finetuning_configs
+from electra_tf.model import costs
+
+_GIN = pathlib.Path(__file__).parents[2] / "gin"
+OWN_STEPS = "own_steps"
+# Held-out evaluations of a pre-training run.
+_NUM_EVALS = 5
+# What the suite decides for each run.
+_DECIDED = (
+    "RunConfig.seed",
+    "RunConfig.model_dir",
+    "FinetuningConfig.init_checkpoint",
+    "FinetuningConfig.num_trials",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a user chose for all rows.
+
+    Attributes:
+      suite: Name of one of `SUITES`.
+      tasks: Names of its tasks.
+      num_seeds: Seeds are 1, 2, ...
+      budgets: FLOPs of each row; None for the steps of the gin files.
+      size_gin_file: Given after the row's file; '' for the row's own size.
+      output_dir: Where the runs are.
+      gin_params: Bindings for all pre-training.
+      finetuning_gin_params: Bindings for all fine-tuning.
+
+    Raises:
+      ConfigError: If a binding is of what the suite decides.
+    """
+
+    suite: str
+    tasks: tuple[str, ...]
+    num_seeds: int
+    budgets: tuple[float | None, ...]
+    size_gin_file: str
+    output_dir: str
+    gin_params: tuple[str, ...] = ()
+    finetuning_gin_params: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        decided = _DECIDED + ("RunConfig.num_train_steps",) * any(self.budgets)
+        for param in (*self.gin_params, *self.finetuning_gin_params):
+            if param.partition("=")[0].strip() in decided:
+                raise errors.ConfigError(
+                    "Expected bindings of what the comparison leaves open. "
+                    f"Received: {param}"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One pre-training run of a variant, whatever its seed.
+
+    Attributes:
+      name: Of its folder.
+      gin_files: In their order.
+      gin_params: After them.
+      config: What they load to; seed and folders are still those of the files.
+      flops_per_step: As `costs.of_pretraining_step` counts.
+    """
+
+    name: str
+    gin_files: tuple[str, ...]
+    gin_params: tuple[str, ...]
+    config: configs.PretrainingConfig
+    flops_per_step: float
+
+    @property
+    def num_steps(self) -> int:
+        return self.config.run.num_train_steps
+
+    @property
+    def flops(self) -> float:
+        """Of all steps."""
+        return self.flops_per_step * self.num_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A row at a budget.
+
+    Attributes:
+      row: Of a suite.
+      budget: FLOPs; None for the steps of the gin files.
+      stages: One, or two that follow each other; the last is fine-tuned. None
+        of a baseline.
+      pretraining_dir: Where the stages are, with a folder for each seed.
+      folder: Likewise what is fine-tuned.
+    """
+
+    row: Row
+    budget: float | None
+    stages: tuple[Stage, ...]
+    pretraining_dir: str
+    folder: str
+
+    @property
+    def own_stages(self) -> tuple[Stage, ...]:
+        """Those that the row learns from."""
+        return () if self.row.is_from_scratch else self.stages
+
+    @property
+    def flops(self) -> float:
+        return sum(stage.flops for stage in self.own_stages)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One command, and how to see that it has been done.
+
+    Attributes:
+      command: Arguments behind the Python interpreter.
+      model_dir: Its folder.
+      needs: Folders of the runs that must be finished before.
+      config: Of the run; None of a baseline.
+      title: For people.
+      task: That is fine-tuned on; '' of pre-training.
+    """
+
+    command: tuple[str, ...]
+    model_dir: str
+    needs: tuple[str, ...]
+    config: (
+        configs.PretrainingConfig | finetuning_configs.FinetuningConfig | None
+    )
+    title: str = ""
+    task: str = ""
+
+    @property
+    def log_file(self) -> str:
+        return self.model_dir + ".log"
+
+    def is_finished(self) -> bool:
+        """Whether all of its results exist.
+
+        Raises:
+          ConfigError: If the folder holds another run.
+          CheckpointError: If the results are damaged.
+        """
+        if self.config is not None:
+            model_directory.refuse_other_run(self.config)
+        if not isinstance(self.config, configs.PretrainingConfig):
+            needed = self.config.num_trials if self.config else 1
+            return len(self.trials()) >= needed
+        num_steps = self.config.run.num_train_steps
+        if self.config.data.heldout_files:
+            return self.heldout().get("step") == num_steps
+        last = f"{model_directory.CHECKPOINT_NAME}-{num_steps}.index"
+        return os.path.exists(os.path.join(self.model_dir, last))
+
+    def trials(self) -> list[dict]:
+        """What is there of fine-tuning, without what others repeat."""
+        path = os.path.join(self.model_dir, model_directory.RESULTS_FILE)
+        if not os.path.exists(path):
+            return []
+        found = files.read_json(path, ["trials"], replaced_trials=list)
+        replaced = found.get("replaced_trials") or ()
+        return [t for t in found["trials"] if t.get("trial") not in replaced]
+
+    def scores(self, split: str, metric: str) -> list[float]:
+        """A score of each model; no correlation at all is 0.
+
+        Raises:
+          CheckpointError: If results have none.
+        """
+        try:
+            return [trial[split][metric] or 0.0 for trial in self.trials()]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise errors.CheckpointError(
+                f"Expected the {metric} on {split} of each trial. Received: "
+                f"{self.model_dir}/{model_directory.RESULTS_FILE} ({error!r})"
+            ) from None
+
+    def heldout(self) -> dict:
+        """Held-out metrics of pre-training; {} before its end."""
+        path = os.path.join(self.model_dir, model_directory.EVAL_RESULTS_FILE)
+        return files.read_json(path, step=int) if os.path.exists(path) else {}
+
+
+def gin_path(name: str) -> str:
+    """A file below gin/, as a user in the working directory would name it."""
+    path = str(_GIN / name)
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative
+
+
+def budget_name(budget: float | None) -> str:
+    """1e13 -> '1e13'."""
+    return OWN_STEPS if budget is None else f"{budget:g}".replace("e+", "e")
+
+
+def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
+    """Rows of a suite at all budgets.
+
+    Args:
+      options: For all rows.
+      rows: Names of some rows; empty for all.
+
+    Raises:
+      ConfigError: If a name is unknown or a gin file does not load.
+    """
+    suite = SUITES[options.suite]
+    names = [row.name for row in suite.rows]
+    for name in rows:
+        if name not in names:
+            raise errors.ConfigError(
+                f"Expected one of the rows {', '.join(names)}. Received: {name}"
+            )
+    found = []
+    for budget, row in itertools.product(options.budgets, suite.rows):
+        if not rows or row.name in rows:
+            # Rows of one gin file share a run, such as objectives/electra; what
+            # is fine-tuned in another way is in objectives/random_weights.
+            path = pathlib.PurePath(row.gin_file)
+            names = [os.path.join(path.parent.name, path.stem)] * 2
+            if row.bindings or row.baseline:
+                names[1] = os.path.join(options.suite, row.name)
+            folders = (
+                os.path.join(options.output_dir, name, budget_name(budget))
+                for name in names
+            )
+            stages = _stages(row, budget, options)
+            found.append(Variant(row, budget, stages, *folders))
+    return found
+
+
+@functools.cache
+def _stages(
+    row: Row, budget: float | None, options: Options
+) -> tuple[Stage, ...]:
+    """The pre-training of a row, all stages of as many steps."""
+    from electra_tf.model import ablations  # Imports TensorFlow.
+
+    stages: list[Stage] = []
+    for name, path in (
+        ("first_stage", row.first_stage),
+        ("pretraining", row.gin_file),
+    ):
+        if not path:
+            continue
+        paths = tuple(filter(None, (gin_path(path), options.size_gin_file)))
+        config = gin_files.load(
+            configs.PretrainingConfig, paths, options.gin_params
+        )
+        per_step = costs.of_pretraining_step(
+            ablations.networks(config.model), config.data.train_batch_size
+        )
+        stages.append(Stage(name, paths, options.gin_params, config, per_step))
+    num_steps = None
+    if budget is not None:
+        total = sum(stage.flops_per_step for stage in stages)
+        num_steps = round(budget / total) or 1 if stages else None
+    return tuple(_with_steps(stage, num_steps) for stage in stages)
+
+
+def _with_steps(stage: Stage, num_steps: int | None) -> Stage:
+    """A stage with all bindings of its own; None for the steps of its files."""
+    run, optimizer = stage.config.run, stage.config.optimizer
+    params = list(stage.gin_params)
+    if num_steps is not None:
+        params.append(f"RunConfig.num_train_steps={num_steps}")
+        if optimizer.num_warmup_steps:
+            # Warm-up keeps its share of the training.
+            share = optimizer.warmup_steps(run.num_train_steps)
+            share /= run.num_train_steps
+            # A share cannot say that it is longer than the training.
+            own = round(share * num_steps) if share > 1 else 0
+            params.append(f"OptimizerConfig.num_warmup_steps={own}")
+            share = min(share, 1.0)
+            params.append(f"OptimizerConfig.warmup_proportion={share:.6g}")
+    if not run.eval_steps and stage.config.data.heldout_files:
+        steps = num_steps or run.num_train_steps
+        params.append(f"RunConfig.eval_steps={math.ceil(steps / _NUM_EVALS)}")
+    config = gin_files.load(configs.PretrainingConfig, stage.gin_files, params)
+    return dataclasses.replace(stage, gin_params=tuple(params), config=config)
+
+
+def seeds_of(options: Options) -> list[int | None]:
+    """Of separate runs; None where seeds are trials of one run."""
+    if SUITES[options.suite].is_pretrained_once:
+        return [None]
+    return list(range(1, options.num_seeds + 1))
+
+
+def runs_of(variant: Variant, seed: int | None, options: Options) -> list[Run]:
+    """Pre-training and fine-tuning of a variant with one seed, in order.
+
+    The pre-training of a row from scratch, whose sizes it has, is among them.
+    """
+    row, of_seed = variant.row, "" if seed is None else f"seed_{seed}"
+    name = f"{row.name} {budget_name(variant.budget)} {of_seed}".strip()
+    runs: list[Run] = []
+    for stage in variant.stages:
+        start = {}
+        if runs:  # Both networks start from the stage before.
+            networks = ("init_checkpoint", "init_generator_checkpoint")
+            start = dict.fromkeys(networks, runs[-1].model_dir)
+        run = _trained(
+            (stage.gin_files, stage.gin_params, stage.config),
+            seed,
+            os.path.join(variant.pretraining_dir, of_seed, stage.name),
+            start,
+        )
+        runs.append(dataclasses.replace(run, title=f"{name} {stage.name}"))
+    start = {"init_checkpoint": runs[-1].model_dir} if runs else {}
+    for task in options.tasks:
+        configuration = _finetuning(row, task, options)
+        model_dir = os.path.join(variant.folder, of_seed, task)
+        if row.baseline:
+            run = _baseline(row.baseline, configuration[2].data, model_dir)
+        else:
+            run = _trained(configuration, seed, model_dir, start)
+        title = f"{name} {task}"
+        runs.append(dataclasses.replace(run, title=title, task=task))
+    return runs
+
+
+def _trained(
+    configuration: tuple,
+    seed: int | None,
+    model_dir: str,
+    start: dict[str, str],
+) -> Run:
+    """A run of run_pretraining or run_finetuning.
+
+    `start` has fields of the configuration and the model directories to start
+    from; the seed is None for that of the gin files.
+    """
+    paths, params, config = configuration
+    seed = config.run.seed if seed is None else seed
+    config = dataclasses.replace(
+        config,
+        run=dataclasses.replace(config.run, seed=seed, model_dir=model_dir),
+        **start,
+    )
+    what = type(config).__name__
+    params = [*params, f"RunConfig.seed={seed}"]
+    for field, path in start.items():
+        # In double quotes, which a shell command needs less.
+        params.append(f"{what}.{field}={json.dumps(path)}")
+    command = (
+        "-m",
+        f"electra_tf.run_{what.removesuffix('Config').lower()}",
+        *(f"--gin_file={path}" for path in paths),
+        *(f"--gin_param={param}" for param in params),
+        f"--model_dir={model_dir}",
+    )
+    return Run(command, model_dir, tuple(set(start.values())), config)
+
+
+def _baseline(
+    kind: str, data: finetuning_configs.FinetuningDataConfig, model_dir: str
+) -> Run:
+    """A run of baselines.py on the rows of fine-tuning."""
+    command = (
+        os.path.relpath(pathlib.Path(__file__).parent / "baselines.py"),
+        f"--kind={kind}",
+        f"--train_file={data.train_file}",
+        f"--dev_file={data.dev_file}",
+        f"--test_file={data.test_file}",
+        f"--output_dir={model_dir}",
+    )
+    return Run(command, model_dir, (), None)
+
+
+@functools.cache
+def _finetuning(row: Row, task_name: str, options: Options) -> tuple:
+    """gin files, bindings and configuration of fine-tuning on a task."""
+    suite = SUITES[options.suite]
+    task = suite.tasks[task_name]
+    names = task.gin_files
+    if options.size_gin_file:
+        names += task.small_gin_files
+    paths = tuple(map(gin_path, names))
+    params = task.bindings + suite.bindings
+    if suite.is_pretrained_once:
+        params += (f"FinetuningConfig.num_trials={options.num_seeds}",)
+    params += row.bindings + tuple(row.task_bindings.get(task_name, ()))
+    params += options.finetuning_gin_params
+    config = gin_files.load(finetuning_configs.FinetuningConfig, paths, params)
+    return paths, params, config

@@ -1,0 +1,233 @@
+"""Finished runs of a suite -> figures, and tables in Markdown.
+
+A score of a seed is in per cent, and "mean" that over its tasks. Intervals are
+Student's at 95 %, over seeds: of three, 2.5 standard deviations to each side.
+Differences from the suite's reference are taken seed by seed.
+"""
+
+import collections
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+
+import suite_runs
+from suite_runs import Options, Variant
+from suites import SUITES
+
+from electra_tf import errors
+
+# Of pre-training, after the last stage.
+_HELDOUT = ("masked_lm_accuracy", "disc_auc", "disc_masked_lm_accuracy")
+_CONFIDENCE = 0.95
+MEAN = "mean"
+# The one score of what has no seeds.
+_ANY_SEED = "any"
+
+
+def collect(variants: Sequence[Variant], options: Options) -> dict:
+    """The figures of all runs that are finished.
+
+    Args:
+      variants: Rows. Those of which nothing is finished are left out.
+      options: Of the runs.
+
+    Returns:
+      What the suite's .json holds: "suite", "source", "reference", "size" (gin
+      file), "tasks" (name -> metric) and "rows", each with "row",
+      "budget_flops", "num_train_steps" (of each stage), "flops", "heldout"
+      (metric -> mean over seeds), and by task, and "mean", "scores" (seed ->
+      score), "statistics" and "minus_reference" (see `summary`).
+
+    Raises:
+      CheckpointError: If results are damaged.
+    """
+    suite = SUITES[options.suite]
+    rows = [row for v in variants if (row := _row(v, options))["scores"]]
+    references = {
+        row["budget_flops"]: row["scores"]
+        for row in rows
+        if row["row"] == suite.reference
+    }
+    for row in rows:
+        other = references.get(row["budget_flops"], {})
+        row["minus_reference"] = {
+            name: found
+            for name in row["scores"].keys() & other.keys()
+            if (found := _difference(row["scores"][name], other[name]))
+        }
+    return {
+        "suite": options.suite,
+        "source": suite.source,
+        "reference": suite.reference,
+        "size": options.size_gin_file,
+        "tasks": {t: suite.tasks[t].metric for t in options.tasks},
+        "rows": rows,
+    }
+
+
+def _row(variant: Variant, options: Options) -> dict:
+    scores: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    heldout: dict[str, list[float]] = collections.defaultdict(list)
+    for seed in suite_runs.seeds_of(options):
+        for run in suite_runs.runs_of(variant, seed, options):
+            if not _is_of_table(run):
+                continue
+            if run.task:
+                task = SUITES[options.suite].tasks[run.task]
+                found = run.scores(task.split, task.metric)
+                for number, score in enumerate(found, start=seed or 1):
+                    name = _ANY_SEED if variant.row.baseline else str(number)
+                    scores[run.task][name] = score
+            elif not variant.row.is_from_scratch:
+                for name in run.heldout().keys() & _HELDOUT:
+                    heldout[name].append(run.heldout()[name])
+    whole = [scores[task] for task in options.tasks if task in scores]
+    if len(whole) == len(options.tasks):
+        scores[MEAN] = {
+            seed: statistics.fmean(of_task[seed] for of_task in whole)
+            for seed in sorted(set.intersection(*map(set, whole)))
+        }
+    return {
+        "row": variant.row.name,
+        "budget_flops": variant.budget,
+        "num_train_steps": [s.num_steps for s in variant.own_stages],
+        "flops": variant.flops,
+        "heldout": {k: statistics.fmean(v) for k, v in heldout.items()},
+        "scores": scores,
+        "statistics": {
+            name: summary(list(values.values()))
+            for name, values in scores.items()
+            if values
+        },
+    }
+
+
+def _is_of_table(run: suite_runs.Run) -> bool:
+    try:
+        return run.is_finished()
+    except errors.ConfigError as error:
+        print(f"not in the table: {error}", file=sys.stderr)
+        return False
+
+
+def summary(values: Sequence[float]) -> dict:
+    """Mean, sample deviation and Student's interval of the mean.
+
+    Args:
+      values: One for each seed.
+
+    Returns:
+      "mean", "stdev", "low", "high" and "num_seeds"; all but the mean and the
+      number are None for a single value.
+    """
+    # Takes a while.
+    from scipy import stats
+
+    mean, number = statistics.fmean(values), len(values)
+    found = {"mean": mean, "stdev": None, "low": None, "high": None}
+    if number > 1:
+        stdev = statistics.stdev(values)
+        quantile = stats.t.ppf((1 + _CONFIDENCE) / 2, number - 1)
+        half = float(quantile) * stdev / math.sqrt(number)
+        found |= {"stdev": stdev, "low": mean - half, "high": mean + half}
+    return found | {"num_seeds": number}
+
+
+def _difference(
+    scores: Mapping[str, float], other: Mapping[str, float]
+) -> dict | None:
+    """Over the seeds that both have; what has none is compared with all."""
+    fixed = other.get(_ANY_SEED)
+    pairs = [(s, other.get(seed, fixed)) for seed, s in scores.items()]
+    found = [ours - theirs for ours, theirs in pairs if theirs is not None]
+    return summary(found) if found else None
+
+
+def markdown(results: dict) -> str:
+    """The figures as text: for each budget scores and differences."""
+    size = f" Sizes of `{results['size']}`." if results["size"] else ""
+    lines = [
+        f"# {results['suite']}: {results['source']}",
+        "",
+        "Per cent: mean and standard deviation over seeds, in brackets 95 % "
+        "intervals of the mean (Student's t over seeds). Differences are taken "
+        "seed by seed, and bold where the interval does not hold 0."
+        f"{size}",
+    ]
+    for budget in dict.fromkeys(r["budget_flops"] for r in results["rows"]):
+        rows = [r for r in results["rows"] if r["budget_flops"] == budget]
+        name = suite_runs.budget_name(budget)
+        title = f"{name} FLOPs a row" if budget else "Steps of the gin files"
+        lines += ["", f"## {title}", "", _scores_table(rows, results)]
+        lines += ["", f"Minus `{results['reference']}`:", ""]
+        lines.append(_differences_table(rows, results))
+    return "\n".join(lines) + "\n"
+
+
+def _scores_table(rows: Sequence[dict], results: dict) -> str:
+    tasks = results["tasks"]
+    columns = [f"{task}, {metric}" for task, metric in tasks.items()]
+    table = [["row", "seeds", MEAN, *columns, *_HELDOUT, "steps", "FLOPs"]]
+    for row in rows:
+        found = row["statistics"]
+        seeds = {s["num_seeds"] for s in found.values()}
+        known = {k: f"{v:.3f}" for k, v in row["heldout"].items()}
+        table.append(
+            [
+                row["row"],
+                "-".join(str(n) for n in sorted({min(seeds), max(seeds)})),
+                spread(found.get(MEAN)) + _interval(found.get(MEAN)),
+                *(spread(found.get(task)) for task in tasks),
+                *(known.get(name, "") for name in _HELDOUT),
+                " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
+                f"{row['flops']:.3g}".replace("e+", "e"),
+            ]
+        )
+    return _table(table)
+
+
+def _differences_table(rows: Sequence[dict], results: dict) -> str:
+    names = [MEAN, *results["tasks"]]
+    table = [["row", *names]]
+    for row in rows:
+        if row["row"] != results["reference"]:
+            found = row["minus_reference"]
+            cells = [difference(found.get(name)) for name in names]
+            table.append([row["row"], *cells])
+    return _table(table)
+
+
+def spread(found: dict | None) -> str:
+    """Of a `summary`: '61.2 +- 0.8', or '61.2' of one seed."""
+    if not found:
+        return ""
+    text = f"{found['mean']:.1f}"
+    return text if found["stdev"] is None else f"{text} +- {found['stdev']:.1f}"
+
+
+def _interval(found: dict | None, sign: str = "") -> str:
+    if not found or found["low"] is None:
+        return ""
+    return f" [{found['low']:{sign}.1f}, {found['high']:{sign}.1f}]"
+
+
+def difference(found: dict | None) -> str:
+    """Likewise '-1.6 [-4.5, +1.3]', bold where that does not hold 0."""
+    if not found:
+        return ""
+    text = f"{found['mean']:+.1f}{_interval(found, '+')}"
+    is_clear = found["low"] is not None and found["low"] * found["high"] > 0
+    return f"**{text}**" if is_clear else text
+
+
+def _table(table: Sequence[Sequence[str]]) -> str:
+    """Rows as Markdown, without columns of which nothing is known."""
+    columns = [c for c in zip(*table, strict=True) if any(c[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    header, *rows = [
+        [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        for row in zip(*columns, strict=True)
+    ]
+    rule = ["-" * width for width in widths]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))

@@ -1,0 +1,348 @@
+"""The suites as data: rows that are compared, tasks, seeds and compute.
+
+A row is a gin file; each below gin/experiments opens with its source, its cost
+and the paper's number. In tables rows and tasks have the names that they have
+here.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variant of a comparison.
+
+    Attributes:
+      name: Unique in its suite.
+      gin_file: Of pre-training, below gin/; '' of a baseline.
+      first_stage: Of two stages, the gin file of the first: a masked language
+        model that both networks start from. Each stage has as many steps, and
+        both together cost what another row costs.
+      bindings: Of all fine-tuning.
+      task_bindings: Task -> bindings behind them.
+      baseline: In place of a network, one of `baselines.KINDS`.
+    """
+
+    name: str
+    gin_file: str = ""
+    first_stage: str = ""
+    bindings: tuple[str, ...] = ()
+    task_bindings: Mapping[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=dict, hash=False
+    )
+    baseline: str = ""
+
+    @property
+    def is_from_scratch(self) -> bool:
+        """Whether fine-tuning starts from random weights.
+
+        Sizes and vocabulary are those of the gin file's pre-training run.
+        """
+        return FROM_SCRATCH in self.bindings
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What a model is fine-tuned on.
+
+    Attributes:
+      metric: Its key in results.json, in per cent.
+      gin_files: In their order, below gin/.
+      bindings: Of all rows.
+      small_gin_files: Behind `gin_files` where the suite has another size than
+        the rows' own.
+      split: That tables show.
+    """
+
+    metric: str
+    gin_files: tuple[str, ...]
+    bindings: tuple[str, ...] = ()
+    small_gin_files: tuple[str, ...] = ()
+    split: str = "dev"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Rows that are compared with one of them.
+
+    Attributes:
+      source: What is compared, and where that is from.
+      reference: Name of the row that the others are compared with.
+      rows: In the order of the table.
+      tasks: Likewise.
+      data: The function of `suite_data` that builds its data.
+      build_dir: Where these data, and the runs, are.
+      budget_flops: Compute of each row; None for the steps of the gin files.
+      num_seeds: Where the command does not say.
+      is_pretrained_once: Seeds are trials of fine-tuning from one pre-trained
+        model; otherwise each seed has a pre-training run of its own.
+      size_gin_file: Given after the row's file; '' for the row's own size.
+      bindings: Of all fine-tuning.
+    """
+
+    source: str
+    reference: str
+    rows: tuple[Row, ...]
+    tasks: Mapping[str, Task]
+    data: str
+    build_dir: str = "build/experiments"
+    budget_flops: float | None = None
+    num_seeds: int = 3
+    is_pretrained_once: bool = False
+    size_gin_file: str = ""
+    bindings: tuple[str, ...] = ()
+
+
+FROM_SCRATCH = "FinetuningConfig.from_scratch=True"
+_EPOCHS = "FinetuningDataConfig.num_train_epochs"
+_METRICS = {
+    "cola": "mcc",
+    "mrpc": "accuracy",
+    "rte": "accuracy",
+    "sst": "accuracy",
+    "sts": "spearman",
+    "imdb": "accuracy",
+    "ner": "f1",
+    "squadv1": "f1",
+    "hate_speech_ko": "macro_f1",
+    "korsts": "spearman",
+}
+
+# --- The paper's comparisons --------------------------------------------------
+
+_COMPARISON_TASKS = {
+    name: Task(
+        _METRICS[name],
+        (f"finetune/{'own_data' if name == 'imdb' else name}.gin",),
+        small_gin_files=(
+            f"experiments/finetuning/{name}.gin",
+            "experiments/finetuning.gin",
+        ),
+    )
+    for name in ("cola", "mrpc", "rte", "sst", "sts", "imdb", "ner")
+}
+
+
+def _comparison(source: str, reference: str, *rows: Row) -> Suite:
+    """Rows at equal compute and the size of gin/experiments/tiny.gin."""
+    return Suite(
+        source,
+        reference,
+        rows,
+        _COMPARISON_TASKS,
+        "build_comparisons",
+        budget_flops=6e12,
+        size_gin_file="gin/experiments/tiny.gin",
+        bindings=("FinetuningConfig.pooling='cls'",),
+    )
+
+
+def _rows(folder: str, *names: str) -> tuple[Row, ...]:
+    """Rows of gin/experiments/<folder>."""
+    return tuple(Row(n, f"experiments/{folder}/{n}.gin") for n in names)
+
+
+_ELECTRA = "experiments/objectives/electra.gin"
+_PAPER = "arXiv:2003.10555"
+
+COMPARISONS = {
+    "objectives": _comparison(
+        f"Table 5 of {_PAPER}",
+        "electra",
+        *_rows(
+            "objectives",
+            "electra",
+            "all_tokens_mlm",
+            "replace_mlm",
+            "electra_15",
+            "bert",
+            "bert_released_masking",
+        ),
+        Row("random_weights", _ELECTRA, bindings=(FROM_SCRATCH,)),
+    ),
+    "weight_sharing": _comparison(
+        f"Weight sharing, section 3.2 of {_PAPER}",
+        "token_embeddings",
+        *_rows("weight_sharing", "none", "token_embeddings", "all_weights"),
+    ),
+    "generator_size": _comparison(
+        f"Size of the generator, Figure 3, left, of {_PAPER}",
+        "one_quarter",
+        *_rows("generator_size", "uniform", "unigram"),
+        *_rows("generator_size", "one_eighth", "one_quarter", "one_half"),
+        *_rows("generator_size", "three_quarters", "one"),
+    ),
+    "training_algorithms": _comparison(
+        f"Figure 3, right, and Appendix F of {_PAPER}",
+        "joint",
+        Row("joint", _ELECTRA),
+        *_rows("training_algorithms", "adversarial"),
+        Row(
+            "two_stage",
+            "experiments/training_algorithms/two_stage.gin",
+            "experiments/training_algorithms/two_stage_generator.gin",
+        ),
+        *_rows("objectives", "bert"),
+    ),
+    "newer_ideas": _comparison(
+        "Newer ideas, from the papers that the gin files name",
+        "electra",
+        *_rows("objectives", "electra"),
+        *_rows("newer_ideas", "disentangled_embeddings", "distinct_positions"),
+        *_rows("newer_ideas", "mask_prob_20", "mask_prob_40", "whole_words"),
+    ),
+    "models": _comparison(
+        f"Tables 1, 2 and 6 of {_PAPER}, and arXiv:2012.08561",
+        "small",
+        *_rows("models", "small", "bert_small", "base", "electric"),
+        *_rows("models", "large_400k", "large_1_75m"),
+        *_rows("models", "small_plus_plus", "base_plus_plus"),
+    ),
+}
+
+# --- Public sets --------------------------------------------------------------
+
+
+def _public_sets(
+    source: str,
+    language: str,
+    num_epochs: Mapping[str, float],
+    bindings: Mapping[str, tuple[str, ...]],
+    build_dir: str,
+) -> Suite:
+    """Three starts, of which the first two differ in nothing but weights."""
+    gin_file = f"results/{language}.gin"
+    # As the paper has it: the lower a layer, the smaller its rate.
+    decay = ("OptimizerConfig.layerwise_lr_decay=0.8",)
+    return Suite(
+        source,
+        "from_scratch",
+        (
+            Row("from_scratch", gin_file, bindings=(FROM_SCRATCH,)),
+            Row("pretrained", gin_file),
+            Row("pretrained_decay", gin_file, bindings=decay),
+        ),
+        {
+            name: Task(
+                _METRICS[name],
+                (f"finetune/{name}.gin", "results/finetuning.gin"),
+                (f"{_EPOCHS}={number}", *bindings.get(name, ())),
+            )
+            for name, number in num_epochs.items()
+        },
+        f"build_{language}",
+        build_dir,
+        is_pretrained_once=True,
+    )
+
+
+_ENGLISH = {"cola": 3, "mrpc": 3, "rte": 5, "sst": 0.5, "sts": 3}
+_KOREAN = ("hate_speech_ko", "korsts")
+
+PUBLIC_SETS = {
+    "public_sets": _public_sets(
+        "GLUE, CoNLL-2003 and SQuAD 1.1",
+        "english",
+        _ENGLISH | {"ner": 3, "squadv1": 3},
+        {
+            "squadv1": (
+                "QuestionAnsweringConfig.max_query_length=32",
+                "QuestionAnsweringConfig.doc_stride=64",
+            )
+        },
+        "build/experiments",
+    ),
+    "korean_sets": _public_sets(
+        "Korean hate speech, arXiv:2005.12503, and KorSTS, arXiv:2004.03289",
+        "korean",
+        dict.fromkeys(_KOREAN, 3),
+        {
+            # To run_finetuning they are files of the user's own.
+            name: (
+                "FinetuningDataConfig.data_dir=''",
+                *(
+                    f"FinetuningDataConfig.{split}_file="
+                    f"'build/korean/finetuning_data/{name}/{split}.tsv'"
+                    for split in ("train", "dev")
+                ),
+            )
+            for name in _KOREAN
+        },
+        "build/korean",
+    ),
+}
+
+# --- Few labels ---------------------------------------------------------------
+
+# Labelled reviews -> passes over them.
+NUM_LABELS = {100: 20.0, 400: 10.0, 1600: 3.0, 6400: 1.0, 23000: 1.0}
+
+
+def _labels(number: int, num_epochs: float) -> Task:
+    path = f"build/imdb/labelled/train_{number}.tsv"
+    bindings = (
+        f'FinetuningDataConfig.train_file="{path}"',
+        f"{_EPOCHS}={num_epochs}",
+    )
+    files = ("results/imdb_finetuning.gin",)
+    return Task("accuracy", files, bindings, split="test")
+
+
+def _recipe(
+    num_epochs: float,
+    learning_rate: float = 2e-3,
+    layerwise_lr_decay: float = 0.4,
+    dropout: float = 0.1,
+) -> tuple[str, ...]:
+    """Of the pre-trained start: a high rate for the head, lower ones below."""
+    return (
+        f"{_EPOCHS}={num_epochs}",
+        f"OptimizerConfig.learning_rate={learning_rate}",
+        f"OptimizerConfig.layerwise_lr_decay={layerwise_lr_decay}",
+        f"FinetuningConfig.dropout={dropout}",
+    )
+
+
+# Of the first 100 reviews some more may be of one kind.
+_BALANCED = (
+    "FinetuningDataConfig.weigh_windows=True",
+    "FinetuningConfig.class_weights='balanced'",
+)
+
+FEW_LABELS = Suite(
+    "Reviews of films (Maas et al., ACL 2011) by labels, accuracy on test",
+    "tfidf",
+    (
+        Row(
+            "pretrained",
+            "results/imdb.gin",
+            # Chosen on dev. With 100 labels the head alone learns.
+            task_bindings={
+                "100": (*_recipe(100.0, 5e-3, 1e-6, 0.0), *_BALANCED),
+                "400": _recipe(20.0),
+                "1600": _recipe(8.0),
+                "6400": _recipe(6.0),
+                "23000": _recipe(4.0),
+            },
+        ),
+        Row(
+            "from_scratch",
+            "results/imdb.gin",
+            bindings=(FROM_SCRATCH,),
+            task_bindings={
+                "100": _BALANCED,
+                "23000": (f"{_EPOCHS}=4.0", "FinetuningConfig.dropout=0.1"),
+            },
+        ),
+        Row("tfidf", baseline="tfidf"),
+        Row("majority", baseline="majority"),
+    ),
+    {str(n): _labels(n, epochs) for n, epochs in NUM_LABELS.items()},
+    "build_reviews",
+    "build/imdb",
+    num_seeds=5,
+    is_pretrained_once=True,
+)
+
+SUITES = COMPARISONS | PUBLIC_SETS | {"few_labels": FEW_LABELS}
