@@ -94,7 +94,7 @@ def export(
         server_files.refuse_other_name(output_dir, name)
         with tensor_files.writing(output_dir):
             path = _save(model, found.metadata | about, output_dir, name)
-    server_files.write(output_dir, name)
+    server_files.write(output_dir, name, path)
     return path
 
 

@@ -21,7 +21,6 @@ CONTESTANTS = (
     "litert_float32",
     "litert_int8",
     "ours_float32",
-    "ours_bfloat16",
 )
 _ONNX_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -81,7 +80,7 @@ class Answering:
 
 def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
     """The latency section."""
-    from electra_tf.serving import kinds, on_device, saved_model
+    from electra_tf.serving import on_device
 
     theirs = [name for name in args.contestants if name == "onnxruntime"]
     names = benchmarking.startable(
@@ -90,8 +89,6 @@ def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         lite = on_device.export(exported.checkpoint, f"{folder}/lite")
-        bfloat16 = f"{folder}/bfloat16"
-        saved_model.export(exported.checkpoint, bfloat16, dtype=kinds.BFLOAT16)
         rows = f"{folder}/rows.npz"
         columns = map(list, zip(*exported.rows, strict=True))
         packed = on_device.OnDeviceModel(lite[0]).pack(*columns)
@@ -110,7 +107,6 @@ def measure_latency(args, exported: "serving.Exported") -> benchmarking.Figures:
                 "saved_model",
                 os.path.join(exported.folder, "1"),
             ),
-            "ours_bfloat16": ("saved_model", f"{bfloat16}/1"),
         }
         contestants = {}
         for name in names:

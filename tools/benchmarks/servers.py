@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,7 @@ if typing.TYPE_CHECKING:
 CONCURRENCIES = (1, 8, 32)
 _ROOT = pathlib.Path(__file__).parents[2]
 _SERVING = re.compile(
-    r"serving (?P<name>\S+), .*REST http://127\.0\.0\.1:(?P<rest>\d+)/"
-    r".*gRPC 127\.0\.0\.1:(?P<grpc>\d+)"
+    r"serving (?P<name>\S+), .*http://127\.0\.0\.1:(?P<port>\d+)/"
 )
 # Seconds that a server may take to load and to warm up.
 _START_SECONDS = 300.0
@@ -36,14 +34,12 @@ class Server(typing.NamedTuple):
 
     Attributes:
       name: Of the model.
-      rest_port: The port.
-      grpc_port: The port.
+      port: The port.
       pid: Of the process.
     """
 
     name: str
-    rest_port: int
-    grpc_port: int
+    port: int
     pid: int
 
     def cpu_seconds(self) -> float:
@@ -65,8 +61,7 @@ def run_server(folder: str, *flags: str) -> Iterator[Server]:
       ValueError: If it does not start.
     """
     command = [sys.executable, "-m", "electra_tf.serving.local_server"]
-    command += [f"--model_base_path={folder}", "--port=0", "--rest_api_port=0"]
-    command += flags
+    command += [f"--model_base_path={folder}", "--rest_api_port=0", *flags]
     with (
         tempfile.TemporaryFile("w+") as log,
         subprocess.Popen(
@@ -88,8 +83,7 @@ def run_server(folder: str, *flags: str) -> Iterator[Server]:
             message = log.read()[-300:]
             raise ValueError(f"The local server did not start: {message}")
         try:
-            ports = int(found["rest"]), int(found["grpc"])
-            yield Server(found["name"], *ports, process.pid)
+            yield Server(found["name"], int(found["port"]), process.pid)
         finally:
             process.terminate()
 
@@ -98,46 +92,9 @@ def run_server(folder: str, *flags: str) -> Iterator[Server]:
 Client = Callable[[Sequence[str]], object]
 
 
-def grpc_client(server: Server, names: Sequence[str]) -> Client:
-    """A client with a connection of its own, over which it has asked before.
-
-    What it asked for is the model's signatures: no prediction.
-    """
-    import grpc
-    import tensorflow as tf
-    from tensorflow_serving.apis import (
-        get_model_metadata_pb2,
-        predict_pb2,
-        prediction_service_pb2_grpc,
-    )
-
-    channel = grpc.insecure_channel(
-        f"127.0.0.1:{server.grpc_port}",
-        options=[("grpc.use_local_subchannel_pool", 1)],
-    )
-    grpc.channel_ready_future(channel).result(timeout=_START_SECONDS)
-    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-    about = get_model_metadata_pb2.GetModelMetadataRequest()
-    about.model_spec.name = server.name
-    about.metadata_field.append("signature_def")
-    stub.GetModelMetadata(about)
-    tf.make_tensor_proto([b""], tf.string)
-
-    def call(texts: Sequence[str]) -> object:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = server.name
-        for name, text in zip(names, texts, strict=True):
-            request.inputs[name].CopyFrom(
-                tf.make_tensor_proto([text.encode()], tf.string)
-            )
-        return stub.Predict(request)
-
-    return call
-
-
 def rest_client(server: Server, names: Sequence[str]) -> Client:
     """A client with a connection of its own, kept open."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.connect()
 
     def call(texts: Sequence[str]) -> object:
@@ -211,28 +168,24 @@ def closed_loop(
 def measure_loopback(
     args, exported: "serving.Exported"
 ) -> benchmarking.Figures:
-    """The loopback section: both protocols, by turns, at each concurrency."""
+    """The loopback section: REST at each concurrency."""
     result: benchmarking.Figures = {}
     machine = benchmarking.Machine()
     with run_server(exported.folder) as server:
         for concurrency in CONCURRENCIES:
-            for protocol, connect in (
-                ("grpc", grpc_client),
-                ("rest", rest_client),
-            ):
-                clients = [
-                    connect(server, exported.input_names)
-                    for _ in range(concurrency)
-                ]
-                closed_loop(clients, exported.rows, 2 * concurrency)
-                latencies, seconds = closed_loop(
-                    clients, exported.rows, args.num_requests
-                )
-                key = f"{protocol}_{concurrency}"
-                p50, p99 = np.percentile(latencies, (50, 99)).tolist()
-                result[f"{key}_p50_ms"] = 1e3 * p50
-                result[f"{key}_p99_ms"] = 1e3 * p99
-                result[f"{key}_per_second"] = args.num_requests / seconds
+            clients = [
+                rest_client(server, exported.input_names)
+                for _ in range(concurrency)
+            ]
+            closed_loop(clients, exported.rows, 2 * concurrency)
+            latencies, seconds = closed_loop(
+                clients, exported.rows, args.num_requests
+            )
+            key = f"rest_{concurrency}"
+            p50, p99 = np.percentile(latencies, (50, 99)).tolist()
+            result[f"{key}_p50_ms"] = 1e3 * p50
+            result[f"{key}_p99_ms"] = 1e3 * p99
+            result[f"{key}_per_second"] = args.num_requests / seconds
     # The server's seconds count as this program's once it has ended.
     return result | {"noise": machine.shares()}
 
@@ -244,7 +197,7 @@ class _Asked:
 
     def __init__(self, server: Server, exported: "serving.Exported"):
         self._server = server
-        self._clients = [grpc_client(server, exported.input_names)]
+        self._clients = [rest_client(server, exported.input_names)]
         self._rows = exported.rows
         self.cpu_seconds: list[float] = []
         self.losses: list[float] = []
@@ -261,22 +214,11 @@ def measure_runtimes(
     args, exported: "serving.Exported"
 ) -> benchmarking.Figures:
     """The runtimes section: servers of the same weights, by turns."""
-    from electra_tf.serving import kinds, on_device, saved_model
-
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        saved_model.export(
-            exported.checkpoint, f"{folder}/bfloat16", dtype=kinds.BFLOAT16
-        )
-        on_device.export(exported.checkpoint, f"{folder}/lite")
-        lite = f"{folder}/lite", "--runtime=litert"
         threads = f"--tensorflow-intra-op-parallelism={os.cpu_count()}"
         commands = {
             "saved_model_float32": (exported.folder,),
             "saved_model_float32_threads": (exported.folder, threads),
-            "ours_saved_model_bfloat16": (f"{folder}/bfloat16",),
-            "ours_litert_float32": lite,
-            "ours_litert_int8": (*lite, "--litert-weights=int8"),
         }
         contestants = {
             name: _Asked(stack.enter_context(run_server(*command)), exported)
@@ -287,24 +229,3 @@ def measure_runtimes(
         return benchmarking.compare(
             contestants, 1, args.num_timed_requests, args.num_rounds
         )
-
-
-def measure_warm_up(args, exported: "serving.Exported") -> benchmarking.Figures:
-    """The warm_up section: fresh servers, one after another."""
-    machine = benchmarking.Machine()
-    ratios, firsts = [], []
-    for _ in range(args.num_servers):
-        with run_server(exported.folder) as server:
-            client = grpc_client(server, exported.input_names)
-            latencies, _ = closed_loop([client], exported.rows[:1], 1)
-            behind, _ = closed_loop(
-                [client], exported.rows[:1], args.num_warm_up_requests
-            )
-        firsts.append(latencies[0])
-        ratios.append(latencies[0] / statistics.median(behind))
-    return {
-        "first_times_median": statistics.median(ratios),
-        "first_times_median_of_each_server": ratios,
-        "first_ms": [1e3 * seconds for seconds in firsts],
-        "noise": machine.shares(),
-    }

@@ -8,19 +8,15 @@ Sections:
   exported models do, against the same model padded to --padded-length; with one
   text in a request, and with eight.
 * loopback: latency (p50, p99) and requests/s of
-  `python -m electra_tf.serving.local_server`, over gRPC and REST, with 1, 8 and
+  `python -m electra_tf.serving.local_server`, over REST, with 1, 8 and
   32 clients that each wait for their answer before they ask again: never more
   requests under way than clients, and --num-requests in all.
-* runtimes: one client over gRPC, one text in a request: the server of the
-  SavedModel in float32 (with one thread for an operation, and with one on each
-  core) and in bfloat16, and of the LiteRT files in float32 and int8, by turns,
-  with the tokenizer before them.
-* warm_up: the first request of a server that has run its warm-up requests,
-  against the median of those behind it; several servers one after another.
+* runtimes: one client over REST, one text in a request: a server with one
+  thread for an operation, and one with as many as there are cores, by turns.
 * on_device: size, error, equal labels and latency of the float32 and the int8
   file for LiteRT, one thread; error against the SavedModel.
 * latency: one text in a request, as token ids, one thread each, by turns: the
-  SavedModel in float32 and in bfloat16, LiteRT in float32 and int8, and ONNX
+  SavedModel, LiteRT in float32 and int8, and ONNX
   Runtime over the same weights, exported by way of transformers and PyTorch in
   the environment of --interop-python. --contestants chooses. Greatest error of
   a score against the SavedModel in float32.
@@ -50,7 +46,6 @@ from electra_tf.command_line import arguments
 TARGETS = {
     ("padding", "times_padded_1"): (">=", 3.0),
     ("padding", "times_padded_8"): (">=", 3.0),
-    ("warm_up", "first_times_median"): ("<=", 2.0),
     ("on_device", "float32_error"): ("<=", 1e-5),
     ("on_device", "int8_size_share"): ("<=", 0.3),
     ("on_device", "int8_times_float32"): (">=", 1.0),
@@ -242,11 +237,11 @@ def save_padded(args, exported: Exported, path: str) -> None:
     """Saves the same model with every text padded to one length."""
     import tensorflow as tf
 
-    from electra_tf.serving import exportable, packed_stack, saved_model
+    from electra_tf.serving import exportable, saved_model
 
     with tempfile.TemporaryDirectory() as vocab_dir:
         found = exportable.load(exported.checkpoint, vocab_dir)
-        served = saved_model.make_served_model(packed_stack.pack(found))
+        served = saved_model.make_served_model(found)
 
         def padded(*texts):
             features = found.tokenizer.pack_inputs(
@@ -348,7 +343,6 @@ SECTIONS: dict[str, Callable[[typing.Any, Exported], benchmarking.Figures]] = {
     "padding": measure_padding,
     "loopback": servers.measure_loopback,
     "runtimes": servers.measure_runtimes,
-    "warm_up": servers.measure_warm_up,
     "on_device": measure_on_device,
     "latency": latency.measure_latency,
 }
@@ -377,7 +371,6 @@ def main(argv=None) -> int:
             "--num-timed-requests": (10, "requests of each side in a round"),
             "--num-warm-up-requests": (30, "requests before anything is timed"),
             "--num-requests": (300, "requests at each concurrency"),
-            "--num-servers": (3, "servers of the warm_up section"),
         },
         SECTIONS,
     )

@@ -106,15 +106,12 @@ def test_runtimes_are_asked_side_by_side(tmp_path):
     assert serving.main([f"--output={output}", *flags.split()]) == 0
     found = json.loads(output.read_text())["runtimes"]
     assert sorted(found["contestants"]) == [
-        "ours_litert_float32",
-        "ours_litert_int8",
-        "ours_saved_model_bfloat16",
         "saved_model_float32",
         "saved_model_float32_threads",
     ]
     for figures in found["contestants"].values():
         assert figures["examples_per_second"] > 0
-    assert found["ours_litert_int8_times_saved_model_float32"] > 0
+    assert len(found["contestants"]) == 2
 
 
 def test_mistakes_end_in_one_line(capsys, tmp_path):
