@@ -4,7 +4,7 @@
 #   make test         set-up, then the tests
 #   make check        format, lint, types and tests, as CI does
 #   make test-wheel   the wheel by itself, from pre-training to an answer
-#   make test-serving DATA=<folder>  exported models in C++, over REST and gRPC,
+#   make test-serving DATA=<folder>  exported models in C++ and over REST,
 #                     on rows of public sets; without DATA on made texts alone
 #   make test-dear    what make test has no time for
 #   make test-experiments  20 steps of every row of the paper's comparisons

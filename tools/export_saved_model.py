@@ -45,13 +45,6 @@ def main(argv=None) -> int:
         help="what the model does (default: that of its head)",
     )
     add(
-        "--dtype",
-        choices=kinds.DTYPES,
-        default=kinds.FLOAT32,
-        help="of the layers' products in a SavedModel: bfloat16 is faster "
-        "where the processor multiplies it (default: %(default)s)",
-    )
-    add(
         "--pairs",
         action=argparse.BooleanOptionalAction,
         help="whether the input is two texts (default: as in training)",
@@ -80,11 +73,6 @@ def _export(args) -> None:
     }
     # Imports TensorFlow: late, so that --help is quick.
     if args.format == "litert":
-        if args.dtype != kinds.FLOAT32:
-            raise ValueError(
-                "Expected --dtype=float32 with --format=litert, which writes a "
-                f"file in float32 and one in int8. Received: {args.dtype}"
-            )
         if args.name is not None:
             raise ValueError(
                 "Expected no --name with --format=litert, whose files no "
@@ -102,7 +90,6 @@ def _export(args) -> None:
         args.model_dir,
         args.output,
         name=args.name,
-        dtype=args.dtype,
         **settings,
     )
     print(f"exported {path}")

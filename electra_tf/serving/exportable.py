@@ -5,7 +5,6 @@ import os
 import typing
 
 import keras
-import tensorflow as tf
 
 from electra_tf import configs, errors, files, model_directory
 from electra_tf.checkpoints import reading
@@ -54,8 +53,6 @@ class Source:
         does, which lower-cases whatever the vocabulary.
       segment: Of a tagger's words; None of other models.
       metadata: What goes into metadata.json beside the model.
-      packed_stack: The transformer layers' weights, where
-        `packed_stack.pack` took them out of `keras_variables`.
     """
 
     kind: str
@@ -75,7 +72,6 @@ class Source:
     lower_cases_words: bool = False
     segment: int | None = None
     metadata: dict = dataclasses.field(default_factory=dict)
-    packed_stack: tf.Module | None = None
 
 
 def load(

@@ -13,6 +13,3 @@ DETECTION = "replaced_token_detection"
 KINDS = (*TASK_KINDS, ENCODING, DETECTION)
 # That of the checkpoint's head.
 AUTO = "auto"
-
-# Of the products of an export's layers.
-FLOAT32, BFLOAT16 = DTYPES = ("float32", "bfloat16")

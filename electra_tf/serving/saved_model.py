@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf import files
@@ -20,15 +19,12 @@ from electra_tf.inference import predictor
 from electra_tf.serving import (
     answer_signatures,
     exportable,
-    inputs,
     kinds,
-    packed_stack,
     server_files,
     signatures,
     text_signatures,
     token_signatures,
 )
-from electra_tf.text.tokenization import ENCODER_FEATURES
 
 _MODELS: dict[str, type[signatures.ServedModel]] = {
     "classification": text_signatures.Classifier,
@@ -39,11 +35,6 @@ _MODELS: dict[str, type[signatures.ServedModel]] = {
     kinds.ENCODING: token_signatures.Encoder,
     kinds.DETECTION: token_signatures.Detector,
 }
-
-
-# What `--dtype=bfloat16` is compared with float32 on.
-_NUM_MADE_ROWS = 32
-_MADE_LENGTH = 64
 
 
 def make_served_model(found: exportable.Source) -> signatures.ServedModel:
@@ -58,7 +49,6 @@ def export(
     has_pairs: bool | None = None,
     max_seq_length: int | None = None,
     name: str | None = None,
-    dtype: str = kinds.FLOAT32,
 ) -> str:
     """Writes the next version of a SavedModel, and what its server needs.
 
@@ -73,9 +63,6 @@ def export(
       max_seq_length: Likewise.
       name: What the server calls the model; by default as `output_dir` is
         called.
-      dtype: Of the layers' products, one of `kinds.DTYPES`. The metadata say
-        it, and for bfloat16 the greatest error of a score, measured on made
-        texts.
 
     Returns:
       Path of the new version.
@@ -88,59 +75,13 @@ def export(
         found = exportable.load(
             model_dir, vocab_dir, kind, has_pairs, max_seq_length
         )
-        packed, about = _pack(found, dtype)
-        model = make_served_model(packed)
+        model = make_served_model(found)
         name = server_files.model_name(output_dir, name)
         server_files.refuse_other_name(output_dir, name)
         with tensor_files.writing(output_dir):
-            path = _save(model, found.metadata | about, output_dir, name)
-    server_files.write(output_dir, name)
+            path = _save(model, found.metadata, output_dir, name)
+    server_files.write(output_dir, name, path)
     return path
-
-
-def _pack(
-    found: exportable.Source, dtype: str
-) -> tuple[exportable.Source, dict]:
-    """The packed model, and what its metadata say of its numbers."""
-    about: dict = {"dtype": dtype}
-    if dtype == kinds.FLOAT32:
-        return packed_stack.pack(found), about
-    features = _made_features(found)
-
-    options = found.question_answering
-    # Those of an answer's end are of beams, whose order rounding may change.
-    left_out = ("end_",) if options and options.joint_prediction else ()
-
-    def scores(source: exportable.Source) -> dict[str, np.ndarray]:
-        outputs = make_served_model(source).compute(features)
-        return {
-            name: values.numpy()
-            for name, values in signatures.numbers(source, outputs).items()
-            if values.dtype.is_floating and not name.startswith(left_out)
-        }
-
-    exact = scores(found)
-    packed = packed_stack.pack(found, dtype)
-    rounded = scores(packed)
-    about["greatest_error"] = max(
-        float(np.abs(rounded[name] - exact[name]).max()) for name in exact
-    )
-    return packed, about
-
-
-def _made_features(found: exportable.Source) -> inputs.Tensors:
-    """Rows of random tokens, the second half of each in the last segment."""
-    rng = np.random.default_rng(0)
-    shape = (_NUM_MADE_ROWS, min(found.max_seq_length, _MADE_LENGTH))
-    ids = rng.integers(found.tokenizer.vocab_size, size=shape)
-    is_second = np.arange(shape[1]) >= shape[1] // 2
-    last = found.encoder.config.type_vocab_size - 1
-    segments = np.broadcast_to(last * is_second, shape)
-    values = (ids, np.ones(shape), segments)
-    return {
-        name: tf.constant(value, tf.int32)
-        for name, value in zip(ENCODER_FEATURES, values, strict=True)
-    }
 
 
 def _save(

@@ -28,8 +28,11 @@ COMPOSE_FILE = "compose.yaml"
 IMAGE = "tensorflow/serving:2.19.1"
 
 # Of the warm-up requests. The greatest one is also the greatest batch that the
-# server puts together.
+# server runs at once.
 WARMUP_BATCH_SIZES = (1, 8, 32)
+# Rows of the largest request, where the server can split it and where not.
+_LARGEST_SPLIT = 1024
+_LARGEST_WHOLE = 128
 
 # Ops of TF-Text 2.12.1's `ops_lib` that the tokenizer is made of. More of them
 # are there; one that is missed here should be looked up before it is added.
@@ -57,7 +60,7 @@ model_config_list {{
 _BATCHING = """\
 # --batching_parameters_file: requests that arrive together go through the model
 # together. A batch is as long as its longest text.
-max_batch_size {{ value: {batch_size} }}
+{sizes}
 # How long the first request of a batch waits for others.
 batch_timeout_micros {{ value: 1000 }}
 # Requests beyond this queue are refused at once, with UNAVAILABLE.
@@ -66,6 +69,19 @@ num_batch_threads {{ value: 2 }}
 # Token ids and words of different lengths: padded to the longest.
 pad_variable_length_inputs: true
 """
+
+_SPLIT = f"""\
+# Rows of the largest request; batches of fewer are run.
+max_batch_size {{ value: {_LARGEST_SPLIT} }}
+enable_large_batch_splitting {{ value: true }}
+max_execution_batch_size {{ value: {max(WARMUP_BATCH_SIZES)} }}"""
+
+_WHOLE = f"""\
+# Rows of the largest request, and of the largest batch. Splitting stays off:
+# answers are as wide as the longest text of their batch, and the server cannot
+# put those of two batches together (it copies them side by side, or aborts).
+max_batch_size {{ value: {_LARGEST_WHOLE} }}
+enable_large_batch_splitting {{ value: false }}"""
 
 _COMPOSE = """\
 # docker compose up, in this folder. gRPC on port 8500, REST on port 8501.
@@ -144,19 +160,22 @@ def _configured_names(output_dir: str) -> list[str]:
     return re.findall(r'\bname\s*:\s*"([^"]*)"', "\n".join(lines))
 
 
-def write(output_dir: str, name: str) -> list[str]:
+def write(output_dir: str, name: str, version: str) -> list[str]:
     """Writes the server's files that are not there yet.
 
     Args:
       output_dir: Where the versions are.
       name: Of the model.
+      version: Path of the SavedModel that they are for.
 
     Returns:
       The names of the files written.
     """
     contents = {
         MODELS_FILE: _MODELS.format(name=name),
-        BATCHING_FILE: _BATCHING.format(batch_size=max(WARMUP_BATCH_SIZES)),
+        BATCHING_FILE: _BATCHING.format(
+            sizes=_SPLIT if _can_split(version) else _WHOLE
+        ),
         COMPOSE_FILE: _COMPOSE.format(
             name=name,
             image=IMAGE,
@@ -171,6 +190,39 @@ def write(output_dir: str, name: str) -> list[str]:
             write_atomically(path, content)
             written.append(file)
     return written
+
+
+def _can_split(version: str) -> bool:
+    """Whether a row's answers are as wide in every batch."""
+    (meta_graph,) = read_proto(version).meta_graphs
+    return all(
+        dim.size >= 0
+        for signature in meta_graph.signature_def.values()
+        if signature.method_name
+        for output in signature.outputs.values()
+        for dim in output.tensor_shape.dim[1:]
+    )
+
+
+def largest_batch(output_dir: str) -> int | None:
+    """Rows of the largest request that the server takes.
+
+    It answers a larger one, split or not, with INVALID_ARGUMENT: "Task size 33
+    is larger than maximum input batch size 32".
+
+    Args:
+      output_dir: Where the versions are.
+
+    Returns:
+      The number; None without the file, where no request is too large.
+    """
+    path = os.path.join(output_dir, BATCHING_FILE)
+    if not os.path.isfile(path):
+        return None
+    with open(path, encoding="utf-8") as file:
+        lines = "\n".join(line.split("#")[0] for line in file)
+    size = re.search(r"\bmax_batch_size\s*:?\s*{\s*value\s*:\s*(\d+)", lines)
+    return int(size[1]) if size else None
 
 
 def write_warmup_requests(
@@ -196,7 +248,7 @@ def write_warmup_requests(
         print(
             "note: without requests to warm a server up, which need "
             "tensorflow-serving-api: "
-            "pip install 'tensorflow-serving-api>=2.20,<2.21' grpcio"
+            "pip install 'electra_tf[serving]'"
         )
         return []
     num_examples = len(next(iter(example_inputs.values())))

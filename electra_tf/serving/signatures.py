@@ -50,7 +50,6 @@ class ServedModel(tf.Module, abc.ABC):
         # A Keras 3 model loses layers that it holds in lists when it is saved;
         # its variables in a list of their own do not.
         self.model_variables = [v.value for v in source.keras_variables]
-        self.packed_stack = source.packed_stack
         self.input_names = ("text", "text_pair")[: 1 + source.has_pairs]
         self._run = inputs.in_parts(self.compute, self.TOKENS_AT_ONCE)
 

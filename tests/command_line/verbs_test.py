@@ -83,13 +83,13 @@ def test_refuses_a_wrong_verb(capsys, argv, expected):
 
 
 def test_what_serve_lacks_is_said(capsys, monkeypatch):
-    def without_grpc(*_):
-        raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
+    def without_waitress(*_):
+        raise ModuleNotFoundError("No module named 'waitress'", name="waitress")
 
-    monkeypatch.setattr(verbs, "_run", without_grpc)
+    monkeypatch.setattr(verbs, "_run", without_waitress)
     assert verbs.main(["serve"]) == 1
     assert capsys.readouterr().err == (
-        "electra-tf: error: serve needs the package grpc: pip install "
+        "electra-tf: error: serve needs the package waitress: pip install "
         "'electra_tf[serving]'\n"
     )
 

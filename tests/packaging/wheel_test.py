@@ -57,7 +57,6 @@ _OTHER_NAMES = {
     "official": "tf-models-official",
     "orbit": "tf-models-official",
     "google": "protobuf",
-    "grpc": "grpcio",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
     "apache_beam": "apache-beam",

@@ -15,7 +15,6 @@ from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import (
     answer_signatures,
     exportable,
-    kinds,
     saved_model,
 )
 from tests import helpers
@@ -207,13 +206,3 @@ def test_refuses_inputs_of_different_sizes(loaded):
     _, signature = loaded
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many values"):
         signature(question=tf.constant(["wa"]), context=tf.constant(["a", "b"]))
-
-
-@pytest.mark.dear
-@pytest.mark.parametrize("config", [JOINT, SEPARATE], ids=["joint", "not"])
-def test_products_in_bfloat16_have_an_error(tmp_path, config):
-    electra_tf_format.write(checkpoint(config), str(tmp_path / "model"))
-    (tmp_path / "vocab").mkdir()
-    found = exportable.load(str(tmp_path / "model"), str(tmp_path / "vocab"))
-    _, about = saved_model._pack(found, kinds.BFLOAT16)
-    assert 0 < about["greatest_error"] < 1.0

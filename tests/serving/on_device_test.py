@@ -265,16 +265,9 @@ def test_a_missing_file_is_refused(tmp_path):
         on_device.OnDeviceModel(str(tmp_path / "model.tflite"))
 
 
-@pytest.mark.parametrize(
-    ("flag", "expected"),
-    [
-        ("--dtype=bfloat16", "--dtype=float32 with --format=litert"),
-        ("--name=film", "no --name with --format=litert"),
-    ],
-)
-def test_flags_of_a_server_are_refused(flag, expected, capsys):
-    flags = ["--model-dir=m", "--output=o", "--format=litert"]
-    assert export_saved_model.main([*flags, flag]) == 1
+def test_a_servers_name_is_refused(capsys):
+    flags = ["--model-dir=m", "--output=o", "--format=litert", "--name=film"]
+    assert export_saved_model.main(flags) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"Expected {expected}" in error
+    assert "Expected no --name with --format=litert" in error

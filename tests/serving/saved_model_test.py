@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-from google.protobuf import text_format
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.inference import predictor
-from electra_tf.serving import exportable, kinds, saved_model, server_files
+from electra_tf.serving import saved_model, server_files
 from tests import helpers
-from tests.checkpoints import cards, models
+from tests.checkpoints import models
 from tests.serving.conftest import LABELS, TEXTS, write_finetuned
 
 # A program that knows nothing of electra_tf.
@@ -252,18 +259,97 @@ def test_files_for_the_server(exported, tmp_path):
     text_format.Parse(read("models.config"), parsed)
     (model,) = parsed.model_config_list.config
     assert (model.name, model.base_path) == ("letters", "/models/letters")
-    batching = read("batching_parameters.txt")
-    assert "max_batch_size { value: 32 }" in batching
     (service,) = yaml.safe_load(read("compose.yaml"))["services"].values()
     assert service["image"].startswith("tensorflow/serving:")
     assert service["volumes"] == [".:/models/letters:ro"]
     # What a user changed stays.
     (tmp_path / "models.config").write_text("mine")
-    assert server_files.write(str(tmp_path), "letters") == [
+    assert server_files.write(str(tmp_path), "letters", exported.path) == [
         "batching_parameters.txt",
         "compose.yaml",
     ]
     assert (tmp_path / "models.config").read_text() == "mine"
+
+
+def _parameters_class():
+    """TF Serving's BatchingParameters, as far as the file has its fields.
+
+    From tensorflow_serving/servables/tensorflow/session_bundle_config.proto,
+    which tensorflow-serving-api lacks.
+    """
+    file = descriptor_pb2.FileDescriptorProto(
+        name="batching.proto",
+        syntax="proto3",
+        dependency=["google/protobuf/wrappers.proto"],
+    )
+    message = file.message_type.add(name="BatchingParameters")
+    for number, (name, wrapper) in enumerate(
+        {
+            "max_batch_size": "Int64Value",
+            "batch_timeout_micros": "Int64Value",
+            "max_enqueued_batches": "Int64Value",
+            "num_batch_threads": "Int64Value",
+            "max_execution_batch_size": "Int64Value",
+            "enable_large_batch_splitting": "BoolValue",
+        }.items()
+    ):
+        message.field.add(
+            name=name,
+            number=1 + number,
+            label="LABEL_OPTIONAL",
+            type="TYPE_MESSAGE",
+            type_name=f".google.protobuf.{wrapper}",
+        )
+    message.field.add(
+        name="pad_variable_length_inputs",
+        number=20,
+        label="LABEL_OPTIONAL",
+        type="TYPE_BOOL",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    found = pool.FindMessageTypeByName("BatchingParameters")
+    return message_factory.GetMessageClass(found)
+
+
+@pytest.mark.parametrize("is_tagger", [False, True])
+def test_large_requests_are_split_where_answers_are_of_one_width(
+    exported, tmp_path, is_tagger
+):
+    folder = os.path.dirname(exported.path)
+    if is_tagger:
+        folder = str(tmp_path / "tagger")
+        checkpoint = models.finetuned("tagging", 4)
+        electra_tf_format.write(checkpoint, str(tmp_path / "model"))
+        saved_model.export(str(tmp_path / "model"), folder)
+    with open(os.path.join(folder, "batching_parameters.txt")) as file:
+        parsed = text_format.Parse(file.read(), _parameters_class()())
+    largest = 128 if is_tagger else 1024
+    assert server_files.largest_batch(folder) == largest
+    assert parsed.max_batch_size.value == largest
+    assert parsed.enable_large_batch_splitting.value is not is_tagger
+    if not is_tagger:
+        # Of what a warm-up request has tried. The server does not start where
+        # this is more than max_batch_size, and refuses what is more than that.
+        assert parsed.max_execution_batch_size.value == 32
+    assert parsed.pad_variable_length_inputs
+    assert server_files.largest_batch(str(tmp_path)) is None
+
+
+def test_the_model_takes_its_warm_up_requests(exported):
+    path = f"{exported.path}/assets.extra/tf_serving_warmup_requests"
+    signature = tf.saved_model.load(exported.path).signatures["serving_default"]
+    sizes = []
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        request = log.predict_log.request
+        assert request.model_spec.name == "letters"
+        assert request.model_spec.signature_name == "serving_default"
+        texts = tf.make_ndarray(request.inputs["text"])
+        sizes.append(len(texts))
+        assert len(signature(text=tf.constant(texts))["label"]) == len(texts)
+    assert sizes == [1, 1, 8, 8, 32, 32]
 
 
 @pytest.mark.parametrize(
@@ -274,8 +360,8 @@ def test_name_of_the_model(name, folder, expected):
     assert server_files.model_name(f"/served/{folder}/", name) == expected
 
 
-def test_the_name_of_a_configuration_stays(tmp_path):
-    server_files.write(str(tmp_path), "reviews")
+def test_the_name_of_a_configuration_stays(exported, tmp_path):
+    server_files.write(str(tmp_path), "reviews", exported.path)
     assert server_files.model_name(str(tmp_path)) == "reviews"
     server_files.refuse_other_name(str(tmp_path), "reviews")
     with pytest.raises(
@@ -354,41 +440,3 @@ def test_refuses_a_directory_that_is_no_model(tmp_path):
     message = refusal(tmp_path / "model", tmp_path / "exported")
     assert message.startswith("Expected a checkpoint: ")
     assert message.endswith("does not exist")
-
-
-@pytest.mark.dear
-def test_products_in_bfloat16(exported, tmp_path):
-    path = saved_model.export(
-        str(exported.model_dir), str(tmp_path / "b"), dtype=kinds.BFLOAT16
-    )
-    metadata = helpers.read_json(
-        os.path.join(path, "assets.extra", "metadata.json")
-    )
-    assert metadata["dtype"] == "bfloat16"
-    assert 1e-6 < metadata["greatest_error"] < 0.05
-    found, expected = (
-        predictor.SavedModel(p).signatures["serving_default"](
-            text=tf.constant(TEXTS)
-        )["scores"]
-        for p in (path, exported.path)
-    )
-    assert found.dtype == tf.float32
-    error = np.abs(found - expected).max()
-    assert 0 < error < 2 * metadata["greatest_error"]
-
-
-# Of question answering: answers_test.py, with as many positions as it takes.
-@pytest.mark.parametrize(
-    "kind", sorted(cards.OF_EACH_KIND.keys() - {"question_answering"})
-)
-def test_every_head_has_its_error_in_bfloat16(tmp_path, kind):
-    checkpoint = cards.OF_EACH_KIND[kind]()
-    electra_tf_format.write(checkpoint, str(tmp_path / "checkpoint"))
-    (tmp_path / "vocab").mkdir()
-    found = exportable.load(
-        str(tmp_path / "checkpoint"), str(tmp_path / "vocab")
-    )
-    packed, about = saved_model._pack(found, kinds.BFLOAT16)
-    assert packed.packed_stack is not None
-    assert about["dtype"] == "bfloat16"
-    assert 0 < about["greatest_error"] < 0.1

@@ -74,8 +74,7 @@ def _prepare(args) -> dict:
                 *flags,
             )
 
-    export("float32")
-    export("bfloat16", "--dtype=bfloat16")
+    export("saved_model")
     export("litert", "--format=litert")
     if "onnxruntime" in args.names:
         contest.electra_tf(
@@ -249,10 +248,9 @@ def onnxruntime(args) -> contest.Run:
 
 
 _SERVERS = {
-    f"{model}_{num_clients}_clients": contest.Contestant(
-        "serving.serve", {"model": model, "num_clients": num_clients}
+    f"saved_model_{num_clients}_clients": contest.Contestant(
+        "serving.serve", {"model": "saved_model", "num_clients": num_clients}
     )
-    for model in ("float32", "bfloat16")
     for num_clients in (1, 8, 32)
 }
 _RUNTIMES = {
@@ -266,15 +264,16 @@ _RUNTIMES = {
     "litert_int8": contest.Contestant(
         "serving.litert", {"path": "litert/model.int8.tflite"}
     ),
-    "float32": contest.Contestant("serving.saved_model", {"path": "float32"}),
-    "bfloat16": contest.Contestant("serving.saved_model", {"path": "bfloat16"}),
+    "saved_model": contest.Contestant(
+        "serving.saved_model", {"path": "saved_model"}
+    ),
 }
 SERVING = contest.Benchmark(
     summary="one text a request to the local server, over REST",
     unit="requests",
     contestants=_SERVERS,
-    chosen=tuple(_SERVERS)[:4],
-    against=("float32_1_clients",),
+    chosen=tuple(_SERVERS),
+    against=("saved_model_1_clients",),
     prepare=_prepare,
     flags={
         "model_dir": ("", "a classifier of single texts, or random weights"),

@@ -215,7 +215,7 @@ def test_text_is_varied(tmp_path):
         "finetuning --contestants=padded,electra_tf,electra_tf_bfloat16 "
         "--batch_size=4 --num_warm_up_steps=1",
         "data --megabytes=1 --reference_mb=0.05",
-        "serving --contestants=float32_1_clients,float32_8_clients "
+        "serving --contestants=saved_model_1_clients,saved_model_8_clients "
         "--num_steps=8 --num_warm_up_steps=1",
         "latency --contestants=litert,litert_int8,float32 --num_steps=2 "
         "--num_warm_up_steps=1",

@@ -1,1 +1,0 @@
-"""Exported models over REST and gRPC, on this machine."""
