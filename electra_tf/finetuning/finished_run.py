@@ -18,7 +18,7 @@ from electra_tf.finetuning import (
     evaluation,
     fitting,
     preparation,
-    report_page,
+    report,
     results,
     trials,
 )
@@ -120,7 +120,7 @@ def score(config: FinetuningConfig) -> dict | None:
     files = preparation.files_of(config.data)
     summary |= {"directory": directory, "files": files}
     results.write(unfinished, summary)
-    report_page.write(unfinished, summary)
+    report.write(unfinished, summary)
     _publish(unfinished, directory)
     return summary
 
