@@ -110,7 +110,7 @@ class Curve(typing.NamedTuple):
     kept_step: int | None = None
 
 
-STYLES = {
+STYLES: dict[str, dict] = {
     "train": {"color": SECOND, "linestyle": "-"},
     "heldout": {"color": ACCENT, "linestyle": "--", "marker": "o"},
     "baseline": {"color": NEUTRAL, "linestyle": (0, (1.5, 1.5))},

@@ -40,7 +40,7 @@ def fill(template: str, *args: object, **values: object) -> Html:
 
 
 def blocks(python_file: str) -> dict[str, str]:
-    """A module's templates: name -> what is below <!-- name --> in its .html."""
+    """A module's templates: what is below each <!-- name --> in its .html."""
     text = pathlib.Path(python_file).with_suffix(".html").read_text("utf-8")
     _, *parts = re.split(r"<!-- (\w+) -->\n", text)
     return {

@@ -65,9 +65,9 @@ def finetune(
         if name not in ("of_texts", "tensors")
     }
     workers.refuse_differences(strategy, config, contents)
-    unchecked = trials.refuse_changes(plan)
+    trials.refuse_changes(plan)
     if is_chief:
-        for note in [*plan.notes, *unchecked]:
+        for note in plan.notes:
             print(note)
         before_training()
         # What exporting needs to know, beside config.json.
@@ -86,7 +86,7 @@ def finetune(
     found["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
-    found["notes"] = [*plan.notes, *unchecked]
+    found["notes"] = list(plan.notes)
     results.write(model_dir, found)
     predictions.write_submission(model_dir)
     report.write(model_dir, found)
