@@ -27,7 +27,7 @@ _BLOCKS = page.blocks(__file__)
 _NUM_EXAMPLES = 256
 _NUM_SENTENCES = 10
 _CLASSIFIERS = {
-    "tf_idf": ("TF-IDF, logistic regression", charts.NEUTRAL),
+    "tf_idf": ("TF-IDF", charts.NEUTRAL),
     "random_weights": ("random weights", charts.SECOND),
     "pretrained": ("pre-trained", charts.ACCENT),
 }
@@ -114,7 +114,10 @@ def render(
 
 def _header(summary: dict, num_parameters: int) -> Html:
     scores = summary["test_accuracy"]
-    means = {name: f"{100 * of['mean']:.1f} %" for name, of in scores.items()}
+    means = {
+        name: f"{100 * of['mean']:.1f}\N{NO-BREAK SPACE}%"
+        for name, of in scores.items()
+    }
     gain = scores["pretrained"]["mean"] - scores["random_weights"]["mean"]
     verb = "raises" if gain > 0 else "does not raise"
     num_seeds = len(scores["pretrained"]["seeds"])
@@ -146,7 +149,7 @@ def _header(summary: dict, num_parameters: int) -> Html:
 
 
 def _bars(scores: Mapping[str, dict]) -> Html:
-    figure, axes = charts.new_figure(6.2, 2.1)
+    figure, axes = charts.new_figure(4.6, 1.9)
     told = []
     for row, (name, (label, colour)) in enumerate(_CLASSIFIERS.items()):
         mean, spread = 100 * scores[name]["mean"], scores[name].get("stdev")
@@ -194,21 +197,20 @@ def _curves_section(log: Sequence[Mapping], metrics: Mapping) -> Html:
             share = [(step, 1 - rate) for step, rate in replaced]
             curves.append(charts.Curve(share, "baseline"))
         drawn.append(charts.learning_curves(name, title, curves, 3.3))
-    rows = [
-        (name, f"{value:.4f}")
-        for name, value in metrics.items()
-        if name.startswith(("masked", "sampled", "disc", "replaced"))
-    ]
     legend = {
         "train": "training",
         "heldout": "held-out",
         "baseline": "calling every token original",
     }
-    table = page.table("metrics", "cn", ["Held-out metric", "Value"], rows)
-    block, legend_html = _BLOCKS["curves"], page.legend(legend)
     return page.section(
         "Pre-training",
-        fill(block, legend=legend_html, charts=drawn, table=table),
+        fill(
+            _BLOCKS["curves"],
+            legend=page.legend(legend),
+            charts=drawn,
+            share=1 - metrics["replaced_rate"],
+            **metrics,
+        ),
     )
 
 
