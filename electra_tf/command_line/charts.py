@@ -6,7 +6,10 @@ Imports no TensorFlow, and matplotlib only when a figure is made.
 import html
 import io
 import re
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
+
+from electra_tf.command_line import page
 
 # Colours that matplotlib writes, and the page's variables that replace them, so
 # that the charts follow the reader's light or dark theme.
@@ -40,7 +43,7 @@ def new_figure(width: float, height: float):
     return figure, axes
 
 
-def to_html(figure, name: str, title: str, told: Sequence[str]) -> str:
+def to_html(figure, name: str, title: str, told: Sequence[str]) -> page.Html:
     """The drawing below its title; `told` is what a screen reader says."""
     import matplotlib
 
@@ -54,8 +57,10 @@ def to_html(figure, name: str, title: str, told: Sequence[str]) -> str:
             metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
         )
     svg = adapt_svg(buffer.getvalue(), name, f"{title}: {'; '.join(told)}")
-    return (
-        f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>"
+    return page.fill(
+        "<figure><figcaption>{title}</figcaption>{svg}</figure>",
+        title=title,
+        svg=page.Html(svg),
     )
 
 
@@ -81,3 +86,120 @@ def adapt_svg(svg: str, name: str, description: str) -> str:
         svg = svg.replace(colour, variable)
     label = html.escape(description)
     return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+# (step, value), in order.
+Points = Sequence[tuple[int, float]]
+
+
+class Curve(typing.NamedTuple):
+    """A line over the steps.
+
+    Attributes:
+      points: What was measured.
+      kind: "train", "heldout" or "baseline".
+      name: What a screen reader calls it; "" to leave it out.
+      is_strong: Whether it is drawn in front of the others.
+      kept_step: The step whose weights are kept, where that is marked.
+    """
+
+    points: Points
+    kind: str
+    name: str = ""
+    is_strong: bool = True
+    kept_step: int | None = None
+
+
+STYLES: dict[str, dict] = {
+    "train": {"color": SECOND, "linestyle": "-"},
+    "heldout": {"color": ACCENT, "linestyle": "--", "marker": "o"},
+    "baseline": {"color": NEUTRAL, "linestyle": (0, (1.5, 1.5))},
+}
+
+
+def training_points(log: Sequence[Mapping], metric: str) -> list:
+    """The course of a metric over windows of training, from a run's log.
+
+    A line of the log is a mean over the steps since the line before. Where
+    that is fewer than before, as at an evaluation or at the end, it is put
+    together with its neighbours: a batch alone would look like a jump.
+
+    Args:
+      log: Of `metrics_log.read`.
+      metric: Its name there.
+
+    Returns:
+      Points.
+    """
+    points: list[tuple[int, float]] = []
+    step = longest = num_steps = 0
+    total, widths = 0.0, []
+    for line in log:
+        if line["split"] != "train" or metric not in line:
+            continue
+        steps, step = line["step"] - step, line["step"]
+        longest = max(longest, steps)
+        num_steps, total = num_steps + steps, total + steps * line[metric]
+        if num_steps >= longest:
+            points.append((step, total / num_steps))
+            widths.append(num_steps)
+            num_steps, total = 0, 0.0
+    if num_steps and points:
+        total += points[-1][1] * widths[-1]
+        points[-1] = (step, total / (num_steps + widths[-1]))
+    return points
+
+
+def learning_curves(
+    name: str, title: str, curves: Sequence[Curve], width: float = 4.6
+) -> page.Html:
+    """Courses over the steps.
+
+    Args:
+      name: Of no other chart of the page.
+      title: What is measured.
+      curves: Lines.
+      width: In inches.
+
+    Returns:
+      HTML.
+    """
+    from matplotlib import ticker
+
+    figure, axes = new_figure(width, 2.5 if width > 4 else 2.1)
+    told = []
+    for curve in sorted(curves, key=lambda curve: curve.is_strong):
+        if not curve.points:
+            continue
+        steps, values = zip(*curve.points, strict=True)
+        alpha = 1.0 if curve.is_strong else 0.45
+        axes.plot(
+            steps,
+            values,
+            linewidth=1.8 if curve.is_strong else 1.0,
+            alpha=alpha,
+            markersize=5 if curve.is_strong else 4,
+            markeredgecolor=SURFACE,
+            **STYLES[curve.kind],
+        )
+        if curve.kept_step in steps:
+            axes.plot(
+                curve.kept_step,
+                values[steps.index(curve.kept_step)],
+                color=INK,
+                alpha=alpha,
+                marker="o",
+                markersize=9,
+                fillstyle="none",
+            )
+        if curve.is_strong and curve.name:
+            told.append(
+                f"{curve.name} {values[0]:.3g} at step {steps[0]}, "
+                f"{values[-1]:.3g} at step {steps[-1]}"
+            )
+    axes.set_xlabel("step")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
+    return to_html(figure, name, title, told)

@@ -52,8 +52,9 @@ def check(record: Mapping, path: str) -> None:
     files.check_fields(
         record,
         path,
-        ("rows", "labels", "vocabulary", "initial weights"),
+        ("rows", "of_texts", "labels", "vocabulary", "initial weights"),
         rows=dict[str, dict],
+        of_texts=dict[str, dict],
         labels=dict,
     )
 
@@ -82,9 +83,7 @@ def changes(ours: Mapping, theirs: Mapping) -> list[str]:
                 found.append(f"{split} rows{of_task}{gone}")
         if ours["labels"][task] != theirs["labels"].get(task):
             found.append(f"labels{of_task}")
-        # Earlier versions did not keep what is read of a text.
-        read = ours.get("of_texts", {}).get(task, {})
-        was_read = theirs.get("of_texts", {}).get(task, read)
+        read, was_read = ours["of_texts"][task], theirs["of_texts"][task]
         found += [
             f"{name}{of_task}"
             for name in sorted({*read, *was_read})

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from electra_tf import errors, model_directory
 from electra_tf.files import write_json
 from electra_tf.finetuning import (
-    cost,
     predictions,
     preparation,
-    report_page,
+    report,
     results,
     trials,
 )
@@ -29,7 +28,7 @@ def finetune(
     last checkpoint. A trial is in <model_dir>/trial_<n>. Beside results.json
     and results.txt there are the best trial's predictions of GLUE's test sets,
     glue_submission.zip, where these were predicted; and report.html, the page
-    of `report_page`.
+    of `report`.
 
     Args:
       config: Everything the run needs.
@@ -66,9 +65,9 @@ def finetune(
         if name not in ("of_texts", "tensors")
     }
     workers.refuse_differences(strategy, config, contents)
-    unchecked = trials.refuse_changes(plan)
+    trials.refuse_changes(plan)
     if is_chief:
-        for note in [*plan.notes, *unchecked]:
+        for note in plan.notes:
             print(note)
         before_training()
         # What exporting needs to know, beside config.json.
@@ -87,11 +86,8 @@ def finetune(
     found["recipe"] = {
         name: choice._asdict() for name, choice in plan.recipe.items()
     }
-    found["notes"] = [*plan.notes, *unchecked]
-    best = found["best_on_dev"]
-    (of_best,) = (r for r in records if r["trial"] == best)
-    found["cost"] = cost.of_run(plan, of_best)
+    found["notes"] = list(plan.notes)
     results.write(model_dir, found)
     predictions.write_submission(model_dir)
-    report_page.write(model_dir, found)
+    report.write(model_dir, found)
     return found

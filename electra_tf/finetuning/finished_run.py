@@ -18,13 +18,14 @@ from electra_tf.finetuning import (
     evaluation,
     fitting,
     preparation,
-    report_page,
+    report,
     results,
     trials,
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import own_data, tagging, text_tasks
+from electra_tf.finetuning.tasks.task import Task
 from electra_tf.text import tokenization
 from electra_tf.training import replicas
 
@@ -60,45 +61,38 @@ def score(config: FinetuningConfig) -> dict | None:
     is_chief = replicas.is_chief(replicas.make_strategy(config.run))
     replicas.set_policy(config.run)
     model_dir = config.run.model_dir
-    found = results.read(
+    trained = results.read(
         model_dir,
         ": without eval_only the command trains",
         ("trials", "from_scratch"),
     )
+    numbers = results.counted_trials(trained)
     checkpoint = reading.read_checkpoint(model_dir)
     data = _read_rows(config, checkpoint)
     encoder = checkpoint.discriminator
     assert encoder is not None
-    directory = _directory(
-        os.path.join(
-            model_dir, EVALUATION_DIR, _name_of_rows(config.data, data)
-        ),
-        preparation.files_of(config.data),
+    files = preparation.files_of(config.data)
+    about_data, lines = {}, []
+    for task_data in data:
+        lines += preparation.remarks_on(task_data, config.data)
+        about_data[task_data.task.name], more = preparation.look_at(task_data)
+        lines += more
+    lines += _learned(model_dir, numbers, data) or _in_training_file(
+        config, data
     )
-    about_data = {}
-    for of_task in data:
-        about, lines = preparation.look_at(of_task)
-        about_data[of_task.task.name] = about
-        if is_chief:
-            for line in preparation.remarks_on(of_task, config.data) + lines:
-                print(line)
-    if is_chief:
-        lines = _learned(model_dir, results.counted_trials(found), data)
-        lines = lines or _in_training_file(config, data)
-        for line in lines:
-            print(line)
+    directory = _directory(config.data, model_dir, data)
     unfinished = f"{directory}.unfinished"
     if is_chief:
+        print(*lines, sep="\n", end="\n" * bool(lines))
         # Of a command that was killed.
         shutil.rmtree(unfinished, ignore_errors=True)
     records = []
-    for number in results.counted_trials(found):
-        trained = model_directory.trial_dir(model_dir, number)
-        model = fitting.trained_model(trained, encoder, data)
-        answers = evaluation.Evaluator(
-            model, data, config.data.eval_batch_size
-        ).ask()
-        record = results.read_of_trial(trained)
+    for number in numbers:
+        trial = model_directory.trial_dir(model_dir, number)
+        model = fitting.trained_model(trial, encoder, data)
+        size = config.data.eval_batch_size
+        answers = evaluation.Evaluator(model, data, size).ask()
+        record = results.read_of_trial(trial)
         # Whatever was left out of training: all are asked the same here.
         record.pop("fold", None)
         record["tasks"] = answers.scores
@@ -113,14 +107,13 @@ def score(config: FinetuningConfig) -> dict | None:
     summary = results.summarize(
         [data],
         records,
-        found["from_scratch"],
+        trained["from_scratch"],
         about_data,
-        best_on_dev=found["best_on_dev"],
+        best_on_dev=trained["best_on_dev"],
     )
-    files = preparation.files_of(config.data)
     summary |= {"directory": directory, "files": files}
     results.write(unfinished, summary)
-    report_page.write(unfinished, summary)
+    report.write(unfinished, summary)
     _publish(unfinished, directory)
     return summary
 
@@ -155,18 +148,15 @@ def _learned(
     """A line for each split whose rows, all of them, a model was trained on."""
     lines = []
     for number in numbers:
-        path = os.path.join(
-            model_directory.trial_dir(model_dir, number),
-            model_directory.TRIAL_FILE,
-        )
-        # Earlier versions kept no digests.
+        trial = model_directory.trial_dir(model_dir, number)
+        path = os.path.join(trial, model_directory.TRIAL_FILE)
         rows = read_json(path).get(model_directory.DIGESTS, {}).get("rows", {})
         lines += [
             f"{split}: trial {number} was trained on these very rows, so its "
             "scores say how well it learned them by heart"
-            for of_task in data
-            for split, digest in of_task.digests.items()
-            if digest == rows.get(of_task.task.name, {}).get("train")
+            for task_data in data
+            for split, digest in task_data.digests.items()
+            if digest == rows.get(task_data.task.name, {}).get("train")
         ]
     return lines
 
@@ -178,49 +168,48 @@ def _in_training_file(
 
     These are rows that the models of other folds were trained on, too.
     """
-    about = _about_models(config.run.model_dir)
-    path = about.get("reading", {}).get("train_file", "")
-    if config.data.task_names or not os.path.isfile(path):
+    if config.data.task_names:
         return []
-    (of_task,) = data
+    about = _about_models(config)
+    path = about["reading"].get("train_file", "")
+    if not os.path.isfile(path):
+        return []
+    (rows,) = data
     try:
-        task = own_data.task_of_model(
-            config.data.task_name,
-            {"test": path},
-            about,
-            config.data.skip_empty_texts,
-        )
+        task = _own_task(config, {"test": path}, about)
         trained = task.read_examples("test")
     except ValueError:
         return []  # Another file has its name now.
-    told = copies.about(
-        of_task.task,
-        {**of_task.examples, "train": trained},
-        of_task.do_lower_case,
-    )
+    examples = {**rows.examples, "train": trained}
+    told = copies.about(rows.task, examples, rows.do_lower_case)
     return [
-        f"{split}: {found['num_rows']} of {of_task.num_rows[split]} rows are "
+        f"{split}: {found['num_rows']} of {rows.num_rows[split]} rows are "
         f"in {path}, too, the training file; scores of these mean little"
         for split, found in told.items()
         if split != "train" and found["num_rows"]
     ]
 
 
-def _about_models(model_dir: str) -> dict:
+def _about_models(config: FinetuningConfig) -> dict:
     """What the run wrote of its tasks."""
-    path = os.path.join(model_dir, model_directory.MODEL_FILE)
-    about = read_json(path, reading=dict)
-    if about.get("reading") is None:  # Not files of one's own.
-        about.pop("reading", None)
-    elif about["kind"] != "tagging":
-        check_fields(
-            about["reading"],
-            path,
-            ("train_file", "columns", "has_header"),
-            columns=list[str],
-            text_columns=list[str],
-        )
+    path = os.path.join(config.run.model_dir, model_directory.MODEL_FILE)
+    about = read_json(path)
+    if not config.data.task_names:  # Files of one's own.
+        check_fields(about, path, ("kind", "reading"), reading=dict)
+        if about["kind"] != "tagging":
+            needed = ("train_file", "columns", "has_header")
+            lists = {"columns": list[str], "text_columns": list[str]}
+            check_fields(about["reading"], path, needed, **lists)
     return about
+
+
+def _own_task(
+    config: FinetuningConfig, files: dict[str, str], about: dict
+) -> Task:
+    data = config.data
+    return own_data.task_of_model(
+        data.task_name, files, about, data.skip_empty_texts
+    )
 
 
 def _read_rows(
@@ -239,135 +228,94 @@ def _read_rows(
     config = dataclasses.replace(
         config, data=dataclasses.replace(config.data, folds=0)
     )
-    about = _about_models(model_dir)
-    of_tasks = about.get("tasks", [about])
-    described_of = {of["task_name"]: of for of in of_tasks}
-    if config.data.task_names or "reading" not in about:
-        # Files of one's own, after an earlier version: by the training file.
+    about = _about_models(config)
+    if config.data.task_names:
         tasks = preparation.make_tasks(config)
     else:
-        tasks = [
-            own_data.task_of_model(
-                config.data.task_name,
-                preparation.files_of(config.data),
-                about,
-                config.data.skip_empty_texts,
-            )
-        ]
+        files = preparation.files_of(config.data)
+        tasks = [_own_task(config, files, about)]
+    described = {of["task_name"]: of for of in about.get("tasks", [about])}
     for task in tasks:
-        described = described_of.get(task.name)
-        if described is None:
+        model = described.get(task.name)
+        if model is None:
             raise errors.ConfigError(
                 f"Expected a model for {task.name!r} in {model_dir}. Received: "
-                + ", ".join(repr(of["task_name"]) for of in of_tasks)
+                + ", ".join(map(repr, described))
             )
-        is_tagging = described.get("kind") == "tagging"
-        if isinstance(task, tagging.TaggingTask) and is_tagging:
+        if isinstance(task, tagging.TaggingTask) and model["kind"] == "tagging":
             # The files at hand may have fewer.
-            task.labels = described["labels"]
-            task.segment = described.get("segment", task.segment)
-        _refuse_other_answers(task.description(), described, model_dir)
-        pooling = described.get("pooling", configs.DEFAULT_POOLING)
-        if config.pooling != pooling:
-            raise errors.ConfigError(
-                f"Expected FinetuningConfig.pooling={pooling!r}, as the models "
-                f"in {model_dir} have it. Received: {config.pooling!r}"
-            )
-        task.pooling = pooling
-        task.hidden_activation = described.get("hidden_activation")
+            task.labels = model["labels"]
+            task.segment = model.get("segment", task.segment)
+        here = task.description() | {"pooling": config.pooling}
+        _refuse_another_task(
+            here,
+            {"pooling": configs.DEFAULT_POOLING} | model,
+            model_dir,
+        )
+        task.pooling = config.pooling
+        task.hidden_activation = model.get("hidden_activation")
     data = preparation.read_rows(
         config,
         tasks,
         tokenization.FullTokenizer(checkpoint.vocabulary),
         unwanted=["train"],
     )
-    for of_task in data:
-        if not of_task.examples:
+    for rows in data:
+        if not rows.examples:
+            where = f" in {rows.task.looked_in}" if rows.task.looked_in else ""
             raise errors.ConfigError(
-                f"Expected rows to score of the task {of_task.task.name!r}. "
-                f"Received: none{_where(of_task)}"
+                f"Expected rows to score of the task {rows.task.name!r}. "
+                f"Received: none{where}"
             )
-        _refuse_other_windows(of_task, described_of[of_task.task.name], config)
+        model = described[rows.task.name]
+        windows = "windows of --long_texts"
+        _refuse_another_task(
+            {windows: rows.about().get("windows")},
+            {windows: model.get("windows")},
+            model_dir,
+        )
     return data
 
 
-def _refuse_other_windows(
-    data: TaskData, described: dict, config: FinetuningConfig
-) -> None:
-    """Refuses to read long texts in another way than the models learned."""
-    ours, theirs = data.about().get("windows"), described.get("windows")
-    if ours == theirs:
-        return
-
-    def in_words(windows):
-        if windows is None:
-            return "long_texts='cut'"
-        values = ", ".join(f"{name}={of}" for name, of in windows.items())
-        return f"long_texts='windows' ({values})"
-
-    raise errors.ConfigError(
-        f"Expected {in_words(theirs)}, as the models in "
-        f"{config.run.model_dir} have it. Received: {in_words(ours)}"
-    )
-
-
-def _where(data: TaskData) -> str:
-    return f" in {data.task.looked_in}" if data.task.looked_in else ""
-
-
-def _refuse_other_answers(ours: dict, theirs: dict, model_dir: str) -> None:
-    """Refuses rows whose answers are not those of the models.
-
-    Args:
-      ours: Description of a task.
-      theirs: What the run wrote of it.
-      model_dir: Of the run.
-    """
-    for name in ("kind", "labels", "min_value", "scale"):
-        a, b = ours.get(name), theirs.get(name)
-        if a != b and name in theirs:
-            shown = [
-                text_tasks.listing(value) if isinstance(value, list) else value
-                for value in (b, a)
-            ]
+def _refuse_another_task(here: dict, model: dict, model_dir: str) -> None:
+    """Refuses rows whose texts or answers are not as the models have them."""
+    names = ("kind", "labels", "min_value", "scale", "pooling")
+    for name in (*names, "windows of --long_texts"):
+        if name in model and here.get(name) != model[name]:
+            wanted, received = (
+                text_tasks.listing(of) if isinstance(of, list) else of
+                for of in (model[name], here.get(name))
+            )
             raise errors.ConfigError(
-                f"Expected {name} {shown[0]}, as the models in {model_dir} "
-                f"have it. Received: {shown[1]}"
+                f"Expected {name} {wanted}, as the models in {model_dir} have "
+                f"it. Received: {received}"
             )
 
 
-def _directory(path: str, files: dict[str, str]) -> str:
-    """Where scores go: beside those of other files of the same name.
-
-    Args:
-      path: Where they go if there are none.
-      files: See `preparation.files_of`.
-    """
-
-    def places(of_files: dict) -> dict:
-        return {
-            split: os.path.abspath(file) for split, file in of_files.items()
-        }
+def _directory(
+    data: FinetuningDataConfig, model_dir: str, rows: Sequence[TaskData]
+) -> str:
+    """Where scores go: beside those of other files of the same name."""
+    files = preparation.files_of(data)
+    names = [task_data.task.name for task_data in rows]
+    if not data.task_names:
+        paths = files.values()
+        names = [os.path.splitext(os.path.basename(p))[0] for p in paths]
+    name = "_".join(dict.fromkeys(names))
 
     def is_taken(directory: str) -> bool:
-        known = os.path.join(directory, model_directory.RESULTS_FILE)
-        if not os.path.exists(known):
+        path = os.path.join(directory, model_directory.RESULTS_FILE)
+        if not os.path.exists(path):
             return False
-        before = read_json(known, files=dict[str, str]).get("files")
-        return before is not None and places(before) != places(files)
+        before = read_json(path, ("files",), files=dict[str, str])["files"]
+        return before.keys() != files.keys() or any(
+            os.path.abspath(before[split]) != os.path.abspath(files[split])
+            for split in files
+        )
 
-    found, number = path, 1
-    while is_taken(found):
+    first = path = os.path.join(model_dir, EVALUATION_DIR, name)
+    number = 1
+    while is_taken(path):
         number += 1
-        found = f"{path}_{number}"
-    return found
-
-
-def _name_of_rows(data: FinetuningDataConfig, rows: list[TaskData]) -> str:
-    if data.task_names:
-        return "_".join(of_task.task.name for of_task in rows)
-    stems = [
-        os.path.splitext(os.path.basename(path))[0]
-        for path in preparation.files_of(data).values()
-    ]
-    return "_".join(dict.fromkeys(stems))
+        path = f"{first}_{number}"
+    return path

@@ -8,14 +8,20 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors, model_directory
+from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import check_fields, read_json, write_atomically
-from electra_tf.finetuning import copies, cost, report_text
+from electra_tf.finetuning import copies
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3
 _NOT_SHOWN = ("loss", "total")
+# Of more labels those with the lowest F1 are in the table.
+_MOST_LABELS = 30
+# A matrix of more labels is a list of what is confused most often.
+_MOST_IN_MATRIX = 12
+_MOST_CONFUSIONS = 15
 
 _SETTINGS = ("learning_rate", "num_train_epochs")
 
@@ -53,9 +59,8 @@ def summarize(
       over the trials of the best setting; then "report", split -> what
       `tasks.reports` says of its rows, and "trials", whose answers these are:
       on "dev" of all folds together, otherwise of the trial "best_on_dev".
-      There is none for tasks without classes, and for trials of earlier
-      versions. Of a single task all this is at the top, and its scores are in
-      the trials themselves.
+      There is none for tasks without classes. Of a single task all this is at
+      the top, and its scores are in the trials themselves.
     """
     tasks = {data.task.name: data for data in parts[0]}
     main_metrics = {name: data.task.main_metric for name, data in tasks.items()}
@@ -291,17 +296,100 @@ def format_results(results: dict) -> str:
     for table, (name, of_task) in zip(
         score_tables(results), tasks_of(results).items(), strict=True
     ):
-        lines.append(table.title)
-        aligned = report_text.aligned([table.header, *table.rows])
-        lines += ["  " + line for line in aligned]
-        lines.append("")
+        lines += [table.title, *_aligned([table.header, *table.rows]), ""]
         for split, report in of_task.get("report", {}).items():
-            title = f"{name}, {split}, {whose_answers(report, of_task)}"
-            lines += [*report_text.format_report(title, report), ""]
-    lines += remarks(results)
-    while not lines[-1]:
-        lines.pop()
-    return "\n".join(lines)
+            whose = f"trial {report['trials'][0]}"
+            if len(report["trials"]) > 1:
+                times = len(report["trials"]) // of_task["num_folds"]
+                repeated = f", {times} times" if times > 1 else ""
+                whose = f"all rows of the folds{repeated}"
+            lines += [*format_report(f"{name}, {split}, {whose}", report), ""]
+    return "\n".join([*lines, *remarks(results)]).rstrip("\n")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines: the first column to the left, the others to the right."""
+    widths = [
+        max(map(display_width, column)) for column in zip(*rows, strict=True)
+    ]
+    lines = []
+    for row in rows:
+        first, *cells = (
+            (text, " " * (width - display_width(text)))
+            for width, text in zip(widths, row, strict=True)
+        )
+        others = (f"{blank}{text}" for text, blank in cells)
+        lines.append("  " + "  ".join(["".join(first), *others]).rstrip())
+    return lines
+
+
+def format_report(title: str, report: dict) -> list[str]:
+    """A report as lines.
+
+    Args:
+      title: Whose answers these are.
+      report: See `tasks.reports`.
+    """
+    classes = report["classes"]
+    shown = list(classes)
+    lines = [f"{title}, by label:"]
+    if len(shown) > _MOST_LABELS:
+        # By a stable sort: of equals the first ones.
+        worst = sorted(shown, key=lambda label: classes[label]["f1"])
+        shown = worst[:_MOST_LABELS]
+        lines[0] = (
+            f"{title}, the {_MOST_LABELS} of {len(classes)} labels with the "
+            "lowest F1 (results.json has all):"
+        )
+    columns = ("precision", "recall", "f1")
+    rows = [["", *columns, "support"]]
+    for label in shown:
+        scores = [_number(classes[label][name]) for name in columns]
+        rows.append([label, *scores, str(classes[label]["support"])])
+    total = str(sum(scores["support"] for scores in classes.values()))
+    for name in ("macro", "weighted"):
+        f1 = _number(report[f"{name}_f1"])
+        rows.append([f"{name} F1", "", "", f1, total])
+    lines += _aligned(rows)
+    if "confusion_matrix" not in report:
+        return lines
+    labels, counts = report["confusion_matrix"].values()
+    if len(labels) <= _MOST_IN_MATRIX:
+        rows = [["", *labels]]
+        for label, of_label in zip(labels, counts, strict=True):
+            rows.append([label, *map(str, of_label)])
+        title = "how often each label (row) was taken for which (column):"
+        return [*lines, title, *_aligned(rows)]
+    confused = confusions(labels, counts, _MOST_CONFUSIONS)
+    if confused:
+        lines.append("taken for another label most often:")
+    return lines + [
+        f"  {count} x {true} for {predicted}"
+        for count, true, predicted in confused
+    ]
+
+
+def confusions(
+    labels: Sequence[str], counts: Sequence[Sequence[int]], most: int
+) -> list[tuple[int, str, str]]:
+    """What is mistaken most often: how often, the true label, the predicted.
+
+    Args:
+      labels: C names.
+      counts: For each true label how often each one was predicted.
+      most: Of mistakes.
+    """
+    wrong = (
+        (count, true, predicted)
+        for true, of_true in zip(labels, counts, strict=True)
+        for predicted, count in zip(labels, of_true, strict=True)
+        if count and true != predicted
+    )
+    return sorted(wrong, key=lambda mistake: -mistake[0])[:most]
 
 
 class ScoreTable(typing.NamedTuple):
@@ -360,10 +448,7 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
             f"trial {trial['trial']}",
             str(trial["seed"]),
             *(f"{trial[key]:g}" for key in settings),
-            *(
-                report_text.number(scores_of(trial, name)[s].get(m))
-                for s, m in columns
-            ),
+            *(_number(scores_of(trial, name)[s].get(m)) for s, m in columns),
         ]
         for trial in trials
     ]
@@ -381,10 +466,7 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
         summaries.append((baseline["name"], baseline, ""))
     rows += [
         [label, *blank]
-        + [
-            report_text.number(found.get(s, {}).get(m + kind))
-            for s, m in columns
-        ]
+        + [_number(found.get(s, {}).get(m + kind)) for s, m in columns]
         for label, found, kind in summaries
     ]
     title = f"{name}: " + ", ".join(
@@ -438,30 +520,16 @@ def _setting(group: dict) -> str:
     return f"rate {rate:g}, {epochs:g} epoch{'s' * (epochs != 1)}"
 
 
-def whose_answers(report: dict, of_task: dict) -> str:
-    """Whose answers the report of a split counts, in words.
-
-    Args:
-      report: Of `of_task`, with its "trials".
-      of_task: Of `tasks_of`.
-    """
-    if len(report["trials"]) == 1:
-        return f"trial {report['trials'][0]}"
-    times = len(report["trials"]) // of_task["num_folds"]
-    return "all rows of the folds" + (f", {times} times" if times > 1 else "")
-
-
 def counted_trials(results: dict) -> list[int]:
     """Numbers of the trials that means are over: those of the best setting.
 
     Args:
-      results: Of `summarize`, or an earlier version's.
+      results: Of `summarize`.
     """
     if "settings" in results:
         return results["settings"][0]["trials"]
-    replaced = results.get("replaced_trials", [])
     numbers = [trial["trial"] for trial in results["trials"]]
-    return [number for number in numbers if number not in replaced]
+    return [n for n in numbers if n not in results["replaced_trials"]]
 
 
 def remarks(results: dict) -> list[str]:
@@ -469,12 +537,6 @@ def remarks(results: dict) -> list[str]:
     lines = []
     trials = results["trials"]
     for name, of_task in tasks_of(results).items():
-        is_scored = any(split in of_task for split in of_task["num_rows"])
-        if is_scored and "labels" in of_task and "report" not in of_task:
-            lines.append(
-                f"{name}: no scores by label, as trials of an earlier version "
-                "are among these"
-            )
         leaks = {
             split: found
             for split, found in of_task.get("copies", {}).items()
@@ -526,6 +588,4 @@ def remarks(results: dict) -> list[str]:
                 "lower learning rate or more epochs"
             )
         lines.append(line)
-    if results.get("cost"):
-        lines.append(cost.in_words(results["cost"]))
     return lines

@@ -19,7 +19,6 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.plan import RunPlan, Trial, TrialPlan
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import loop, metrics_log, replicas, saving
 
@@ -81,7 +80,7 @@ def run_trial(
       what `_take_best` says where there was patience, "degenerate" (names of
       the tasks whose rows all got the same answer) and "tasks" (task name ->
       split -> scores); and as "reports" what its reports.json holds, see
-      `evaluation.reports`. Earlier versions did not write it.
+      `evaluation.reports`.
 
     Raises:
       ConfigError: If the directory is that of another trial.
@@ -199,7 +198,7 @@ def write_predictions(
             predictions.write(directory, prefix, data, split, outputs)
 
 
-def refuse_changes(plan: RunPlan) -> list[str]:
+def refuse_changes(plan: RunPlan) -> None:
     """Refuses a model directory whose trials are others than those planned.
 
     Nothing is written, so that all in the directory still belongs together.
@@ -207,14 +206,10 @@ def refuse_changes(plan: RunPlan) -> list[str]:
     Args:
       plan: Of the run.
 
-    Returns:
-      A line where something could not be checked.
-
     Raises:
       ConfigError: If a trial there has other settings, or rows, labels,
         vocabulary or initial weights are not those that it was trained with.
     """
-    unknown = []
     planned = {trial.number: trial for trial in plan.trials}
     for number in model_directory.trial_numbers(plan.run.model_dir):
         directory = model_directory.trial_dir(plan.run.model_dir, number)
@@ -227,56 +222,15 @@ def refuse_changes(plan: RunPlan) -> list[str]:
             continue  # There were more trials before.
         if not _has_learned(directory):
             continue
-        fold = claim.get("fold")
-        ours = plan.of_trial(dataclasses.replace(plan.trials[0], fold=fold))
-        if _knows_its_data(claim):
-            changed = digests.changes(ours.digests, claim[DIGESTS])
-        else:
-            changed = _changed_since_earlier_version(plan)
-            unknown.append(os.path.basename(directory))
-        if changed:
+        of_fold = dataclasses.replace(plan.trials[0], fold=claim.get("fold"))
+        ours = plan.of_trial(of_fold).digests
+        if changed := digests.changes(ours, claim[DIGESTS]):
             raise errors.ConfigError(
                 f"{directory} holds a model of other data. Since it was "
                 f"trained, these have changed: {', '.join(changed)}. Choose "
                 "another --model_dir, or bring back what was there to go on "
                 "with that run"
             )
-    if not unknown:
-        return []
-    return [
-        f"{', '.join(unknown)} of {plan.run.model_dir}: of an earlier version, "
-        "so it could not be checked whether rows, vocabulary and initial "
-        "weights are still those of the training"
-    ]
-
-
-def _changed_since_earlier_version(plan: RunPlan) -> list[str]:
-    """What differs of the little that earlier versions kept."""
-    path = os.path.join(plan.run.model_dir, model_directory.MODEL_FILE)
-    if not os.path.isfile(path):
-        return []
-    about = read_json(path)
-    known = {
-        of_task["task_name"]: of_task.get("labels")
-        for of_task in about.get("tasks", [about])
-    }
-    found = [
-        "labels"
-        for data in plan.folds[0]
-        if (labels := known.get(data.task.name)) is not None
-        and labels != data.task.description().get("labels")
-    ][:1]
-    path = os.path.join(plan.run.model_dir, vocabulary.VOCAB_FILE)
-    ours = plan.start.tokenizer.vocabulary.tokens
-    if os.path.isfile(path) and vocabulary.load_vocab(path) != list(ours):
-        found.append("vocabulary")
-    # Of rows they kept where they were; a test set may come later.
-    were = model_directory.read_config(plan.run.model_dir).get("data", {})
-    return found + [
-        name
-        for name in ("train_file", "dev_file", "test_file", "data_dir")
-        if were.get(name) and were[name] != getattr(plan.data, name)
-    ]
 
 
 def _finished(plan: TrialPlan, is_chief: bool) -> dict:
@@ -284,11 +238,10 @@ def _finished(plan: TrialPlan, is_chief: bool) -> dict:
     directory = plan.run.model_dir
     path = os.path.join(directory, model_directory.RESULTS_FILE)
     result = results.read_of_trial(directory, [d.task.name for d in plan.tasks])
-    reports: dict[str, dict] = {}
-    reports_path = os.path.join(directory, model_directory.REPORTS_FILE)
-    if os.path.exists(reports_path):  # Not of an earlier version.
-        reports = read_json(reports_path)
-    new = _new_splits(plan, result)
+    reports = read_json(os.path.join(directory, model_directory.REPORTS_FILE))
+    claim = _read_claim(directory)
+    assert claim is not None
+    new = digests.new_splits(plan.digests, claim[DIGESTS])
     if not new:
         return result | {"reports": reports}
     evaluator = evaluation.Evaluator(
@@ -317,60 +270,25 @@ def _write_reports(directory: str, reports: dict[str, dict]) -> None:
     )
 
 
-def _new_splits(plan: TrialPlan, result: dict) -> list[str]:
-    """Splits that a finished trial was not asked about.
-
-    Args:
-      plan: Of the trial.
-      result: What it wrote.
-    """
-    claim = _read_claim(plan.run.model_dir) or {}
-    if DIGESTS in claim:
-        return digests.new_splits(plan.digests, claim[DIGESTS])
-    # Of an earlier version: what it scored, and what it wrote of the rest.
-    new = {}
-    for data in plan.tasks:
-        prefix = f"{data.task.name}_" if len(plan.tasks) > 1 else ""
-        for split in data.examples:
-            path = os.path.join(
-                plan.run.model_dir, f"{prefix}{split}_predictions.tsv"
-            )
-            is_known = split == "train" or os.path.isfile(path)
-            if split != "train" and split in data.labelled:
-                is_known = split in result["tasks"][data.task.name]
-            if not is_known:
-                new[split] = True
-    return list(new)
-
-
 def _read_claim(directory: str) -> dict | None:
     """What the folder of a trial says of it; None without one."""
     path = os.path.join(directory, model_directory.TRIAL_FILE)
     if not os.path.exists(path):
         return None
     claim = read_json(path, **{DIGESTS: dict})
-    if _knows_its_data(claim):
-        digests.check(claim[DIGESTS], path)
+    if claim.get(DIGESTS, {}).get("format") != model_directory.DIGESTS_FORMAT:
+        raise errors.ConfigError(
+            f"{path} is of another version of electra_tf, whose runs this one "
+            "does not go on with: choose another --model_dir"
+        )
+    digests.check(claim[DIGESTS], path)
     return claim
 
 
-def _knows_its_data(claim: dict) -> bool:
-    return (
-        claim.get(DIGESTS, {}).get("format") == model_directory.DIGESTS_FORMAT
-    )
-
-
 def _claim(plan: TrialPlan) -> None:
-    """Says whose directory it is, and what its model learns from.
-
-    Of what an earlier version learned, that stays unknown.
-    """
-    directory = plan.run.model_dir
-    before = _read_claim(directory)
-    if before and _has_learned(directory) and not _knows_its_data(before):
-        return
+    """Says whose directory it is, and what its model learns from."""
     write_json(
-        os.path.join(directory, model_directory.TRIAL_FILE),
+        os.path.join(plan.run.model_dir, model_directory.TRIAL_FILE),
         plan.trial.as_dict() | {DIGESTS: plan.digests},
     )
 

@@ -1,5 +1,7 @@
 """Tests of command_line/page.py and charts.py."""
 
+import pytest
+
 from electra_tf.command_line import charts, page
 
 
@@ -30,7 +32,37 @@ def test_command_of():
 
 
 def test_what_a_page_says_is_no_part_of_its_frame():
-    found = page.render("<{body}>", ["<p>{style}</p>"], ".a { b: c }")
+    found = page.render("<{body}>", [page.Html("<p>{style}</p>"), ""])
     assert "<title>&lt;{body}&gt;</title>" in found
     assert "<main>\n<p>{style}</p>\n</main>" in found
-    assert "\n.a { b: c }\n</style>" in found
+
+
+def test_all_but_html_is_escaped():
+    parts = ["<a>", page.Html("<b>"), "", 1.25]
+    assert page.fill("{:.1f}|{x}", 0.25, x=parts[:2]) == "0.2|&lt;a&gt;\n<b>"
+    found = page.table("k", "cntb", "ABCD", [("<x>", "1", "&", 0.5)])
+    assert "<code>&lt;x&gt;</code></th><td" in found
+    assert '<td class="number">1</td><td>&amp;</td>' in found
+    assert '<i style="width:50.0%"></i>' in found
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ((5, 10), [(5, 5), (10, 10)]),
+        # An evaluation at 12, and the end at 21.
+        (
+            (5, 10, 12, 15, 20, 21),
+            [(5, 5), (10, 10), (15, 13.8), (21, 20.1666667)],
+        ),
+        ((3,), [(3, 3)]),
+        ((), []),
+    ],
+)
+def test_a_point_of_training_is_a_whole_window(steps, expected):
+    """The loss is the number of the step."""
+    log = [{"step": s, "split": "train", "loss": float(s)} for s in steps]
+    log.insert(1, {"step": 4, "split": "heldout", "loss": 9.0})
+    found = charts.training_points(log, "loss")
+    assert found == [(step, pytest.approx(value)) for step, value in expected]
+    assert charts.training_points(log, "other") == []

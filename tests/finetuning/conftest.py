@@ -2,7 +2,6 @@
 
 import pytest
 
-from electra_tf.finetuning import cost
 from tests import helpers
 
 VOCAB = (
@@ -28,12 +27,3 @@ def write(tmp_path):
         return str(path)
 
     return write_file
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_cost():
-    """What an answer costs is measured in cost_test.py alone."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(cost, "of_run", lambda plan, best: {})
-    yield
-    patch.undo()

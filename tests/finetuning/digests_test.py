@@ -85,6 +85,7 @@ def test_tensors():
 def of_trial(rows, labels="l", vocabulary="v", weights="w"):
     return {
         "rows": rows,
+        "of_texts": dict.fromkeys(rows, {}),
         "labels": dict.fromkeys(rows, labels),
         "vocabulary": vocabulary,
         "initial weights": weights,

@@ -312,19 +312,18 @@ def test_rows_of_a_finished_run_are_read_as_its_models_learned(
     with pytest.raises(errors.ConfigError) as caught:
         scored(long_texts="cut")
     assert str(caught.value) == (
-        "Expected long_texts='windows' (stride=8, max_windows=32), as the "
-        f"models in {config.run.model_dir} have it. Received: long_texts='cut'"
+        "Expected windows of --long_texts {'stride': 8, 'max_windows': 32}, as "
+        f"the models in {config.run.model_dir} have it. Received: None"
     )
     with pytest.raises(errors.ConfigError) as caught:
         scored(weigh_windows=True)
     assert str(caught.value).endswith(
-        "Received: long_texts='windows' (stride=8, max_windows=32, "
-        "by_tokens=True)"
+        "Received: {'stride': 8, 'max_windows': 32, 'by_tokens': True}"
     )
     config = dataclasses.replace(config, pooling="mean")
     with pytest.raises(errors.ConfigError) as caught:
         scored()
     assert str(caught.value) == (
-        "Expected FinetuningConfig.pooling='cls', as the models in "
-        f"{config.run.model_dir} have it. Received: 'mean'"
+        f"Expected pooling cls, as the models in {config.run.model_dir} have "
+        "it. Received: mean"
     )

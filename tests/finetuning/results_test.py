@@ -8,7 +8,7 @@ import pytest
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import plan as plan_lib
-from electra_tf.finetuning import report_text, results
+from electra_tf.finetuning import results
 from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.finetuning.tasks import reports, text_tasks
@@ -295,9 +295,11 @@ def test_the_report_of_folds_is_that_of_all_their_rows():
 
 
 def test_korean_labels_stand_in_line():
-    assert report_text.aligned([["", "꿈", "memo"], ["일기", "1", "23"]]) == [
-        "      꿈  memo",
-        "일기   1    23",
+    found = reports.of_classes(["꿈", "memo"], np.arange(2), np.arange(2))
+    assert results.format_report("t", found)[-3:] == [
+        "        꿈  memo",
+        "  꿈     1     0",
+        "  memo   0     1",
     ]
 
 
@@ -306,7 +308,7 @@ def test_the_report_of_many_labels_shows_what_fails():
     true = np.repeat(np.arange(40), 2)
     predicted = true.copy()
     predicted[[70, 78, 79]] = 3
-    lines = report_text.format_report(
+    lines = results.format_report(
         "t, dev", reports.of_classes(labels, true, predicted)
     )
     assert lines[0] == (
@@ -332,19 +334,9 @@ def test_format_results():
         "  stdev                  7.07",
         "  median                85.00",
         "",
-        "letters: no scores by label, as trials of an earlier version are "
-        "among these",
         "best on dev: trial 2, chosen on dev among 2, so its score there is "
         "optimistic",
     ]
-
-
-def test_rows_without_labels_are_not_called_those_of_an_earlier_version():
-    """An evaluation alone of a test set that nobody labelled."""
-    found = summarize([record(1, 80.0)])
-    del found["dev"], found["trials"][0]["dev"]
-    found["num_rows"] = {"test": 4}
-    assert "earlier version" not in results.format_results(found)
 
 
 @pytest.mark.parametrize("kind", ["mean", "median"])

@@ -97,7 +97,6 @@ def detect_heldout(
 def _tokens(
     vocab, input_ids, shown_ids, is_fake_tokens, probs, input_mask
 ) -> list[Token]:
-    """The real tokens of one example; all arrays are [L]."""
     return [
         Token(
             vocab[input_ids[i]],

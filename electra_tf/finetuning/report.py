@@ -1,0 +1,635 @@
+"""A finished fine-tuning run -> report.html, a page for a person.
+
+Everything is read from the model directory: scores, logs, predictions.
+
+Shapes: N rows, K bins, C classes.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import string
+import typing
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from electra_tf import model_directory
+from electra_tf.command_line import charts, page
+from electra_tf.command_line.page import Html, fill
+from electra_tf.files import write_atomically
+from electra_tf.finetuning import results as results_lib
+from electra_tf.finetuning.configs import FinetuningDataConfig
+from electra_tf.finetuning.recipe import listed
+from electra_tf.model import task_head
+from electra_tf.training import metrics_log
+
+_BLOCKS = page.blocks(__file__)
+# More classes are drawn as a picture; a table would not fit.
+_MOST_IN_TABLE = 20
+_NUM_CONFUSIONS = 5
+_NUM_WRONG_ROWS = 12
+# Of a text that is shown.
+_MOST_CHARACTERS = 1000
+# More would make a large page.
+_MOST_DOTS = 2000
+# Of fewer answers calibration is chance.
+_LEAST_TO_CALIBRATE = 30
+# --shade of the page's style in its light theme; readable in both.
+_SHADE = (11 / 255, 110 / 255, 153 / 255)
+_ARTICLES = ("a", "an", "the")
+
+
+def write(model_dir: str, results: dict) -> None:
+    """Writes report.html; where that fails, says so and leaves none.
+
+    Args:
+      model_dir: Of a finished run.
+      results: Of `results.summarize`.
+    """
+    path = os.path.join(model_dir, model_directory.REPORT_FILE)
+    try:
+        write_atomically(path, render(model_dir, results))
+    # A run that took hours has its scores by now, whatever is wrong here.
+    except Exception as error:
+        said = " ".join(str(error).split())
+        print(f"no {path}: {type(error).__name__}: {said}")
+        # That of an earlier run would have other scores.
+        if os.path.exists(path):
+            os.remove(path)
+
+
+def render(model_dir: str, results: dict) -> str:
+    """The whole page.
+
+    Args:
+      model_dir: Of a finished run.
+      results: Of `results.summarize`.
+
+    Returns:
+      HTML.
+    """
+    title = _title(model_dir, results)
+    tasks = [
+        _Task(model_dir, results, name, summary)
+        for name, summary in results_lib.tasks_of(results).items()
+    ]
+    encoder = "a pre-trained encoder"
+    if results["from_scratch"]:
+        encoder = "an encoder with random weights"
+    number, models = len(results["trials"]), "one model and its scores"
+    if number > 1:
+        models = f"{number} models and their scores"
+    folder = os.path.basename(os.path.abspath(model_dir))
+    header = page.header(
+        f"electra_tf · fine-tuning · {folder.removesuffix('.unfinished')}",
+        title,
+        f"What came out of fine-tuning {encoder}: {models}, what is mistaken "
+        "for what, and how far the answers can be trusted.",
+        [tile for task in tasks for tile in task.tiles()],
+    )
+    sections = [header, _scores(results)]
+    for task in tasks:
+        sections.append(task.curves())
+        sections += map(task.answers, task.splits)
+    sections.append(_run(model_dir, results))
+    return page.render(f"{title}: fine-tuning", sections)
+
+
+def _title(model_dir: str, results: dict) -> str:
+    """The names of the tasks; of files of one's own those of the files."""
+    names = list(results_lib.tasks_of(results))
+    if names != [FinetuningDataConfig.task_name]:
+        return ", ".join(names)
+    files = results.get("files")  # Of an evaluation alone.
+    if not files:
+        config = model_directory.read_config(model_dir)
+        files = {"train": config["data"]["train_file"]}
+    return ", ".join(os.path.basename(path) for path in files.values())
+
+
+def _scores(results: dict) -> Html:
+    """The table of all trials, and what is to be said of it."""
+    names = list(results_lib.tasks_of(results))
+
+    def paragraph(template: str, line: str) -> Html:
+        # The title says the name of the only task.
+        name = f"{names[0]}: " if len(names) == 1 else ""
+        return fill(template, line.removeprefix(name))
+
+    parts = []
+    for scores in results_lib.score_tables(results):
+        parts.append(paragraph("<p>{}</p>", scores.title))
+        columns = "t" + "n" * (len(scores.header) - 1)
+        parts.append(page.table("scores", columns, scores.header, scores.rows))
+    remarks = results_lib.remarks(results)
+    parts += [paragraph('<p class="note">{}</p>', line) for line in remarks]
+    notes = [n for n in results.get("notes", ()) if n not in remarks]
+    if notes:
+        lines = [paragraph("<li>{}</li>", note) for note in notes]
+        parts.append(fill(_BLOCKS["notes"], notes=lines))
+    return page.section("Scores", *parts)
+
+
+def _run(model_dir: str, results: dict) -> Html:
+    """Settings, command and versions; nothing for an evaluation alone."""
+    path = os.path.join(model_dir, model_directory.RUNS_FILE)
+    if not os.path.exists(path):
+        return Html()
+    with open(path, encoding="utf-8") as f:
+        record = json.loads(f.read().splitlines()[-1])
+    rows = [
+        (name, listed(choice["value"]), choice["source"])
+        for name, choice in results["recipe"].items()
+    ]
+    head = ["Parameter", "Value", "Where it is from"]
+    recipe = page.table("recipe", "cnt", head, rows)
+    return page.section("How to get the same again", recipe, page.run(record))
+
+
+# --- A task ------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Task:
+    """A task's part of the page; `summary` is what `results` say of it."""
+
+    model_dir: str
+    results: dict
+    name: str
+    summary: dict
+
+    def __post_init__(self):
+        names = list(results_lib.tasks_of(self.results))
+        # Of several tasks each is named.
+        self.prefix = f"{self.name}, " if len(names) > 1 else ""
+        self.suffix = f": {self.name}" if len(names) > 1 else ""
+        self.chart = f"task{names.index(self.name)}"
+        self.metric = self.summary["main_metric"]
+        self.metric_in_words = self.metric.replace("_", " ").replace("f1", "F1")
+        self.baseline = self.summary["baseline"]
+        trials = {trial["trial"]: trial for trial in self.results["trials"]}
+        self.best = self.results["best_on_dev"]
+        self.has_folds = "fold" in trials[self.best]
+        scores = results_lib.scores_of(trials[self.best], self.name)
+        self.splits = [s for s in self.summary["num_rows"] if scores.get(s)]
+
+    def tiles(self) -> list[tuple[str, ...]]:
+        """The main metric beside its baseline, and numbers of rows."""
+        number = len(results_lib.counted_trials(self.results))
+        tiles: list[tuple[str, ...]] = []
+        for split in self.splits:
+            mean = self.summary[split].get(f"{self.metric}_mean")
+            spread = self.summary[split].get(f"{self.metric}_stdev")
+            what = f"{self.prefix}{split}: {self.metric_in_words}"
+            if spread is not None:
+                what += f", mean of {number} models, ± {spread:.1f}"
+            value = "–" if mean is None else f"{mean:.1f}"
+            tiles.append((value, what, "strong"))
+            score = self.baseline.get(split, {}).get(self.metric)
+            if score is not None:
+                what = f"{self.prefix}{split}: {self.baseline['name']}"
+                tiles.append((f"{score:.1f}", what))
+        # An evaluation alone has no training rows.
+        for split, count in self.summary["num_rows"].items():
+            what = "training" if split == "train" else split
+            tiles.append((f"{count:,}", f"{self.prefix}{what} rows"))
+        return tiles
+
+    def curves(self) -> Html:
+        """How losses and dev scores went; nothing for an evaluation alone."""
+        losses: list[charts.Curve] = []
+        scores: list[charts.Curve] = []
+        for trial in self.results["trials"]:
+            folder = model_directory.trial_dir(self.model_dir, trial["trial"])
+            path = os.path.join(folder, model_directory.METRICS_FILE)
+            log = metrics_log.read(path)
+            best = trial["trial"] == self.best
+            points = charts.training_points(log, f"{self.name}_loss")
+            losses.append(charts.Curve(points, "train", "training", best))
+            for curves, metric in ((losses, "loss"), (scores, self.metric)):
+                points = self._dev_points(log, trial, metric)
+                kept = trial.get("best_step")
+                curve = charts.Curve(points, "heldout", "dev", best, kept)
+                curves.append(curve)
+        if not any(curve.points for curve in losses):
+            return Html()
+        notes = {
+            "strong": len(self.results["trials"]) > 1,
+            "kept": any(curve.kept_step for curve in scores),
+            "scored_once": all(len(curve.points) == 1 for curve in scores),
+        }
+        legend = {"train": "training", "heldout": "dev"}
+        value = self.baseline.get("dev", {}).get(self.metric)
+        if value is not None:
+            legend["baseline"] = self.baseline["name"]
+            last = max(step for curve in losses for step, _ in curve.points)
+            scores.append(charts.Curve([(0, value), (last, value)], "baseline"))
+        drawn = (
+            ("Loss", losses),
+            (f"Dev: {self.metric_in_words}", scores),
+        )
+        return page.section(
+            f"How it learned{self.suffix}",
+            fill(
+                _BLOCKS["curves"],
+                legend=page.legend(legend),
+                charts=[
+                    charts.learning_curves(f"{self.chart}-{i}", title, curves)
+                    for i, (title, curves) in enumerate(drawn)
+                ],
+            ),
+            *(
+                fill(_BLOCKS[name], best=self.best)
+                for name, is_said in notes.items()
+                if is_said
+            ),
+        )
+
+    def _dev_points(
+        self, log: Sequence[Mapping], trial: dict, metric: str
+    ) -> list[tuple[int, float]]:
+        """What the log has; the last score where it has none."""
+        key = f"{self.name}_{metric}"
+        points = [
+            (line["step"], line[key])
+            for line in log
+            if line["split"] == "heldout" and key in line
+        ]
+        dev = results_lib.scores_of(trial, self.name).get("dev", {})
+        if log and not points and dev.get(metric) is not None:
+            points = [(log[-1]["step"], dev[metric])]
+        return points
+
+    def answers(self, split: str) -> Html:
+        """What the answers to a split show."""
+        kind = self.summary.get("kind", "")
+        labels = self.summary.get("labels") or ()
+        report = self.summary.get("report", {}).get(split, {})
+        trials = report.get("trials", [self.best])
+        if not report and self.has_folds and split == "dev":
+            trials = results_lib.counted_trials(self.results)
+        prefix = f"{self.name}_" if "tasks" in self.results else ""
+        rows = []
+        for number in trials if kind in _KINDS else ():
+            folder = model_directory.trial_dir(self.model_dir, number)
+            path = os.path.join(folder, f"{prefix}{split}_predictions.tsv")
+            if os.path.exists(path):
+                rows += _read_rows(path, kind, labels)
+        chart = f"{self.chart}-{split}"
+        parts = [
+            _classes(report, f"{chart}-confusion"),
+            _numbers(rows, kind, f"{chart}-numbers"),
+            _calibration(rows, kind, labels, f"{chart}-calibration"),
+            worst_rows(rows, kind, labels),
+        ]
+        if not any(parts):
+            return Html()
+        whose = f"trial {trials[0]}"
+        if len(trials) > 1:
+            whose = f"the trials {', '.join(map(str, trials))} together"
+        when = fill(_BLOCKS["answers"], number=len(rows), whose=whose)
+        return page.section(f"The {split} set{self.suffix}", when, *parts)
+
+
+# --- Pictures of a split -----------------------------------------------------
+
+
+def _classes(report: Mapping, chart: str) -> Html:
+    """Scores of each class, and what is taken for what."""
+    if not report.get("classes"):
+        return Html()
+    matrix = report.get("confusion_matrix", {"labels": ()})
+    is_picture = len(matrix["labels"]) > _MOST_IN_TABLE
+    rows = []
+    for number, (label, scores) in enumerate(report["classes"].items(), 1):
+        name = f"{number} · {label}" if is_picture else label
+        shown = [f"{scores[of]:.2f}" for of in ("precision", "recall", "f1")]
+        rows.append(
+            (name, f"{scores['support']:,}", *shown, scores["f1"] / 100)
+        )
+    head = ["class", "support", "precision", "recall", "F1", ""]
+    table = page.table("classes", "tnnnnb", head, rows)
+    part = fill(_BLOCKS["classes"], table=table, **report)
+    if not matrix["labels"]:
+        return part
+    if is_picture:
+        picture = _confusion_picture(np.array(matrix["counts"]), chart)
+    else:
+        picture = page.confusion_matrix(**matrix)
+    commonest = "; ".join(
+        fill(_BLOCKS["confused"], count=count, true=true, predicted=predicted)
+        for count, true, predicted in results_lib.confusions(
+            **matrix, most=_NUM_CONFUSIONS
+        )
+    )
+    said = f"Most often it takes {commonest}."
+    if not commonest:
+        said = "Nothing is mistaken."
+    more = fill(_BLOCKS["confusion"], matrix=picture, commonest=Html(said))
+    return Html(f"{part}\n{more}")
+
+
+def _confusion_picture(counts: np.ndarray, chart: str) -> Html:
+    """The confusion matrix <int>[C, C], whose numbers the table names."""
+    from matplotlib import ticker
+
+    figure, axes = charts.new_figure(6.5, 6.1)
+    cells = np.empty((*counts.shape, 4))
+    cells[..., :3] = _SHADE
+    # What is clear takes the page's colour, light or dark.
+    totals = counts.sum(axis=1, keepdims=True)
+    cells[..., 3] = np.sqrt(counts / np.maximum(totals, 1))
+    end = len(counts) + 0.5
+    axes.imshow(cells, interpolation="nearest", extent=(0.5, end, end, 0.5))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(ticker.MaxNLocator(10, integer=True))
+    axes.set_xlabel("number of the predicted class")
+    axes.set_ylabel("number of the true class", color=charts.MUTED)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=charts.LINE)
+    told = [f"{np.trace(counts)} of {counts.sum()} rows are on the diagonal"]
+    title = "True classes from top to bottom"
+    svg = charts.to_html(figure, chart, title, told)
+    return fill('<div class="picture large">{}</div>', svg)
+
+
+def _diagonal(ends: Sequence[float], x: str, y: str):
+    """A figure with the line on which a model is right."""
+    figure, axes = charts.new_figure(4.6, 3.4)
+    axes.plot(ends, ends, linewidth=1.4, **charts.STYLES["baseline"])
+    axes.set_xlabel(x)
+    axes.set_ylabel(y, color=charts.MUTED)
+    axes.grid(axis="y", color=charts.LINE, linewidth=0.8)
+    return figure, axes
+
+
+def _numbers(rows: Sequence["Row"], kind: str, chart: str) -> Html:
+    """Predicted numbers against the true ones."""
+    if not rows or kind != "regression":
+        return Html()
+    labels = np.array([float(row.label) for row in rows])
+    predictions = np.array([float(row.prediction) for row in rows])
+    both = np.concatenate([labels, predictions])
+    figure, axes = _diagonal([both.min(), both.max()], "label", "prediction")
+    every = slice(None, None, -(-len(rows) // _MOST_DOTS))
+    style = {"s": 14, "color": charts.ACCENT, "alpha": 0.45, "linewidth": 0}
+    axes.scatter(labels[every], predictions[every], **style)
+    told = (
+        f"{len(rows)} rows, labels from {labels.min():g} to {labels.max():g}, "
+        f"predictions from {predictions.min():g} to {predictions.max():g}"
+    )
+    errors = predictions - labels
+    return fill(
+        _BLOCKS["numbers"],
+        error=np.abs(errors).mean(),
+        shift=abs(errors.mean()),
+        direction="high" if errors.mean() > 0 else "low",
+        chart=charts.to_html(figure, chart, "A dot for each row", [told]),
+    )
+
+
+def _calibration(
+    rows: Sequence["Row"], kind: str, labels: Sequence[str], chart: str
+) -> Html:
+    """How sure a model is against how often it is right.
+
+    Of classes it is about the predicted ones, of several labels a row about
+    every label of every row.
+    """
+    pairs: list[tuple[bool, float]] = []
+    if kind == "classification":
+        pairs = [(row.label == row.prediction, max(row.scores)) for row in rows]
+    elif kind == "multi_label_classification":
+        pairs = [
+            (label in _labels(row.label), probability)
+            for row in rows
+            for label, probability in zip(labels, row.scores, strict=True)
+        ]
+    if not pairs:
+        return Html()
+    if len(pairs) < _LEAST_TO_CALIBRATE:
+        return fill(_BLOCKS["too_few"], least=_LEAST_TO_CALIBRATE)
+    right, sure = 100 * np.array(pairs, np.float64).T
+    # A probability on an edge is in the lower bin.
+    of_pairs = np.searchsorted(np.linspace(0, 100, 11)[1:-1], sure)
+    bins, counts = np.unique(of_pairs, return_counts=True)
+    sureness, shares = (
+        np.bincount(of_pairs, values)[bins] / counts for values in (sure, right)
+    )
+    figure, axes = _diagonal(
+        [0, 100], "how sure it is, %", "how often it is right, %"
+    )
+    style = {"ha": "center", "color": charts.MUTED, "fontsize": 8}
+    for middle, share, count in zip(10 * bins + 5, shares, counts, strict=True):
+        # The more rows, the more a bar can be trusted.
+        alpha = 0.25 + 0.75 * count / counts.max()
+        axes.bar(middle, share, width=9, color=charts.ACCENT, alpha=alpha)
+        axes.text(middle, share + 1.5, f"{count:,}", **style)
+    style = {"color": charts.INK, "markeredgecolor": charts.SURFACE}
+    axes.plot(sureness, shares, "o", markersize=4, **style)
+    axes.set(xlim=(0, 100), ylim=(0, 108))
+    axes.set(xticks=range(0, 101, 20), yticks=range(0, 101, 20))
+    told = [
+        f"{sure:.0f} % sure, {share:.0f} % right, {count} times"
+        for sure, share, count in zip(sureness, shares, counts, strict=True)
+    ]
+    what, verdict = "each label of each row", ""
+    if kind == "classification":
+        what, excess = "its answer", (sure - right).mean()
+        judged = "too sure" if excess > 0 else "too modest"
+        verdict = f"It is {abs(excess):.1f} points {judged} on average."
+    title = "How sure it is, and how often it is right"
+    return fill(
+        _BLOCKS["calibration"],
+        what=what,
+        # The expected calibration error, section 2 of arXiv:1706.04599.
+        error=np.average(np.abs(sureness - shares), weights=counts),
+        verdict=verdict,
+        chart=charts.to_html(figure, chart, title, told),
+    )
+
+
+# --- The worst rows ----------------------------------------------------------
+
+
+class Row(typing.NamedTuple):
+    """A line of <split>_predictions.tsv.
+
+    Attributes:
+      label: What is right; several are separated by "|", by spaces for words,
+        by " | " for answers.
+      prediction: Likewise.
+      scores: Of classes their probabilities; of tags that of the least sure
+        word.
+      texts: The rest of the line.
+    """
+
+    label: str
+    prediction: str
+    scores: tuple[float, ...]
+    texts: tuple[str, ...]
+
+
+def _read_rows(path: str, kind: str, labels: Sequence[str]) -> list[Row]:
+    columns = {"regression": 0, "tagging": 1, "question_answering": 1}
+    num_scores = columns.get(kind, len(labels))
+    with open(path, encoding="utf-8", newline="\n") as f:
+        _, *lines = f.read().removesuffix("\n").split("\n")
+    rows = []
+    for line in lines:
+        label, prediction, *cells = line.split("\t")
+        scores = tuple(float(cell or "nan") for cell in cells[:num_scores])
+        rows.append(Row(label, prediction, scores, tuple(cells[num_scores:])))
+    return rows
+
+
+def worst_rows(rows: Sequence[Row], kind: str, labels: Sequence[str]) -> Html:
+    """The rows that a model has wrong, each text once, the worst first.
+
+    Args:
+      rows: Of one split.
+      kind: Of the task, as `Task.description` has it.
+      labels: Of the task.
+    """
+    if not rows:
+        return Html()
+    order, rate = _KINDS[kind]
+    rated = [(*rate(row, labels), row.texts) for row in rows]
+    wrong = sorted(
+        (of_row for of_row in rated if of_row[0] > 0), key=lambda of: -of[0]
+    )
+    if not wrong:
+        return Html(_BLOCKS["none_wrong"])
+    # Once, where several trials have it wrong.
+    lines: dict[tuple[str, ...], Html] = {}
+    for _, line, texts in wrong:
+        lines.setdefault(texts, line)
+    counted = f"{len(wrong):,} of {len(rows):,} answers are wrong. "
+    return fill(
+        _BLOCKS["worst"],
+        counted="" if kind == "regression" else counted,
+        order=order,
+        rows=list(lines.values())[:_NUM_WRONG_ROWS],
+    )
+
+
+def _percent(probability: float) -> float:
+    """Never 100 % of what is wrong, nor 0 of what is right."""
+    return min(max(100 * probability, 0.1), 99.9)
+
+
+def _labels(cell: str) -> list[str]:
+    return cell.split(task_head.LABEL_SEPARATOR)
+
+
+def _line(texts: Sequence[str], block: str, **values: object) -> Html:
+    """The texts of a row, and what is said of it."""
+    shown = []
+    for text in texts:
+        if len(text) > _MOST_CHARACTERS:
+            text = text[:_MOST_CHARACTERS] + " …"
+        shown.append(fill(_BLOCKS["text"], text=text or Html(_BLOCKS["empty"])))
+    said = fill(_BLOCKS[block], **values)
+    return fill(_BLOCKS["row"], texts=shown, said=said)
+
+
+# Of each kind: how wrong a row is, 0 where it is right, and how it is shown.
+
+
+def _rate_class(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+    error = 0.0 if row.label == row.prediction else max(row.scores)
+    probabilities = dict(zip(labels, row.scores, strict=True))
+    block = "class" if row.label in probabilities else "new_class"
+    right = _percent(probabilities.get(row.label, 0.0))
+    sure = _percent(error)
+    return error, _line(row.texts, block, row=row, sure=sure, right=right)
+
+
+def _rate_decisions(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+    error, said = 0.0, []
+    for label, probability in zip(labels, row.scores, strict=True):
+        has_label = label in _labels(row.label)
+        if has_label != (label in _labels(row.prediction)):
+            error = max(error, abs(has_label - probability))
+            decision = {
+                "verdict": "lacks" if has_label else "has too much",
+                "label": label,
+                "sure": _percent(probability),
+            }
+            said.append(fill(_BLOCKS["decision"], **decision))
+    return error, _line(row.texts, "decisions", said=Html(" · ".join(said)))
+
+
+def _rate_number(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+    prediction = float(row.prediction)
+    error = abs(prediction - float(row.label))
+    values = {"row": row, "prediction": prediction, "error": error}
+    return error, _line(row.texts, "number", **values)
+
+
+def _rate_tags(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+    # "-" stands for a word that no model saw.
+    tags = ["O" if tag == "-" else tag for tag in row.prediction.split(" ")]
+    right, words = row.label.split(" "), row.texts[0].split(" ")
+    # Above 0 also for a sentence of which no word was seen.
+    error = 0.0 if tags == right else max(row.scores[0], 1e-9)
+    sure = _percent(row.scores[0])
+    if len(words) != len(tags):  # A word with a space in it.
+        texts = [*row.texts, row.label, row.prediction]
+        return error, _line(texts, "sentence", sure=sure)
+    shown: list[str] = [
+        word
+        if label == tag
+        else fill(_BLOCKS["wrong_tag"], word=word, tag=tag, label=label)
+        for word, tag, label in zip(words, tags, right, strict=True)
+    ]
+    said = fill(_BLOCKS["sentence"], sure=sure)
+    sentence = fill(_BLOCKS["tags"], words=shown)
+    return error, fill(_BLOCKS["row"], texts=sentence, said=said)
+
+
+def _rate_answer(row: Row, labels: Sequence[str]) -> tuple[float, Html]:
+    """One less the F1 of words, as SQuAD's script has it."""
+    given = _words(row.prediction)
+    error = 1.0 - max(_f1(given, _words(of)) for of in row.label.split(" | "))
+    return error, _line(
+        row.texts[1:2],
+        "answer",
+        prediction=row.prediction or "nothing",
+        label=row.label or "no answer",
+        key=row.texts[0],
+    )
+
+
+def _words(text: str) -> collections.Counter:
+    """Without case, punctuation and articles."""
+    text = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return collections.Counter(w for w in text.split() if w not in _ARTICLES)
+
+
+def _f1(first: collections.Counter, second: collections.Counter) -> float:
+    if not first or not second:
+        return float(first == second)
+    return 2 * (first & second).total() / (first + second).total()
+
+
+# Which rows come first, and how they are rated.
+_KINDS = {
+    "classification": ("The surest of these mistakes come first.", _rate_class),
+    "multi_label_classification": (
+        "Those with the surest wrong decision come first.",
+        _rate_decisions,
+    ),
+    "regression": ("Those that are off most come first.", _rate_number),
+    "tagging": (
+        "The surest come first; below each wrong word the predicted tag, "
+        "struck out, and the right one.",
+        _rate_tags,
+    ),
+    "question_answering": (
+        "Those that share the fewest words with a right answer come first.",
+        _rate_answer,
+    ),
+}

@@ -1,0 +1,434 @@
+"""Tests of finetuning/report.py."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from electra_tf.finetuning import report
+from tests import pages
+
+LABELS = ["<i>", "없음"]
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def results_of(kind="classification", **changes):
+    """results.json of two trials, of which the second is better."""
+    scores = ({"macro_f1": 50.0, "loss": 0.7}, {"macro_f1": 75.0, "loss": 0.5})
+    values = {
+        "task": "mine & yours",
+        "kind": kind,
+        "labels": LABELS,
+        "main_metric": "macro_f1",
+        "from_scratch": False,
+        "num_rows": {"train": 60, "dev": 40},
+        "trials": [
+            {"trial": n, "seed": n, "degenerate": [], "dev": of_trial}
+            for n, of_trial in enumerate(scores, start=1)
+        ],
+        "best_on_dev": 2,
+        "degenerate_trials": [],
+        "replaced_trials": [],
+        "baseline": {"name": "majority class '<i>'", "dev": {"macro_f1": 33.0}},
+        "dev": {"macro_f1_mean": 62.5, "macro_f1_stdev": 17.7},
+        "recipe": {"learning_rate": {"value": [1e-4, 3e-4], "source": "given"}},
+        "notes": ["train: 3 of 60 rows are <also> in dev"],
+    }
+    return values | changes
+
+
+def predictions(model_dir, header, rows):
+    lines = ["\t".join(cells) for cells in [header, *rows]]
+    path = model_dir / "trial_2/dev_predictions.tsv"
+    write(path, "\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    """What the two trials left behind; 30 rows of 40 are right."""
+    record = {
+        "time": "2026-01-02T03:04:05+0000",
+        "argv": ["/x/electra_tf/run_finetuning.py", "--model_dir=<m>"],
+        "python": "3.11.7",
+        "versions": {"keras": "3.10.0", "electra_tf": None},
+        "git_commit": "0123abc",
+    }
+    write(tmp_path / "runs.jsonl", json.dumps(record) + "\n")
+    lines = ["label\tprediction\t<i>\t없음\ttext"]
+    lines += ["<i>\t<i>\t0.9\t0.1\tgood"] * 30
+    lines += ["없음\t<i>\t0.8\t0.2\t<script>나쁜 글"] * 10
+    for number in (1, 2):
+        folder = tmp_path / f"trial_{number}"
+        write(folder / "dev_predictions.tsv", "\n".join(lines) + "\n")
+        log = [
+            {"step": step, "split": split, "mine & yours_loss": 1 / step}
+            | {"mine & yours_macro_f1": 10.0 * step}
+            for step, split in ((2, "train"), (2, "heldout"), (4, "train"))
+        ]
+        write(folder / "metrics.jsonl", "\n".join(map(json.dumps, log)))
+    return tmp_path
+
+
+# --- The rows ----------------------------------------------------------------
+
+
+def row(label, prediction, *scores, texts=("wa",)):
+    return report.Row(label, prediction, scores, tuple(texts))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [
+        (  # The surest mistake.
+            "classification",
+            [row("a", "a", 0.9, 0.1), row("a", "b", 0.4, 0.6)]
+            + [row("b", "a", 0.8, 0.2)],
+            [2, 1],
+        ),
+        (  # The surest wrong decision.
+            "multi_label_classification",
+            [row("a|b", "a|b", 0.9, 0.6), row("a", "a|b", 0.9, 0.7)]
+            + [row("", "", 0.1, 0.2), row("b", "", 0.3, 0.1)],
+            [3, 1],
+        ),
+        # The number that is off most.
+        (
+            "regression",
+            [row("1.5", "1.0"), row("-2", "1"), row("4", "4.0")],
+            [1, 0],
+        ),
+        (  # A word that was not seen is right where nothing is.
+            "tagging",
+            [row("O S-PER", "O -", 0.6), row("S-PER O", "S-PER -", 0.9)]
+            # Nothing was seen, so nothing is sure.
+            + [row("S-LOC", "O", 0.8), row("S-LOC", "-", 0.0)],
+            [2, 0, 3],
+        ),
+        (  # The answer that shares no word with a right one.
+            "question_answering",
+            [row("the red house | a house", "The house!", 0.0)]
+            + [row("the red house", "red", 0.0), row("Rome", "", 0.0)]
+            + [row("", "", 0.5)],
+            [2, 1],
+        ),
+    ],
+)
+def test_the_worst_rows_come_first(kind, rows, expected):
+    rows = [
+        found._replace(texts=("wa", f"row {number}"))
+        for number, found in enumerate(rows)
+    ]
+    if kind == "tagging":
+        rows = [found._replace(texts=found.texts[1:]) for found in rows]
+    shown = report.worst_rows(rows, kind, ["a", "b"])
+    found = re.findall(r"row\s+(\d)", re.sub("<[^>]*>", " ", shown))
+    assert list(map(int, found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown", "expected"),
+    [
+        (
+            "classification",
+            row("<i>", "없음", 0.0, 1.0, texts=["a < b", "한국어"]),
+            [
+                '<p class="text" dir="auto">a &lt; b</p>',
+                "한국어</p>",
+                # What is wrong is never called certain.
+                'taken for <b dir="auto">없음</b> with 99.9&nbsp;%',
+                'labelled <b dir="auto">&lt;i&gt;</b>, 0.1&nbsp;%',
+            ],
+        ),
+        (
+            "classification",
+            row("new", "없음", 0.2, 0.8, texts=[""]),
+            [
+                'labelled <b dir="auto">new</b>, which it never saw',
+                "(an empty text)",
+            ],
+        ),
+        (
+            "multi_label_classification",
+            row("<i>", "없음", 0.2, 0.8, texts=["x" * 2000]),
+            [
+                "x" * 1000 + " …</p>",
+                'lacks <b dir="auto">&lt;i&gt;</b>: 20.0&nbsp;%',
+                'has too much <b dir="auto">없음</b>: 80.0&nbsp;%',
+            ],
+        ),
+        ("regression", row("2", "0.5"), ["0.500</b>", "off by 1.500"]),
+        (
+            "tagging",
+            row("S-PER O", "- O", 0.5, texts=["<b> ,"]),
+            [
+                "&lt;b&gt;<rt><del>O</del> S-PER</rt></ruby>\n,</p>",
+                "sure of each word with 50.0&nbsp;% or more",
+            ],
+        ),
+        # A word with a space in it.
+        (
+            "tagging",
+            row("S-PER O", "O O", 0.5, texts=["New York ,"]),
+            ["New York ,</p>", "S-PER O</p>"],
+        ),
+        (
+            "question_answering",
+            row("Rome", "", -1.0, texts=["q&1", "Where?"]),
+            ["Where?", ">nothing</b>", ">Rome</b>", "<code>q&amp;1</code>"],
+        ),
+    ],
+)
+def test_a_row_as_it_is_shown(kind, shown, expected):
+    found = report.worst_rows([shown], kind, LABELS)
+    for part in expected:
+        assert part in found
+
+
+def test_a_text_is_shown_once():
+    rows = [row("a", "b", 0.4, 0.6), row("a", "b", 0.1, 0.9)]
+    found = report.worst_rows(rows, "classification", ["a", "b"])
+    assert found.count("<li>") == 1
+    assert "2 of 2 answers are wrong" in found
+    assert "90.0&nbsp;%" in found
+    right = [row("a", "a", 0.6, 0.4)]
+    found = report.worst_rows(right, "classification", ["a", "b"])
+    assert "Every row is right" in found
+
+
+# --- Calibration -------------------------------------------------------------
+
+
+def bins(found):
+    label = re.search('aria-label="How sure it is[^:]*: ([^"]*)"', found)
+    return label and label[1].split("; ")
+
+
+def test_calibration_by_hand(model_dir):
+    """Two answers of 0.6, one right; three of 0.9 and 1.0, all right."""
+    rows = [
+        *(["a", "a", "0.6", "0.4", "wa"], ["b", "a", "0.6", "0.4", "wa"]),
+        *(["a", "a", "0.9", "0.1", "wa"], ["b", "b", "0.0", "1.0", "wa"]),
+        ["a", "a", "1.0", "0.0", "wa"],
+    ]
+    predictions(model_dir, ["label"], 10 * rows)
+    results = results_of(labels=["a", "b"])
+    found = report.render(str(model_dir), results)
+    # 0.9 is on an edge, and so in a bin of its own.
+    assert bins(found) == [
+        "60 % sure, 50 % right, 20 times",
+        "90 % sure, 100 % right, 10 times",
+        "100 % sure, 100 % right, 20 times",
+    ]
+    # (2 * 0.1 + 1 * 0.1 + 2 * 0) / 5, and (2 * 0.1 - 1 * 0.1) / 5.
+    assert "error: <strong>6.0&nbsp;%</strong>" in found
+    assert "It is 2.0 points too sure on average" in found
+    predictions(model_dir, ["label"], rows)
+    found = report.render(str(model_dir), results)
+    assert "not shown of fewer than 30 answers" in found
+    assert bins(found) is None
+
+
+def test_calibration_of_several_labels_is_about_each(model_dir):
+    rows = [["a", "a|b", "0.75", "0.75", "wa"], ["", "", "0.25", "0.25", "wb"]]
+    predictions(model_dir, ["label"], 10 * rows)
+    results = results_of("multi_label_classification", labels=["a", "b"])
+    found = report.render(str(model_dir), results)
+    assert bins(found) == [
+        "25 % sure, 0 % right, 20 times",
+        "75 % sure, 50 % right, 20 times",
+    ]
+    assert "error: <strong>25.0&nbsp;%</strong>" in found
+
+
+@pytest.mark.parametrize("kind", ["regression", "", "mine"])
+def test_no_calibration_without_probabilities(model_dir, kind):
+    predictions(model_dir, ["label"], [["1", "1", "wa"]] * 40)
+    assert bins(report.render(str(model_dir), results_of(kind))) is None
+
+
+# --- The page ----------------------------------------------------------------
+
+
+def report_of(num_labels=2):
+    """What `tasks.reports` says of the rows above."""
+    labels = LABELS + [f"label {n}" for n in range(3, num_labels + 1)]
+    counts = np.zeros((num_labels, num_labels), int)
+    counts[0, 0], counts[1, 0] = 30, 10
+    nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    classes = dict.fromkeys(labels, nothing) | {
+        "<i>": {"precision": 75.0, "recall": 100.0, "f1": 85.7, "support": 30},
+        "없음": nothing | {"support": 10},
+    }
+    return {
+        "classes": classes,
+        "macro_f1": 42.86,
+        "weighted_f1": 64.29,
+        "confusion_matrix": {"labels": labels, "counts": counts.tolist()},
+    }
+
+
+def test_page_is_whole_and_says_it_all(model_dir):
+    recipe = {"learning_rate": {"value": [1e-4, 3e-4], "source": "given"}}
+    found = report.render(
+        str(model_dir),
+        results_of(
+            report={"dev": report_of()},
+            recipe=recipe,
+            notes=["train: 3 of 60 rows are <also> in dev"],
+        ),
+    )
+    pages.assert_whole(found)
+    # Loss, dev score, calibration.
+    assert found.count("<svg") == 3
+    assert "mine &amp; yours" in found and "<script" not in found
+    for part in (
+        '<div class="tile strong"><b>62.5</b><span>dev: macro F1, mean of 2 ',
+        "<b>33.0</b><span>dev: majority class &#x27;&lt;i&gt;&#x27;</span>",
+        '<th scope="row" dir="auto">trial 2</th><td class="number">2</td>',
+        "best on dev: trial 2",
+        "<li>train: 3 of 60 rows are &lt;also&gt; in dev</li>",
+        "dev 20 at step 2, 20 at step 2",
+        '<th scope="row" dir="auto">없음</th><td class="number">10</td>',
+        "macro F1 42.86 · weighted F1 64.29",
+        '<b dir="auto">없음</b> for <b dir="auto">&lt;i&gt;</b> 10 times',
+        # |0.9 - 1| of 30, |0.8 - 0| of 10.
+        "<strong>27.5&nbsp;%</strong>",
+        "It is 12.5 points too sure on average",
+        "10 of 40 answers are wrong",
+        "&lt;script&gt;나쁜 글",
+        "0.0001 or 0.0003",
+        "run_finetuning \\\n    &#x27;--model_dir=&lt;m&gt;&#x27;</pre>",
+        "0123abc",
+    ):
+        assert part in found, part
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({}, "r&d.tsv"),
+        ({"files": {"dev": "/x/a.tsv", "test": "b.tsv"}}, "a.tsv, b.tsv"),
+        ({"task": "letters"}, "letters"),
+    ],
+)
+def test_the_title_names_the_file_or_the_task(model_dir, changes, title):
+    config = {"class": "FinetuningConfig", "data": {"train_file": "in/r&d.tsv"}}
+    write(model_dir / "config.json", json.dumps(config))
+    results = results_of(
+        notes=["own_data: dev: so"], **{"task": "own_data"} | changes
+    )
+    found = report.render(str(model_dir), results)
+    assert f"<h1>{title.replace('&', '&amp;')}</h1>" in found
+    if results["task"] == "own_data":
+        assert "own_data" not in found
+        assert "<li>dev: so</li>" in found
+
+
+def test_weights_that_were_kept_are_marked(model_dir):
+    results = results_of()
+    before = report.render(str(model_dir), results)
+    results["trials"][1] |= {
+        "best_step": 2,
+        "last_step": 4,
+        "evaluations_since_best": 1,
+        "num_train_steps": 9,
+    }
+    found = report.render(str(model_dir), results)
+    assert "a ring is the step whose weights" in found
+    assert "a ring is the step" not in before
+
+
+def test_without_evaluations_the_last_scores_are_shown(model_dir):
+    for number in (1, 2):
+        path = model_dir / f"trial_{number}/metrics.jsonl"
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(x for x in lines if "heldout" not in x))
+    found = report.render(str(model_dir), results_of())
+    assert "dev 75 at step 4, 75 at step 4" in found
+    assert "The dev set was scored once, at the end" in found
+
+
+def test_many_classes_are_a_picture(model_dir):
+    of_dev = report_of(num_labels=30)
+    results = results_of(report={"dev": of_dev}, labels=LABELS)
+    found = report.render(str(model_dir), results)
+    pages.assert_whole(found)
+    assert found.count("<svg") == 4
+    assert 'class="confusion"' not in found
+    # The table names the numbers of the picture.
+    assert '<th scope="row" dir="auto">2 · 없음</th>' in found
+
+
+def test_rows_of_all_folds_are_shown_together(model_dir):
+    results = results_of()
+    for trial in results["trials"]:
+        trial["fold"] = trial["trial"]
+    found = report.render(str(model_dir), results)
+    assert "80 answers of the trials 1, 2 together" in found
+    assert "20 of 80 answers are wrong" in found
+    # Without a report of classes.
+    assert "Each class" not in found
+
+
+def test_several_tasks(model_dir):
+    scores = {"dev": {"spearman": 10.0, "loss": 0.5}}
+    results = results_of(
+        tasks={
+            name: {
+                "kind": kind,
+                "main_metric": "spearman",
+                "num_rows": {"train": 6, "dev": 3, "test": 9},
+                "baseline": {"name": ""},
+                "dev": {"spearman_mean": 10.0, "spearman_stdev": None},
+            }
+            for name, kind in (("one", "regression"), ("two", "mine"))
+        },
+        trials=[
+            {
+                "trial": 2,
+                "seed": 1,
+                "degenerate": [],
+                "tasks": {"one": scores, "two": scores},
+            }
+        ],
+    )
+    write(
+        model_dir / "trial_2/one_dev_predictions.tsv",
+        "label\tprediction\ttext\n1\t1.5\twa\n2\t1.5\twb\n5\t1.5\twc\n",
+    )
+    found = report.render(str(model_dir), results)
+    pages.assert_whole(found)
+    assert "one, dev: spearman" in found
+    assert "The dev set: one" in found
+    assert "off by 1.500 on average, and on average\n1.167 too low" in found
+    assert "off by 3.500" in found
+    # Nothing is known of a kind of one's own but its scores.
+    assert "The dev set: two" not in found
+
+
+def test_an_evaluation_alone_has_no_course(model_dir):
+    for number in (1, 2):
+        (model_dir / f"trial_{number}/metrics.jsonl").unlink()
+    (model_dir / "runs.jsonl").unlink()
+    results = results_of(num_rows={"dev": 40}, baseline={"name": ""})
+    found = report.render(str(model_dir), results)
+    pages.assert_whole(found)
+    assert "How it learned" not in found
+    assert "training rows" not in found
+    assert "10 of 40 answers are wrong" in found
+
+
+def test_a_page_that_cannot_be_written_says_so(model_dir, capsys):
+    write(model_dir / "trial_2/dev_predictions.tsv", "label\nno\n")
+    write(model_dir / "report.html", "what an earlier run wrote")
+    report.write(str(model_dir), results_of())
+    said = capsys.readouterr().out
+    path = model_dir / "report.html"
+    assert said.startswith(f"no {path}: ValueError: ")
+    assert said.count("\n") == 1
+    assert not path.exists()
