@@ -274,7 +274,7 @@ def _groups_and_labels(data: TaskData) -> tuple[np.ndarray, list]:
     if data.task.description().get("kind") != "classification":
         return groups, [0] * len(first_rows)
     examples = data.examples["train"]
-    return groups, [examples[row].label for row in first_rows]
+    return groups, [examples[int(row)].label for row in first_rows]
 
 
 def _groups_of_copies(data: TaskData) -> np.ndarray:

@@ -210,20 +210,20 @@ def _task_of_texts(
         task.separator = separator
         return task
     given = [_one(row.label, (path, row.number)) for row in rows]
-    if len(set(given)) < 2:
+    values = [number(label) for label in given]
+    if kind == "regression" and not np.isfinite(values).all():
+        row = rows[int(np.argmin(np.isfinite(values)))]
+        raise ValueError(
+            f"Expected a number with a decimal point. Received: {row.label!r} "
+            f"in {path!r}, row {row.number}."
+        )
+    if len(set(values if kind == "regression" else given)) < 2:
         raise ValueError(
             "Expected two or more different labels. Received: "
             f"{path!r} with the label {given[0]!r} only."
         )
     if kind == "classification":
         return OwnClassification(name, source, text_tasks.in_order(set(given)))
-    values = [number(label) for label in given]
-    for row, value in zip(rows, values, strict=True):
-        if not np.isfinite(value):
-            raise ValueError(
-                f"Expected a number with a decimal point. Received: "
-                f"{row.label!r} in {path!r}, row {row.number}."
-            )
     least, most = min(values), max(values)
     if not task_head.float32_tells_apart(least, most):
         raise ValueError(
@@ -252,7 +252,11 @@ def _split(label: Value, separator: str) -> tuple[str, ...]:
 class _OwnTexts(text_tasks.TextTask):
     """Mixed into tasks with texts from files of one's own."""
 
-    source: OwnFiles
+    stand_in = ""  # For a label where there is none.
+
+    def __init__(self, name: str, source: OwnFiles, *of_kind):
+        super().__init__(name, *of_kind)
+        self.source = source
 
     def reading(self):
         return self.source.reading()
@@ -266,7 +270,7 @@ class _OwnTexts(text_tasks.TextTask):
     def read_examples(self, split):
         examples = []
         for row in self.source.rows(split):
-            texts = [" ".join(t) if isinstance(t, list) else t
+            texts = [t if isinstance(t, str) else " ".join(t or ())
                      for t in row.texts]  # fmt: skip
             place = (self.source.paths[split], row.number)
             examples.append(
@@ -286,25 +290,16 @@ class _OwnTexts(text_tasks.TextTask):
         return self.source.warnings() + super().warnings(examples, features)
 
     def fields_of(self, label: Value, place: tuple[str, int]) -> dict:
-        """What of an example comes from its label."""
+        """What of an example comes from its label, or stands for none."""
         if label is None:
             return {"label": self.stand_in}
         return {"label": _one(label, place)}
-
-    @property
-    def stand_in(self) -> str:
-        """Stands for a label where there is none."""
-        raise NotImplementedError
 
 
 class OwnClassification(_OwnTexts, text_tasks.ClassificationTask):
     """One label a row."""
 
     main_metric = "macro_f1"
-
-    def __init__(self, name: str, source: OwnFiles, labels: Sequence[str]):
-        super().__init__(name, labels)
-        self.source = source
 
     @property
     def stand_in(self):
@@ -313,17 +308,6 @@ class OwnClassification(_OwnTexts, text_tasks.ClassificationTask):
 
 class OwnRegression(_OwnTexts, text_tasks.RegressionTask):
     """A number a row; the range is that of the training file."""
-
-    def __init__(
-        self,
-        name: str,
-        source: OwnFiles,
-        min_value: float,
-        max_value: float,
-        scale: float,
-    ):
-        super().__init__(name, min_value, max_value, scale)
-        self.source = source
 
     @property
     def stand_in(self):
@@ -334,10 +318,6 @@ class OwnMultiLabel(_OwnTexts, text_tasks.MultiLabelTask):
     """Any labels a row: a list in JSON, or separated; none is allowed."""
 
     separator = task_head.LABEL_SEPARATOR
-
-    def __init__(self, name: str, source: OwnFiles, labels: Sequence[str]):
-        super().__init__(name, labels)
-        self.source = source
 
     def reading(self):
         return super().reading() | {"label_separator": self.separator}

@@ -45,7 +45,7 @@ class Row(typing.NamedTuple):
     """
 
     number: int
-    texts: list[Value]
+    texts: Sequence[Value]
     label: Value
 
 
@@ -69,7 +69,7 @@ class Table(typing.NamedTuple):
         names = [column.lower() for column in self.columns]
         return names.index(name.lower()) if name.lower() in names else None
 
-    def index(self, name: str, flag: str) -> int:
+    def position(self, name: str, flag: str) -> int:
         """Where a column is.
 
         Args:
@@ -220,8 +220,8 @@ def read_records(path: str) -> list[tuple[int, dict]]:
         if not isinstance(records, list) or not records:
             raise ValueError(
                 "Expected a list of rows, or an object of columns of the same "
-                f"length. Received: {path!r}. Questions in SQuAD's layout are "
-                "tasks by name: --task_names=squad --data_dir=<their folder>."
+                f"length. Received: {path!r}. Files in SQuAD's layout are read "
+                "by --task_names=squad --data_dir=<their folder>."
             )
         records = list(enumerate(records, start=1))
     for number, record in records:
@@ -255,11 +255,11 @@ def choose_columns(
     """
     if table.columns == ["1", "2"] and not has_header:
         text_columns, label_column = text_columns or "1", label_column or "2"
-    texts = [table.columns[table.index(c, "--text_columns")]
+    texts = [table.columns[table.position(c, "--text_columns")]
              for c in text_columns]  # fmt: skip
     if label_column:
         label_column = table.columns[
-            table.index(label_column, "--label_column")
+            table.position(label_column, "--label_column")
         ]
     by_name: dict[str, list[str]] = {}
     for column in table.columns:
@@ -384,7 +384,7 @@ class OwnFiles:
         ]
 
     def _read(self, split: str, table: Table) -> list[Row]:
-        texts = [table.index(c, "--text_columns") for c in self.text_columns]
+        texts = [table.position(c, "--text_columns") for c in self.text_columns]
         label = table.find(self.label_column)
         if split == "test" and label is not None:
             # A column of nothing stands for labels that are kept secret.
@@ -392,7 +392,7 @@ class OwnFiles:
             if all(values[label] in secret for _, values in table.rows):
                 label = None
         elif label is None and split != "test":
-            label = table.index(self.label_column, "--label_column")
+            label = table.position(self.label_column, "--label_column")
         rows = []
         for number, values in table.rows:
             where = f"{table.path!r}, row {number}"

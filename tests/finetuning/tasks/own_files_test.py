@@ -197,6 +197,7 @@ REFUSES = {
     "an empty text": ("a.tsv", USUAL + " \ty\n", {},
                       ["row 4", "--skip_empty_texts"]),
     "an empty label": ("a.tsv", USUAL + "c\t\n", {}, ["a label", "row 4"]),
+    "one number": ("a.tsv", labels("1", "1.0"), {}, ["different", "'1' only"]),
     "one label": ("a.tsv", labels("x", "x"), {}, ["different", "'x' only"]),
     "almost as many labels as rows": (
         "a.tsv", labels(*range(20)), {}, ["20 different", "--label_column",
