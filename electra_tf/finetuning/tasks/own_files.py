@@ -255,37 +255,32 @@ def choose_columns(
     """
     if table.columns == ["1", "2"] and not has_header:
         text_columns, label_column = text_columns or "1", label_column or "2"
-    texts = [table.columns[table.position(c, "--text_columns")]
-             for c in text_columns]  # fmt: skip
+    texts = [
+        table.columns[table.position(name, "--text_columns")]
+        for name in text_columns
+    ]
     if label_column:
-        label_column = table.columns[
-            table.position(label_column, "--label_column")
-        ]
-    by_name: dict[str, list[str]] = {}
-    for column in table.columns:
-        if column not in (*texts, label_column):
-            by_name.setdefault(column.lower(), []).append(column)
+        position = table.position(label_column, "--label_column")
+        label_column = table.columns[position]
+    others = [c for c in table.columns if c not in (*texts, label_column)]
+    names = [column.lower() for column in others]
     if not texts:
         pairs = [
-            [c for name in pair for c in by_name[name]]
+            [others[names.index(name)] for name in pair]
             for pair in TEXT_PAIRS
-            if by_name.keys() >= set(pair)
+            if set(pair) <= set(names)
         ]
-        of_pairs = {column for pair in pairs for column in pair}
         single = [
             [column]
-            for name in TEXT_NAMES
-            for column in by_name.get(name, ())
-            if column not in of_pairs
+            for column, name in zip(others, names, strict=True)
+            if name in TEXT_NAMES and not any(column in p for p in pairs)
         ]
-        texts = _only(
-            pairs + single, table, "text_columns", "'text', or a usual pair"
-        )
+        usual = "'text', or a usual pair"
+        texts = _only(pairs + single, table, "text_columns", usual)
     if not label_column:
-        labels = [c for name in LABEL_NAMES for c in by_name.get(name, ())]
-        label_column = _only(
-            [[column] for column in labels], table, "label_column", "'label'"
-        )[0]
+        labels = [c for c in others if c.lower() in LABEL_NAMES]
+        choices = [[column] for column in labels]
+        label_column = _only(choices, table, "label_column", "'label'")[0]
     if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
         raise ValueError(
             "Expected one or two text columns and another one of labels. "
@@ -301,13 +296,13 @@ def _only(
     """The only choice of columns that there is."""
     if len(choices) == 1:
         return choices[0]
-    names = " or ".join(repr(",".join(columns)) for columns in choices)
+    where = ", where it may be " * bool(choices)
+    where += " or ".join(repr(",".join(columns)) for columns in choices)
+    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
+        where = " (--has_header=False if these are a row)"
     raise ValueError(
         f"Expected {'one' if choices else 'a'} column {usual}: say which in "
-        f"--{flag}. Received: {table.described()}"
-        + (f", where it may be {names}." if choices else ".")
-        + " --has_header=False if these are a row."
-        * (not choices and not table.path.lower().endswith((".jsonl", ".json")))
+        f"--{flag}. Received: {table.described()}{where}."
     )
 
 
@@ -398,8 +393,10 @@ class OwnFiles:
             where = f"{table.path!r}, row {number}"
             found = [_value(values[i], where) for i in texts]
             if all(map(items, found)):
-                of_row = None if label is None else _value(values[label], where)
-                rows.append(Row(number, found, self._named(of_row, where)))
+                of_row = None
+                if label is not None:
+                    of_row = self._named(_value(values[label], where), where)
+                rows.append(Row(number, found, of_row))
             elif not self.skip_empty_texts:
                 raise ValueError(
                     f"Expected a text. Received: an empty one in {where} "
@@ -416,31 +413,28 @@ class OwnFiles:
         """A label without white space around it, by its name if it has one."""
         if isinstance(label, list):
             return [str(self._named(item, where)) for item in label]
-        if label is None:
-            return None
-        label = label.strip()
+        label = (label or "").strip()
         if not self.label_names or label in ("", NO_LABEL):
             return label
-        if not label.isdigit() or int(label) >= len(self.label_names):
-            raise ValueError(
-                f"Expected a label from 0 to {len(self.label_names) - 1}, of "
-                f"which --label_names has names. Received: {label!r} in "
-                f"{where}."
-            )
-        return self.label_names[int(label)]
+        if label.isdigit() and int(label) < len(self.label_names):
+            return self.label_names[int(label)]
+        raise ValueError(
+            f"Expected a label from 0 to {len(self.label_names) - 1}, of which "
+            f"--label_names has names. Received: {label!r} in {where}."
+        )
 
 
 def _value(value: typing.Any, where: str) -> str | list[str]:
     """A value as the text that it would be in a .tsv, or a list of such."""
-    if isinstance(value, list):
-        items = [_value(item, where) for item in value]
-        if None not in value and all(isinstance(item, str) for item in items):
-            return items  # type: ignore[return-value]
-    elif not isinstance(value, dict):
-        if value is None or isinstance(value, str):
-            return value or ""
-        return json.dumps(value)
-    raise ValueError(
-        "Expected a text, or a list of texts. Received: "
-        f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
-    )
+    if isinstance(value, list) and not any(
+        item is None or isinstance(item, list | dict) for item in value
+    ):
+        return [str(_value(item, where)) for item in value]
+    if isinstance(value, list | dict):
+        raise ValueError(
+            "Expected a text, or a list of texts. Received: "
+            f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
+        )
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)
