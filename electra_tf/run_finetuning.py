@@ -38,8 +38,13 @@ def _define_pooling(name: str, default: None, text: str) -> None:
     flags.DEFINE_enum(name, default, configs.POOLINGS, text)
 
 
-# Parameters that are different in every run, each with a flag of its name; the
-# rest is gin's.
+def _flag_of(parameter: str) -> str:
+    """Of its own name, but for the batch, whose size at evaluation is gin's."""
+    return parameter.split(".")[1].replace("train_batch_size", "batch_size")
+
+
+# Parameters that are different in every run, each with a flag; the rest is
+# gin's.
 _FLAGS: dict[Callable, dict[str, str]] = {
     flags.DEFINE_string: {
         "FinetuningConfig.init_checkpoint": (
@@ -47,8 +52,8 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "format that electra-tf convert reads."
         ),
         "FinetuningDataConfig.train_file": (
-            "Labelled rows, .tsv, .csv or .jsonl: one text column or two, and "
-            "a label column."
+            "Labelled rows, .tsv, .csv, .jsonl or .json: one text column or "
+            "two, and a label column; or .conll, a word and its tag a line."
         ),
         "FinetuningDataConfig.dev_file": (
             "Like --train_file: the rows to score."
@@ -58,12 +63,17 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         ),
         "FinetuningDataConfig.text_columns": (
             "One or two columns of the files, separated by a comma, where they "
-            "do not have the usual names."
+            "are not called text, or sentence1 and sentence2 or another pair."
         ),
-        "FinetuningDataConfig.label_column": "Likewise, one column.",
+        "FinetuningDataConfig.label_column": (
+            "The column of labels, where it is not called label."
+        ),
+        "FinetuningDataConfig.label_names": (
+            "Names of labels that are numbers in the files, in their order, "
+            "such as O,B-PER,I-PER."
+        ),
         "FinetuningDataConfig.label_separator": (
-            "Between the labels of a row, such as '|', where there may be "
-            "several."
+            "Between the labels of a row, where it is not '|'."
         ),
         "FinetuningDataConfig.task_names": (
             "Tasks by name, such as rte, instead of files; several, separated "
@@ -83,6 +93,8 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "Cross-validation over --train_file, instead of --dev_file: as "
             "many models, each scored on the rows that it has not seen."
         ),
+        "FinetuningDataConfig.train_batch_size": "Rows in one step.",
+        "RunConfig.seed": "Of the first trial; those after it count on.",
         "FinetuningDataConfig.max_seq_length": (
             "Longer texts are cut, or see --long_texts."
         ),
@@ -106,13 +118,21 @@ _FLAGS: dict[Callable, dict[str, str]] = {
             "models of the run in --model_dir; nothing else need be given."
         ),
         "FinetuningDataConfig.has_header": (
-            "Whether the first row of the files names their columns, where "
-            "that is not certain."
+            "Whether the first row of a .tsv or .csv names its columns; they "
+            "are called 1, 2, ... otherwise."
+        ),
+        "FinetuningDataConfig.skip_empty_texts": (
+            "Leave rows without a text out, rather than refuse them."
+        ),
+        "FinetuningConfig.keep_head": (
+            "Go on with the head of --init_checkpoint."
         ),
     },
     _define_task_type: {
         "FinetuningDataConfig.task_type": (
-            "What the labels of the files are; auto finds it out."
+            "What the labels of the files are; auto takes lists and labels "
+            "with a | for several a row, numbers with a point for regression, "
+            "lists of words for tagging, and all else for classes."
         ),
     },
     _define_long_texts: {
@@ -128,6 +148,10 @@ _FLAGS: dict[Callable, dict[str, str]] = {
         ),
     },
     flags.DEFINE_float: {
+        "FinetuningDataConfig.dev_fraction": (
+            "Part of --train_file that is held out and scored, instead of "
+            "--dev_file."
+        ),
         "FinetuningDataConfig.num_train_epochs": (
             "Passes over the training rows."
         ),
@@ -138,7 +162,7 @@ _FLAGS: dict[Callable, dict[str, str]] = {
 }
 # Flag -> the parameter that it overrides.
 BINDINGS = {
-    parameter.split(".")[1]: parameter
+    _flag_of(parameter): parameter
     for texts in _FLAGS.values()
     for parameter in texts
 }
@@ -213,13 +237,14 @@ def _trained_run() -> launch.Base | None:
         "FinetuningDataConfig.dev_file = ''",
         "FinetuningDataConfig.test_file = ''",
         "FinetuningDataConfig.folds = 0",
+        "FinetuningDataConfig.dev_fraction = 0.0",
     ]
 
 
 if __name__ == "__main__":
     for define, texts in _FLAGS.items():
         for parameter, text in texts.items():
-            define(parameter.split(".")[1], None, text)
+            define(_flag_of(parameter), None, text)
     flags.adopt_module_key_flags(launch)
     launch.launch(
         "run_finetuning",

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -116,6 +117,12 @@ def launch(
             print(stopped, file=sys.stderr)
             code = arguments.EXIT_STOPPED
         except Exception as error:
+            # A user knows the flag, not the field that it sets.
+            if isinstance(error, ValueError) and error.args:
+                line = str(error)
+                for flag, parameter in (bindings or {}).items():
+                    line = re.sub(rf"\b{parameter}\b", f"--{flag}", line)
+                error.args = (line,)
             code = arguments.failed(command, error, _OF_MEMORY)
         except KeyboardInterrupt:
             arguments.say(command, "interrupted")

@@ -78,14 +78,18 @@ class FinetuningDataConfig:
         matter (mrpc, sts).
       folds: Parts of `train_file` for cross-validation: as many models, each
         trained on the other parts and scored on its own; 0 for none.
-      task_type: Of the files: 'auto' for what their labels look like,
-        'classification', 'multi_label', 'regression' or 'tagging'.
-      text_columns: One or two columns of the files; none for those with the
-        usual names.
-      label_column: Likewise.
-      label_separator: Between the labels of a row; empty for the usual ones.
-      has_header: Whether the first row names the columns; None for what it
-        certainly is, or the run is refused.
+      dev_fraction: Part of the rows of `train_file` that are held out and
+        scored instead of a `dev_file`, as Keras's `validation_split`, but drawn
+        by `run.seed` with the same share of each label; 0 for none.
+      task_type: Of the files: 'classification', 'multi_label', 'regression',
+        'tagging', or 'auto': see `tasks.own_data.make_task`.
+      text_columns: One or two columns of the files; none for `text` or a usual
+        pair.
+      label_column: That of the labels; empty for `label`.
+      label_names: Of labels that are the numbers 0, 1, ... in the files; none
+        for labels as they are.
+      label_separator: Between the labels of a row; empty for "|".
+      has_header: Whether the first row of a .tsv or .csv names the columns.
       bucketed: Train on batches of rows of similar length, padded to the
         longest of them. False takes any rows together and pads them to
         `max_seq_length`, as does a TPU.
@@ -112,11 +116,13 @@ class FinetuningDataConfig:
     data_dir: str = ""
     double_unordered: bool = True
     folds: int = 0
+    dev_fraction: float = 0.0
     task_type: str = "auto"
     text_columns: tuple[str, ...] = ()
     label_column: str = ""
+    label_names: tuple[str, ...] = ()
     label_separator: str = ""
-    has_header: bool | None = None
+    has_header: bool = True
     skip_empty_texts: bool = False
     bucketed: bool = True
     long_texts: str = "cut"
@@ -158,6 +164,7 @@ class FinetuningDataConfig:
         must(bool(self.task_name), "task_name", "given")
         must(len(self.text_columns) <= 2, "text_columns", "one or two names")
         must(self.folds == 0 or self.folds >= 2, "folds", "0, or 2 or more")
+        validation.require_fraction(self, "dev_fraction")
         if self.task_names:
             different = len(set(self.task_names)) == len(self.task_names)
             must(bool(self.data_dir), "data_dir", "given with task_names")
@@ -166,6 +173,8 @@ class FinetuningDataConfig:
                 rule = "empty with task_names, whose files are in data_dir"
                 must(not getattr(self, name), name, rule)
             must(not self.folds, "folds", "0 without a train_file")
+            rule = "0 without a train_file"
+            must(not self.dev_fraction, "dev_fraction", rule)
         elif self.eval_only:
             rule = "given with eval_only, or test_file"
             must(bool(self.dev_file or self.test_file), "dev_file", rule)
@@ -175,11 +184,13 @@ class FinetuningDataConfig:
                 "task_names and their data_dir. Received: train_file='', "
                 "task_names=()"
             )
-        elif self.folds:
-            rule = "empty with folds, which are scored instead"
+        elif self.folds or self.dev_fraction:
+            rule = "empty with folds or dev_fraction, which are scored instead"
             must(not self.dev_file, "dev_file", rule)
+            must(not (self.folds and self.dev_fraction), "folds",
+                 "0 with dev_fraction")  # fmt: skip
         else:
-            must(bool(self.dev_file), "dev_file", "given, or folds")
+            must(bool(self.dev_file), "dev_file", "given, or dev_fraction")
 
     def num_train_steps(self, num_examples: int) -> int:
         """Steps for the wanted epochs: at least one, otherwise the original's.

@@ -43,8 +43,13 @@ def prepare(config: FinetuningConfig) -> plan.RunPlan:
     if config.keep_head:
         (task,) = tasks
         start = starting_point.with_head(start, task)
-    wanted = ("train",) if config.data.folds else ("train", "dev")
+    fraction = config.data.dev_fraction
+    cuts_train = config.data.folds or fraction
+    wanted = ("train",) if cuts_train else ("train", "dev")
     data = read_rows(config, tasks, start.tokenizer, wanted)
+    if fraction:
+        (whole,) = data
+        data = [task_data.hold_out(whole, fraction, config.run.seed)]
     about_data, remarks = _about_rows(config, data)
     hidden_size = start.encoder_config.hidden_size
     optimizer, notes = recipe.complete(

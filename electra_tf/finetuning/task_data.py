@@ -191,6 +191,38 @@ def _refuse_missing(task: Task, split: str) -> None:
     )
 
 
+def hold_out(data: TaskData, fraction: float, seed: int) -> TaskData:
+    """The set with a part of "train" as its "dev".
+
+    With one label for each row, the part has the same share of each label. Rows
+    with the same texts are in the same part.
+
+    Args:
+      data: With the split "train", a row of features for each example.
+      fraction: Of the different rows of "train".
+      seed: Of the choice.
+
+    Raises:
+      ConfigError: If a label has too few rows for both parts.
+    """
+    from sklearn import model_selection
+
+    groups, labels = _groups_and_labels(data)
+    cut: typing.Any = model_selection.ShuffleSplit
+    if data.task.description().get("kind") == "classification":
+        cut = model_selection.StratifiedShuffleSplit
+    parts = cut(n_splits=1, test_size=fraction, random_state=seed)
+    try:
+        ((_, heldout),) = parts.split(np.zeros(len(labels)), labels)
+    except ValueError as error:
+        raise errors.ConfigError(
+            "FinetuningDataConfig.dev_fraction must leave rows of each label "
+            f"in both parts of {len(labels)} different rows. Received: "
+            f"dev_fraction={fraction}: {error}"
+        ) from None
+    return _of_fold(data, groups, heldout)
+
+
 def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
     """The sets of all folds: each leaves another part out of training.
 
@@ -211,22 +243,17 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
     """
     from sklearn import model_selection
 
-    examples = data.examples["train"]
-    groups = _groups_of_copies(data)
-    _, first_rows = np.unique(groups, return_index=True)
-    labels: Sequence = [0] * len(examples)
+    groups, labels = _groups_and_labels(data)
+    is_stratified = data.task.description().get("kind") == "classification"
     cut: typing.Any = model_selection.KFold
-    if data.task.description().get("kind") == "classification":
-        labels = [example.label for example in examples]
+    if is_stratified:
         cut = model_selection.StratifiedKFold
-    # Of copies the first one decides.
-    labels_of_groups = [labels[row] for row in first_rows]
-    rarest = min(sorted(set(labels)), key=labels_of_groups.count)
-    count = labels_of_groups.count(rarest)
+    rarest = min(sorted(set(labels)), key=labels.count)
+    count = labels.count(rarest)
     if count < num_folds:
-        has_copies = len(first_rows) < len(examples)
+        has_copies = len(labels) < len(data.examples["train"])
         what = "different rows" if has_copies else "rows"
-        what += f" of the label {rarest!r}" if rarest != 0 else ""
+        what += f" of the label {rarest!r}" * is_stratified
         raise errors.ConfigError(
             "FinetuningDataConfig.folds must not exceed the rows of the "
             f"rarest label in training. Received: folds={num_folds}, but only "
@@ -234,17 +261,20 @@ def cut_into_folds(data: TaskData, num_folds: int, seed: int) -> list[TaskData]:
         )
     folds = cut(num_folds, shuffle=True, random_state=seed)
     return [
-        _of_fold(
-            data,
-            {
-                "train": np.flatnonzero(~np.isin(groups, heldout)),
-                "dev": np.flatnonzero(np.isin(groups, heldout)),
-            },
-        )
-        for _, heldout in folds.split(
-            np.zeros(len(first_rows)), labels_of_groups
-        )
+        _of_fold(data, groups, heldout)
+        for _, heldout in folds.split(np.zeros(len(labels)), labels)
     ]
+
+
+def _groups_and_labels(data: TaskData) -> tuple[np.ndarray, list]:
+    """The group of each row of "train", see `_groups_of_copies`, and the label
+    of each group, by its first row; 0 where rows have not one label each."""
+    groups = _groups_of_copies(data)
+    _, first_rows = np.unique(groups, return_index=True)
+    if data.task.description().get("kind") != "classification":
+        return groups, [0] * len(first_rows)
+    examples = data.examples["train"]
+    return groups, [examples[int(row)].label for row in first_rows]
 
 
 def _groups_of_copies(data: TaskData) -> np.ndarray:
@@ -260,17 +290,23 @@ def _groups_of_copies(data: TaskData) -> np.ndarray:
     return np.array([numbers.setdefault(key, len(numbers)) for key in found])
 
 
-def _of_fold(data: TaskData, rows_of: Mapping[str, np.ndarray]) -> TaskData:
-    """The set of one fold: some splits are rows <int>[M] of "train"."""
+def _of_fold(
+    data: TaskData, groups: np.ndarray, heldout: np.ndarray
+) -> TaskData:
+    """The set whose "dev" are some groups of the rows of "train"."""
     whole = data.features["train"]
-    examples = dict.fromkeys(rows_of, ()) | dict(data.examples)
-    features = dict.fromkeys(rows_of, whole) | dict(data.features)
-    for name, rows in rows_of.items():
+    examples: dict = {"train": (), "dev": (), **data.examples}
+    features: dict = {"train": whole, "dev": whole, **data.features}
+    is_dev = np.isin(groups, heldout)
+    for name, rows in (
+        ("train", np.flatnonzero(~is_dev)),
+        ("dev", np.flatnonzero(is_dev)),
+    ):
         examples[name] = [data.examples["train"][row] for row in rows]
         features[name] = {key: values[rows] for key, values in whole.items()}
     return dataclasses.replace(
         data,
         examples=examples,
         features=features,
-        labelled=data.labelled | set(rows_of),
+        labelled=data.labelled | {"train", "dev"},
     )

@@ -448,7 +448,7 @@ def test_refuses_a_missing_value(tmp_path):
             | {"task_name", "task_names", "data_dir", "vocab_file", "eval_only"}
             | {"train_file", "dev_file", "test_file"}
             | {"text_columns", "label_column", "label_separator"}
-            | {"task_type", "has_header"}
+            | {"task_type", "has_header", "label_names"}
             # Of a schedule for lengths that are not known.
             | {"num_decay_steps", "decay_proportion"},
         ),

@@ -203,5 +203,6 @@ def make_tasks(
             data.label_separator,
             data.has_header,
             data.skip_empty_texts,
+            data.label_names,
         )
     ]

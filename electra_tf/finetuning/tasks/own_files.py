@@ -1,46 +1,350 @@
-"""Tables of one's own: the columns that count, split by split."""
+"""Labelled rows in files -> the columns that count, by one convention.
 
+A .tsv or .csv has a header, a .jsonl an object in each line, a .json a list of
+rows or an object of columns. Texts are in the column `text` or in a usual pair,
+labels in `label`; other names are given. What does not fit is refused with the
+flag that mends it.
+"""
+
+import csv
 import dataclasses
+import json
+import os
+import typing
+from collections.abc import Sequence
 
-from electra_tf.finetuning.tasks import columns, table_files
-from electra_tf.finetuning.tasks import labels as labels_lib
-from electra_tf.finetuning.tasks.labels import OwnRow
-from electra_tf.finetuning.tasks.table_files import Table
+from electra_tf import errors
+from electra_tf.command_line.column_names import TEXT_PAIRS
+from electra_tf.finetuning.tasks.task import parse_json, read_lines
+
+TEXT_NAMES = ("text", "sentence", "tokens", "words")
+LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
+# Hugging Face's data sets have it where a word has no label.
+NO_LABEL = "-100"
+
+# What other files than that of training need to know of it.
+READING = (
+    *("train_file", "columns", "text_columns", "label_column"),
+    *("has_header", "label_names"),
+)
+
+# Longer than any text that is meant: more is an open quote.
+_LONGEST_FIELD = 10_000_000
+
+Value = str | list[str] | None
+
+
+class Row(typing.NamedTuple):
+    """The columns of a row that count.
+
+    Attributes:
+      number: Its first line in the file, from 1; in a .json its place.
+      texts: One or two; a list of words where the file has a list.
+      label: As in the file, "" for an empty one; None in a split without
+        labels.
+    """
+
+    number: int
+    texts: Sequence[Value]
+    label: Value
+
+
+class Table(typing.NamedTuple):
+    """A file's rows.
+
+    Attributes:
+      path: The file.
+      columns: Their names; "1", "2", ... without a header.
+      rows: The number of each row, and its values.
+    """
+
+    path: str
+    columns: list[str]
+    rows: list[tuple[int, list]]
+
+    def find(self, name: str) -> int | None:
+        """Where a column is, whatever the case of its name, or None."""
+        if name in self.columns:
+            return self.columns.index(name)
+        names = [column.lower() for column in self.columns]
+        return names.index(name.lower()) if name.lower() in names else None
+
+    def position(self, name: str, flag: str) -> int:
+        """Where a column is.
+
+        Args:
+          name: Of the column.
+          flag: Names another one.
+
+        Raises:
+          ValueError: If there is no such column.
+        """
+        column = self.find(name)
+        if column is None:
+            raise ValueError(
+                f"Expected the column {name!r}, or another one by {flag}. "
+                f"Received: {self.described()}."
+                + errors.did_you_mean(repr(name), map(repr, self.columns))
+            )
+        return column
+
+    def described(self) -> str:
+        """The file and its columns, for a message."""
+        names = ", ".join(repr(name[:40]) for name in self.columns[:20])
+        return f"{self.path!r} with the columns {names}"
+
+
+def items(value: Value) -> list[str]:
+    """The words, or the tags, of a row."""
+    return value if isinstance(value, list) else (value or "").split()
+
+
+def read_table(path: str | os.PathLike, has_header: bool = True) -> Table:
+    """Reads a table.
+
+    Args:
+      path: A .tsv (no quotes), .csv, .jsonl or .json in UTF-8; any file that
+        `tf.io.gfile` reads.
+      has_header: Whether the first row of a .tsv or .csv names the columns.
+
+    Raises:
+      ValueError: If the file cannot be read, has no rows, or rows of different
+        columns.
+    """
+    path = os.fspath(path)
+    ending = os.path.splitext(path)[1].lower()
+    if ending in (".jsonl", ".json"):
+        records = read_records(path)
+        columns = list(records[0][1])
+        for number, record in records:
+            if record.keys() != set(columns):
+                raise ValueError(
+                    f"Expected the names {', '.join(columns)}, as in the first "
+                    f"row. Received: {', '.join(record)} in {path!r}, row "
+                    f"{number}."
+                )
+        return Table(
+            path, columns, [(n, [r[c] for c in columns]) for n, r in records]
+        )
+    if ending == ".tsv":
+        lines = enumerate(read_lines(path), start=1)
+        rows = [(number, line.split("\t")) for number, line in lines]
+    elif ending == ".csv":
+        rows = _read_csv(path)
+    else:
+        raise ValueError(
+            "Expected a file ending in .tsv, .csv, .jsonl or .json, or with a "
+            f"word and its tag in each row .txt or .conll. Received: {path!r}."
+        )
+    rows = [row for row in rows if any(map(str.strip, row[1]))]
+    for number, values in rows:
+        if len(values) != len(rows[0][1]):
+            raise ValueError(
+                f"Expected {len(rows[0][1])} columns, as in row {rows[0][0]}. "
+                f"Received: {len(values)} in {path!r}, row {number}."
+                + " Quotes mean nothing in a .tsv: name it .csv if they do."
+                * (ending == ".tsv" and '"' in "".join(values))
+            )
+    if not rows[has_header:]:
+        raise ValueError(
+            f"Expected rows{' below the header' * bool(rows)}. Received: none "
+            f"in {path!r}."
+        )
+    if not has_header:
+        return Table(path, [str(i + 1) for i, _ in enumerate(rows[0][1])], rows)
+    columns = [name.strip() for name in rows[0][1]]
+    twice = [c for i, c in enumerate(columns) if c and c in columns[:i]]
+    if twice:
+        raise ValueError(
+            f"Expected a header with different names. Received: {twice[0]!r} "
+            f"twice in {path!r} (--has_header=False if it is a row)."
+        )
+    return Table(path, columns, rows[1:])
+
+
+def _read_csv(path: str) -> list[tuple[int, list[str]]]:
+    """The rows by the separator that cuts the first line most often.
+
+    Spreadsheets separate with a comma, semicolon or tab, as their country does.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    lines = read_lines(path)
+    separator = max(
+        ",;\t", key=lambda s: len(next(csv.reader(lines[:1], delimiter=s)))
+    )
+    reader = csv.reader(
+        (line + "\n" for line in lines), delimiter=separator, strict=True
+    )
+    rows = []
+    number = 1
+    try:
+        for values in reader:
+            rows.append((number, values))
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            "Expected quotes in pairs, and two for one inside a quoted text. "
+            f"Received: {path!r}, where the row that begins in line {number} "
+            f"runs to line {max(number, reader.line_num)}: {error}."
+        ) from None
+    return rows
+
+
+def read_records(path: str) -> list[tuple[int, dict]]:
+    """The rows of a .jsonl or .json, each with its number.
+
+    Args:
+      path: An object in each line; or one list of objects; or one object whose
+        values are lists, the columns.
+
+    Raises:
+      ValueError: If the file is something else.
+    """
+    lines = [
+        line for line in enumerate(read_lines(path), start=1) if line[1].strip()
+    ]
+    first = lines[0][1].strip()
+    # What Hugging Face's data sets write as .json has an object in each line.
+    has_lines = len(lines) > 1 and first[0] == "{" and first[-1] == "}"
+    records: typing.Any
+    if has_lines or path.lower().endswith(".jsonl"):
+        records = [(n, parse_json(line, path, n)) for n, line in lines]
+    else:
+        records = parse_json("\n".join(line for _, line in lines), path)
+        if isinstance(records, dict) and records:
+            columns = list(records.values())
+            sizes = {isinstance(c, list) and len(c) for c in columns}
+            if len(sizes) == 1 and False not in sizes:
+                rows = zip(*columns, strict=True)
+                records = [dict(zip(records, r, strict=True)) for r in rows]
+        if not isinstance(records, list) or not records:
+            raise ValueError(
+                "Expected a list of rows, or an object of columns of the same "
+                f"length. Received: {path!r}. Files in SQuAD's layout are read "
+                "by --task_names=squad --data_dir=<their folder>."
+            )
+        records = list(enumerate(records, start=1))
+    for number, record in records:
+        if not isinstance(record, dict) or not record:
+            raise ValueError(
+                f"Expected a JSON object in each row. Received: {path!r}, row "
+                f"{number}: {str(record)[:40]!r}."
+            )
+    return records
+
+
+def choose_columns(
+    table: Table,
+    text_columns: Sequence[str] = (),
+    label_column: str = "",
+    has_header: bool = True,
+) -> tuple[list[str], str]:
+    """Which columns hold the texts and the labels.
+
+    Args:
+      table: The training file.
+      text_columns: Those of the texts, where they are named.
+      label_column: That of the labels, where it is named.
+      has_header: False for columns without names: two are text and label.
+
+    Returns:
+      Names of one or two columns, and of another one.
+
+    Raises:
+      ValueError: If there are no such columns, or more than one choice.
+    """
+    if table.columns == ["1", "2"] and not has_header:
+        text_columns, label_column = text_columns or "1", label_column or "2"
+    texts = [
+        table.columns[table.position(name, "--text_columns")]
+        for name in text_columns
+    ]
+    if label_column:
+        position = table.position(label_column, "--label_column")
+        label_column = table.columns[position]
+    others = [c for c in table.columns if c not in (*texts, label_column)]
+    names = [column.lower() for column in others]
+    if not texts:
+        pairs = [
+            [others[names.index(name)] for name in pair]
+            for pair in TEXT_PAIRS
+            if set(pair) <= set(names)
+        ]
+        single = [
+            [column]
+            for column, name in zip(others, names, strict=True)
+            if name in TEXT_NAMES and not any(column in p for p in pairs)
+        ]
+        usual = "'text', or a usual pair"
+        texts = _only(pairs + single, table, "text_columns", usual)
+    if not label_column:
+        labels = [c for c in others if c.lower() in LABEL_NAMES]
+        choices = [[column] for column in labels]
+        label_column = _only(choices, table, "label_column", "'label'")[0]
+    if len(texts) > 2 or len({*texts, label_column}) <= len(texts):
+        raise ValueError(
+            "Expected one or two text columns and another one of labels. "
+            f"Received: --text_columns={','.join(texts)} "
+            f"--label_column={label_column}."
+        )
+    return texts, label_column
+
+
+def _only(
+    choices: Sequence[list[str]], table: Table, flag: str, usual: str
+) -> list[str]:
+    """The only choice of columns that there is."""
+    if len(choices) == 1:
+        return choices[0]
+    where = ", where it may be " * bool(choices)
+    where += " or ".join(repr(",".join(columns)) for columns in choices)
+    if not choices and not table.path.lower().endswith((".jsonl", ".json")):
+        where = " (--has_header=False if these are a row)"
+    raise ValueError(
+        f"Expected {'one' if choices else 'a'} column {usual}: say which in "
+        f"--{flag}. Received: {table.described()}{where}."
+    )
 
 
 @dataclasses.dataclass
 class OwnFiles:
-    """The files of a task, and which columns count.
+    """The files of a task, and which of their columns count.
 
     Attributes:
       paths: Split -> file.
-      train: The training file's rows.
-      others: Those of the other splits, their header as a row.
-      header_is_given: Whether it was said if there is a header.
+      train_file: Whose labels define the task, and its `columns`.
       text_columns: Names of one or two columns.
-      label_column: Name of the column of labels.
-      skip_empty_texts: Leave rows without a text out.
+      label_column: Name of the column of labels; "test" may lack it.
+      has_header: See `read_table`.
+      label_names: Of labels that are the numbers 0, 1, ...; none for labels as
+        they are.
+      skip_empty_texts: Leave rows without a text out, rather than refuse them.
       num_skipped: Split -> how many were, once it was read.
     """
 
     paths: dict[str, str]
-    train: Table
-    others: dict[str, Table]
+    train_file: str
+    columns: list[str]
     text_columns: list[str]
     label_column: str
-    header_is_given: bool = False
+    has_header: bool = True
+    label_names: Sequence[str] = ()
     skip_empty_texts: bool = False
 
     def __post_init__(self):
-        self._rows: dict[str, list[OwnRow]] = {}
+        self._rows: dict[str, list[Row]] = {}
         self.num_skipped: dict[str, int] = {}
 
-    def rows(self, split: str) -> list[OwnRow]:
+    def rows(self, split: str, table: Table | None = None) -> list[Row]:
         """The rows of a split.
+
+        Args:
+          split: Whose file is read once.
+          table: What is in the file, if it was read.
 
         Raises:
           ValueError: If the file cannot be read, lacks a column, or a row has
-            no text or, in a file with labels, no label.
+            no text.
         """
         if split not in self.paths:
             raise ValueError(
@@ -48,86 +352,89 @@ class OwnFiles:
                 f"Received: {split!r}."
             )
         if split not in self._rows:
-            self._rows[split] = self._read(split)
+            table = table or read_table(self.paths[split], self.has_header)
+            self._rows[split] = self._read(split, table)
         return self._rows[split]
 
     def has_labels(self, split: str) -> bool:
         """Whether the rows of a split have labels; only "test" may not."""
         return self.rows(split)[0].label is not None
 
-    def reading(self) -> dict:
-        """See `Task.reading`."""
-        return {
-            "train_file": self.train.path,
-            "columns": self.train.columns,
-            "has_header": self.train.has_header,
-            "text_columns": self.text_columns,
-            "label_column": self.label_column,
-        }
-
     def splits(self) -> list[str]:
-        """All splits, those with labels first."""
+        """All splits: "train" first, those without labels last."""
         return sorted(
-            self.paths,
-            key=lambda split: (
-                split != "train",
-                not self.has_labels(split),
-                list(self.paths).index(split),
-            ),
+            self.paths, key=lambda s: (s != "train", not self.has_labels(s))
         )
 
-    def _read(self, split: str) -> list[OwnRow]:
-        table = self.train
-        if split != "train":
-            table = columns.like_train(
-                self.others.pop(split),
-                self.train,
-                [*self.text_columns, self.label_column],
-                not self.header_is_given,
-            )
-        texts = [table.column(name, "text") for name in self.text_columns]
-        label = None
-        if split != "test" or columns.has_like(
-            table, self.train, self.label_column
-        ):
-            # Refused where it is called otherwise.
-            label = table.column(self.label_column, "labels")
+    def reading(self) -> dict:
+        """See `Task.reading`."""
+        return {name: getattr(self, name) for name in READING}
+
+    def warnings(self) -> list[str]:
+        """A line for each split that was read, with rows left out."""
+        return [
+            f"{split}: {count} rows without a text are left out"
+            for split, count in self.num_skipped.items()
+            if count
+        ]
+
+    def _read(self, split: str, table: Table) -> list[Row]:
+        texts = [table.position(c, "--text_columns") for c in self.text_columns]
+        label = table.find(self.label_column)
         if split == "test" and label is not None:
             # A column of nothing stands for labels that are kept secret.
-            values = (row.values[label] for row in table.rows)
-            if all(value in (None, "") for value in values):
+            secret = (None, "", NO_LABEL, int(NO_LABEL))
+            if all(values[label] in secret for _, values in table.rows):
                 label = None
+        elif label is None and split != "test":
+            label = table.position(self.label_column, "--label_column")
         rows = []
-        for row in table.rows:
-            found = [row.values[i] for i in texts]
-            value = None if label is None else row.values[label]
-            for item in (*found, value):
-                if isinstance(item, table_files.Json):
-                    raise ValueError(
-                        "Expected a text, or a list of texts. Received: "
-                        f"{item[:40]} in {table.path!r}, row {row.number}."
-                    )
-            empty = [
-                name
-                for name, text in zip(self.text_columns, found, strict=True)
-                if not labels_lib.items(text)
-            ]
-            if empty and self.skip_empty_texts:
-                continue
-            if empty:
+        for number, values in table.rows:
+            where = f"{table.path!r}, row {number}"
+            found = [_value(values[i], where) for i in texts]
+            if all(map(items, found)):
+                of_row = None
+                if label is not None:
+                    of_row = self._named(_value(values[label], where), where)
+                rows.append(Row(number, found, of_row))
+            elif not self.skip_empty_texts:
                 raise ValueError(
-                    "Expected a text. Received: an empty one in "
-                    f"{table.path!r}, row {row.number}, column {empty[0]!r} "
-                    "(skip_empty_texts leaves such rows out)."
+                    f"Expected a text. Received: an empty one in {where} "
+                    "(--skip_empty_texts leaves such rows out)."
                 )
-            if label is not None and value is None:
-                value = ""
-            if isinstance(value, str):
-                value = value.strip()
-            rows.append(OwnRow(found, value, row.number))
         if not rows:
             raise ValueError(
                 f"Expected texts. Received: none in {table.path!r}."
             )
         self.num_skipped[split] = len(table.rows) - len(rows)
         return rows
+
+    def _named(self, label: Value, where: str) -> Value:
+        """A label without white space around it, by its name if it has one."""
+        if isinstance(label, list):
+            return [str(self._named(item, where)) for item in label]
+        label = (label or "").strip()
+        if not self.label_names or label in ("", NO_LABEL):
+            return label
+        if label.isdigit() and int(label) < len(self.label_names):
+            return self.label_names[int(label)]
+        raise ValueError(
+            f"Expected a label from 0 to {len(self.label_names) - 1}, of which "
+            f"--label_names has names. Received: {label!r} in {where}."
+        )
+
+
+def _value(value: typing.Any, where: str) -> str | list[str]:
+    """A value as the text that it would be in a .tsv, or a list of such."""
+    if isinstance(value, list) and not any(
+        item is None or isinstance(item, list | dict) for item in value
+    ):
+        return [str(_value(item, where)) for item in value]
+    if isinstance(value, list | dict):
+        raise ValueError(
+            "Expected a text, or a list of texts. Received: "
+            f"{json.dumps(value, ensure_ascii=False)[:40]} in {where}."
+        )
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)

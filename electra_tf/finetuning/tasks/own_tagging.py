@@ -1,9 +1,14 @@
 """The task on words and tags of one's own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from electra_tf.finetuning.tasks import conll, tag_schemes, tagging, text_tasks
-from electra_tf.finetuning.tasks import labels as labels_lib
+from electra_tf.finetuning.tasks import (
+    conll,
+    own_files,
+    tag_schemes,
+    tagging,
+    text_tasks,
+)
 from electra_tf.finetuning.tasks.own_files import OwnFiles
 
 
@@ -17,7 +22,10 @@ class OwnTagging(tagging.TaggingTask):
       name: See `Task`.
       paths: Split -> file, in CoNLL's layout if there is no `source`.
       source: Columns of words and of tags, separated by white space or lists.
-      trained: See `task_of_model`; None to look at the training file.
+      trained: See `own_data.task_of_model`; None to read the training file.
+
+    Raises:
+      ValueError: If the files cannot be read, or the tags are of two kinds.
     """
 
     def __init__(
@@ -29,62 +37,52 @@ class OwnTagging(tagging.TaggingTask):
     ):
         super().__init__(name, paths, as_original=False)
         self.source = source
-        self._read: dict[str, conll.File] = {}
         self.form = ""
+        self._read: dict[str, conll.File] = {}
         if trained is not None:
             self.form = trained["reading"]["form"]
             self.is_token_level = trained["is_token_level"]
             self._labels = list(trained["labels"])
             return
-        found = self._tags()
-        self.form = tag_schemes.form_of(found)
-        stray = "" if self.form else tag_schemes.stray_tag(found)
-        if stray:
-            row = next(
-                s.row for s in self.sentences("train") if stray in s.tags
-            )
+        sentences = self.sentences("train")
+        tags = {t for s in sentences for t in s.tags} - {tagging.NO_LABEL}
+        self.form = tag_schemes.form_of(tags)
+        self.is_token_level = not self.form
+        self._labels = text_tasks.in_order(tags)
+        if self.form:
+            tags = {tag_schemes.as_bioes(tag, self.form) for tag in tags}
+            kinds = sorted({tag[2:] for tag in tags} - {""})
+            self._labels = [
+                *(p + kind for kind in kinds for p in tagging.PREFIXES),
+                tagging.OUTSIDE,
+            ]
+        elif stray := tag_schemes.stray_tag(tags):
+            row = next(s.row for s in sentences if stray in s.tags)
             raise ValueError(
                 "Expected tags such as B-PER, I-PER and O, as others are. "
                 f"Received: {stray!r} in {paths['train']!r}, in the sentence "
                 f"that begins in row {row}."
             )
-        tags = sorted(self._tags())
-        self.is_token_level = not self.form
-        if self.is_token_level:
-            self._refuse_other_columns(tags)
-            self._labels = tags
-        else:
-            kinds = sorted({tag[2:] for tag in tags if tag != tagging.OUTSIDE})
-            self._labels = [
-                *(p + kind for kind in kinds for p in tagging.PREFIXES),
-                tagging.OUTSIDE,
-            ]
-        changed = sorted(found.difference(tags))
-        self.origin = (
-            f"{paths['train']}: a word and its tag in each row: tagging with "
-            f"{len(tags)} tags ({text_tasks.listing(tags, 5)})"
-            + f", written {text_tasks.listing(changed, 5)}"
-            * bool(changed)
-        )
-        num_comments = sum(file.num_comments for file in self._read.values())
-        if num_comments:
-            self.origin += f"; {num_comments} rows of comments left out"
+        if len(tags) < 2:
+            raise ValueError(
+                f"Expected words with different tags. Received: "
+                f"{text_tasks.listing(sorted(tags))} for all words of "
+                f"{paths['train']!r}."
+            )
+        if source is None:
+            self.origin = (
+                f"{paths['train']}: a word first and its tag last in each row: "
+                f"tagging with {self.listed()}"
+            )
 
-    def _refuse_other_columns(self, tags: list[str]) -> None:
-        """Refuses what is no column of tags, or none of words."""
-        path = self.files["train"]
-        if len(tags) == 1:
-            raise ValueError(
-                f"Expected words with different tags. Received: {tags[0]!r} "
-                f"for all words of {path!r}."
-            )
-        words = {w for s in self.sentences("train") for w in s.words}
-        if tag_schemes.form_of(words):
-            raise ValueError(
-                "Expected a word and its tag in each row, the tag last. "
-                f"Received: tags in place of words, such as {max(words)!r}, in "
-                f"{path!r}."
-            )
+    def listed(self) -> str:
+        """How many tags there are, and which, for a message."""
+        kinds = self._kinds() if self.form else self.labels
+        what = "kinds of spans" if self.form else "tags"
+        return f"{len(kinds)} {what} ({text_tasks.listing(kinds, 5)})"
+
+    def _kinds(self) -> list[str]:
+        return sorted({label[2:] for label in self.labels} - {""})
 
     def reading(self):
         of_columns = self.source.reading() if self.source else {}
@@ -104,68 +102,57 @@ class OwnTagging(tagging.TaggingTask):
         return self._read[split]
 
     def sentences(self, split):
-        path = self.files[split]
         if self.source is None:
-            return [
-                sentence._replace(tags=self._as_usual(sentence.tags))
-                for sentence in self._file(split).sentences
-            ]
+            return self._file(split).sentences
         sentences = []
         for row in self.source.rows(split):
-            words = labels_lib.items(row.texts[0])
-            # Lists may have what no file of words and tags has.
-            tags = [tag.strip() for tag in labels_lib.items(row.label)]
-            if "" in tags or not all(map(str.strip, words)):
-                raise ValueError(
-                    "Expected words, and a tag for each. Received: an empty "
-                    f"{'tag' if '' in tags else 'word'} in {path!r}, row "
-                    f"{row.number}."
-                )
+            words = own_files.items(row.texts[0])
+            tags = own_files.items(row.label)
             if row.label is None:
                 tags = [self.labels[-1]] * len(words)
-            if len(words) != len(tags):
+            if len(words) != len(tags) or not all(map(str.strip, words + tags)):
                 raise ValueError(
-                    "Expected as many tags as words. Received: "
-                    f"{len(words)} words and {len(tags)} tags in {path!r}, row "
-                    f"{row.number}."
+                    "Expected words, none empty, and a tag for each "
+                    "(--task_type says another kind of labels). Received: "
+                    f"{len(words)} words and {len(tags)} tags in "
+                    f"{self.files[split]!r}, row {row.number}."
                 )
+            has_tags = row.label is not None
             sentences.append(
-                conll.Sentence(
-                    tuple(words),
-                    self._as_usual(tags),
-                    row.number,
-                    has_tags=row.label is not None,
-                )
+                conll.Sentence(tuple(words), tuple(tags), row.number, has_tags)
             )
         return sentences
 
-    def _tags(self) -> set[str]:
-        """Those of the training file."""
-        return {t for s in self.sentences("train") for t in s.tags}
-
-    def _as_usual(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """The tags of spans in one way, see `tag_schemes`."""
-        return tuple(tag_schemes.as_bioes(tag, self.form) for tag in tags)
+    def labels_of_tags(self, sentence, path):
+        tags = [tag_schemes.as_bioes(tag, self.form) for tag in sentence.tags]
+        has_none = [tag == tagging.NO_LABEL for tag in tags]
+        if self.form:  # A word without a label ends the span before it.
+            pairs = zip(tags, has_none, strict=True)
+            tags = [tagging.OUTSIDE if none else tag for tag, none in pairs]
+        sentence = sentence._replace(tags=tuple(tags))
+        pairs = zip(
+            super().labels_of_tags(sentence, path), has_none, strict=True
+        )
+        labels = [tagging.NO_LABEL if none else tag for tag, none in pairs]
+        unknown = {*labels} - {*self.labels, tagging.NO_LABEL}
+        if unknown:
+            # Of spans the kind, as their letters are not those of the file.
+            names = self._kinds() if self.form else self.labels
+            name = min(unknown)[2:] if self.form else min(unknown)
+            raise ValueError(
+                f"Expected tags of {text_tasks.listing(names)}, as in the "
+                f"training file. Received: {name!r} in {path!r}, row "
+                f"{sentence.row}."
+            )
+        return tuple(labels)
 
     def warnings(self, examples=None, features=None):
-        names = self.labels
-        if not self.is_token_level:
-            names = sorted({label[2:] for label in names} - {""})
-        found = labels_lib.remarks(names)
-        return found + super().warnings(examples, features)
-
-    def labels_of_tags(self, sentence, path):
-        labels = super().labels_of_tags(sentence, path)
-        unknown = [label for label in labels if label not in self.labels]
-        if unknown:
-            known, received, what = self.labels, unknown[0], "labels"
-            if not self.is_token_level:
-                # Not as they are written: see `_as_usual`.
-                known = sorted({label[2:] for label in known} - {""})
-                received, what = received[2:], "kinds of spans"
-            raise ValueError(
-                f"Expected one of the {what} {text_tasks.listing(known)}, as "
-                f"in the training file. Received: {received!r} in {path!r}, "
-                f"row {sentence.row}."
+        lines = []
+        if self.is_token_level and all(map(str.isdigit, self.labels)):
+            lines.append(
+                "the tags are numbers, and scored as those of words: spans "
+                "need their names, --label_names=O,B-PER,I-PER,..."
             )
-        return labels
+        if self.source is not None:
+            lines += self.source.warnings()
+        return lines + super().warnings(examples, features)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from electra_tf.finetuning.tasks import own_files
 from electra_tf.finetuning.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
@@ -71,14 +72,56 @@ class Window(typing.NamedTuple):
     end_position: int = 0
 
 
+def read_rows(path: str) -> Iterator[tuple[str, dict]]:
+    """The paragraphs of a file with a question and its passage in each row, and
+    where they are.
+
+    Args:
+      path: A .jsonl or .json as Hugging Face's data sets write them, with the
+        columns id, question, context and answers, {"text": [...],
+        "answer_start": [...]}; a question without an answer is impossible.
+
+    Raises:
+      ValueError: If the file is something else.
+    """
+    for number, row in own_files.read_records(path):
+        qa = {name: value for name, value in row.items() if name != "context"}
+        answers = qa.get("answers")
+        if isinstance(answers, dict):
+            columns = [answers.get("text"), answers.get("answer_start")]
+            sizes = [len(c) if isinstance(c, list) else -1 for c in columns]
+            if sizes[0] != sizes[1] or sizes[0] < 0:
+                raise ValueError(
+                    "Expected answers with lists text and answer_start of one "
+                    f"length. Received: {reprlib.repr(answers)} in {path!r}, "
+                    f"row {number}."
+                )
+            qa["answers"] = [
+                {"text": text, "answer_start": start}
+                for text, start in zip(*columns, strict=True)
+            ]
+        qa.setdefault("is_impossible", not qa.get("answers"))
+        context = {name: row[name] for name in ("context",) if name in row}
+        yield f"row {number}", {**context, "qas": [qa]}
+
+
 def read_squad(path: str) -> Iterator[tuple[str, dict]]:
-    """The paragraphs of a file in SQuAD's layout, and where they are."""
-    content = parse_json("\n".join(read_lines(path)), path)
-    data = content.get("data") if isinstance(content, dict) else None
+    """The paragraphs of a file in SQuAD's layout, or of rows, see `read_rows`,
+    and where they are."""
+    lines = read_lines(path)
+    is_json = path.lower().endswith(".json")
+    content = None
+    if is_json and not (len(lines) > 1 and lines[0].rstrip().endswith("}")):
+        content = parse_json("\n".join(lines), path)
+    if not isinstance(content, dict) or "question" in content:
+        yield from read_rows(path)
+        return
+    data = content.get("data")
     if not isinstance(data, list):
         raise ValueError(
-            "Expected SQuAD's layout, an object with a list data. Received: "
-            f"{path!r}, with {reprlib.repr(content)}."
+            "Expected SQuAD's layout, an object with a list data, or rows with "
+            f"context, question and answers. Received: {path!r}, with "
+            f"{reprlib.repr(content)}."
         )
     try:
         articles = [list(article["paragraphs"]) for article in data]

@@ -50,7 +50,8 @@ class QuestionAnsweringTask(Task):
     Args:
       name: See `Task`.
       data_dir: Folder with a file for each split: <split>.json in SQuAD's
-        layout, or <split>.jsonl in MRQA's.
+        layout; <split>.json or .jsonl of rows, see `passages.read_rows`; or
+        <split>.jsonl in MRQA's layout.
       config: The options.
       v2: Whether questions may have no answer (SQuAD 2.0).
       is_mrqa: Whether the files are MRQA's.
@@ -100,8 +101,11 @@ class QuestionAnsweringTask(Task):
         return any(example.answers for example in self.read_examples(split))
 
     def _path(self, split: str) -> str:
-        suffix = "jsonl" if self.is_mrqa else "json"
-        return os.fspath(self.data_dir / f"{split}.{suffix}")
+        path = os.fspath(self.data_dir / f"{split}.json")
+        has_lines = self.is_mrqa or (
+            not tf.io.gfile.exists(path) and tf.io.gfile.exists(f"{path}l")
+        )
+        return f"{path}l" if has_lines else path
 
     def texts_of(self, example):
         return example.question_text, " ".join(example.doc_tokens)

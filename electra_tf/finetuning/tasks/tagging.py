@@ -27,6 +27,8 @@ from electra_tf.text import tokenization, vocabulary
 
 OUTSIDE = tag_schemes.OUTSIDE
 SPLITS = ("train", "dev", "test")
+# Where a word has no label, as in Hugging Face's data sets.
+NO_LABEL = "-100"
 
 PREFIXES = ("B-", "I-", "E-", "S-")
 
@@ -45,7 +47,8 @@ class TaggingExample(typing.NamedTuple):
     Attributes:
       eid: Number of the sentence in its split.
       words: Its words.
-      labels: Their labels.
+      labels: Their labels; `NO_LABEL` for a word that has none, which is
+        neither learned nor scored.
       has_labels: False where these stand for unknown ones.
     """
 
@@ -295,7 +298,8 @@ class TaggingTask(Task):
         """Refuses other labels than those that were given."""
         if self._labels is None:
             return
-        unknown = [label for label in labels if label not in self._labels]
+        known = {*self._labels, NO_LABEL}
+        unknown = [label for label in labels if label not in known]
         if unknown:
             raise ValueError(
                 f"Expected one of the labels {text_tasks.listing(self._labels)}"
@@ -316,13 +320,18 @@ class TaggingTask(Task):
             row, first_tokens = self.pack(
                 words_tokens, tokenizer, max_seq_length
             )
-            ids = [ids_of_label[label] for label in example.labels]
+            of_words = list(example.labels)
             if not self.as_original:
-                ids = [
-                    label
-                    for label, of_word in zip(ids, words_tokens, strict=True)
-                    if of_word
-                ][: len(first_tokens)]
+                pairs = zip(of_words, words_tokens, strict=True)
+                of_words = [label for label, tokens_ in pairs if tokens_]
+                labelled = [
+                    pair
+                    for pair in zip(of_words, first_tokens, strict=False)
+                    if pair[0] != NO_LABEL
+                ]
+                of_words = [label for label, _ in labelled]
+                first_tokens = [position for _, position in labelled]
+            ids = [ids_of_label[label] for label in of_words]
             # One word's tokens may exceed the row: the original stops there.
             if len(row) > max_seq_length:
                 row = [*row[: max_seq_length - 1], tokenizer.sep_token_id]
@@ -427,8 +436,8 @@ class TaggingTask(Task):
         examples: Sequence[TaggingExample],
         tokenizer: tokenization.FullTokenizer | None = None,
     ) -> list[list[str | None]]:
-        """A tag for each word: None behind the cut and, without `as_original`,
-        O for words that have no tokens.
+        """A tag for each word: None behind the cut and for `NO_LABEL`, and,
+        without `as_original`, O for words that have no tokens.
 
         Args:
           outputs: Of the head.
@@ -444,10 +453,15 @@ class TaggingTask(Task):
             examples, outputs["predictions"], _num_words(outputs), strict=True
         ):
             found = iter([self.labels[i] for i in ids[:num]])
+            seen = [next(has_tokens) for _ in example.words]
             tags.append(
                 [
-                    next(found, None) if next(has_tokens) else OUTSIDE
-                    for _ in example.words
+                    None
+                    if label == NO_LABEL
+                    else next(found, None)
+                    if is_seen
+                    else OUTSIDE
+                    for label, is_seen in zip(example.labels, seen, strict=True)
                 ]
             )
         return tags
@@ -467,11 +481,16 @@ class TaggingTask(Task):
                 ]
                 for name in ("labels", "predictions")
             ]
-        predicted = self.predicted_tags(outputs, examples, tokenizer)
-        return (
-            [list(example.labels) for example in examples],
-            [[tag or OUTSIDE for tag in tags] for tags in predicted],
-        )
+        tags = self.predicted_tags(outputs, examples, tokenizer)
+        pairs = [
+            [
+                (label, tag or OUTSIDE)
+                for label, tag in zip(example.labels, of_row, strict=True)
+                if label != NO_LABEL
+            ]
+            for example, of_row in zip(examples, tags, strict=True)
+        ]
+        return [[[pair[i] for pair in row] for row in pairs] for i in (0, 1)]
 
     def scores(self, outputs, examples=(), tokenizer=None, max_seq_length=0):
         """Accuracy of words, or precision, recall and F1 of spans.
@@ -540,7 +559,7 @@ class TaggingTask(Task):
     def baseline_scores(self, train_examples, examples):
         if self.is_token_level:
             always = _commonest(train_examples)
-            labels = np.array([tag for e in examples for tag in e.labels])
+            labels = np.array(_labels_of(examples))
             return {"accuracy": metrics.accuracy(labels, always)}
         # Without a span nothing is found.
         nothing = metrics.precision_recall_f1(0, 0, 1)
@@ -556,7 +575,7 @@ class TaggingTask(Task):
         seen = [
             self.labels[i] for i in features[f"{self.name}_labels"][mask > 0]
         ]
-        everywhere = [tag for example in examples for tag in example.labels]
+        everywhere = _labels_of(examples)
         num_right = seen.count(_commonest(train_examples))
         num_right += everywhere.count(OUTSIDE) - seen.count(OUTSIDE)
         return {"accuracy": 100.0 * num_right / max(1, len(everywhere))}
@@ -605,7 +624,7 @@ class TaggingTask(Task):
                 " is it the column of parts of speech?"
             )
         for split in (examples or {}).keys() & (features or {}).keys():
-            num_words = sum(len(example.words) for example in examples[split])
+            num_words = len(_labels_of(examples[split]))
             mask = features[split][f"{self.name}_labels_mask"]
             num_lost = num_words - int(np.rint(mask.sum()))
             if num_lost > 0:
@@ -635,4 +654,10 @@ def _num_words(outputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _commonest(examples: Sequence[TaggingExample]) -> str:
-    return metrics.commonest(tag for e in examples for tag in e.labels)
+    return metrics.commonest(_labels_of(examples))
+
+
+def _labels_of(examples: Sequence[TaggingExample]) -> list[str]:
+    """Those of all words that have one."""
+    tags = (tag for example in examples for tag in example.labels)
+    return [tag for tag in tags if tag != NO_LABEL]

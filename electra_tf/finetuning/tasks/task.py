@@ -26,8 +26,8 @@ def read_lines(path: str | os.PathLike) -> list[str]:
 
     Args:
       path: A UTF-8 file, or UTF-16 with a byte order mark; any that
-        `tf.io.gfile` reads. Lines end at \\n only, a \\r before it is dropped;
-        at \\r in a file without any \\n.
+        `tf.io.gfile` reads. Lines end at \\n, and every \\r is dropped, as by
+        TensorFlow's reader of lines; at \\r in a file without any \\n.
 
     Raises:
       ValueError: If the file is missing, empty or not such text.
@@ -55,8 +55,7 @@ def read_lines(path: str | os.PathLike) -> list[str]:
             f"Expected text in UTF-8. Received: {path!r}, row {row}, with the "
             "byte 0x00: is it UTF-16 without its mark, or no text?"
         )
-    if "\n" not in text:
-        text = text.replace("\r", "\n")
+    text = text.replace("\r", "" if "\n" in text else "\n")
     if not text.strip():
         raise ValueError(
             f"Expected a file of examples. Received: {path!r}, which is empty."
@@ -65,7 +64,7 @@ def read_lines(path: str | os.PathLike) -> list[str]:
     if not lines[-1]:
         lines.pop()
     # Of files that were put together each has its mark.
-    return [line.removesuffix("\r").removeprefix("\ufeff") for line in lines]
+    return [line.removeprefix("\ufeff") for line in lines]
 
 
 def parse_json(

@@ -5,7 +5,7 @@ Shapes: N rows, L length.
 
 import abc
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.special
@@ -264,7 +264,7 @@ class RegressionTask(TextTask):
         targets = []
         for example in examples:
             value = number(example.label)
-            is_good = np.isfinite(value)
+            is_good = abs(value) <= float(np.finfo(np.float32).max)
             if self.refuses_others:
                 is_good = self.min_value <= value <= self.max_value
             if not is_good:
@@ -441,6 +441,14 @@ def number(text: str) -> float:
         return float(text if "_" not in text else "nan")
     except ValueError:
         return float("nan")
+
+
+def in_order(labels: Collection[str]) -> list[str]:
+    """Labels in the order of their ids: as numbers if all are, else as text."""
+    numbers = {label: number(label) for label in labels}
+    if not np.isfinite([*numbers.values()]).all():
+        return sorted(labels)
+    return sorted(labels, key=lambda label: (numbers[label], label))
 
 
 def _commonest_set(examples: Sequence[TextExample]) -> tuple[str, ...]:

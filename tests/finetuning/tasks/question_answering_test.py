@@ -39,6 +39,56 @@ def test_examples(write, tmp_path):
     assert example.answers == ("b",)
 
 
+_ROWS = [
+    {
+        "id": "q0",
+        "title": "t",
+        "context": CONTEXT,
+        "question": "h",
+        "answers": {"text": ["b"], "answer_start": [3]},
+    },
+    {
+        "id": "q1",
+        "title": "t",
+        "context": "c d",
+        "question": "g",
+        "answers": {"text": [], "answer_start": []},
+    },
+]
+_COLUMNS = {name: [row[name] for row in _ROWS] for name in _ROWS[0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.jsonl", "".join(json.dumps(row) + "\n" for row in _ROWS)),
+        ("train.json", "".join(json.dumps(row) + "\n" for row in _ROWS)),
+        ("train.json", json.dumps(_ROWS, indent=1)),
+        ("train.json", json.dumps(_COLUMNS)),
+    ],
+)
+def test_rows_as_data_sets_write_them(write, tmp_path, name, content):
+    write(name, content)
+    task = _task(tmp_path)
+    assert task.splits() == ["train"]
+    first, second = task.read_examples("train")
+    _squad(write, "dev")  # The first one in SQuAD's layout.
+    (dev,) = task.read_examples("dev")
+    assert first == dev._replace(
+        orig_answer_text="b", start_position=1, end_position=1
+    )
+    assert (second.qas_id, second.answers) == ("q1", ())
+    assert second.is_impossible
+    assert second.doc_tokens == ["c", "d"]
+
+
+def test_rows_whose_answers_are_of_two_lengths(write, tmp_path):
+    row = _ROWS[0] | {"answers": {"text": ["b"], "answer_start": []}}
+    write("train.jsonl", json.dumps(row))
+    with pytest.raises(ValueError, match="answer_start of one length.*row 1"):
+        _task(tmp_path).read_examples("train")
+
+
 @pytest.mark.parametrize(
     ("context", "answer", "words", "tokens"),
     [
@@ -203,7 +253,7 @@ def test_original_spans(tokenizer, token_text, original, expected):
         ("{", "Expected JSON. Received: .*dev.json', row 1"),
         ("{}", r"SQuAD's layout.*with \{\}"),
         ('{"data": [], "data": []}', "dev.json', row 1: the name 'data' twice"),
-        ("[]", r"SQuAD's layout.*with \[\]"),
+        ("[]", "a list of rows"),
         ('{"data": {}}', "SQuAD's layout, an object with a list data"),
         (
             '{"data": [{"paragraphs": [{"qas": []}]}]}',

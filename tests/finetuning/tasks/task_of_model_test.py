@@ -6,7 +6,7 @@ import pytest
 
 from electra_tf.finetuning.tasks import own_data
 
-# Name -> training file, its content, another file, its content.
+# Name -> training file, its content, another file, its content, settings.
 FILES = {
     "classification": (
         "train.tsv",
@@ -19,6 +19,7 @@ FILES = {
         "a b and c.,yes\nc was d.,no\nd it is.,no\ne and a.,yes\n",
         "dev.csv",
         "it is c.,yes\n",
+        {"has_header": False},
     ),
     "pairs": (
         "train.jsonl",
@@ -29,21 +30,30 @@ FILES = {
     ),
     "regression": (
         "train.csv",
-        'text;score\na;"0,5"\nb;"1,25"\nc;"3,75"\n',
+        "text;score\na;0.5\nb;1.25\nc;3.75\n",
         "dev.csv",
-        'text;score\na b;"2,5"\n',
+        "text;score\na b;2.5\n",
     ),
     "multi_label": (
         "train.tsv",
         "text\tlabels\na\tx;y\nb\ty\nc\tx\n",
         "dev.tsv",
         "text\tlabels\na b\ty;x\n",
+        {"label_separator": ";"},
     ),
     "tagging": (
         "train.tsv",
         "text\ttags\na b\tB-PER O\nc d e\tO B-LOC I-LOC\n",
         "dev.tsv",
         "text\ttags\nd e\tB-LOC I-LOC\n",
+        {"task_type": "tagging"},
+    ),
+    "names of numbers": (
+        "train.jsonl",
+        '{"text": "a", "label": 0}\n{"text": "b", "label": 1}\n',
+        "dev.jsonl",
+        '{"text": "c", "label": 1}\n',
+        {"label_names": ["no", "yes"]},
     ),
     "CoNLL": (
         "train.txt",
@@ -63,10 +73,9 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_rows_are_read_as_in_training(write, name, split):
-    train_name, train, other_name, other = FILES[name]
+    train_name, train, other_name, other, *settings = FILES[name]
     paths = {"train": write(train_name, train), split: write(other_name, other)}
-    kind = name if name == "regression" else "auto"  # It has decimal commas.
-    trained = own_data.make_task("mine", paths, kind)
+    trained = own_data.make_task("mine", paths, **dict(*settings))
     about = trained.description() | {"reading": trained.reading()}
     about = json.loads(json.dumps(about))
     write(train_name, "")  # Nobody looks at it.
