@@ -108,8 +108,7 @@ _OF_ITS_END = ("run.num_train_steps", *(f"optimizer.{n}" for n in _DECAY))
 _OF_A_BRANCH = (
     *("class", "format", "init_checkpoint", "init_generator_checkpoint"),
     *("keep_global_step", "optimizer.schedule", *_OF_ITS_END),
-    *("data.biases_from_data", "data.embeddings_from_data"),
-    *("data.embeddings_num_examples", "data.embeddings_exponent"),
+    "data.biases_from_data",
 )
 # Of fine-tuning: where files are. Each trial knows what is in them.
 _MAY_MOVE = (
