@@ -46,16 +46,14 @@ METRICS = {
     ),
 }
 # What is timed -> what is done; the report itself comes on top.
-STAGES = {
-    step.name: step.title
-    for step in quickstart_steps.STEPS
-    if step.result != quickstart_steps.REPORT
-}
+STAGES = {step.name: "" for step in quickstart_steps.STEPS[:-1]}
 # Model directory -> the command that fills it, but for its --model_dir.
+_COMMANDS = [c for step in quickstart_steps.STEPS for c in step.commands]
+_FINETUNE, _FROM_SCRATCH = (c for c in _COMMANDS if " finetune " in c)
 RUNS = {
-    "pretrain": quickstart_steps.PRETRAIN,
-    "finetune_pretrained": quickstart_steps.FINETUNE,
-    "finetune_from_scratch": quickstart_steps.FINETUNE_FROM_SCRATCH,
+    "pretrain": next(c for c in _COMMANDS if " pretrain " in c),
+    "finetune_pretrained": _FINETUNE,
+    "finetune_from_scratch": _FROM_SCRATCH.partition(" --model_dir")[0],
 }
 
 

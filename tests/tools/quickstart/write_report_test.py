@@ -32,7 +32,6 @@ SECONDS = {
     "pretrain": 400,
     "finetune": 200,
     "export": 12,
-    "query": 6,
 }
 
 
