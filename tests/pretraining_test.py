@@ -450,7 +450,7 @@ def test_how_text_was_treated_is_of_this_run(tmp_path):
 
     def note(do_lower_case):
         vocab = vocabulary.Vocabulary(tokens, do_lower_case)
-        inputs = pretraining._Inputs(vocab, train, None, 0, None)
+        inputs = pretraining._Inputs(vocab, train, None, 0)
         pretraining._note_inputs(config, inputs)
         return vocabulary.load(tmp_path / "vocab.txt").do_lower_case
 
