@@ -2,11 +2,12 @@
 
 import ast
 import gc
+import itertools
 import multiprocessing
 import os
 import pathlib
+import re
 import signal
-import sys
 import sysconfig
 import typing
 import warnings
@@ -18,24 +19,31 @@ from electra_tf import errors
 from electra_tf.command_line import progress
 
 # Copies of other packages, re-exports and tests: no prose of their own.
-_SKIPPED = """
-_api _vendor _vendored extern externals third_party vendor vendored __pycache__
-dist-packages idle_test lib2to3 site-packages test tests testing electra_tf
-"""
+_SKIPPED = {
+    "_api",
+    "_vendor",
+    "_vendored",
+    "extern",
+    "externals",
+    "third_party",
+}
+_SKIPPED |= {
+    "vendor",
+    "vendored",
+    "__pycache__",
+    "idle_test",
+    "lib2to3",
+    "test",
+}
+_SKIPPED |= {"dist-packages", "site-packages", "tests", "testing", "electra_tf"}
+_SOURCE = re.compile(r"(?!test_).*(?<!_test)\.py$")
 _MAX_FILE_BYTES = 2_000_000
 _MIN_DOCSTRING_CHARACTERS = 40
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class SourceFile(typing.NamedTuple):
-    """A Python file.
-
-    Attributes:
-      module: Its path inside its package's parent: "scipy/stats/_qmc.py",
-        "python/argparse.py".
-      package: That it belongs to.
-      path: Where it is.
-    """
+    """A Python file; its module is "scipy/stats/_qmc.py", say."""
 
     module: str
     package: str
@@ -55,40 +63,26 @@ def find_files(root: str, packages: Sequence[str]) -> list[SourceFile]:
     """
     places = {} if root else {"python": sysconfig.get_path("stdlib")}
     usual = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    for folder in [root] if root else [*usual, *sys.path]:
-        if not root and not folder.endswith(("site-packages", "dist-packages")):
-            continue
-        for entry in os.scandir(folder) if os.path.isdir(folder) else ():
-            name = entry.name.removesuffix(".py")
-            is_module = entry.is_dir() or entry.name.endswith(".py")
-            if (
-                is_module
-                and name.isidentifier()
-                and name not in _SKIPPED.split()
-            ):
-                places.setdefault(name, entry.path)
+    for entry in itertools.chain(*map(os.scandir, [root] if root else usual)):
+        name = entry.name.removesuffix(".py")
+        if name.isidentifier() and (entry.is_dir() or name != entry.name):
+            places.setdefault(name, entry.path)
     if missing := sorted(set(packages) - set(places)):
         raise errors.ConfigError(
             f"--packages: not installed here: {', '.join(missing)}"
         )
-    return sorted(
-        file
-        for package in packages or places
-        for file in _walk(package, places[package])
-    )
-
-
-def _walk(package: str, place: str) -> Iterator[SourceFile]:
-    if place.endswith(".py"):
-        yield SourceFile(f"{package}.py", package, place)
-    for folder, subfolders, names in os.walk(place):
-        subfolders[:] = set(subfolders).difference(_SKIPPED.split())
-        for name in names:
-            path = pathlib.Path(folder, name)
-            is_test = name.startswith("test_") or name.endswith("_test.py")
-            if name.endswith(".py") and not is_test and path.exists():
-                module = f"{package}/{path.relative_to(place).as_posix()}"
-                yield SourceFile(module, package, str(path))
+    files = []
+    for package in set(packages or places) - _SKIPPED:
+        place = places[package]
+        if os.path.isfile(place):
+            files.append(SourceFile(f"{package}.py", package, place))
+        for folder, subfolders, names in os.walk(place):
+            subfolders[:] = set(subfolders) - _SKIPPED
+            files += [
+                SourceFile(path.replace(place, package, 1), package, path)
+                for path in (f"{folder}/{x}" for x in names if _SOURCE.match(x))
+            ]
+    return sorted(files)
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:

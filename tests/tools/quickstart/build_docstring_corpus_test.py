@@ -5,7 +5,6 @@ import collections
 import json
 import pathlib
 import re
-import textwrap
 
 import build_docstring_corpus
 import docstring_files
@@ -14,237 +13,189 @@ import labelled_texts
 import pytest
 from build_docstring_corpus import Document
 
-
-def clean(text: str) -> list[str]:
-    return docstring_prose.clean_docstring(textwrap.dedent(text))
-
-
 # --- Cleaning -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("docstring", "expected"),
-    [
-        pytest.param(
-            """
-            Sort the list in place. The sort is stable,
-            so that equal items keep their order.
-            """,
-            [
-                "Sort the list in place.",
-                "The sort is stable, so that equal items keep their order.",
-            ],
-            id="one_sentence_per_line",
-        ),
-        pytest.param(
-            """
-            Return the sum of all items.
+CLEANED = """\
+@@ one_sentence_per_line
+Sort the list in place. The sort is stable,
+so that equal items keep their order.
+-->
+Sort the list in place.
+The sort is stable, so that equal items keep their order.
+@@ doctest
+Return the sum of all items.
 
-            >>> sum([1, 2])
-            3
+>>> sum([1, 2])
+3
 
-            An empty list gives zero.
-            """,
-            ["Return the sum of all items.", "An empty list gives zero."],
-            id="doctest",
-        ),
-        pytest.param(
-            """
-            Open a file for reading::
+An empty list gives zero.
+-->
+Return the sum of all items.
+An empty list gives zero.
+@@ literal_block
+Open a file for reading::
 
-                with open(path) as file:
-                    the lines of it are read here
+    with open(path) as file:
+        the lines of it are read here
 
-            The file is closed at the end.
-            """,
-            ["Open a file for reading:", "The file is closed at the end."],
-            id="literal_block",
-        ),
-        pytest.param(
-            """
-            The model is built once.
+The file is closed at the end.
+-->
+Open a file for reading:
+The file is closed at the end.
+@@ fence
+The model is built once.
 
-            ```python
-            the model is called in a fence
-            ```
+```python
+the model is called in a fence
+```
 
-            Then it is called often.
-            """,
-            ["The model is built once.", "Then it is called often."],
-            id="fence",
-        ),
-        pytest.param(
-            """
-            This is a table of the modes.
+Then it is called often.
+-->
+The model is built once.
+Then it is called often.
+@@ tables
+This is a table of the modes.
 
-            ====  =====================
-            name  the meaning of a name
-            ====  =====================
+====  =====================
+name  the meaning of a name
+====  =====================
 
-            | the mode | is the one | of them |
-            +----------+------------+---------+
+| the mode | is the one | of them |
++----------+------------+---------+
 
-            This is after the table.
-            """,
-            ["This is a table of the modes.", "This is after the table."],
-            id="tables",
-        ),
-        pytest.param(
-            """
-            f(x, axis=None)
+This is after the table.
+-->
+This is a table of the modes.
+This is after the table.
+@@ numpydoc
+f(x, axis=None)
 
-            Compute the mean of an array.
+Compute the mean of an array.
 
-            Parameters
-            ----------
-            x : array_like, shape (n,)
-                The values to average.
-            axis : int, optional
-                The axis along which to work. The default
-                is the whole array.
+Parameters
+----------
+x : array_like, shape (n,)
+    The values to average.
+axis : int, optional
+    The axis along which to work. The default
+    is the whole array.
 
-            Returns
-            -------
-            ndarray
-                The mean of the values.
+Returns
+-------
+ndarray
+    The mean of the values.
 
-            See Also
-            --------
-            median : The middle of the values.
+See Also
+--------
+median : The middle of the values.
 
-            References
-            ----------
-            .. [1] The book of means, by the author of it.
-            """,
-            [
-                "Compute the mean of an array.",
-                "The values to average.",
-                "The axis along which to work.",
-                "The default is the whole array.",
-                "The mean of the values.",
-            ],
-            id="numpydoc",
-        ),
-        pytest.param(
-            """
-            Computes the loss of a batch.
+References
+----------
+.. [1] The book of means, by the author of it.
+-->
+Compute the mean of an array.
+The values to average.
+The axis along which to work.
+The default is the whole array.
+The mean of the values.
+@@ google
+Computes the loss of a batch.
 
-            Args:
-              labels: The true classes.
-              logits (tensor): The scores before
-                the softmax.
-              **kwargs: Other arguments of the loss.
+Args:
+  labels: The true classes.
+  logits (tensor): The scores before
+    the softmax.
+  **kwargs: Other arguments of the loss.
 
-            Returns:
-              A scalar, which is the mean loss.
+Returns:
+  A scalar, which is the mean loss.
 
-            Raises:
-              ValueError: If the shapes are not equal.
-            """,
-            [
-                "Computes the loss of a batch.",
-                "The true classes.",
-                "The scores before the softmax.",
-                "Other arguments of the loss.",
-                "A scalar, which is the mean loss.",
-                "If the shapes are not equal.",
-            ],
-            id="google",
-        ),
-        pytest.param(
-            """
-            Write the rows to a file.
+Raises:
+  ValueError: If the shapes are not equal.
+-->
+Computes the loss of a batch.
+The true classes.
+The scores before the softmax.
+Other arguments of the loss.
+A scalar, which is the mean loss.
+If the shapes are not equal.
+@@ field_list
+Write the rows to a file.
 
-            :param rows: the rows to be written
-            :type rows: list of the rows
-            :returns: the number of rows
-            """,
-            [
-                "Write the rows to a file.",
-                "the rows to be written",
-                "the number of rows",
-            ],
-            id="field_list",
-        ),
-        pytest.param(
-            """
-            Use ``fit`` and `predict` of :class:`~a.b.Model` as in
-            :ref:`the guide <guide>` or [this page](https://a.b/c).
+:param rows: the rows to be written
+:type rows: list of the rows
+:returns: the number of rows
+-->
+Write the rows to a file.
+the rows to be written
+the number of rows
+@@ inline_markup
+Use ``fit`` and `predict` of :class:`~a.b.Model` as in
+:ref:`the guide <guide>` or [this page](https://a.b/c).
 
-            It is *never* a **bad** idea [1]_, as is shown in [2]_.
-            It is |really| good [Knu97]_.
-            """,
-            [
-                "Use fit and predict of Model as in the guide or this page.",
-                "It is really good.",
-            ],
-            id="inline_markup",
-        ),
-        pytest.param(
-            """
-            Draw the lines of a figure.
+It is *never* a **bad** idea [1]_, as is shown in [2]_.
+It is |really| good [Knu97]_.
+-->
+Use fit and predict of Model as in the guide or this page.
+It is really good.
+@@ directives
+Draw the lines of a figure.
 
-            .. versionadded:: 1.2
-               This is said of the version.
+.. versionadded:: 1.2
+   This is said of the version.
 
-            .. note:: The figure is not shown.
+.. note:: The figure is not shown.
 
-            .. code-block:: python
+.. code-block:: python
 
-               this is in the code
-            """,
-            ["Draw the lines of a figure.", "The figure is not shown."],
-            id="directives",
-        ),
-        pytest.param(
-            """
-            The text is read in one go. See https://a.b/c for the details.
-            Copyright is not prose but this one is in the same paragraph.
+   this is in the code
+-->
+Draw the lines of a figure.
+The figure is not shown.
+@@ licence
+The text is read in one go. See https://a.b/c for the details.
+Copyright is not prose but this one is in the same paragraph.
 
-            It is sent to the server.
-            """,
-            ["It is sent to the server."],
-            id="licence",
-        ),
-        pytest.param(
-            "The text is read in one go. See https://a.b/c for the details.",
-            ["The text is read in one go."],
-            id="url",
-        ),
-        pytest.param(
-            """
-            These are the modes of it:
+It is sent to the server.
+-->
+It is sent to the server.
+@@ url
+The text is read in one go. See https://a.b/c for the details.
+-->
+The text is read in one go.
+@@ bullets
+These are the modes of it:
 
-            * fast: the one that skips the checks
-            * `safe`: the one that makes all the checks
-            """,
-            [
-                "These are the modes of it:",
-                "the one that skips the checks",
-                "the one that makes all the checks",
-            ],
-            id="bullets",
-        ),
-        pytest.param(
-            """
-            The child process is started to
-            return the value of it.
+* fast: the one that skips the checks
+* `safe`: the one that makes all the checks
+-->
+These are the modes of it:
+the one that skips the checks
+the one that makes all the checks
+@@ prose_like_code
+The child process is started to
+return the value of it.
 
-            x = 1
-            return x
-            """,
-            ["The child process is started to return the value of it."],
-            id="prose_like_code",
-        ),
-        pytest.param(
-            "It\u2019s the \u201cfirst\u201d one\u00a0\u2013 and it\x0b stays.",
-            ['It\'s the "first" one - and it stays.'],
-            id="typography",
-        ),
-    ],
-)
-def test_clean_docstring(docstring, expected):
-    assert clean(docstring) == expected
+x = 1
+return x
+-->
+The child process is started to return the value of it.
+"""
+
+
+@pytest.mark.parametrize("case", CLEANED.split("@@ ")[1:])
+def test_clean_docstring(case):
+    docstring, expected = case.split("\n", 1)[1].split("-->\n")
+    cleaned = docstring_prose.clean_docstring(docstring)
+    assert cleaned == expected.splitlines()
+
+
+def test_typography_is_plain():
+    text = "It\u2019s the \u201cfirst\u201d one\u00a0\u2013 and it\x0b stays."
+    assert docstring_prose.clean_docstring(text) == [
+        'It\'s the "first" one - and it stays.'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -271,12 +222,15 @@ def test_is_prose(sentence, expected):
 
 def test_split_sentences_keeps_abbreviations_together():
     text = (
-        "Use a list, e.g. The first one. See Fig. 3 of it! 2 is even. so it is"
+        "Use a list, e.g. The first one. See Fig. 3 of it! 2 is even. so it is. "
+        "The mean of a. The next."
     )
     assert docstring_prose.split_sentences(text) == [
         "Use a list, e.g. The first one.",
         "See Fig. 3 of it!",
-        "2 is even. so it is",
+        "2 is even. so it is.",
+        "The mean of a.",
+        "The next.",
     ]
 
 
