@@ -385,7 +385,7 @@ class OptimizerConfig:
       layerwise_top_layer_scaled: The released code scales even the top layer
         by the decay squared; False starts the decay below the top layer.
       embeddings_lr_scale: Share of its rate that the table of word embeddings
-        gets; 0 holds it as it begins, `embeddings_from_data` for one.
+        gets; 0 holds it as it begins.
       weight_decay_rate: Decay, applied to all but LayerNorm and biases; 0 or
         less for none.
       beta_1: Decay of the first moment.
@@ -467,13 +467,8 @@ class PretrainingDataConfig:
       num_eval_steps: Evaluation steps; fewer where the held-out files end.
       biases_from_data: Start the output biases at the frequencies in the data:
         the generator's at the log-probability of each token, the
-        discriminator's at the log-odds of masking. The original: at 0.
-      embeddings_from_data: Start the tokens' embeddings at a latent semantic
-        analysis of (at most 100,000) examples. The original: at random. Both
-        spare a short run its first steps; a checkpoint's weights go before.
-      embeddings_num_examples: Examples in a row, as they were built, that the
-        analysis takes for one text.
-      embeddings_exponent: Power of the singular values in its vectors.
+        discriminator's at the log-odds of masking, which spares a short run
+        its first steps; a checkpoint's go before. The original: at 0.
     """
 
     train_files: str
@@ -483,20 +478,11 @@ class PretrainingDataConfig:
     eval_batch_size: Positive[int] = 128
     num_eval_steps: Positive[int] = 100
     biases_from_data: bool = False
-    embeddings_from_data: bool = False
-    embeddings_num_examples: Positive[int] = 1
-    embeddings_exponent: NotNegative[float] = 0.0
 
     def __post_init__(self):
         validation.check_types(self)
         for name, rule in (("train_files", "a glob"), ("vocab_file", "a path")):
             validation.require(self, bool(getattr(self, name)), name, rule)
-        validation.require_switch(
-            self,
-            "embeddings_from_data",
-            "embeddings_num_examples",
-            "embeddings_exponent",
-        )
 
 
 @gin.configurable

@@ -10,11 +10,9 @@ import dataclasses
 import functools
 import json
 import os
-import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors, model_directory
@@ -106,14 +104,12 @@ class _Inputs:
       train_data: Training examples.
       heldout_data: Held-out examples; None without any.
       num_eval_steps: Batches of an evaluation; 0 without any.
-      token_vectors: See `_token_vectors`.
     """
 
     vocab: vocabulary.Vocabulary
     train_data: batches.PretrainingData
     heldout_data: batches.PretrainingData | None
     num_eval_steps: int
-    token_vectors: np.ndarray | None
 
     @property
     def special_ids(self) -> masking.SpecialIds:
@@ -157,15 +153,9 @@ def _read_inputs(
             "the training records": train_data.digest,
             "the held-out records": heldout_data and heldout_data.digest,
             "the vocabulary": vocab,
-            "whether embeddings start with the data": _takes_vectors(config),
         },
     )
-    token_vectors = _token_vectors(
-        config, train_data, masking.SpecialIds.of(vocab), strategy
-    )
-    return _Inputs(
-        vocab, train_data, heldout_data, num_eval_steps, token_vectors
-    )
+    return _Inputs(vocab, train_data, heldout_data, num_eval_steps)
 
 
 def _make_engine(
@@ -186,7 +176,7 @@ def _make_engine(
             inputs.special_ids,
             masking.continues_a_word(inputs.vocab.tokens),
         )
-        _begin_with_data(model, config, inputs.train_data, inputs.token_vectors)
+        _begin_with_data(model, config, inputs.train_data)
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
@@ -340,62 +330,14 @@ def _heldout_data(config):
     return data, steps
 
 
-def _takes_vectors(config: configs.PretrainingConfig) -> bool:
-    """Whether a run begins, and with `_token_vectors`."""
-    return (
-        config.data.embeddings_from_data
-        and not config.init_checkpoint
-        and not saving.is_under_way(config.run.model_dir)
-    )
-
-
-def _token_vectors(
-    config: configs.PretrainingConfig,
-    train_data: batches.PretrainingData,
-    special_ids: masking.SpecialIds,
-    strategy: tf.distribute.Strategy,
-) -> np.ndarray | None:
-    """What the embeddings start with; None for what the run has or draws.
-
-    See `PretrainingDataConfig.embeddings_from_data`. The chief's for all: other
-    processors, and other numbers of threads, round otherwise.
-    """
-    if not _takes_vectors(config):
-        return None
-    if not replicas.is_chief(strategy):
-        encoder = config.model.encoder
-        shape = (encoder.vocab_size, cast(int, encoder.embedding_size))
-        return workers.of_chief(strategy, np.zeros(shape, np.float32))
-    start = time.monotonic()
-    vectors = train_data.token_vectors(
-        special_ids,
-        config.data.embeddings_num_examples,
-        config.data.embeddings_exponent,
-    )
-    for line in train_data.remarks_on_texts(
-        special_ids, config.data.embeddings_num_examples
-    ):
-        print(f"warning: {line}")
-    print(
-        f"{np.count_nonzero(vectors.any(axis=1))} of {len(vectors)} tokens "
-        "start with what their examples have in common, found in "
-        f"{time.monotonic() - start:.0f} s "
-        "(PretrainingDataConfig.embeddings_from_data)"
-    )
-    return workers.of_chief(strategy, vectors)
-
-
 def _begin_with_data(
     model: electra.PretrainingModel,
     config: configs.PretrainingConfig,
     train_data: batches.PretrainingData,
-    token_vectors: np.ndarray | None,
 ) -> None:
     """Gives a new model what the examples tell before the first step."""
     if config.data.biases_from_data:
         model.set_output_biases(train_data.token_frequencies())
-    if token_vectors is not None:
-        model.set_token_embeddings(token_vectors)
     if config.model.unigram_generator:
         model.set_unigram_generator(train_data.token_frequencies())
 

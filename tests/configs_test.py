@@ -620,18 +620,6 @@ def test_takes_an_int_for_a_float():
     assert isinstance(rate, float)
 
 
-@pytest.mark.parametrize(
-    "options", [{"embeddings_num_examples": 16}, {"embeddings_exponent": 1.0}]
-)
-def test_an_analysis_that_is_not_made_takes_no_options(options):
-    (name,) = options
-    message = f"PretrainingDataConfig.{name} needs embeddings_from_data. Rec"
-    with pytest.raises(errors.ConfigError, match=message):
-        data(**options)
-    found = data(embeddings_from_data=True, **options)
-    assert getattr(found, name) == options[name]
-
-
 def test_embeddings_are_as_wide_as_the_layers_by_default():
     assert encoder(embedding_size=None).embedding_size == 256
 

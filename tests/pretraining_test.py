@@ -3,11 +3,9 @@
 import dataclasses
 import json
 import os
-import pathlib
 import signal
 import types
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -323,37 +321,6 @@ def test_a_signal_ends_the_last_evaluation(
     assert signal.getsignal(number) is before
 
 
-def test_only_the_first_process_of_a_run_looks_for_vectors(
-    tmp_path, train_data, capsys
-):
-    data = dataclasses.replace(CONFIG.data, embeddings_from_data=True)
-    run = helpers.run_config(tmp_path / "run")
-    config = dataclasses.replace(CONFIG, data=data, run=run)
-
-    def vectors(config):
-        return pretraining._token_vectors(
-            config,
-            train_data,
-            (helpers.CLS, helpers.SEP),
-            tf.distribute.get_strategy(),
-        )
-
-    assert vectors(CONFIG) is None
-    branch = dataclasses.replace(config, init_checkpoint=str(tmp_path))
-    assert vectors(branch) is None
-    assert capsys.readouterr().out == ""
-    found = vectors(config)
-    number = np.count_nonzero(found.any(axis=1))
-    assert f"{number} of {len(found)} tokens start" in capsys.readouterr().out
-    (tmp_path / "run").mkdir()
-    prefix = str(tmp_path / "run" / "model.ckpt-3")
-    # Killed over its first checkpoint, it begins anew, and as it did before.
-    pathlib.Path(f"{prefix}.index").touch()
-    np.testing.assert_array_equal(vectors(config), found)
-    tf.train.Checkpoint(x=tf.Variable(1.0)).write(prefix)
-    assert vectors(config) is None
-
-
 def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     """Of two sets one may be harder: 2.5 there may be better than 1 here."""
     config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
@@ -362,7 +329,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     def inputs(digest, num_steps=2):
         heldout = digest and types.SimpleNamespace(digest=digest)
         train = types.SimpleNamespace(digest="a")
-        return pretraining._Inputs(vocab, train, heldout, num_steps, None)
+        return pretraining._Inputs(vocab, train, heldout, num_steps)
 
     def begin(*args):
         pretraining._note_inputs(config, inputs(*args))
@@ -405,7 +372,7 @@ def test_how_text_was_treated_is_of_this_run(tmp_path):
 
     def note(do_lower_case):
         vocab = vocabulary.Vocabulary(tokens, do_lower_case)
-        inputs = pretraining._Inputs(vocab, train, None, 0, None)
+        inputs = pretraining._Inputs(vocab, train, None, 0)
         pretraining._note_inputs(config, inputs)
         return vocabulary.load(tmp_path / "vocab.txt").do_lower_case
 

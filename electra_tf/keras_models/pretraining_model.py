@@ -8,7 +8,6 @@ Shapes: B batch, L length, D hidden.
 
 import dataclasses
 import functools
-import math
 import os
 import typing
 
@@ -404,35 +403,6 @@ class PretrainingModel(keras.Model):
     def set_unigram_generator(self, data: batches.PretrainingData) -> None:
         """Draws with these frequencies; `fit` of a glob takes its own."""
         self.network.set_unigram_generator(data.token_frequencies())
-
-    def set_token_embeddings(
-        self,
-        data: batches.PretrainingData,
-        num_examples: int = 1,
-        exponent: float = 0.0,
-    ) -> None:
-        """Starts the tokens' embeddings at what the examples have in common.
-
-        See `PretrainingDataConfig`, whose options begin with "embeddings".
-        Warns of `num_examples` that take several texts for one.
-
-        Raises:
-          ValueError: If texts or tokens are fewer than embeddings are wide, or
-            an option is none.
-        """
-        columns.positive(num_examples, "num_examples")
-        if not 0.0 <= exponent < math.inf:
-            raise ValueError(
-                f"Expected exponent of 0 or more. Received: exponent={exponent}"
-            )
-        special_ids = self.network.special_ids
-        for line in data.remarks_on_texts(
-            special_ids, num_examples, "num_examples"
-        ):
-            user_warnings.warn(line)
-        self.network.set_token_embeddings(
-            data.token_vectors(special_ids, num_examples, exponent)
-        )
 
     def fit(
         self,

@@ -280,27 +280,6 @@ class PretrainingModel(keras.Model):
                 )
                 layer.dense_1.bias.assign([log_odds(prior)])
 
-    def set_token_embeddings(self, token_vectors) -> None:
-        """Starts the tokens' embeddings, of both networks, at given vectors.
-
-        They keep the deviation that the initializer is given.
-
-        Args:
-          token_vectors: <float32>[V, E], those of latent semantic analysis. A
-            generator's own table that is narrower gets the first components,
-            one that is wider has 0 behind them. A token whose vector is 0 keeps
-            its random start.
-        """
-        is_given = tf.reduce_any(token_vectors != 0.0, axis=1, keepdims=True)
-        for table in self.variables:
-            if encoder.is_word_embeddings(table.path):
-                width = table.shape[1]
-                scale = self.config.encoder.initializer_range * width**0.5
-                missing = max(0, width - token_vectors.shape[1])
-                vectors = tf.pad(token_vectors, [[0, 0], [0, missing]])
-                unit = tf.math.l2_normalize(vectors[:, :width], axis=1)
-                table.assign(tf.where(is_given, scale * unit, table.value))
-
     def call(
         self,
         features,

@@ -14,32 +14,19 @@ Shapes: B batch, L length, N slots for predictions.
 
 import hashlib
 import reprlib
-import typing
-from collections.abc import Iterable, Iterator
 
 import numpy as np
-import scipy.sparse
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import (
-    draws,
-    latent_semantic_analysis,
-    origins,
-)
+from electra_tf.pretraining_data import draws, origins
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
 from electra_tf.training.numpy_functions import numpy_function
 
-# Records whose tokens are counted, spread over all, and how many at once.
+# Records whose tokens are counted, spread over all.
 _NUM_COUNTED = 10_000
-_RECORDS_AT_ONCE = 10_000
-# Of examples that should be of one text, and how much more alike than others
-# they are at least: five times in the docstrings of a module, next to each
-# other, and 1.8 times where fifteen are between them.
-_NUM_PAIRS = 1000
-_LEAST_LIKENESS = 1.2
 
 
 class PretrainingData:
@@ -223,128 +210,21 @@ class PretrainingData:
           <float32>[V], at least one count each, summing to 1. [CLS] and [SEP]
           are counted, though nothing masks them.
         """
-        counts = 1.0 + sum(
-            chunk.sum(axis=0, dtype=np.float64)
-            for chunk in self._token_counts(self._texts(1, _NUM_COUNTED)[0])
+        spread = np.linspace(0, len(self) - 1, _NUM_COUNTED)
+        records = np.unique(spread.astype(np.int64))
+        features = self._parse(
+            tf.constant(self._read_and_check(records)), tf.constant(records)
         )
-        return np.asarray(counts / counts.sum(), np.float32)[0]
+        is_token = features["input_mask"].numpy() == 1
+        counts = 1.0 + np.bincount(
+            features["input_ids"].numpy()[is_token],
+            minlength=self.config.encoder.vocab_size,
+        )
+        return np.asarray(counts / counts.sum(), np.float32)
 
     def share_of_padding(self) -> float:
         """Of all tokens, in the records that `digest` is of."""
         return 1.0 - self._num_real_tokens / self._num_tokens
-
-    def token_vectors(
-        self,
-        special_ids: Iterable[int],
-        num_examples: int = 1,
-        exponent: float = 0.0,
-        num_records: int = 100_000,
-    ) -> np.ndarray:
-        """A vector for each token, by latent semantic analysis.
-
-        Args:
-          special_ids: Of tokens that get none, such as [CLS].
-          num_examples: In a row, as they were built: one text of the analysis.
-          exponent: See `latent_semantic_analysis.token_vectors`.
-          num_records: How many records to read, spread over all.
-
-        Returns:
-          <float32>[V, E], E as wide as the embeddings; of length 1, or of
-          zeros for special tokens and those that the records do not have.
-
-        Raises:
-          ConfigError: If texts or tokens are fewer than E.
-        """
-        encoder = self.config.encoder
-        records, texts = self._texts(num_examples, num_records)
-        counts = self._word_counts(records, special_ids)
-        if num_examples > 1:
-            places = (texts, np.arange(len(records)))
-            ones = np.ones(len(records), np.float32)
-            counts = scipy.sparse.csr_matrix((ones, places)) @ counts
-        return latent_semantic_analysis.token_vectors(
-            counts, typing.cast(int, encoder.embedding_size), exponent
-        )
-
-    def remarks_on_texts(
-        self,
-        special_ids: Iterable[int],
-        num_examples: int,
-        setting: str = "PretrainingDataConfig.embeddings_num_examples",
-    ) -> list[str]:
-        """Whether so many examples in a row are of one text or subject.
-
-        Args:
-          special_ids: Of tokens that say nothing, such as [CLS].
-          num_examples: In a row, as they were built.
-          setting: What the user calls it.
-        """
-        last = len(self) - num_examples
-        if num_examples == 1 or last < 1:
-            return []
-        order = self.records.as_built()
-        first = np.unique(np.linspace(0, last, _NUM_PAIRS).astype(np.int64))
-        pairs = order[np.concatenate([first, first + num_examples - 1])]
-        together, apart = latent_semantic_analysis.likeness(
-            self._word_counts(pairs, special_ids)
-        )
-        if together > _LEAST_LIKENESS * apart:
-            return []
-        return [
-            "the first and the last of "
-            f"{num_examples} examples in a row, as they were built, are as "
-            f"alike as any others, {together:.3f} and {apart:.3f}: "
-            f"{setting}={num_examples} takes for one text what is of several: "
-            "choose fewer, and 1 where records are shuffled"
-        ]
-
-    def _texts(
-        self, num_examples: int, num_records: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Records, in groups that are spread over all, and each one's group.
-
-        Args:
-          num_examples: Of a group, in a row as they were built; the last one
-            may be shorter.
-          num_records: About as many.
-
-        Returns:
-          <int64>[n], numbers of records; <int64>[n], of their groups, from 0.
-        """
-        last = (len(self) - 1) // num_examples
-        number = max(1, num_records // num_examples)
-        chosen = np.unique(np.linspace(0, last, number).astype(np.int64))
-        places = chosen[:, np.newaxis] * num_examples + np.arange(num_examples)
-        groups, in_group = np.nonzero(places < len(self))
-        records = places[groups, in_group]
-        if num_examples > 1:
-            records = self.records.as_built()[records]
-        return records, groups
-
-    def _word_counts(
-        self, records: np.ndarray, special_ids: Iterable[int]
-    ) -> scipy.sparse.csr_matrix:
-        """<float32>[n, V] of records; special tokens are not counted."""
-        is_counted = np.ones(self.config.encoder.vocab_size, np.float32)
-        is_counted[list(special_ids)] = 0
-        counts = scipy.sparse.vstack(list(self._token_counts(records)))
-        return counts @ scipy.sparse.diags(is_counted)
-
-    def _token_counts(
-        self, records: np.ndarray
-    ) -> Iterator[scipy.sparse.csr_matrix]:
-        """<float32>[n, V] of records, n at a time."""
-        for start in range(0, len(records), _RECORDS_AT_ONCE):
-            chunk = records[start : start + _RECORDS_AT_ONCE]
-            features = self._parse(
-                tf.constant(self._read_and_check(chunk)), tf.constant(chunk)
-            )
-            example, place = np.nonzero(features["input_mask"].numpy())
-            tokens = features["input_ids"].numpy()[example, place]
-            yield scipy.sparse.csr_matrix(
-                (np.ones(len(tokens), np.float32), (example, tokens)),
-                shape=(len(chunk), self.config.encoder.vocab_size),
-            )
 
     def _read_and_draw(self, records, positions):
         """Serialized examples and their draws, <float32>[B, noise_width]."""

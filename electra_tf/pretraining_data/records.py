@@ -4,7 +4,6 @@ import contextlib
 import functools
 import mmap
 import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -155,27 +154,6 @@ class Records:
                 begins, ends = self.read(np.array([first, first + count - 1]))
                 found[path] = (count, begins, ends)
         return found
-
-    def as_built(self) -> np.ndarray:
-        """Numbers of all records, <int64>, folder by folder as they were built.
-
-        The original's `ExampleWriter`, and so any builder of the same files,
-        gives each file of a folder an example in turn, by the number in its
-        name.
-        """
-        counts = np.diff(self.first_records, append=len(self))
-        folders = [os.path.dirname(path) for path in self.files]
-        numbers = [
-            [int(n) for n in re.findall(r"\d+", os.path.basename(path))]
-            for path in self.files
-        ]
-        _, folder = np.unique(folders, return_inverse=True)
-        in_turn = sorted(range(len(numbers)), key=numbers.__getitem__)
-        turn = np.argsort(in_turn)
-        place = np.arange(len(self)) - np.repeat(self.first_records, counts)
-        return np.lexsort(
-            (np.repeat(turn, counts), place, np.repeat(folder, counts))
-        )
 
     def locate(self, record: int) -> tuple[str, int]:
         """File of a record and its number in there, from 0."""

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.training import replicas
 
 # What each worker may have for itself: where files are, whose contents are
 # compared; its devices; and what decides how fast a step is, not what it does.
@@ -163,23 +162,6 @@ def digest_of_variables(
     for variable in variables:
         digest.update(np.ascontiguousarray(variable.numpy()).data)
     return digest.hexdigest()
-
-
-def of_chief(
-    strategy: tf.distribute.Strategy, values: np.ndarray
-) -> np.ndarray:
-    """The chief's values, on all workers.
-
-    Args:
-      strategy: Of the run.
-      values: <float32>; of the others' the shape alone counts.
-    """
-    if not are_several(strategy):
-        return values
-    is_chief = float(replicas.is_chief(strategy))
-    # Every replica of the chief adds them.
-    number = _sum(strategy, np.full(1, is_chief))
-    return (_sum(strategy, values * is_chief) / number).astype(values.dtype)
 
 
 def _flat(config, prefix: str = "") -> dict[str, object]:

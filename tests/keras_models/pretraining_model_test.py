@@ -221,19 +221,10 @@ def test_starts_with_what_the_data_say(files):
     model = _model()
     data = model.data(files[0])
     model.set_output_biases(data)
-    model.set_token_embeddings(data)
     np.testing.assert_allclose(
         model.network.generator_predictions.output_bias,
         np.log(data.token_frequencies()),
         rtol=1e-6,
-    )
-    table = model.network.electra.embeddings.word_embeddings.numpy()
-    vectors = data.token_vectors(model.network.special_ids)
-    of_words = slice(5, None)
-    np.testing.assert_allclose(
-        table[of_words] / np.linalg.norm(table[of_words], axis=1)[:, None],
-        vectors[of_words],
-        atol=1e-6,
     )
 
 
@@ -278,20 +269,6 @@ def test_what_a_dataset_has_is_not_taken_beside_it(files):
     for beside in ({"y": [1]}, {"sample_weight": [1.0]}):
         with pytest.raises(ValueError, match="Expected labels and weights in"):
             model.evaluate(dataset, verbose=0, **beside)
-
-
-def test_options_of_embeddings_from_data_are_looked_at(files, monkeypatch):
-    model = _model()
-    data = model.data(files[0])
-    with pytest.raises(ValueError, match="Received: num_examples=0"):
-        model.set_token_embeddings(data, num_examples=0)
-    with pytest.raises(ValueError, match="Received: exponent=-1"):
-        model.set_token_embeddings(data, exponent=-1.0)
-    monkeypatch.setattr(
-        type(data), "remarks_on_texts", lambda *args: [f"{args[3]}={args[2]}"]
-    )
-    with pytest.warns(UserWarning, match="num_examples=2"):
-        model.set_token_embeddings(data, num_examples=2)
 
 
 def test_the_discriminator_is_that_of_the_other_doors(model, tmp_path):

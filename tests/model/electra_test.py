@@ -627,35 +627,3 @@ def test_disentangled_words_learn_from_the_generator_alone():
     assert np.any(tf.convert_to_tensor(of_discriminator[1]).numpy())
     words = of_discriminator[0]
     assert words is None or not np.any(tf.convert_to_tensor(words).numpy())
-
-
-@pytest.mark.parametrize(
-    ("changes", "num_tables"),
-    [
-        ({}, 1),
-        (OBJECTIVES["untied_embeddings"], 2),
-        # Of 8 columns, for the discriminator's 6.
-        (
-            {"generator_hidden_size": 1.0} | OBJECTIVES["untied_embeddings"],
-            2,
-        ),
-        (OBJECTIVES["disentangled"], 1),
-    ],
-)
-def test_token_embeddings_start_at_vectors(changes, num_tables):
-    model = build(**changes)
-    tables = [v for v in model.variables if v.path.endswith("/word_embeddings")]
-    assert len(tables) == num_tables
-    before = [table.numpy() for table in tables]
-    vectors = np.zeros([20, 6], np.float32)
-    vectors[7:, 2] = 1.0
-    model.set_token_embeddings(vectors)
-    for table, drawn in zip(tables, before, strict=True):
-        np.testing.assert_array_equal(table[:7], drawn[:7])
-        # The mean square of an entry is that of the initializer.
-        square = np.mean(np.square(table[7:]))
-        assert square == pytest.approx(0.02**2, rel=1e-6)
-        np.testing.assert_allclose(
-            table[7:] / np.linalg.norm(table[7:], axis=1, keepdims=True),
-            np.eye(table.shape[1])[[2] * 13],
-        )

@@ -590,8 +590,7 @@ def test_another_host_refuses_a_bad_record(folder, monkeypatch):
     )
 
 
-def test_counts_the_tokens_of_all_records(folder, monkeypatch):
-    monkeypatch.setattr(batches_lib, "_RECORDS_AT_ONCE", 3)
+def test_counts_the_tokens_of_all_records(folder):
     frequencies = open_data(folder).token_frequencies()
     counts = np.ones(len(helpers.VOCAB))
     for number in range(NUM_ROWS):
@@ -606,109 +605,3 @@ def test_counts_the_padding(folder):
     padding = sum(helpers.row(n)["input_mask"].count(0) for n in range(10))
     expected = padding / (NUM_ROWS * helpers.LENGTH)
     assert open_data(folder).share_of_padding() == pytest.approx(expected)
-
-
-def test_vectors_are_of_the_tokens_between_the_special_ones(folder):
-    special = (helpers.CLS, helpers.SEP, helpers.MASK)
-    vectors = open_data(folder).token_vectors(special)
-    assert vectors.shape == (len(helpers.VOCAB), 6)
-    has_one = vectors.any(axis=1)
-    words = {
-        word for ids in NUMBERS for word in ids if word not in (*special, 0)
-    }
-    assert set(np.flatnonzero(has_one)) == words
-
-
-@pytest.mark.parametrize("num_files", [1, 3, 12])
-def test_the_order_of_the_corpus(tmp_path, num_files):
-    """Examples are dealt out to files in turn, of which 10 sorts before 2."""
-    expected = []
-    for name, examples in (("x1", range(7)), ("x2", range(7, NUM_ROWS))):
-        (tmp_path / name).mkdir()
-        for i in range(num_files):
-            path = tmp_path / name / manifest.shard_name(i, num_files)
-            of_file = examples[i::num_files]
-            helpers.write_tfrecords(path, [helpers.row(n) for n in of_file])
-        expected += examples
-    records = open_data(tmp_path, name="*/*tfrecord*").records
-    order = records.as_built()
-    found = [
-        tf.train.Example.FromString(bytes(one)).features.feature["input_ids"]
-        for one in records.read(order)
-    ]
-    assert [NUMBERS[tuple(ids.int64_list.value)] for ids in found] == expected
-    assert order.dtype == np.int64
-
-
-def test_a_text_is_of_several_examples_in_a_row(folder, monkeypatch):
-    """Files a and c in turn: 0 4 1 5 2 6 3 7 8 9."""
-    seen = []
-    monkeypatch.setattr(
-        batches_lib.latent_semantic_analysis,
-        "token_vectors",
-        lambda counts, width, exponent: seen.append(
-            (counts.toarray(), width, exponent)
-        ),
-    )
-    data = open_data(folder)
-    data.token_vectors((helpers.CLS,), num_examples=4, exponent=1.5)
-    ((found, width, exponent),) = seen
-    assert (width, exponent) == (6, 1.5)
-    expected = np.zeros((3, len(helpers.VOCAB)))
-    for text, numbers_of in enumerate(((0, 4, 1, 5), (2, 6, 3, 7), (8, 9))):
-        for row in map(helpers.row, numbers_of):
-            tokens = row["input_ids"][: sum(row["input_mask"])]
-            np.add.at(expected[text], tokens, 1)
-    expected[:, helpers.CLS] = 0
-    np.testing.assert_array_equal(found, expected)
-    # Of many texts some, spread over all.
-    data.token_vectors((helpers.CLS,), num_examples=4, num_records=8)
-    np.testing.assert_array_equal(seen[1][0], expected[[0, 2]])
-    assert seen[1][1:] == (6, 0.0)
-
-
-def write_subjects(path, subjects):
-    """Examples of [CLS], four words of a subject, and [SEP]."""
-    rows = []
-    for number, subject in enumerate(subjects):
-        words = [5 + 6 * subject + (number + i) % 6 for i in range(4)]
-        ids = [helpers.CLS, *words, helpers.SEP]
-        padding = [0] * (helpers.LENGTH - len(ids))
-        mask = [1] * len(ids) + padding
-        rows.append(
-            {
-                "input_ids": ids + padding,
-                "input_mask": mask,
-                "segment_ids": [0] * helpers.LENGTH,
-            }
-        )
-    helpers.write_tfrecords(path, rows)
-
-
-@pytest.mark.parametrize(
-    ("subjects", "num_examples", "is_one_text"),
-    [
-        ([0] * 20 + [1] * 20, 2, True),
-        ([0] * 20 + [1] * 20, 5, True),
-        ([0, 1] * 20, 2, False),
-        (([0] * 10 + [1] * 10) * 2, 11, False),
-        ([0, 1] * 20, 1, True),
-        # Too few to tell.
-        ([0, 1], 2, True),
-    ],
-)
-def test_examples_in_a_row_that_are_of_no_one_text_are_told(
-    tmp_path, subjects, num_examples, is_one_text
-):
-    write_subjects(tmp_path / "a.tfrecord", subjects)
-    special_ids = (helpers.CLS, helpers.SEP)
-    lines = open_data(tmp_path).remarks_on_texts(special_ids, num_examples)
-    assert len(lines) == (not is_one_text)
-    for line in lines:
-        assert f"of {num_examples} examples in a row, as they" in line
-        assert f"embeddings_num_examples={num_examples} takes" in line
-
-
-def test_vectors_take_as_many_records_as_they_are_wide(folder):
-    with pytest.raises(errors.ConfigError, match="Received: 5 texts"):
-        open_data(folder).token_vectors((), num_records=5)

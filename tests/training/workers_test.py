@@ -94,31 +94,6 @@ def test_one_process_has_nobody_to_ask():
     assert workers.digest_of_variables(ONE, [tf.Variable(1.0)]) is None
 
 
-def test_all_have_what_the_chief_has(monkeypatch):
-    """Of two workers with two replicas each, which add what they send."""
-    ours = np.array([[0.1, -2.5], [1e-8, 3.0]], np.float32)
-
-    def worker(is_chief, values, others=None):
-        mine: list[np.ndarray] = []
-
-        def exchange(strategy, values):
-            mine.append(np.float64(values))
-            other = others[len(mine) - 1] if others else 0
-            return 2 * (mine[-1] + other)
-
-        monkeypatch.setattr(workers, "_sum", exchange)
-        monkeypatch.setattr(workers.replicas, "is_chief", lambda _: is_chief)
-        return mine, workers.of_chief(TWO, values)
-
-    random = ours + 1e-7
-    sent, found = worker(True, ours)
-    np.testing.assert_array_equal(found, ours)
-    _, found = worker(False, random, sent)
-    np.testing.assert_array_equal(found, ours)
-    assert found.dtype == np.float32
-    assert workers.of_chief(ONE, random) is random
-
-
 def test_sums_over_workers_are_traced_once_for_all():
     strategy = tf.distribute.get_strategy()
     make_sum = workers.make_sum(strategy)

@@ -5,160 +5,105 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-MIN_SENTENCE_WORDS = 3
-MAX_SENTENCE_WORDS = 100
+_MIN_WORDS = 3
+_MAX_WORDS = 100
 
-_TYPOGRAPHY = str.maketrans(
-    {
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u201c": '"',
-        "\u201d": '"',
-        "\u2013": "-",
-        "\u2014": "-",
-        "\u2026": "...",
-        "\u00a0": " ",
-        # Control characters, some of which would end a line further on.
-        **dict.fromkeys([*range(9), *range(11, 32), 127, 133], ""),
-    }
+# Without control characters, some of which would end a line of the corpus.
+_TYPOGRAPHY: dict = dict.fromkeys([*range(9), *range(11, 32), 127, 133])
+_TYPOGRAPHY |= str.maketrans(
+    "\u2018\u2019\u201c\u201d\u2013\u2014\xa0", "''\"\"-- "
 )
-_FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
-_PROMPT = re.compile(r"^\s*(>>>|In \[\d*\]:|Out\[\d*\]:|\$ |% |C:\\)")
-_DIRECTIVE = re.compile(r"^\s*\.\.\s+(?:\w+:)?([\w-]+)\s*::\s*(.*)$")
-_EXPLICIT_MARKUP = re.compile(r"^\s*\.\.(\s|$)")
-_PROSE_DIRECTIVES = {"admonition", "attention", "caution", "danger", "error"}
-_PROSE_DIRECTIVES |= {"hint", "important", "note", "tip", "topic", "warning"}
-_RULER = re.compile(r"^\s*[-=~^+#*_.'\"`:|]{3,}[-=~^+#*_.'\"`:|\s]*$")
-_COLUMN_RULER = re.compile(r"^\s*[-=]{2,}(\s+[-=]{2,})+\s*$")
-_UNDERLINE = re.compile(r"^\s*([-=~^#*+\"'])\1{2,}\s*$")
-_TABLE_ROW = re.compile(r"\|.*\|")
-_COLUMNS = re.compile(r"\S {3,}\S|\S\t+\S")
-_BULLET = re.compile(r"^\s*(?:[-*+\u2022]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 
-_SECTION = re.compile(
-    r"^\s*(?:[#*]+\s*)?(args?|arguments?|params?|parameters|keyword arg\w*"
-    r"|other parameters|attributes|attrs|inputs?|outputs?|properties|fields"
-    r"|methods|returns?|yields?|raises|throws|warns|receives|call arg\w*"
-    r"|references?|bibliography|see also|seealso|authors?|citations?"
-    r"|licen[cs]e|credits|input shapes?|output shapes?"
-    r"|example(?: usage)?|examples|usage|notes?|warnings?|routine listings"
-    r"|functions|classes)\s*\**\s*(:?)\**\s*$",
+# --- Blocks -------------------------------------------------------------------
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+# Doctests, commands and tables last until a blank line.
+_PROMPT = re.compile(
+    r"\s*(>>>|In \[\d*\]:|Out\[\d*\]:|\$ |% |[-=]{2,}\s+[-=]{2})"
+)
+_DIRECTIVE = re.compile(r"\s*\.\.(?:\s+(?:\w+:)?([\w-]+)\s*::\s*(.*)|\s|$)")
+_PROSE_DIRECTIVES = "admonition attention caution danger error hint important"
+_PROSE_DIRECTIVES += " note tip topic warning"
+_TABLE_ROW = re.compile(r"(?:[^|]*\|){3}|\S {3,}\S|\S\t")
+
+# --- Sections and their entries -----------------------------------------------
+_RULER = re.compile(r"\s*([-=~^#*+_.\"'`:|])\1{2,}[-=~^#*+_.\"'`:|\s]*$")
+_ENTRIES = "arg|param|attr|input|output|propert|field|method|return|yield|raise"
+_ENTRIES += "|throw|warns|receive|function|class"
+_DROPPED = "reference|bibliography|see ?also|author|citation|licen[cs]e|credit"
+_DROPPED += "|shape|routine listing"
+_HEADING = re.compile(
+    r"\s*(?P<mark>[#*]*)\s*(?:keyword |call |other |input |output )?"
+    rf"(?:(?P<entries>{_ENTRIES})|(?P<dropped>{_DROPPED})|example|usage|note"
+    r"|warning)\w*\s*\**(?P<colon>:?)\**\s*$",
     re.IGNORECASE,
 )
-_ENTRY_SECTIONS = re.compile(
-    r"arg|param|attr|input|output|propert|field|method|return|yield|raise"
-    r"|throw|warns|receive|keyword|call|function|class"
-)
-_DROPPED_SECTIONS = re.compile(
-    r"reference|bibliography|see ?also|author|citation|licen|credit"
-    r"|(in|out)put shape|routine"
-)
-_FIELD = re.compile(
-    r"^\s*(?::(?P<name>[A-Za-z]+)(?:\s[^:]*)?:|@(?P<at>[a-z]+)(?:\s+\w+)?:)"
-    r"(?:\s+(?P<text>.*)|\s*)$"
-)
-# "name: ...", "name (type): ...", "`name`: ...", "*args: ...", "a, b: ...".
+_BULLET = re.compile(r"\s*(?:[-*+\u2022]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
+_FIELD = re.compile(r"\s*[:@](?P<name>\w+)(?:\s[^:]*)?:(?P<text>\s.*|$)")
+# "name: ...", "name (type): ...", "*args: ...", "a, b: ...", "x : array_like".
 _NAME = r"[`'\"*]{0,3}[A-Za-z_][\w.\[\]]*(?:\([^)]*\))?[`'\"]{0,2}"
 _ENTRY = re.compile(
-    rf"^\s*{_NAME}(?:(?:,| or| and|/)\s*{_NAME})*"
-    r"(?:\s*\([^)]*\)|\s*<[^>]*>)?\s*(?::|--)(?:\s+(?P<text>.*)|\s*)$"
+    rf"\s*{_NAME}(?:(?:,| or| and|/)\s*(?:{_NAME}|\.\.\.))*"
+    r"(?:\s*\([^)]*\)|\s*<[^>]*>)?(?P<type>\s*)(?::|--)(?P<text>\s.*|$)"
 )
-# "x : array_like, shape (n,)": numpydoc puts a space before the colon.
-_TYPED_HEADER = re.compile(rf"^\s*{_NAME}(?:,\s*{_NAME}|,\s*\.\.\.)*\s+:(\s|$)")
-_TYPE = re.compile(
-    r"^[`{'\"]*(array|int|integer|float|str|string|bool|boolean|number"
-    r"|none|callable|ndarray|object|list|tuple|dict|optional|sequence|iterable"
-    r"|scalar|tensor|function|class|type|set|any|union|complex|path|file"
-    r"|series|dataframe|index|label|axis|color|default|matrix|sparse|instance"
-    r"|[\w.]+ instance|\{|\()",
-    re.IGNORECASE,
-)
-_SIGNATURE = re.compile(r"^\s*[\w.]+\(.*\)?\s*(->.*|:)?$")
-_CODE = re.compile(
-    r"^\s*(import \w|from [\w.]+ import|def \w|class \w+[(:]|@\w|return \w"
-    r"|for \w+(, \w+)* in .*:$|while .*:$|if .*:$|elif .*:$|else:$|try:$"
-    r"|with .*:$|except\b.*:$|print\(|assert |raise \w+\(|#|//|/\*|</?\w+>?"
-    r"|[\w.\[\]'\", ]+ (=|==|\+=|->|:=) \S|[\w.]+ = |[\w.]+\([^)]*\)$"
-    r"|[})\]]+[,;]?$|.*[;{]$|\$\$|\\\w+|python3? -?\w|pip install)"
-)
+
+# --- Sentences ----------------------------------------------------------------
 _LEGAL = re.compile(
     r"copyright|all rights reserved|licen[sc]ed? (under|to|agreement)"
     r"|apache license|\bwarrant(y|ies)\b|redistribut|\(c\) \d{4}",
     re.IGNORECASE,
 )
-
-# (a string without which the pattern cannot match, pattern, replacement)
-_INLINE = tuple(
-    (needle, re.compile(pattern), replacement)
-    for needle, pattern, replacement in (
-        ("![", r"!\[[^\]]*\]\([^)]*\)", ""),  # Images.
-        ("[", r"\[([^\]]+)\]\s?\((?:[^()\s]|\([^)]*\))*\)", r"\1"),  # Links.
-        ("][", r"\[([^\]]+)\]\[[^\]]*\]", r"\1"),
-        (":math:", r":math:`(\w{1,12})`", r"\1"),
-        (":`", r":(?:\w+:)?[\w+-]+:`~?([^`<]+?)\s*<[^`>]*>`", r"\1"),
-        (":`~", r":(?:\w+:)?[\w+-]+:`~\.?(?:\w+\.)*([^`]+)`", r"\1"),
-        (":`", r":(?:\w+:)?[\w+-]+:`[.!]?([^`]+)`", r"\1"),
-        ("<", r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1"),
-        ("`", r"`{1,3}~?([^`]+?)`{1,3}_{0,2}", r"\1"),
-        ("`", r"`", ""),
-        # Citations: [1]_, [#]_, [Knu97]_. "Described in [1]_" makes no sentence
-        # without it; the backslash has `is_prose` drop it.
-        (
-            "[",
-            r"\b(as|by|from|in|of|see|to|with)\s(\[[\w#*,\s-]{1,20}\]_|\[\d+\])",
-            r"\1 \\",
-        ),
-        ("]_", r"\s?\[[\w#*,\s-]{1,20}\]_", ""),
-        ("[", r"\s?\[\d+(?:,\s*\d+)*\](?=[\s.,;:)]|$)", ""),
-        ("**", r"(?<![\w*])\*\*([^\s*](?:[^*]*[^\s*])?)\*\*(?![\w*])", r"\1"),
-        ("*", r"(?<![\w*])\*([^\s*](?:[^*]*[^\s*])?)\*(?![\w*])", r"\1"),
-        ("|", r"(?<![\w|])\|(\w[^|]*)\|(?![\w|])", r"\1"),
-        ("_", r"(?<!\w)__?([A-Za-z][^_]*)__?(?!\w)", r"\1"),
-        ("<", r"</?[a-zA-Z]+\s*/?>", ""),
-        ("\\", r"\\([*_`|<>\"' ])", r"\1"),
-        ("::", r":{2,}(?=\s|$)", ":"),
-        ("*", r"^\*+(?=[A-Z])", ""),
-        (" ", r"^(?:[#>]+|[-*+\u2022])\s+", ""),
-        ("(", r"\(\s*\)", ""),
-        (" ", r"\s+", " "),
-        (" ", r"\s+([.,;:!?)])(?=\s|$)", r"\1"),
-    )
+_INLINE = (
+    (r"!\[[^\]]*\]\([^)]*\)", ""),  # Images.
+    (
+        r"\[([^\]]+)\]\s?(?:\((?:[^()\s]|\([^)]*\))*\)|\[[^\]]*\])",
+        r"\1",
+    ),  # Links.
+    (r":(?:\w+:)?[\w+-]+:`~\.?(?:\w+\.)*([^`]+)`", r"\1"),  # Roles.
+    (r":(?:\w+:)?[\w+-]+:(?=`)", ""),
+    (r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1"),
+    (r"`{1,3}~?([^`]+?)`{1,3}_{0,2}", r"\1"),
+    # "Described in [1]_" is no sentence without it; `is_prose` drops it.
+    (r"\b(as|by|from|in|of|see|to|with)\s(\[[\w#*,\s-]+\]_|\[\d+\])", r"\1 \\"),
+    (r"\s?\[[\w#*,\s-]{1,20}\]_|\s?\[\d+(?:,\s*\d+)*\](?=[\s.,;:)]|$)", ""),
+    (r"(?<![\w*])(\*{1,2})([^\s*](?:[^*]*[^\s*])?)\1(?![\w*])", r"\2"),
+    (r"(?<![\w|])\|(\w[^|]*)\|(?![\w|])", r"\1"),
+    (r"(?<!\w)__?([A-Za-z][^_]*)__?(?!\w)", r"\1"),
+    (r"</?[a-zA-Z]+\s*/?>|`|^[#>*+\u2022-]+\s+|\(\s*\)", ""),
+    (r"\\([*_`|<>\"' ])", r"\1"),
+    (r":{2,}(?=\s|$)", ":"),
+    (r"\s+", " "),
+    (r"\s+([.,;:!?)])(?=\s|$)", r"\1"),
 )
-
 _MARKUP_CHARACTER = re.compile(r"[`\[\]|*_<\\#()]|::|\s\s|\s[.,;:!?)]|^[>+-]")
-_FINAL = (".", ":", "!", "?", ";")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?i:e\.g|i\.e|etc|vs|cf|fig|figs|eq|eqs|no|al|approx|resp|dr|mr|mrs"
-    r"|st|ref|refs|sec|ch|pp|vol|ed|eds|viz|ca|incl|min|max|dept|prof|dim|dims"
-    r"|w\.r\.t|a\.k\.a|i\.i\.d)|\b[A-Z])\.$"
+    r"\b((?i:e\.g|i\.e|etc|vs|cf|al|figs?|eqs?|nos?|approx|resp|dr|mr|st|refs?"
+    r"|sec|ch|pp|vol|eds?|viz|ca|incl|min|max|prof|dims?|w\.r\.t|a\.k\.a"
+    r"|i\.i\.d)|[A-Z])\.$"
+)
+_WORD = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
+# Addresses, citations, notes to oneself, placeholders, mathematics, code,
+# quoted titles, other scripts.
+_FORBIDDEN = re.compile(
+    r"(?i:https?:|ftp:|www\.|arxiv|doi:|doi\.org| et al|isbn|todo|fixme)"
+    r"|%\(\w*\)|%[sdr](?!\w)|\{\{?\w*\}?\}|\$\{|<\w+=|\\|\$.*\$|\^\{|_\{|\w@\w"
+    r"|[=<>]{2}|->|(?:^|[\s(]):\w+:|^\".*\"\W*$|\w\(\w+=| = "
+    r"|[\u0400-\U0010ffff]"
 )
 # What a dropped code block or link leaves behind.
 _UNFINISHED = re.compile(
     r"(?:\b(?:a|an|and|are|as|at|be|by|for|from|in|is|of|on|or|see|than|that|the"
     r"|to|with|where|which|e\.g\.|i\.e\.)|[,(]|\b(?:in|of|see|to) *\.)$"
 )
-_WORD = re.compile(r"[A-Za-z]+(?:['\u2019-][A-Za-z]+)*")
-# Addresses, citations, notes to oneself; compared in lower case.
-_FORBIDDEN_TEXT = (
-    *("http:", "https:", "ftp:", "www.", "arxiv", "doi:", "doi.org"),
-    *(" et al", "isbn", "todo", "fixme"),
-)
-# Placeholders, mathematics, code, quoted titles, other scripts.
-_FORBIDDEN = re.compile(
-    r"%\(\w*\)|%[sdr](?!\w)|\{\{?\w*\}?\}|\$\{|<\w+=|\\|\$.*\$|\^\{|_\{|\w@\w"
-    r"|[=<>]{2}|->|(?:^|[\s(]):\w+:|^\".*\"\W*$|\w\(\w+=| = "
-    r"|[\u0400-\U0010ffff]"
-)
 _NOT_LETTER = re.compile(r"[^A-Za-z ]+")
 _CODE_TOKEN = re.compile(r"[_=(){}\[\]<>/\\|@#$%^&*~+]|\w\.\w|\d|[a-z][A-Z]")
 _COMMON = """
 a an and are as at be been but by can do does each for from has have how if in
-into is it its may more must no not of on only or other same should so some
-such than that the their then there these this to two used was we when where
-which will with without you
+into is it its may more must no not of on only or other same should so some such
+than that the their then there these this to two used was we when where which
+will with without you
 """
-_COMMON_WORDS = set(_COMMON.split())
+_COMMON_WORDS = frozenset(_COMMON.split())
 
 
 def clean_docstring(docstring: str) -> list[str]:
@@ -170,9 +115,9 @@ def clean_docstring(docstring: str) -> list[str]:
     lines = inspect.cleandoc(docstring).translate(_TYPOGRAPHY).split("\n")
     return [
         sentence
-        for paragraph in _join_paragraphs(_drop_headers(_drop_blocks(lines)))
+        for paragraph in _paragraphs(_without_headers(_without_blocks(lines)))
         if not _LEGAL.search(paragraph)
-        for sentence in split_sentences(_strip_inline_markup(paragraph))
+        for sentence in split_sentences(_without_markup(paragraph))
         if is_prose(sentence)
     ]
 
@@ -181,143 +126,94 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _drop_blocks(lines: Sequence[str]) -> list[str]:
+def _without_blocks(lines: Sequence[str]) -> Iterator[str]:
     """Blanks out code, doctests, directives and tables."""
-    kept = []
-    fence = None
-    # Lines indented deeper than this belong to a block that is dropped.
-    block_indent = None
-    until_blank = False
+    fence = ""
+    # A block's lines are deeper than its head, or end at a blank line.
+    deeper_than, until_blank = 1000, False
     for line in lines:
-        stripped = line.strip()
-        kept.append("")  # Unless it turns out to be prose.
+        text = line.strip()
+        until_blank = until_blank and bool(text)
+        if text and _indent(line) <= deeper_than:
+            deeper_than = 1000
+        shown = ""
         if fence:
-            if stripped.startswith(fence):
-                fence = None
-            continue
-        if match := _FENCE.match(line):
-            opening = match.group(1)
-            if opening not in stripped[len(opening) :]:
-                fence = opening
-            continue
-        if not stripped:
-            until_blank = False
-            continue
-        if block_indent is not None:
-            if _indent(line) > block_indent:
-                continue
-            block_indent = None
-        if until_blank:
-            continue
-        if match := _DIRECTIVE.match(line):
-            name, text = match.group(1).lower(), match.group(2)
-            if name in _PROSE_DIRECTIVES:
-                kept.append(" " * _indent(line) + text)
+            fence = "" if text.startswith(fence) else fence
+        elif match := _FENCE.match(line):
+            is_one_line = match[1] in text[len(match[1]) :]
+            fence = "" if is_one_line else match[1]
+        elif not text or until_blank or deeper_than < 1000:
+            pass
+        elif match := _DIRECTIVE.match(line):
+            if (match[1] or "").lower() in _PROSE_DIRECTIVES.split():
+                yield ""
+                shown = " " * _indent(line) + match[2]
             else:
-                block_indent = _indent(line)
-        elif _EXPLICIT_MARKUP.match(line):  # Footnotes, targets, comments.
-            block_indent = _indent(line)
-        elif _PROMPT.match(line) or _COLUMN_RULER.match(line):
+                deeper_than = _indent(line)
+        elif _PROMPT.match(line):
             until_blank = True
-        elif stripped.endswith("::"):
-            block_indent = _indent(line)
-            kept[-1] = line.rstrip()[:-1]
-        else:
-            is_row = _TABLE_ROW.search(line) and line.count("|") > 2
-            if not (is_row or _COLUMNS.search(stripped)):
-                kept[-1] = line
-    return kept
+        elif text.endswith("::"):
+            deeper_than = _indent(line)
+            shown = line.rstrip()[:-1]
+        elif not _TABLE_ROW.search(text):
+            shown = line
+        yield shown
 
 
-def _drop_headers(lines: Sequence[str]) -> list[str]:
-    """Drops headings, whole reference sections and parameter headers."""
-    kept: list[str] = []
-    section, section_indent, underlined = "", 0, False
-    for line, following in itertools.zip_longest(
-        lines, lines[1:], fillvalue=""
-    ):
-        kept.append("")  # Unless it turns out to be prose.
+def _without_headers(lines: Iterable[str]) -> Iterator[str]:
+    """Drops headings, sections of references and the names of parameters."""
+    heading, heading_indent, is_underlined = None, 0, False
+    all_lines = [*lines, ""]
+    for line, following in itertools.pairwise(all_lines):
+        indent, indent_below = _indent(line), _indent(following)
+        match = _HEADING.match(line)
         if not line.strip() or _RULER.match(line):
-            continue
-        match = _SECTION.match(line)
-        if _UNDERLINE.match(following):
-            section, section_indent = line.strip().lower(), _indent(line)
-            underlined = True
-        elif match and (match.group(2) or line.lstrip()[0] in "#*"):
-            section, section_indent = match.group(1).lower(), _indent(line)
-            underlined = False
+            yield ""
+        elif (
+            _RULER.match(following)
+            or match
+            and (match["mark"] or match["colon"])
+        ):
+            heading, heading_indent = match, indent
+            is_underlined = bool(_RULER.match(following))
+            yield ""
         else:
             # "Reference:" is often followed by bullets at its own indent.
-            is_outside = _indent(line) <= section_indent and not underlined
-            if is_outside and not _BULLET.match(line):
-                section = ""
-            if not _DROPPED_SECTIONS.match(section):
-                in_entries = bool(_ENTRY_SECTIONS.match(section))
-                kept[-1:] = _strip_entry(
-                    line, following, in_entries, underlined
-                )
-    return kept
+            is_below = indent > heading_indent or _BULLET.match(line)
+            if not (is_underlined or is_below):
+                heading = None
+            if heading and heading["dropped"]:
+                continue
+            text = _described(line, bool(heading and heading["entries"]))
+            if text != line:  # A paragraph, together with what is below it.
+                yield ""
+                text = " " * max(indent, indent_below) + text.strip()
+            yield text
 
 
-def _strip_entry(
-    line: str, following: str, in_entries: bool, underlined: bool
-) -> list[str]:
-    """Returns what prose one line of an entry holds, as zero to two lines."""
+def _described(line: str, has_entries: bool) -> str:
+    """A line without the bullet, the name and the type of a parameter."""
     if match := _FIELD.match(line):
-        name = (match.group("name") or match.group("at")).lower()
-        if name in ("type", "rtype", "ivar", "vartype"):
-            return [""]
-        return ["", match.group("text") or ""]
-    bullet = _BULLET.match(line)
-    body = line[bullet.end() :] if bullet else line
-    if match := _TYPED_HEADER.match(body):
-        rest = body[match.end() :].strip()
-        if bullet:
-            return ["", rest]
-        if in_entries or not rest or _TYPE.match(rest):
-            return [""]
-    indented_next = _indent(following) > _indent(line)
-    # numpydoc: a name or a type, then the description, indented.
-    is_header = in_entries and underlined and indented_next and not bullet
-    if is_header and not line.rstrip().endswith((".", ",")):
-        return [""]
-    if (in_entries or bullet) and (match := _ENTRY.match(body)):
-        text = match.group("text") or ""
-        if indented_next and _TYPE.match(text) and "optional" in text:
-            text = ""
-        return ["", text]
-    if bullet:
-        return ["", body]
-    return [line]
+        is_type = match["name"] in ("type", "rtype", "ivar", "vartype")
+        return "" if is_type else match["text"]
+    if bullet := _BULLET.match(line):
+        line = line[bullet.end() :]
+    if (bullet or has_entries) and (match := _ENTRY.match(line)):
+        # numpydoc has a type there, and the text below: "x : array_like".
+        return "" if match["type"] and not bullet else match["text"]
+    return line
 
 
-def _join_paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Yields paragraphs: runs of lines that look like prose."""
-    paragraph: list[str] = []
-    indent = 0
-    for line in [*lines, ""]:
-        # Within a sentence, a line that looks like code is wrapped prose:
-        # "...\nreturn a sliced object". Where it is code, `is_prose` drops the
-        # sentence, which would be worth nothing with a hole in it.
-        in_sentence = paragraph and not paragraph[-1].endswith(_FINAL)
-        is_code = not in_sentence and (
-            _CODE.match(line) or _SIGNATURE.match(line)
-        )
-        starts_new = not line.strip() or is_code or _indent(line) < indent
-        if starts_new and paragraph:
-            yield " ".join(paragraph)
-            paragraph = []
-        if line.strip() and not is_code:
-            indent = _indent(line)
-            paragraph.append(line.strip())
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Yields runs of lines that are indented alike."""
+    for _, run in itertools.groupby(lines, lambda x: x.strip() and _indent(x)):
+        yield " ".join(line.strip() for line in run)
 
 
-def _strip_inline_markup(text: str) -> str:
-    if not _MARKUP_CHARACTER.search(text):
-        return text
-    for needle, pattern, replacement in _INLINE:
-        if needle in text:
-            text = pattern.sub(replacement, text)
+def _without_markup(text: str) -> str:
+    if _MARKUP_CHARACTER.search(text):
+        for pattern, replacement in _INLINE:
+            text = re.sub(pattern, replacement, text)
     return text.strip()
 
 
@@ -326,10 +222,9 @@ def split_sentences(text: str) -> list[str]:
     sentences: list[str] = []
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        if _ABBREVIATION.search(text, start, match.start()):
-            continue
-        sentences.append(text[start : match.end()].strip())
-        start = match.end()
+        if not _ABBREVIATION.search(text, start, match.start()):
+            sentences.append(text[start : match.end()].strip())
+            start = match.end()
     sentences.append(text[start:].strip())
     return [sentence for sentence in sentences if sentence]
 
@@ -337,24 +232,20 @@ def split_sentences(text: str) -> list[str]:
 def is_prose(sentence: str) -> bool:
     """Tells whether a line reads as English rather than as code or a list."""
     words = _WORD.findall(sentence)
-    if not MIN_SENTENCE_WORDS <= len(words) <= MAX_SENTENCE_WORDS:
-        return False
-    lowered = sentence.lower()
-    if any(text in lowered for text in _FORBIDDEN_TEXT):
-        return False
-    if _FORBIDDEN.search(sentence) or _UNFINISHED.search(sentence[-10:]):
-        return False
-    if len(words) <= 4 and sentence.endswith(":"):  # "For example:"
-        return False
-    num_letters = len(_NOT_LETTER.sub("", sentence))
-    if num_letters < 0.85 * len(sentence):
+    if (
+        not _MIN_WORDS <= len(words) <= _MAX_WORDS
+        or (len(words) <= 4 and sentence.endswith(":"))  # "For example:"
+        or len(_NOT_LETTER.sub("", sentence)) < 0.85 * len(sentence)
+        or _FORBIDDEN.search(sentence)
+        or _UNFINISHED.search(sentence[-10:])
+    ):
         return False
     if _CODE_TOKEN.search(sentence):
         tokens = [token.strip("(),.;:'\"[]") for token in sentence.split()]
-        num_code = sum(bool(_CODE_TOKEN.search(token)) for token in tokens)
+        num_code = sum(map(bool, map(_CODE_TOKEN.search, tokens)))
         if num_code > 0.34 * len(tokens):
             return False
-    common = sum(word.lower() in _COMMON_WORDS for word in words)
-    if len(words) >= 6:
-        return common >= max(1, len(words) // 12)
-    return common > 0 or sentence.endswith((".", "!", "?"))
+    num_common = sum(word.lower() in _COMMON_WORDS for word in words)
+    if len(words) < 6:
+        return num_common > 0 or sentence.endswith((".", "!", "?"))
+    return num_common >= max(1, len(words) // 12)

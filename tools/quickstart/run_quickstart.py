@@ -6,9 +6,9 @@ takes a quarter of an hour on two CPU cores and needs no data: the text is the
 docstrings of the packages that are installed. It writes below build/quickstart
 in the current directory and ends with a page there, report.html.
 
-A step whose result exists, and is no older than that of the step before, is not
-run again; pre-training and fine-tuning go on from their last checkpoint. The
-commands are in tools/quickstart/quickstart_steps.py; --dry-run prints those
+A step whose results exist, and are no older than those of the step before, is
+not run again; pre-training and fine-tuning go on from their last checkpoint.
+The commands are in tools/quickstart/quickstart_steps.py; --dry-run prints those
 that are left.
 """
 
@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import quickstart_steps
-from quickstart_steps import Step
+from quickstart_steps import STEPS, Step
 
 from electra_tf import files
 from electra_tf.command_line import arguments, packaged
@@ -42,7 +42,8 @@ def main(argv=None) -> int:
     )
     parser.add_argument(
         "--until",
-        choices=[step.name for step in quickstart_steps.STEPS],
+        choices=[step.name for step in STEPS],
+        default=STEPS[-1].name,
         help="the last step to run (default: the last of all)",
     )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -50,34 +51,22 @@ def main(argv=None) -> int:
 
 
 def _run_quickstart(args: argparse.Namespace) -> None:
-    steps = steps_until(args.until)
-    for step in steps_left(steps):
+    number = [step.name for step in STEPS].index(args.until) + 1
+    for step in steps_left(STEPS[:number]):
         if args.dry_run:
             print(*map(_as_shown, step.commands), sep="\n")
         else:
             run(step)
-    if not args.dry_run and steps == quickstart_steps.STEPS:
-        build = quickstart_steps.BUILD
-        print(
-            f"The quickstart is complete: open {quickstart_steps.REPORT} "
-            f"(figures: {build}/summary.json; the classifier's own page: "
-            f"{build}/finetune_pretrained/report.html)."
-        )
-
-
-def steps_until(name: str | None) -> tuple[Step, ...]:
-    """The steps up to one of them, or all."""
-    names = [step.name for step in quickstart_steps.STEPS]
-    end = names.index(name) + 1 if name else len(names)
-    return quickstart_steps.STEPS[:end]
+    if number == len(STEPS) and not args.dry_run:
+        print(f"The quickstart is complete: open {quickstart_steps.REPORT}")
 
 
 def steps_left(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps from the first one on whose result is missing or too old."""
+    """The steps from the first one on whose results are missing or too old."""
     newest = 0.0
     is_done = True
     for step in steps:
-        written = [_written(of) for of in (*step.also, step.result)]
+        written = [_written(pattern) for pattern in step.results]
         is_done = is_done and min(written) >= newest
         newest = max(written)
         if not is_done:
@@ -97,10 +86,8 @@ def run(step: Step) -> None:
     """
     started_at = time.monotonic()
     for command in step.commands:
-        shown = _as_shown(command)
-        print(f"$ {shown}", flush=True)
-        code, printed = _run_command(_as_run(command), step.is_printed)
-        if code:
+        print(f"$ {_as_shown(command)}", flush=True)
+        if code := _run_command(command):
             # A mistake comes again, and files of another version stay refused.
             way_on = (
                 "run the same again, and it goes on from there"
@@ -111,23 +98,10 @@ def run(step: Step) -> None:
             raise ValueError(
                 f"The step {step.name!r} ended with exit code {code}: {way_on}"
             )
-        if step.is_printed:
-            files.write_atomically(step.result, printed)
-            print(printed, end="", flush=True)
-    seconds = os.path.join(quickstart_steps.BUILD, "seconds")
-    os.makedirs(seconds, exist_ok=True)
-    files.write_atomically(
-        os.path.join(seconds, step.name),
-        f"{time.monotonic() - started_at:.0f}\n",
-    )
-
-
-def _as_run(command: str) -> list[str]:
-    """What is started for a command: by this Python, of this package."""
-    first, *rest = shlex.split(command)
-    if first == "electra-tf":
-        return [sys.executable, "-m", "electra_tf", *rest]
-    return [sys.executable, str(packaged.door(rest[0])), *rest[1:]]
+    seconds = f"{time.monotonic() - started_at:.0f}\n"
+    folder = os.path.join(quickstart_steps.BUILD, "seconds")
+    os.makedirs(folder, exist_ok=True)
+    files.write_atomically(os.path.join(folder, step.name), seconds)
 
 
 def _as_shown(command: str) -> str:
@@ -138,22 +112,22 @@ def _as_shown(command: str) -> str:
     return f"{first} {packaged.door(script)} {rest}"
 
 
-def _run_command(command: list[str], is_printed: bool) -> tuple[int, str]:
-    """Runs a command to its end; returns its exit code and what it prints.
+def _run_command(command: str) -> int:
+    """Runs a command by this Python to its end; returns its exit code.
 
     It may save before it leaves: a signal is for it, and is waited for.
     """
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE if is_printed else None,
-        encoding="utf-8",
-    )
+    first, *rest = shlex.split(command)
+    if first == "electra-tf":
+        rest = ["-m", "electra_tf", *rest]
+    else:
+        rest[0] = str(packaged.door(rest[0]))
+    process = subprocess.Popen([sys.executable, *rest])
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
         while True:
             try:
-                printed, _ = process.communicate()
-                return process.returncode, printed or ""
+                return process.wait()
             except KeyboardInterrupt:  # The terminal sent it to both.
                 continue
     finally:

@@ -18,8 +18,8 @@ def names(steps):
     return [step.name for step in run_quickstart.steps_left(steps)]
 
 
-def step(name, *commands, **kwargs):
-    return Step(name, "", name, commands, **kwargs)
+def step(name, *commands):
+    return Step(name, (name,), commands)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_what_is_there_is_not_done_again(folder):
 
 
 def test_a_step_needs_the_results_of_all_its_commands(folder):
-    steps = [step("a"), step("b", also=("also",)), step("c")]
+    steps = [step("a"), Step("b", ("b", "also"), ()), step("c")]
     for name in ("a", "also", "b", "c"):
         (folder / name).touch()
     assert names(steps) == []
@@ -64,7 +64,7 @@ def test_a_step_needs_the_results_of_all_its_commands(folder):
 
 
 def test_of_several_versions_the_newest_counts(folder):
-    steps = [step("a"), Step("b", "", "b/*/model", ())]
+    steps = [step("a"), Step("b", ("b/*/model",), ())]
     (folder / "b" / "1").mkdir(parents=True)
     (folder / "b" / "1" / "model").touch()
     (folder / "a").touch()
@@ -75,45 +75,38 @@ def test_of_several_versions_the_newest_counts(folder):
     assert names(steps) == []
 
 
-def test_runs_a_step_and_keeps_its_seconds(folder, capsys):
+def test_runs_a_step_and_keeps_its_seconds(folder, capfd):
     (folder / "say.py").write_text("import sys; print('said', *sys.argv[1:])")
-    run_quickstart.run(
-        step("said", f"python {folder}/say.py 'a b' c", is_printed=True)
-    )
-    assert (folder / "said").read_text() == "said a b c\n"
-    assert capsys.readouterr().out == (
+    run_quickstart.run(step("said", f"python {folder}/say.py 'a b' c"))
+    assert capfd.readouterr().out == (
         f"$ python {folder}/say.py 'a b' c\nsaid a b c\n"
     )
-    assert (folder / "build/quickstart/seconds/said").read_text() == "0\n"
+    seconds = (folder / "build/quickstart/seconds/said").read_text()
+    assert 0 <= int(seconds) < 60
 
 
 def test_a_failing_step_ends_it(folder):
-    (folder / "fail.py").write_text("print('half'); exit(3)")
+    (folder / "fail.py").write_text("exit(3)")
     with pytest.raises(ValueError, match="code 3: once that is mended, "):
-        run_quickstart.run(
-            step("a", f"python {folder}/fail.py now", is_printed=True)
-        )
-    assert not (folder / "a").exists()
+        run_quickstart.run(step("a", f"python {folder}/fail.py now"))
     assert not (folder / "build/quickstart/seconds/a").exists()
 
 
 def test_prints_the_commands(folder):
-    found = helpers.execute(
-        "-m", "electra_tf", "quickstart", "--dry-run", cwd=folder
-    )
-    lines = found.stdout.splitlines()
-    assert len(lines) == 10
+
+    def dry_run(*flags):
+        return helpers.execute(
+            *("-m", "electra_tf", "quickstart", "--dry-run", *flags), cwd=folder
+        ).stdout.splitlines()
+
+    lines = dry_run()
+    assert len(lines) == 11
     assert "electra-tf pretrain --gin_file=gin/quickstart.gin" in lines
     # As it can be typed here.
     script = "tools/quickstart/build_docstring_corpus.py"
     assert lines[0].startswith(f"python {helpers.ROOT}/{script} --output_dir=")
+    assert dry_run("--until=tfrecords") == lines[:4]
     assert not list(folder.iterdir())
-
-
-def test_ends_with_a_step():
-    found = [step.name for step in run_quickstart.steps_until("tfrecords")]
-    assert found == ["corpus", "vocab", "tfrecords"]
-    assert run_quickstart.steps_until(None) == quickstart_steps.STEPS
 
 
 _WAITS = """
@@ -134,7 +127,7 @@ def test_a_run_saves_before_it_leaves(folder, number):
     (folder / "waits.py").write_text(_WAITS)
     code = (
         "import run_quickstart as r, quickstart_steps as s\n"
-        f"r.run(s.Step('a', '', 'a', ('python {folder}/waits.py now',)))"
+        f"r.run(s.Step('a', ('a',), ('python {folder}/waits.py now',)))"
     )
     tools = helpers.ROOT / "tools" / "quickstart"
     process = helpers.start(
