@@ -7,6 +7,7 @@
 #   make test-serving DATA=<folder>  exported models in C++ and over REST,
 #                     on rows of public sets; without DATA on made texts alone
 #   make test-dear    what make test has no time for
+#   make sums         sums of what commands compute: build/sums.json, or COMPARE=<it>
 #   make test-experiments  20 steps of every row of the paper's comparisons
 #   make test-class-weights DATA=<folder>   what they are worth, on SST-2
 #   make test-interop torch and transformers, then the comparison with them
@@ -152,6 +153,12 @@ test-serving: $(INSTALLED)
 test-dear: $(INSTALLED)
 	$(PYTHON) -m pytest -q --numprocesses=2 --dist=loadfile -m dear
 	$(PYTHON) -m pytest -q --numprocesses=2 tests/keras_models/*_proof.py
+
+# For COMPARE=build/sums.json after a change, on the same machine.
+.PHONY: sums
+sums: $(INSTALLED)
+	@mkdir -p build
+	$(PYTHON) -m tests.end_to_end.sums $(if $(COMPARE),--compare=$(COMPARE),--output=build/sums.json)
 
 # Every experiment's config for 20 steps; `make test` has 2 steps of four of them.
 test-experiments: $(INSTALLED)
