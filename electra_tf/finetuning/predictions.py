@@ -12,7 +12,7 @@ from electra_tf import errors, model_directory
 from electra_tf.files import whole_file, write_json
 from electra_tf.finetuning import results
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import glue, text_tasks
+from electra_tf.finetuning.tasks import glue
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.
@@ -20,12 +20,6 @@ SUBMISSION_DIR = "submission"
 
 # All that the benchmark asks for, in its order; AX is MNLI's diagnostic set.
 FILES = tuple(glue.NUM_ROWS)
-# Of those but STS-B's, which has numbers.
-_LABELS = {
-    name: task.LABELS
-    for task in glue.CLASSIFICATIONS
-    for name in task.SUBMISSIONS.values()
-}
 HEADER = "index\tprediction"
 
 
@@ -128,9 +122,8 @@ def write_archive(
       line for each in it that has not the rows of GLUE's file.
 
     Raises:
-      ValueError: If a run is not finished, two runs have the same test set, a
-        file is not one of the benchmark's, or there is none at all, or
-        something else is at `path`.
+      ValueError: If a run is not finished, two runs have the same test set, or
+        there is none at all, or something else is at `path`.
     """
     _refuse_foreign(path)
     found: dict[str, str] = {}
@@ -147,9 +140,11 @@ def write_archive(
             "Expected predictions of GLUE's test sets. Received: none in "
             f"{', '.join(model_dirs)}: fine-tune with the test files in place"
         )
-    contents = {
-        name: _checked(found[name], name) for name in FILES if name in found
-    }
+    contents: dict[str, bytes] = {}
+    for name in FILES:
+        if name in found:
+            with open(found[name], "rb") as f:
+                contents[name] = f.read()
     with (
         whole_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -161,7 +156,7 @@ def write_archive(
             )
     doubts = []
     for name, content in contents.items():
-        num_rows = content.removesuffix("\n").count("\n")
+        num_rows = content.removesuffix(b"\n").count(b"\n")
         doubts += glue.doubt_of_length(found[name], num_rows, name)
     return list(contents), [n for n in FILES if n not in found], doubts
 
@@ -185,50 +180,3 @@ def _refuse_foreign(path: str) -> None:
             "Expected a new file, or an archive of GLUE's predictions to "
             f"overwrite. Received: {path}, which is none"
         )
-
-
-def _checked(path: str, name: str) -> str:
-    """The content of a file with the benchmark's two columns.
-
-    Args:
-      path: Of the file.
-      name: In the archive.
-
-    Raises:
-      ConfigError: If it has others, its rows are not counted from 0, or one
-        has no prediction of its task.
-    """
-    try:
-        with open(path, encoding="utf-8") as f:
-            content = f.read()
-    except UnicodeDecodeError as error:
-        num_before = error.object.count(b"\n", 0, error.start)
-        raise errors.ConfigError(
-            f"Expected text in UTF-8 in {path}, row {num_before + 1}. "
-            f"Received: the byte 0x{error.object[error.start]:02x}"
-        ) from None
-    header, *rows = content.removesuffix("\n").split("\n")
-    if header != HEADER:
-        raise errors.ConfigError(
-            f"Expected the columns index and prediction in {path}. Received: "
-            f"{header!r}"
-        )
-    for number, row in enumerate(rows):
-        if row.count("\t") != 1 or not row.startswith(f"{number}\t"):
-            raise errors.ConfigError(
-                f"Expected the index {number} and a prediction in {path}, row "
-                f"{number + 2}. Received: {row!r}"
-            )
-        value = row.split("\t")[1]
-        labels = _LABELS.get(name)
-        if not (value in labels if labels else _is_number(value)):
-            expected = f"one of {', '.join(labels)}" if labels else "a number"
-            raise errors.ConfigError(
-                f"Expected {expected} in {path}, row {number + 2}. Received: "
-                f"{value!r}"
-            )
-    return content
-
-
-def _is_number(value: str) -> bool:
-    return bool(np.isfinite(text_tasks.number(value)))

@@ -119,7 +119,8 @@ def _scores(results: dict) -> Html:
         return fill(template, line.removeprefix(name))
 
     parts = []
-    for scores in results_lib.score_tables(results):
+    for task in names:
+        scores = results_lib.score_table(results, task)
         parts.append(paragraph("<p>{}</p>", scores.title))
         columns = "t" + "n" * (len(scores.header) - 1)
         parts.append(page.table("scores", columns, scores.header, scores.rows))

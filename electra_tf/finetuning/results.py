@@ -117,23 +117,15 @@ def summarize(
 
 
 def _report(name: str, best: dict, group: Sequence[dict]) -> dict:
-    """Split -> report of a task.
-
-    Args:
-      name: Of the task.
-      best: The trial whose model is exported.
-      group: All trials of its setting.
-    """
-    records = {
-        split: group if split == "dev" and "fold" in best else [best]
-        for split in best.get("reports", {}).get(name, ())
-    }
-    return {
-        split: {"trials": [record["trial"] for record in of_split]}
-        | reports.pooled([r["reports"][name][split] for r in of_split])
-        for split, of_split in records.items()
-        if all(name in record.get("reports", ()) for record in of_split)
-    }
+    """Split -> report of a task by the best trial, or by all folds."""
+    found = {}
+    for split in best["reports"].get(name, ()):
+        records = group if split == "dev" and "fold" in best else [best]
+        found[split] = {"trials": [record["trial"] for record in records]}
+        found[split] |= reports.pooled(
+            [record["reports"][name][split] for record in records]
+        )
+    return found
 
 
 def _dev_score(record: dict, main_metrics: dict[str, str]) -> float:
@@ -176,28 +168,20 @@ def _by_split(found: Iterable[dict[str, dict]]) -> dict[str, dict[str, list]]:
 
 
 def _summary(records: Iterable[dict], task: str) -> dict:
-    """Split -> <metric>_mean and so on."""
-    return {
-        split: {
-            f"{metric}_{kind}": value
-            for metric, scores in of_split.items()
-            for kind, value in _statistics(scores).items()
-        }
-        for split, of_split in _by_split(
-            record["tasks"][task] for record in records
-        ).items()
-    }
-
-
-def _statistics(scores: list[float]) -> dict[str, float | None]:
-    """The spread is that of a sample; None of a single score."""
-    return {
-        "mean": statistics.fmean(scores),
-        "median": statistics.median(scores),
-        "stdev": statistics.stdev(scores) if len(scores) > 1 else None,
-        "min": min(scores),
-        "max": max(scores),
-    }
+    """Split -> <metric>_mean and so on; the spread is that of a sample."""
+    found: dict = collections.defaultdict(dict)
+    values = _by_split(record["tasks"][task] for record in records)
+    for split, of_split in values.items():
+        for metric, scores in of_split.items():
+            spread = statistics.stdev(scores) if len(scores) > 1 else None
+            found[split] |= {
+                f"{metric}_mean": statistics.fmean(scores),
+                f"{metric}_median": statistics.median(scores),
+                f"{metric}_stdev": spread,
+                f"{metric}_min": min(scores),
+                f"{metric}_max": max(scores),
+            }
+    return dict(found)
 
 
 def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
@@ -218,14 +202,13 @@ def _baseline(parts: Sequence[Sequence[TaskData]], name: str) -> dict:
         }
         for data in of_parts
     )
-    means = {
-        split: {
+    found: dict = {"name": of_parts[0].task.baseline_name}
+    for split, of_split in values.items():
+        found[split] = {
             metric: statistics.fmean(scores)
             for metric, scores in of_split.items()
         }
-        for split, of_split in values.items()
-    }
-    return {"name": of_parts[0].task.baseline_name} | means
+    return found
 
 
 def write(directory: str, results: dict) -> None:
@@ -293,9 +276,8 @@ def format_results(results: dict) -> str:
       Lines of text, without a line end at the end.
     """
     lines = []
-    for table, (name, of_task) in zip(
-        score_tables(results), tasks_of(results).items(), strict=True
-    ):
+    for name, of_task in tasks_of(results).items():
+        table = score_table(results, name)
         lines += [table.title, *_aligned([table.header, *table.rows]), ""]
         for split, report in of_task.get("report", {}).items():
             whose = f"trial {report['trials'][0]}"
@@ -393,13 +375,7 @@ def confusions(
 
 
 class ScoreTable(typing.NamedTuple):
-    """The scores of a task.
-
-    Attributes:
-      title: What was trained on.
-      header: What each column holds; the first one names the rows.
-      rows: One for each trial, then their summary.
-    """
+    """A row for each trial, then their summary; below what was trained on."""
 
     title: str
     header: list[str]
@@ -416,20 +392,14 @@ def scores_of(record: dict, name: str) -> dict:
     return record["tasks"][name] if "tasks" in record else record
 
 
-def score_tables(results: dict) -> list[ScoreTable]:
-    """A table for each task.
+def score_table(results: dict, name: str) -> ScoreTable:
+    """The scores of a task.
 
     Args:
       results: Of `summarize`.
+      name: Of the task.
     """
-    return [
-        _score_table(results, name, of_task)
-        for name, of_task in tasks_of(results).items()
-    ]
-
-
-def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
-    trials = results["trials"]
+    of_task, trials = tasks_of(results)[name], results["trials"]
     scores = scores_of(trials[0], name)
     columns = [
         (split, metric)
@@ -482,31 +452,39 @@ def _score_table(results: dict, name: str, of_task: dict) -> ScoreTable:
     return ScoreTable(title, header, rows)
 
 
-def _early_stopping(trials: Sequence[dict]) -> list[str]:
-    """Which weights trials have that were trained with patience, and why."""
-    lines = []
-    for trial in trials:
-        best, last = trial.get("best_step"), trial.get("last_step")
-        if last is None:
-            continue
-        total, since = trial["num_train_steps"], trial["evaluations_since_best"]
-        why = f"trained to the end, step {last}"
-        if last < total:
-            why = (
-                f"training ended at step {last} of {total}, after {since} "
-                f"evaluation{'s' * (since > 1)} in a row that "
-                f"{'were' if since > 1 else 'was'} not better"
-            )
-        whose = f"the weights of step {best}, the best on dev"
-        if best is None:
-            whose = "the last weights, as no score on dev was a number"
-        lines.append(f"trial {trial['trial']} has {whose}; {why}")
-    if lines:
-        lines.append(
-            "early stopping chose the weights on dev, so scores there are "
-            "optimistic"
+def _kept_weights(trial: dict) -> str:
+    """Which weights a trial has that was trained with patience, and why."""
+    best, last = trial["best_step"], trial["last_step"]
+    total, since = trial["num_train_steps"], trial["evaluations_since_best"]
+    why = f"trained to the end, step {last}"
+    if last < total:
+        after = f"{since} evaluations in a row that were not better"
+        if since == 1:
+            after = "1 evaluation in a row that was not better"
+        why = f"training ended at step {last} of {total}, after {after}"
+    whose = f"the weights of step {best}, the best on dev"
+    if best is None:
+        whose = "the last weights, as no score on dev was a number"
+    return f"trial {trial['trial']} has {whose}; {why}"
+
+
+def _degenerate(trial: dict, repeated_by: int | None) -> str:
+    where = ""
+    if len(trial.get("tasks", ())) > 1:
+        where = f" of {', '.join(trial['degenerate'])}"
+    advice = (
+        ". Try another seed (FinetuningConfig.reseed_degenerate), a lower "
+        "learning rate or more epochs"
+    )
+    if repeated_by:
+        advice = (
+            f"; trial {repeated_by} repeats it with another seed, and counts "
+            "in its place"
         )
-    return lines
+    return (
+        f"trial {trial['trial']} is degenerate: it says the same of every row "
+        f"of the dev set{where}{advice}"
+    )
 
 
 def _shown_metrics(scores: dict, main_metric: str) -> list[str]:
@@ -535,57 +513,45 @@ def counted_trials(results: dict) -> list[int]:
 def remarks(results: dict) -> list[str]:
     """What the figures do not say by themselves."""
     lines = []
-    trials = results["trials"]
+    trials, best = results["trials"], results["best_on_dev"]
+    has_dev = False
     for name, of_task in tasks_of(results).items():
-        leaks = {
-            split: found
-            for split, found in of_task.get("copies", {}).items()
-            if split != "train"
-        }
+        has_dev |= "dev" in of_task["num_rows"]
+        told = dict(of_task.get("copies", {}))
+        told.pop("train", None)
         lines += [
             f"{name}: {line}"
-            for line in copies.remarks(leaks, of_task["num_rows"])
+            for line in copies.remarks(told, of_task["num_rows"])
         ]
     if "fold" in trials[0]:
         lines.append(
-            "report the mean over the folds; trial "
-            f"{results['best_on_dev']}, whose fold went best, is what "
-            "exporting takes"
+            f"report the mean over the folds; trial {best}, whose fold went "
+            "best, is what exporting takes"
         )
-    elif len(trials) > 1 and any(
-        "dev" in of_task["num_rows"] for of_task in tasks_of(results).values()
-    ):
+    elif len(trials) > 1 and has_dev:
         lines.append(
-            f"best on dev: trial {results['best_on_dev']}, chosen on dev among "
-            f"{len(trials)}, so its score there is optimistic"
+            f"best on dev: trial {best}, chosen on dev among {len(trials)}, so "
+            "its score there is optimistic"
         )
     if "settings" in results:
+        setting = _setting(results["settings"][0])
         lines.append(
-            "best setting on dev: "
-            + _setting(results["settings"][0])
-            + "; its scores there are optimistic, too"
+            f"best setting on dev: {setting}; its scores there are optimistic, "
+            "too"
         )
-    lines += _early_stopping(trials)
-    by_number = {trial.get("replaces"): trial["trial"] for trial in trials}
-    for trial in trials:
-        if not trial["degenerate"]:
-            continue
-        number = trial["trial"]
-        line = (
-            f"trial {number} is degenerate: it says the same of every row of "
-            "the dev set"
+    kept = [_kept_weights(trial) for trial in trials if "last_step" in trial]
+    if kept:
+        kept.append(
+            "early stopping chose the weights on dev, so scores there are "
+            "optimistic"
         )
-        if len(trial.get("tasks", ())) > 1:
-            line += f" of {', '.join(trial['degenerate'])}"
-        if number in by_number:
-            line += (
-                f"; trial {by_number[number]} repeats it with another seed, "
-                "and counts in its place"
-            )
-        else:
-            line += (
-                ". Try another seed (FinetuningConfig.reseed_degenerate), a "
-                "lower learning rate or more epochs"
-            )
-        lines.append(line)
-    return lines
+    repeated = {trial.get("replaces"): trial["trial"] for trial in trials}
+    return [
+        *lines,
+        *kept,
+        *(
+            _degenerate(trial, repeated.get(trial["trial"]))
+            for trial in trials
+            if trial["degenerate"]
+        ),
+    ]

@@ -57,6 +57,7 @@ def record(number, accuracy, name="letters", degenerate=False, **changes):
         "num_train_epochs": 3.0,
         "degenerate": [name] if degenerate else [],
         "tasks": {name: {"dev": {"accuracy": accuracy, "loss": 0.5}}},
+        "reports": {},
     }
     return values | changes
 

@@ -111,38 +111,3 @@ def test_refuses_runs_without_test_sets(tmp_path):
     assert refusal(tmp_path / "x.zip", [run]).startswith(
         "Expected predictions of GLUE's test sets. Received: none in "
     )
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ("id\tlabel\n0\t1\n", "Expected the columns index and prediction in "),
-        ("index\tprediction\n0\t1\n2\t1\n", "Expected the index 1 and a pre"),
-        ("index\tprediction\n0\t1\t1\n", "Expected the index 0 and a pre"),
-        ("index\tprediction\n0\t\n", "Expected one of 0, 1 in "),
-        ("index\tprediction\n0\t1\n1\tyes\n", "Expected one of 0, 1 in "),
-    ],
-)
-def test_refuses_files_that_the_benchmark_would(tmp_path, content, message):
-    run = tmp_path / "cola"
-    write_run(run, {"CoLA.tsv": ["1"]})
-    (run / "trial_2" / "submission" / "CoLA.tsv").write_text(content)
-    assert refusal(tmp_path / "x.zip", [str(run)]).startswith(message)
-
-
-def test_refuses_what_is_no_number(tmp_path):
-    run = write_run(tmp_path / "sts", {"STS-B.tsv": ["2.500", "nan"]})
-    path = f"{run}/trial_2/submission/STS-B.tsv"
-    assert refusal(tmp_path / "x.zip", [run]) == (
-        f"Expected a number in {path}, row 3. Received: 'nan'"
-    )
-
-
-def test_names_the_row_that_is_not_utf8(tmp_path):
-    run = write_run(tmp_path / "cola", {"CoLA.tsv": ["1"]})
-    path = f"{run}/trial_2/submission/CoLA.tsv"
-    with open(path, "ab") as file:
-        file.write(b"1\t\xff\n")
-    assert refusal(tmp_path / "x.zip", [run]) == (
-        f"Expected text in UTF-8 in {path}, row 3. Received: the byte 0xff"
-    )

@@ -46,14 +46,15 @@ def _budgets(text: str) -> tuple[float | None, ...]:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    suite = SUITES[args.suite]
-    for task in args.tasks:
-        if task not in suite.tasks:
-            raise errors.ConfigError(
-                f"Expected tasks among {', '.join(suite.tasks)}. Received: "
-                f"{task}"
-            )
-    size = args.size_gin_file
+    suite, size = SUITES[args.suite], args.size_gin_file
+    rows = [row.name for row in suite.rows]
+    for flag, known in (("rows", rows), ("tasks", suite.tasks)):
+        for name in getattr(args, flag):
+            if name not in known:
+                raise errors.ConfigError(
+                    f"Expected {flag} among {', '.join(known)}. Received: "
+                    f"{name}"
+                )
     return Options(
         args.suite,
         args.tasks or tuple(suite.tasks),

@@ -96,7 +96,7 @@ class RunQueue:
                 self._start(run)
 
     def _start(self, run: Run) -> None:
-        log = pathlib.Path(run.log_file)
+        log = _log_of(run)
         with files.writing(str(log)):
             log.parent.mkdir(parents=True, exist_ok=True)
             with open(log, "ab") as file:
@@ -121,7 +121,7 @@ class RunQueue:
                 continue
             del self.running[run]
             if process.returncode and not self.is_stopped:
-                reason = _last_line(run.log_file, process.returncode)
+                reason = _last_line(_log_of(run), process.returncode)
                 self.failures[run] = reason
                 self._progress.note(f"failed: {run.title}: {reason}")
 
@@ -133,9 +133,12 @@ class RunQueue:
         self._progress.update(self.num_runs - left, ", ".join(titles))
 
 
-def _last_line(log_file: str, returncode: int) -> str:
+def _log_of(run: Run) -> pathlib.Path:
+    return pathlib.Path(f"{run.model_dir}.log")
+
+
+def _last_line(log: pathlib.Path, returncode: int) -> str:
     """What a failed run said last."""
-    with open(log_file, encoding="utf-8", errors="replace") as file:
-        lines = [line.strip() for line in file if line.strip()]
+    *_, last = log.read_text("utf-8", errors="replace").strip().split("\n")
     ended = f"ended by signal {-returncode}; " if returncode < 0 else ""
-    return f"{ended}{lines[-1]} ({log_file})"
+    return f"{ended}{last} ({log})"

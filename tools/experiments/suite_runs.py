@@ -98,11 +98,6 @@ class Stage:
     def num_steps(self) -> int:
         return self.config.run.num_train_steps
 
-    @property
-    def flops(self) -> float:
-        """Of all steps."""
-        return self.flops_per_step * self.num_steps
-
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
@@ -130,7 +125,7 @@ class Variant:
 
     @property
     def flops(self) -> float:
-        return sum(stage.flops for stage in self.own_stages)
+        return sum(s.flops_per_step * s.num_steps for s in self.own_stages)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,10 +149,6 @@ class Run:
     )
     title: str = ""
     task: str = ""
-
-    @property
-    def log_file(self) -> str:
-        return self.model_dir + ".log"
 
     def is_finished(self) -> bool:
         """Whether all of its results exist.
@@ -219,24 +210,14 @@ def budget_name(budget: float | None) -> str:
 
 
 def variants(options: Options, rows: Sequence[str] = ()) -> list[Variant]:
-    """Rows of a suite at all budgets.
-
-    Args:
-      options: For all rows.
-      rows: Names of some rows; empty for all.
+    """Rows of a suite, all or those that are named, at all budgets.
 
     Raises:
-      ConfigError: If a name is unknown or a gin file does not load.
+      ConfigError: If a gin file does not load.
     """
-    suite = SUITES[options.suite]
-    names = [row.name for row in suite.rows]
-    for name in rows:
-        if name not in names:
-            raise errors.ConfigError(
-                f"Expected one of the rows {', '.join(names)}. Received: {name}"
-            )
     found = []
-    for budget, row in itertools.product(options.budgets, suite.rows):
+    all_rows = SUITES[options.suite].rows
+    for budget, row in itertools.product(options.budgets, all_rows):
         if not rows or row.name in rows:
             # Rows of one gin file share a run, such as objectives/electra; what
             # is fine-tuned in another way is in objectives/random_weights.
@@ -291,11 +272,8 @@ def _with_steps(stage: Stage, num_steps: int | None) -> Stage:
         if optimizer.num_warmup_steps:
             # Warm-up keeps its share of the training.
             share = optimizer.warmup_steps(run.num_train_steps)
-            share /= run.num_train_steps
-            # A share cannot say that it is longer than the training.
-            own = round(share * num_steps) if share > 1 else 0
-            params.append(f"OptimizerConfig.num_warmup_steps={own}")
-            share = min(share, 1.0)
+            share = min(share / run.num_train_steps, 1.0)
+            params.append("OptimizerConfig.num_warmup_steps=0")
             params.append(f"OptimizerConfig.warmup_proportion={share:.6g}")
     if not run.eval_steps and stage.config.data.heldout_files:
         steps = num_steps or run.num_train_steps

@@ -70,16 +70,15 @@ def _row(variant: Variant, options: Options) -> dict:
     scores: dict[str, dict[str, float]] = collections.defaultdict(dict)
     heldout: dict[str, list[float]] = collections.defaultdict(list)
     for seed in suite_runs.seeds_of(options):
-        for run in suite_runs.runs_of(variant, seed, options):
-            if not _is_of_table(run):
-                continue
+        runs = suite_runs.runs_of(variant, seed, options)
+        for run in filter(_is_of_table, runs):
             if run.task:
                 task = SUITES[options.suite].tasks[run.task]
                 found = run.scores(task.split, task.metric)
                 for number, score in enumerate(found, start=seed or 1):
                     name = _ANY_SEED if variant.row.baseline else str(number)
                     scores[run.task][name] = score
-            elif not variant.row.is_from_scratch:
+            elif run == runs[len(variant.own_stages) - 1]:  # The last stage.
                 for name in run.heldout().keys() & _HELDOUT:
                     heldout[name].append(run.heldout()[name])
     whole = [scores[task] for task in options.tasks if task in scores]
@@ -145,7 +144,7 @@ def _difference(
 
 
 def markdown(results: dict) -> str:
-    """The figures as text: for each budget scores and differences."""
+    """The figures as text, a table for each budget."""
     size = f" Sizes of `{results['size']}`." if results["size"] else ""
     lines = [
         f"# {results['suite']}: {results['source']}",
@@ -159,75 +158,57 @@ def markdown(results: dict) -> str:
         rows = [r for r in results["rows"] if r["budget_flops"] == budget]
         name = suite_runs.budget_name(budget)
         title = f"{name} FLOPs a row" if budget else "Steps of the gin files"
-        lines += ["", f"## {title}", "", _scores_table(rows, results)]
-        lines += ["", f"Minus `{results['reference']}`:", ""]
-        lines.append(_differences_table(rows, results))
+        lines += ["", f"## {title}", "", _table(rows, results)]
     return "\n".join(lines) + "\n"
 
 
-def _scores_table(rows: Sequence[dict], results: dict) -> str:
+def _table(rows: Sequence[dict], results: dict) -> str:
+    """In Markdown, without columns of which nothing is known."""
     tasks = results["tasks"]
-    columns = [f"{task}, {metric}" for task, metric in tasks.items()]
-    table = [["row", "seeds", MEAN, *columns, *_HELDOUT, "steps", "FLOPs"]]
+    names = [f"{task}, {metric}" for task, metric in tasks.items()]
+    minus = f"{MEAN} minus {results['reference']}"
+    table = [["row", "seeds", MEAN, minus, *names, *_HELDOUT, "steps", "FLOPs"]]
     for row in rows:
         found = row["statistics"]
-        seeds = {s["num_seeds"] for s in found.values()}
+        seeds = {str(f["num_seeds"]) for f in found.values()}
         known = {k: f"{v:.3f}" for k, v in row["heldout"].items()}
+        is_reference = row["row"] == results["reference"]
+        ahead = None if is_reference else row["minus_reference"].get(MEAN)
         table.append(
             [
                 row["row"],
-                "-".join(str(n) for n in sorted({min(seeds), max(seeds)})),
-                spread(found.get(MEAN)) + _interval(found.get(MEAN)),
+                ", ".join(sorted(seeds)),
+                spread(found.get(MEAN)),
+                difference(ahead),
                 *(spread(found.get(task)) for task in tasks),
                 *(known.get(name, "") for name in _HELDOUT),
                 " + ".join(f"{steps:,}" for steps in row["num_train_steps"]),
                 f"{row['flops']:.3g}".replace("e+", "e"),
             ]
         )
-    return _table(table)
-
-
-def _differences_table(rows: Sequence[dict], results: dict) -> str:
-    names = [MEAN, *results["tasks"]]
-    table = [["row", *names]]
-    for row in rows:
-        if row["row"] != results["reference"]:
-            found = row["minus_reference"]
-            cells = [difference(found.get(name)) for name in names]
-            table.append([row["row"], *cells])
-    return _table(table)
-
-
-def spread(found: dict | None) -> str:
-    """Of a `summary`: '61.2 +- 0.8', or '61.2' of one seed."""
-    if not found:
-        return ""
-    text = f"{found['mean']:.1f}"
-    return text if found["stdev"] is None else f"{text} +- {found['stdev']:.1f}"
-
-
-def _interval(found: dict | None, sign: str = "") -> str:
-    if not found or found["low"] is None:
-        return ""
-    return f" [{found['low']:{sign}.1f}, {found['high']:{sign}.1f}]"
-
-
-def difference(found: dict | None) -> str:
-    """Likewise '-1.6 [-4.5, +1.3]', bold where that does not hold 0."""
-    if not found:
-        return ""
-    text = f"{found['mean']:+.1f}{_interval(found, '+')}"
-    is_clear = found["low"] is not None and found["low"] * found["high"] > 0
-    return f"**{text}**" if is_clear else text
-
-
-def _table(table: Sequence[Sequence[str]]) -> str:
-    """Rows as Markdown, without columns of which nothing is known."""
     columns = [c for c in zip(*table, strict=True) if any(c[1:])]
     widths = [max(map(len, column)) for column in columns]
-    header, *rows = [
+    header, *rest = [
         [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         for row in zip(*columns, strict=True)
     ]
     rule = ["-" * width for width in widths]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rest))
+
+
+def spread(found: dict | None) -> str:
+    """Of a `summary`: '61.2 +- 0.8 [60.1, 62.3]', or '61.2' of one seed."""
+    if not found or found["low"] is None:
+        return f"{found['mean']:.1f}" if found else ""
+    low, high = found["low"], found["high"]
+    spread = f"{found['mean']:.1f} +- {found['stdev']:.1f}"
+    return f"{spread} [{low:.1f}, {high:.1f}]"
+
+
+def difference(found: dict | None) -> str:
+    """Likewise '-1.6 [-4.5, +1.3]', bold where that does not hold 0."""
+    if not found or found["low"] is None:
+        return f"{found['mean']:+.1f}" if found else ""
+    low, high = found["low"], found["high"]
+    text = f"{found['mean']:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"**{text}**" if low * high > 0 else text

@@ -71,7 +71,7 @@ def _write_report(args: argparse.Namespace) -> None:
     examples, num_parameters = heldout_sentences.detect_heldout(
         str(folder / "pretrain"), _NUM_EXAMPLES
     )
-    report = folder / model_directory.REPORT_FILE
+    report = str(folder / model_directory.REPORT_FILE)
     files.write_atomically(
         report, render(folder, summary, examples, num_parameters)
     )

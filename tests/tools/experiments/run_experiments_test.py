@@ -162,13 +162,6 @@ def test_warm_up_keeps_its_share():
     (stage,) = whole["bert"].stages
     # 10,000 of the million steps of its file.
     assert stage.config.optimizer.warmup_proportion == 0.01
-    params = ("OptimizerConfig.num_warmup_steps=2000000",)
-    whole = variants(
-        "objectives", rows=("bert",), size_gin_file="", gin_params=params
-    )
-    (stage,) = whole["bert"].stages
-    steps = stage.num_steps
-    assert stage.config.optimizer.warmup_steps(steps) == 2 * steps
 
 
 def test_without_a_budget_a_row_has_its_own_steps():
@@ -331,7 +324,7 @@ def test_intervals_are_students():
     assert found["high"] == pytest.approx(2.0 + 2.484, abs=1e-3)
     one = suite_table.summary([5.0])
     assert (one["mean"], one["low"]) == (5.0, None)
-    assert suite_table.spread(found) == "2.0 +- 1.0"
+    assert suite_table.spread(found) == "2.0 +- 1.0 [-0.5, 4.5]"
     assert suite_table.difference(found) == "+2.0 [-0.5, +4.5]"
     clear = suite_table.summary([-3.0, -3.1])
     assert suite_table.difference(clear) == "**-3.0 [-3.7, -2.4]**"
@@ -356,17 +349,21 @@ def test_a_table_of_what_is_there(tmp_path):
     rows = {"electra": {1: 60.0, 2: 62.0}, "bert": {1: 50.0, 2: 51.0}}
     results = score(tmp_path, "objectives", rows)
     lines = suite_table.markdown(results).splitlines()
-    assert [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in lines
-        if line.startswith(("| electra", "| bert"))
-    ] == [
-        ["electra", "2", "61.0 +- 1.4 [48.3, 73.7]", "61.0 +- 1.4"]
-        + ["0.750", "544", "9.99e11"],
-        ["bert", "2", "50.5 +- 0.7 [44.1, 56.9]", "50.5 +- 0.7"]
-        + ["0.750", "655", "1e12"],
-        ["bert", *["**-10.5 [-16.9, -4.1]**"] * 2],
+    rows = {}
+    for line in lines:
+        if line.startswith("| "):
+            name, *cells = [cell.strip() for cell in line.split("|")[1:-1]]
+            rows[name] = cells
+    of_electra = "61.0 +- 1.4 [48.3, 73.7]"
+    of_bert = "50.5 +- 0.7 [44.1, 56.9]"
+    minus = "**-10.5 [-16.9, -4.1]**"
+    assert rows["row"] == [
+        *("seeds", "mean", "mean minus electra", "rte, accuracy"),
+        *("disc_auc", "steps", "FLOPs"),
     ]
+    ended = [["0.750", "544", "9.99e11"], ["0.750", "655", "1e12"]]
+    assert rows["electra"] == ["2", of_electra, "", of_electra, *ended[0]]
+    assert rows["bert"] == ["2", of_bert, minus, of_bert, *ended[1]]
 
 
 def test_a_baseline_without_seeds_is_compared_with_each_of_them(tmp_path):
@@ -416,7 +413,7 @@ def test_a_run_of_another_configuration_is_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--rows=bret"], "Expected one of the rows electra, all_tokens_mlm"),
+        (["--rows=bret"], "Expected rows among electra, all_tokens_mlm"),
         (["--tasks=mnli"], "Expected tasks among cola, .* Received: mnli"),
         (["--size_gin_file=tny.gin"], "Expected a gin file at tny.gin"),
         (
@@ -464,8 +461,8 @@ SIZES = (
     "PretrainingDataConfig.train_batch_size=2",
     "PretrainingDataConfig.eval_batch_size=2",
     "PretrainingDataConfig.num_eval_steps=1",
-    "RunConfig.steps_per_loop=5",
-    "RunConfig.save_checkpoints_steps=5",
+    "RunConfig.steps_per_loop=10",
+    "RunConfig.dtype_policy='float32'",
 )
 
 
@@ -497,14 +494,14 @@ def test_a_suite_is_killed_and_goes_on_to_its_table(tmp_path):
         "--rows=electra,random_weights",
         "--tasks=sst",
         "--seeds=1",
-        "--budget_flops=3e8",
+        "--budget_flops=6e7",
         "--parallel=2",
         f"--output_dir={tmp_path / 'runs'}",
         *(f"--gin_param={param}" for param in params),
         *(f"--finetuning_gin_param={param}" for param in of_finetuning),
     ]
     process = helpers.start(*command)
-    folder = tmp_path / "runs/objectives/electra/3e8/seed_1"
+    folder = tmp_path / "runs/objectives/electra/6e07/seed_1"
     metrics = folder / "pretraining" / "metrics.jsonl"
     while process.poll() is None and not metrics.exists():
         time.sleep(0.05)
