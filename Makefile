@@ -160,9 +160,10 @@ sums: $(INSTALLED)
 	@mkdir -p build
 	$(PYTHON) -m tests.end_to_end.sums $(if $(COMPARE),--compare=$(COMPARE),--output=build/sums.json)
 
-# Every experiment's config for 20 steps; `make test` has 2 steps of four of them.
+# Every experiment's config for 20 steps, and a small suite to its table;
+# `make test-dear` has 2 steps of four of them.
 test-experiments: $(INSTALLED)
-	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 tests/tools/experiments/experiments_gin_test.py
+	ALL_EXPERIMENT_ROWS=1 $(PYTHON) -m pytest -q --numprocesses=2 -m "dear or not dear" tests/tools/experiments
 
 # Ten trainings on phrases of SST-2: docs/finetuning.md.
 test-class-weights: $(INSTALLED)

@@ -42,6 +42,7 @@ class RunQueue:
         done = self.num_runs - len(self.waiting)
         self._progress = progress.Progress("experiments", self.num_runs, "run")
         self._progress.start(done)
+        self._shown: list[str] | None = None
 
     def execute(self) -> int:
         """Runs all that is left.
@@ -130,7 +131,9 @@ class RunQueue:
         titles = [run.title for run in self.running]
         if self.failures:
             titles.insert(0, f"{len(self.failures)} failed")
-        self._progress.update(self.num_runs - left, ", ".join(titles))
+        if titles != self._shown:  # A line is enough, for an hour if need be.
+            self._shown = titles
+            self._progress.update(self.num_runs - left, ", ".join(titles))
 
 
 def _log_of(run: Run) -> pathlib.Path:

@@ -60,6 +60,9 @@ def draw(results: dict, path: str) -> None:
         panels[1].set_xlabel("pre-training FLOPs")
         panels[1].set_title("mean", fontsize=10)
     for axes in panels:
+        # Intervals of two seeds may be much longer than any score.
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -10.0), min(high, 101.0))
         axes.grid(color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
