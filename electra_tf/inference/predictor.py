@@ -58,6 +58,7 @@ _OUTPUT_ORDER = (
     "answerable",
     "no_answer_score",
     *ITEM_OUTPUTS,
+    "truncated",
     "pooled_output",
 )
 

@@ -41,6 +41,7 @@ class _Windows(typing.NamedTuple):
       step: <int32>[W], tokens between the starts of two windows.
       room: <int32>[W], tokens of the context that fit into a window.
       num_tokens: <int32>[W], tokens of the context.
+      truncated: <bool>[Q], whether there are tokens behind the last window.
     """
 
     counts: tf.Tensor
@@ -53,6 +54,7 @@ class _Windows(typing.NamedTuple):
     step: tf.Tensor
     room: tf.Tensor
     num_tokens: tf.Tensor
+    truncated: tf.Tensor
 
 
 class QuestionAnswerer(signatures_lib.ServedModel):
@@ -66,7 +68,8 @@ class QuestionAnswerer(signatures_lib.ServedModel):
     `no_answer_score` <float32>[Q], which is high where the context has no
     answer, and `answerable` <bool>[Q], whether it does not exceed the threshold
     of the evaluation; and `answers`, `scores`, `starts` and `ends` [Q, N], the
-    best spans, best first. A span that is not there is "", -1000000, -1 and -1.
+    best spans, best first; and `truncated`, whether the context was not read to
+    its end. A span that is not there is "", -1000000, -1 and -1.
     Where the model cleans its texts, `cleaned_text` <string>[Q] is the context
     that the offsets refer to.
 
@@ -139,6 +142,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
         step = tf.minimum(room, self.config.doc_stride)
         more = tf.maximum(0, num_tokens - room)
         counts = tf.where(num_tokens > 0, 1 - (-more // step), 0)
+        truncated = counts > MAX_WINDOWS
         counts = tf.minimum(counts, MAX_WINDOWS)
         question = tf.repeat(tf.range(tf.shape(counts)[0]), counts)
         number = tf.ragged.range(counts).flat_values
@@ -158,6 +162,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             step=step,
             room=room,
             num_tokens=num_tokens,
+            truncated=truncated,
         )
 
     def _features(self, windows: _Windows, query, passage) -> Tensors:
@@ -297,6 +302,7 @@ class QuestionAnswerer(signatures_lib.ServedModel):
             "scores": scores,
             "starts": start,
             "ends": end,
+            signatures_lib.TRUNCATED: windows.truncated,
         }
 
     def _of_questions(self, windows: _Windows, values, padding):

@@ -51,6 +51,16 @@ def pack_texts(
     text: tf.Tensor,
     text_pair: tf.Tensor | None = None,
 ) -> Tensors:
+    """The features of `pack_and_compare`, without whether rows were cut."""
+    return pack_and_compare(tokenizer, max_seq_length, text, text_pair)[0]
+
+
+def pack_and_compare(
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    text: tf.Tensor,
+    text_pair: tf.Tensor | None = None,
+) -> tuple[Tensors, tf.Tensor]:
     """Packs texts as training does (`finetuning.features.text_features`).
 
     A second text without a token leaves the first one alone in its row.
@@ -63,10 +73,12 @@ def pack_texts(
 
     Returns:
       `input_ids`, `input_mask` and `segment_ids` <int32>[B, L], L being that of
-      the longest row.
+      the longest row; and whether a row was cut, <bool>[B].
     """
     if text_pair is None:
-        return tokenizer.pack_inputs([tokenizer.tokenize(text)], max_seq_length)
+        tokens = tokenizer.tokenize(text)
+        packed = tokenizer.pack_inputs([tokens], max_seq_length)
+        return packed, tokens.row_lengths() > max_seq_length - 2
     with tf.control_dependencies([check_same_size(text, text_pair)]):
         tokens = tokenizer.tokenize(text)
         more = tokenizer.tokenize(text_pair)
@@ -81,7 +93,12 @@ def pack_texts(
         name: tf.where(is_pair, both[name], single[name]) for name in single
     }
     num_used = tf.reduce_sum(tf.reduce_max(packed["input_mask"], axis=0))
-    return {name: values[:, :num_used] for name, values in packed.items()}
+    num_tokens = tokens.row_lengths() + more.row_lengths()
+    num_special = tf.where(is_pair[:, 0], tf.constant(3, tf.int64), 2)
+    return (
+        {name: values[:, :num_used] for name, values in packed.items()},
+        num_tokens + num_special > max_seq_length,
+    )
 
 
 def ranges(values: tf.Tensor, begins, ends) -> tf.RaggedTensor:

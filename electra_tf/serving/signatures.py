@@ -17,6 +17,9 @@ DEFAULT = "serving_default"
 TOKENS = "tokens"
 BYTES = "serving_bytes"
 WORDS = "words"
+# <bool>[B], an output of those that take texts: whether a row was not read to
+# its end.
+TRUNCATED = "truncated"
 
 
 class ServedModel(tf.Module, abc.ABC):

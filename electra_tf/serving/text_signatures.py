@@ -59,33 +59,37 @@ class _TextModel(signatures_lib.ServedModel):
         windows = self._source.windows
         if windows is not None:
             return self._answer_long_texts(windows, *texts)
-        features = inputs.pack_texts(
+        features, truncated = inputs.pack_and_compare(
             self.tokenizer, self._source.max_seq_length, *texts
         )
-        return self.answer(self._run(features))
+        answer = self.answer(self._run(features))
+        return answer | {signatures_lib.TRUNCATED: truncated}
 
     def _answer_long_texts(self, windows: windows_lib.Windows, text):
         """Answers with the mean over each text's windows, as training does."""
-        features = inputs.pack_texts(self.tokenizer, windows.most_tokens, text)
+        features, truncated = inputs.pack_and_compare(
+            self.tokenizer, windows.most_tokens, text
+        )
         cut = windows_lib.cut(features, windows)
         outputs = self._run(cut.features)
-        return self.answer(
+        answer = self.answer(
             {
                 name: windows_lib.average(values, cut)
                 for name, values in outputs.items()
                 if values.dtype.is_floating
             }
         )
+        return answer | {signatures_lib.TRUNCATED: truncated}
 
 
 class Classifier(_TextModel):
     """The likeliest label, and the probability of each.
 
     `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
-    pairs) and returns `label` <string>[B] and `scores` <float32>[B, C] in the
-    order of the labels. `tokens` returns the same for token ids, and
-    `serving_bytes`, TF Serving's Classify, `classes` <string>[B, C] and
-    `scores` for serialized tf.Examples.
+    pairs) and returns `label` <string>[B], `scores` <float32>[B, C] in the
+    order of the labels, and `truncated`. `tokens` returns the first two for
+    token ids, and `serving_bytes`, TF Serving's Classify, `classes`
+    <string>[B, C] and `scores` for serialized tf.Examples.
     """
 
     method_names = {signatures_lib.BYTES: tf.saved_model.CLASSIFY_METHOD_NAME}
@@ -131,8 +135,8 @@ class Regressor(_TextModel):
     """A number in the unit of the labels that the model was trained with.
 
     `serving_default` takes what `Classifier` takes and returns `value`
-    <float32>[B]; so does `tokens`. `serving_bytes` is TF Serving's Regress:
-    `outputs` <float32>[B].
+    <float32>[B] and `truncated`; `tokens` returns the first. `serving_bytes` is
+    TF Serving's Regress: `outputs` <float32>[B].
     """
 
     method_names = {signatures_lib.BYTES: tf.saved_model.REGRESS_METHOD_NAME}

@@ -28,9 +28,9 @@ class Encoder(signatures_lib.ServedModel):
     `serving_default` takes `text` <string>[B] (and `text_pair` <string>[B] for
     pairs) and returns `pooled_output` <float32>[B, D], the first token's
     vector, `sequence_output` <float32>[B, L, D], `input_mask` <int32>[B, L], 0
-    on padding, and for single texts `starts` and `ends` <int32>[B, L], offsets
-    of the tokens' characters (none for [CLS] and [SEP]). `tokens` returns the
-    first two.
+    on padding, `truncated`, and for single texts `starts` and `ends`
+    <int32>[B, L], offsets of the tokens' characters (none for [CLS] and [SEP]).
+    `tokens` returns the first two.
     """
 
     def compute(self, features):
@@ -46,10 +46,14 @@ class Encoder(signatures_lib.ServedModel):
         length = self._source.max_seq_length
 
         def of_pairs(text, text_pair):
-            features = inputs.pad(
-                inputs.pack_texts(self.tokenizer, length, text, text_pair), 2
+            packed, truncated = inputs.pack_and_compare(
+                self.tokenizer, length, text, text_pair
             )
-            return self._run(features) | {"input_mask": features["input_mask"]}
+            features = inputs.pad(packed, 2)
+            return self._run(features) | {
+                "input_mask": features["input_mask"],
+                signatures_lib.TRUNCATED: truncated,
+            }
 
         def of_texts(text):
             text, cleaned = self.clean(text)
@@ -66,6 +70,7 @@ class Encoder(signatures_lib.ServedModel):
                 "input_mask": features["input_mask"],
                 "starts": beside_special(starts),
                 "ends": beside_special(ends),
+                signatures_lib.TRUNCATED: ids.row_lengths() > length - 2,
                 **cleaned,
             }
 
@@ -83,9 +88,9 @@ class Detector(signatures_lib.ServedModel):
 
     `serving_default` takes `text` <string>[B] and returns `tokens`
     <string>[B, T], the word pieces without [CLS] and [SEP], `probabilities`
-    <float32>[B, T], and `starts` and `ends` <int32>[B, T], offsets of their
-    characters. What is behind `max_seq_length` is left out, where
-    `inference.detector` takes windows. `tokens` returns `probabilities`
+    <float32>[B, T], `starts` and `ends` <int32>[B, T], offsets of their
+    characters, and `truncated`. What is behind `max_seq_length` is left out,
+    where `inference.detector` takes windows. `tokens` returns `probabilities`
     <float32>[B, L] for token ids.
     """
 
@@ -99,9 +104,8 @@ class Detector(signatures_lib.ServedModel):
         def serving_default(text):
             length = self._source.max_seq_length
             text, cleaned = self.clean(text)
-            ids, starts, ends = (
-                x[:, : length - 2] for x in self.tokenize_with_offsets(text)
-            )
+            whole = self.tokenize_with_offsets(text)
+            ids, starts, ends = (x[:, : length - 2] for x in whole)
             features = self.tokenizer.pack_inputs([ids], length)
             probabilities = self._run(features)["probabilities"]
             vocab = tf.constant(self.tokenizer.vocab)
@@ -118,6 +122,7 @@ class Detector(signatures_lib.ServedModel):
                 ),
                 "starts": dense_starts,
                 "ends": ends.to_tensor(NO_OFFSET),
+                signatures_lib.TRUNCATED: whole[0].row_lengths() > length - 2,
                 **cleaned,
             }
 
@@ -134,9 +139,10 @@ class Tagger(signatures_lib.ServedModel):
 
     `serving_default` takes `text` <string>[B], splits it into words (see
     `inputs.words_of`) and returns `words` and `labels` <string>[B, W], `scores`
-    <float32>[B, W], the labels' probabilities, and `starts` and `ends`
-    <int32>[B, W], offsets of the words' characters. `words` takes `words`
-    <string>[B, W], filled up with "", and returns `labels` and `scores`. Words
+    <float32>[B, W], the labels' probabilities, `starts` and `ends`
+    <int32>[B, W], offsets of the words' characters, and `truncated`. `words`
+    takes `words` <string>[B, W], filled up with "", and returns `labels`,
+    `scores` and `truncated`. Words
     behind the last one that fits, and those without a token, have the label "".
     `tokens` returns `labels` <string>[B, L] and `scores` <float32>[B, L, C] of
     every token.
@@ -163,18 +169,14 @@ class Tagger(signatures_lib.ServedModel):
             words, starts, ends = inputs.words_of(text)
             with tf.control_dependencies([_check_padding(words)]):
                 words = words.with_flat_values(tf.identity(words.flat_values))
-            labels, scores = tag_words(words)
-            return {
+            return tag_words(words) | {
                 "words": words.to_tensor(""),
-                "labels": labels,
-                "scores": scores,
                 "starts": starts.to_tensor(NO_OFFSET),
                 "ends": ends.to_tensor(NO_OFFSET),
             }
 
         def words(words):
-            labels, scores = tag_words(tf.RaggedTensor.from_tensor(words))
-            return {"labels": labels, "scores": scores}
+            return tag_words(tf.RaggedTensor.from_tensor(words))
 
         def answer_tokens(outputs):
             scores = tf.nn.softmax(outputs["logits"])
@@ -194,8 +196,8 @@ class Tagger(signatures_lib.ServedModel):
         labels = tf.constant(self._source.labels)
         return tf.gather(labels, tf.argmax(scores, axis=-1))
 
-    def _tag_words(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Labels <string> and probabilities <float32> [B, W]."""
+    def _tag_words(self, words: tf.RaggedTensor) -> Tensors:
+        """The outputs of the signature `words`."""
         room = self._source.max_seq_length - 2
         tokenize = (
             self.tokenizer.tokenize_uncased
@@ -228,7 +230,11 @@ class Tagger(signatures_lib.ServedModel):
         labels, scores = (
             tf.gather(values, first_token, batch_dims=1) for values in of_tokens
         )
-        return tf.where(has_label, labels, ""), tf.where(has_label, scores, 0.0)
+        return {
+            "labels": tf.where(has_label, labels, ""),
+            "scores": tf.where(has_label, scores, 0.0),
+            signatures_lib.TRUNCATED: tf.reduce_any(~fits, axis=1),
+        }
 
 
 def _check_padding(words: tf.RaggedTensor) -> tf.Operation:

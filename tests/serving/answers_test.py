@@ -194,6 +194,7 @@ def test_reads_a_bounded_part_of_a_long_context(loaded):
     found, signature = loaded
     many = "wa " * 200_000
     answer = ask(signature, [("wb", many), QUESTIONS[1]])
+    assert answer["truncated"].tolist() == [True, False]
     # Every window ends within the first ones.
     room = LENGTH - 4
     last = (answer_signatures.MAX_WINDOWS - 1) * JOINT.doc_stride + room

@@ -98,13 +98,13 @@ def test_rows_and_columns(ask):
     assert ask(f"{MODEL}/versions/1:predict", named) == (200, rows)
     columns = {
         name: [row[name] for row in rows["predictions"]]
-        for name in ("label", "scores")
+        for name in ("label", "scores", "truncated")
     }
     for inputs in (["wa", "wb"], {"text": ["wa", "wb"]}):
         status, answer = ask(PREDICT, {"inputs": inputs})
         assert (status, answer) == (200, {"outputs": columns})
     _, nothing = ask(PREDICT, {"inputs": {"text": []}})
-    assert nothing == {"outputs": {"label": [], "scores": []}}
+    assert nothing == {"outputs": {"label": [], "scores": [], "truncated": []}}
 
 
 def test_a_signature_of_several_inputs(ask):

@@ -79,7 +79,7 @@ def answers(exported, tmp_path_factory):
 
 def test_signature(answers):
     assert answers["inputs"] == ["text"]
-    assert answers["outputs"] == ["label", "scores"]
+    assert answers["outputs"] == ["label", "scores", "truncated"]
 
 
 def test_answers_raw_text(answers):
@@ -159,6 +159,7 @@ def test_metadata(exported):
         "outputs": {
             "label": {"dtype": "string", "shape": [None]},
             "scores": {"dtype": "float32", "shape": [None, 3]},
+            "truncated": {"dtype": "bool", "shape": [None]},
         },
         "method_name": "tensorflow/serving/predict",
     }

@@ -92,6 +92,23 @@ def test_pairs_are_packed_as_in_training(pairs):
     assert tokens["label"].numpy().tolist() == answer["label"].numpy().tolist()
 
 
+def test_says_which_rows_are_cut(serve, pairs, tagger, detector, encoder):
+    fits, longer = "wa " * (LENGTH - 2), "wa " * (LENGTH - 1)
+    single = serve(models.finetuned(), has_pairs=False)
+    for _, signatures in (single, tagger, detector, encoder):
+        answer = signatures["serving_default"](text=strings([fits, longer, ""]))
+        assert answer["truncated"].numpy().tolist() == [False, True, False]
+    _, signatures = pairs
+    answer = signatures["serving_default"](
+        text=strings(["wa " * 5, "wa " * 5, fits, longer]),
+        text_pair=strings(["wb " * 4, "wb " * 5, "", ""]),
+    )
+    assert answer["truncated"].numpy().tolist() == [False, True, False, True]
+    words = [["wa"] * (LENGTH - 2) + [""], ["wa"] * (LENGTH - 1)]
+    answer = tagger[1]["words"](words=strings(words))
+    assert answer["truncated"].numpy().tolist() == [False, True]
+
+
 def test_refuses_pairs_of_different_sizes(pairs):
     _, signatures = pairs
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many values"):
@@ -175,6 +192,7 @@ def test_long_texts_are_averaged_over_windows_as_in_training(
     }[kind]()
     name = "value" if kind == "regression" else "scores"
     np.testing.assert_allclose(answer[name], expected, atol=1e-5)
+    assert answer["truncated"].numpy().tolist() == [False, False, True, False]
     cut = outputs_of(
         found,
         features_lib.text_features(
