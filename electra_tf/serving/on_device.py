@@ -18,7 +18,6 @@ import tensorflow as tf
 from electra_tf import files
 from electra_tf.command_line import silence
 from electra_tf.inference import predictor
-from electra_tf.model import task_head
 from electra_tf.serving import exportable, inputs, kinds, saved_model
 from electra_tf.serving import signatures as signatures_lib
 from electra_tf.serving.exportable import Source
@@ -31,30 +30,6 @@ TOKENS = "tokens"
 # Name of the file -> whether weights are rounded to 8 bits.
 FILES = {"model.float32.tflite": False, "model.int8.tflite": True}
 VOCAB_FILE = vocabulary.VOCAB_FILE
-# What the helper reads of metadata.json.
-_METADATA = {
-    "kind": str,
-    "task": str,
-    "labels": list[str],
-    "has_pairs": bool,
-    "windows": dict,
-    "notes": list[str],
-    "max_seq_length": int,
-    "do_lower_case": bool,
-    "strip_accents": bool,
-    "text_cleaning": str,
-    "segment": int,
-    "type_vocab_size": int,
-    "lower_cases_words": bool,
-}
-# What `signatures.numbers` gives, by kind; of a class a score each.
-_SCORES, _VALUE = "scores", "value"
-_OUTPUTS = {
-    "classification": _SCORES,
-    "multi_label_classification": _SCORES,
-    "regression": _VALUE,
-    "tagging": _SCORES,
-}
 
 
 def export(
@@ -200,71 +175,31 @@ class OnDeviceModel:
                     f"{predictor.METADATA_FILE} and {VOCAB_FILE}. Received: "
                     f"{path}, but there is no {needed}"
                 )
-        self.metadata = files.read_json(metadata_file, **_METADATA)
-        for name in (
-            *("max_seq_length", "do_lower_case", "strip_accents"),
-            "kind",
-        ):
-            if self.metadata.get(name) is None:
-                raise ValueError(f"Expected {name} in {metadata_file}")
-        predictor.refuse_changes(self.metadata, metadata_file, vocab_file)
-        self._head = task_head.TaskHead(
-            self.metadata["kind"],
-            self.metadata.get("task") or "",
-            segment=self.metadata.get("segment"),
+        self.metadata = files.read_json(
+            metadata_file, [predictor.MEANING_DIGEST]
         )
-        notes = self._head.notes()
+        predictor.refuse_changes(self.metadata, metadata_file, vocab_file)
         if self.metadata.get("windows"):
-            notes.append(
-                "the model was trained on windows of long texts: pack makes "
-                "one window of a text, its first"
+            print(
+                "note: the model was trained on windows of long texts: pack "
+                "makes one window of a text, its first"
             )
-        for note in notes:
-            print(f"note: {note}")
         self.tokenizer = tokenization.FullTokenizer(
             vocabulary.Vocabulary(
                 tuple(vocabulary.load_vocab(vocab_file)),
                 self.metadata["do_lower_case"],
                 self.metadata["strip_accents"],
-                self.metadata.get("text_cleaning") or "none",
+                self.metadata["text_cleaning"],
             )
         )
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError:
             Interpreter = tf.lite.Interpreter
-        self._make_interpreter = lambda: Interpreter(
+        self._interpreter = Interpreter(
             model_path=path, num_threads=num_threads
         )
-        self._interpreter = self._make_interpreter()
         self._run = self._interpreter.get_signature_runner(TOKENS)
-        self._refuse_other_outputs(metadata_file)
-
-    def _refuse_other_outputs(self, metadata_file: str) -> None:
-        """Refuses a kind, or a number of labels, that is not the model's."""
-        kind = self.metadata["kind"]
-        name = _OUTPUTS.get(kind)
-        outputs = self._run.get_output_details()
-        if name is not None and name not in outputs:
-            raise ValueError(
-                f"Expected in {metadata_file} the kind of a model that gives "
-                f"{', '.join(sorted(outputs))}. Received: {kind}"
-            )
-        num_labels = len(self.metadata.get("labels") or [])
-        if name == _SCORES:
-            num_scores = outputs[name]["shape_signature"][-1]
-            if num_labels != num_scores:
-                raise ValueError(
-                    f"Expected {num_scores} labels in {metadata_file}, one for "
-                    f"each score. Received: {num_labels}"
-                )
-
-    def new_runner(self):
-        """What `__call__` calls, with an interpreter of its own for a thread.
-
-        Its interpreter lives as long as it does.
-        """
-        return self._make_interpreter().get_signature_runner(TOKENS)
 
     def pack(self, *texts: list[str]) -> dict[str, np.ndarray]:
         """Texts as the model reads them.
@@ -282,8 +217,8 @@ class OnDeviceModel:
             packed = self.tokenizer.pack_inputs([tokens], length)
         else:
             packed = inputs.pack_texts(self.tokenizer, length, *columns)
-        if self._head.kind == "tagging":
-            segment = self._head.segment_of_words()
+        if self.metadata["kind"] == "tagging":
+            segment = self.metadata["segment"]
             packed["segment_ids"] = packed["input_mask"] * segment
         return {
             name: values.numpy()
