@@ -36,6 +36,7 @@ OPTIONS = {
     "min_value": float,
     "scale": float,
     "as_original": bool,
+    "scheme": str,
     "windows": dict,
     "pooling": str,
 }

@@ -19,6 +19,12 @@ TAGGING_SEGMENT = 1
 # Between several labels of one text, where they are one string.
 LABEL_SEPARATOR = "|"
 
+# Scheme in which spans are tagged -> its letters for B, I, E and S of BIOES.
+SCHEMES = {
+    **{"BIOES": "BIES", "BIO": "BIIB", "IOB1": "IIII", "BILOU": "BILU"},
+    **{"BMES": "BMES", "BIEW": "BIEW", "BMEW": "BMEW"},
+}
+
 # Of float32, from the least label of a regression to the greatest.
 _LEAST_STEPS = 256
 
@@ -77,6 +83,17 @@ class TaskHead:
         return bool(self.options.get("as_original"))
 
     @property
+    def tags(self) -> tuple[str, ...] | None:
+        """`labels` as answers have them: a tagger's in the scheme of the file
+        that it was trained on. IOB1, where a tag depends on the one before it,
+        is answered as BIO."""
+        scheme = self.options.get("scheme", "BIOES")
+        if self.labels is None or self.kind != "tagging":
+            return self.labels
+        scheme = "BIO" if scheme == "IOB1" else scheme
+        return tuple(in_scheme(label, scheme) for label in self.labels)
+
+    @property
     def question_answering(self) -> configs.QuestionAnsweringConfig:
         """Its options; of a head for question answering."""
         return configs.QuestionAnsweringConfig(**self.options)
@@ -107,6 +124,21 @@ class TaskHead:
     def segment_of_words(self) -> int:
         """The segment of a tagger's words, said or taken for granted."""
         return TAGGING_SEGMENT if self.segment is None else self.segment
+
+
+def in_scheme(label: str, scheme: str) -> str:
+    """A label of BIOES in one of `SCHEMES`; any other label as it is.
+
+    Args:
+      label: Such as "S-PER".
+      scheme: Such as "BIO".
+
+    Returns:
+      Such as "B-PER".
+    """
+    if label[:2] not in ("B-", "I-", "E-", "S-"):
+        return label
+    return SCHEMES[scheme]["BIES".index(label[0])] + label[1:]
 
 
 def make_head(head: TaskHead, config: configs.EncoderConfig) -> heads.Head:

@@ -258,7 +258,7 @@ def _about_head(head: task_head.TaskHead, has_pairs: bool | None) -> dict:
         about["min_value"], about["scale"] = head.unit
     else:
         numbers = map(str, range(head.num_outputs or 0))
-        about["labels"] = head.labels or tuple(numbers)
+        about["labels"] = head.tags or tuple(numbers)
     if head.kind == "tagging":
         about["lower_cases_words"] = head.as_original
         about["segment"] = head.segment_of_words()

@@ -38,10 +38,12 @@ class OwnTagging(tagging.TaggingTask):
         super().__init__(name, paths, as_original=False)
         self.source = source
         self.form = ""
+        self._is_mixed = False
         self._read: dict[str, conll.File] = {}
         if trained is not None:
             self.form = trained["reading"]["form"]
             self.is_token_level = trained["is_token_level"]
+            self.scheme = trained["scheme"]
             self._labels = list(trained["labels"])
             return
         sentences = self.sentences("train")
@@ -50,6 +52,9 @@ class OwnTagging(tagging.TaggingTask):
         self.is_token_level = not self.form
         self._labels = text_tasks.in_order(tags)
         if self.form:
+            self.scheme, self._is_mixed = tag_schemes.scheme_of(
+                (sentence.tags for sentence in sentences), self.form
+            )
             tags = {tag_schemes.as_bioes(tag, self.form) for tag in tags}
             kinds = sorted({tag[2:] for tag in tags} - {""})
             self._labels = [
@@ -78,7 +83,7 @@ class OwnTagging(tagging.TaggingTask):
     def listed(self) -> str:
         """How many tags there are, and which, for a message."""
         kinds = self._kinds() if self.form else self.labels
-        what = "kinds of spans" if self.form else "tags"
+        what = f"kinds of spans in {self.scheme}" if self.form else "tags"
         return f"{len(kinds)} {what} ({text_tasks.listing(kinds, 5)})"
 
     def _kinds(self) -> list[str]:
@@ -148,6 +153,11 @@ class OwnTagging(tagging.TaggingTask):
 
     def warnings(self, examples=None, features=None):
         lines = []
+        if self._is_mixed:
+            lines.append(
+                f"the tags of training are in {self.scheme}, but some spans "
+                "begin or end in another scheme: answers are in the first"
+            )
         if self.is_token_level and all(map(str.isdigit, self.labels)):
             lines.append(
                 "the tags are numbers, and scored as those of words: spans "

@@ -5,7 +5,9 @@ is, before the kind or behind it (B-PER, B_PER, PER-B), or without one (B).
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+from electra_tf.model import task_head
 
 OUTSIDE = "O"
 # Outside of spans where tags are such as PER-B.
@@ -79,10 +81,61 @@ def as_bioes(tag: str, form: str) -> str:
     return f"{letter}-{match['kind'] or NO_KIND}"
 
 
-def are_span_tags(tags: Sequence[str]) -> bool:
-    """Whether these few look like tags of spans, one with a kind among them."""
-    form = form_of([*tags, OUTSIDE])
-    return bool(form) and form != "B"
+def scheme_of(
+    sentences: Iterable[Sequence[str]], form: str
+) -> tuple[str, bool]:
+    """In which scheme sentences are tagged.
+
+    Args:
+      sentences: The tags of each.
+      form: See `form_of`.
+
+    Returns:
+      One of `task_head.SCHEMES`, and whether some spans are in another one:
+      they begin with B- and with I-, or end without a last letter.
+    """
+    letters: set[str] = set()
+    firsts: set[str] = set()  # Where no span of the kind is before.
+    is_mixed = False
+    for tags in sentences:
+        before = ("", "")
+        for tag in [*tags, OUTSIDE]:
+            match = None
+            if not _is_outside(tag, form):
+                match = _FORMS[form].fullmatch(tag)
+            letter, kind = match.group("letter", "kind") if match else ("", "")
+            letter = letter.upper()
+            goes_on = bool(letter and before[0]) and kind == before[1]
+            firsts |= {letter} if letter and not goes_on else set()
+            is_mixed |= before[0] in ("B", "I", "M") and not (
+                goes_on and letter in "IMEL"
+            )
+            letters.add(letter)
+            before = (letter, kind)
+    letters.discard("")
+    if not letters <= set("BI"):
+        scheme = next(
+            name
+            for name, of_scheme in task_head.SCHEMES.items()
+            if letters <= set(of_scheme)
+        )
+        return scheme, is_mixed
+    return "BIO" if "B" in firsts else "IOB1", firsts == {"B", "I"}
+
+
+def in_scheme(tags: Sequence[str], scheme: str) -> list[str]:
+    """The tags of a sentence in a scheme.
+
+    Args:
+      tags: In BIOES; others stay as they are.
+      scheme: One of `task_head.SCHEMES`.
+    """
+    found = [task_head.in_scheme(tag, scheme) for tag in tags]
+    if scheme == "IOB1":  # B- is for a span right behind one of its kind.
+        for i, tag in enumerate(tags):
+            if i and tag[:2] in ("B-", "S-") and tags[i - 1][1:] == tag[1:]:
+                found[i] = f"B{tag[1:]}"
+    return found
 
 
 def stray_tag(tags: Collection[str]) -> str:

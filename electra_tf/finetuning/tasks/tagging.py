@@ -3,6 +3,7 @@
 Shapes: N sentences, L length.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -231,6 +232,15 @@ class TaggingTask(Task):
 
     def has_labels(self, split):
         return split in self.files
+
+    @functools.cached_property
+    def scheme(self) -> str:
+        """One of `task_head.SCHEMES`, that of the training file, in which
+        answers are written; spans are learned in BIOES."""
+        if self.is_token_level or self.as_original or "train" not in self.files:
+            return "BIOES"
+        tags = (sentence.tags for sentence in self.sentences("train"))
+        return tag_schemes.scheme_of(tags, "B-PER")[0]
 
     @property
     def main_metric(self):
@@ -589,10 +599,10 @@ class TaggingTask(Task):
     ):
         """See `Task.prediction_table`.
 
-        Tags and words of a sentence are separated by spaces, and those that
-        have some themselves get no-break ones; words behind a cut have the
-        prediction "-", which seqeval reads as O there. The score is that of the
-        sentence's least sure word.
+        Tags are in the scheme of the training file. Tags and words of a
+        sentence are separated by spaces, those that have some themselves get
+        no-break ones; words behind a cut have the prediction "-", which seqeval
+        reads as O there. The score is that of the sentence's least sure word.
         """
         header = ["label", "prediction", "least_score", "text"]
         predicted = self.predicted_tags(outputs, examples, tokenizer)
@@ -607,9 +617,11 @@ class TaggingTask(Task):
             ):
                 best = tf.reduce_max(tf.nn.softmax(logits[:num]), -1)
                 least = float(tf.reduce_min(best)) if num else 0.0
+                labels = example.labels if example.has_labels else ()
+                tags = [tag or "-" for tag in tags]
                 yield [
-                    _cell(example.labels if example.has_labels else ()),
-                    _cell(tag or "-" for tag in tags),
+                    _cell(tag_schemes.in_scheme(labels, self.scheme)),
+                    _cell(tag_schemes.in_scheme(tags, self.scheme)),
                     f"{least:.6f}",
                     _cell(example.words),
                 ]
@@ -640,6 +652,7 @@ class TaggingTask(Task):
             "labels": self.labels,
             "is_token_level": self.is_token_level,
             "as_original": self.as_original,
+            "scheme": self.scheme,
             "segment": self.segment,
         }
 

@@ -5,7 +5,7 @@ import pytest
 
 from electra_tf import configs
 from electra_tf.finetuning.tasks import own_data
-from electra_tf.model import heads
+from electra_tf.model import heads, task_head
 
 ENCODER = configs.EncoderConfig(
     vocab_size=24,
@@ -193,3 +193,21 @@ def test_words_without_a_label_are_neither_learned_nor_scored(write, tokenizer):
     ]
     _, table = task.prediction_table(examples, outputs, tokenizer)
     assert next(table)[:2] == ["1 -100 10", "1 - 2"]
+
+
+def test_a_tagger_answers_in_the_scheme_of_its_file(write):
+    train = write("a.conll", "a B-X\nb I-X\nc B-X\n\nd O\n")
+    task = own_data.make_task("own", {"train": train})
+    assert task.labels == ["B-X", "I-X", "E-X", "S-X", "O"]
+    assert task.description()["scheme"] == "BIO"
+    outputs = {
+        "predictions": np.array([[3, 0, 2], [4, 0, 0]]),
+        "labels_mask": np.array([[1, 1, 1], [1, 0, 0]]),
+        "logits": np.zeros([2, 3, 5], np.float32),
+    }
+    _, rows = task.prediction_table(task.read_examples("train"), outputs)
+    assert next(rows)[:2] == ["B-X I-X B-X", "B-X B-X I-X"]
+    head = task_head.TaskHead(
+        "tagging", "own", tuple(task.labels), 5, options={"scheme": "BIO"}
+    )
+    assert head.tags == ("B-X", "I-X", "I-X", "B-X", "O")

@@ -47,3 +47,34 @@ def test_a_stray_tag():
     assert not tag_schemes.stray_tag({"NN", "VB", "B-X", "O"})
     # All are such as B-X, but of two schemes.
     assert tag_schemes.stray_tag({"B-X", "M-X", "L-X"}) == "B-X"
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme", "is_mixed"),
+    [
+        ("B-X I-X O B-X", "BIO", False),
+        ("I-X I-X O B-Y", "BIO", True),
+        ("I-X I-X B-X I-X O I-Y", "IOB1", False),
+        ("B-X I-X E-X S-X O B-X E-X", "BIOES", False),
+        ("B-X I-X O B-X E-X S-X", "BIOES", True),
+        ("B-X O B-X E-X S-X", "BIOES", True),
+        ("B-X I-X L-X U-X", "BILOU", False),
+        ("B-X M-X E-X S-X", "BMES", False),
+    ],
+)
+def test_scheme_of_a_file(tags, scheme, is_mixed):
+    assert tag_schemes.scheme_of([tags.split()], "B-PER") == (scheme, is_mixed)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags"),
+    [
+        ("BIOES", "S-X B-X I-X E-X O S-Y -"),
+        ("BIO", "B-X B-X I-X I-X O B-Y -"),
+        ("IOB1", "I-X B-X I-X I-X O I-Y -"),
+        ("BILOU", "U-X B-X I-X L-X O U-Y -"),
+    ],
+)
+def test_answers_in_a_scheme(scheme, tags):
+    bioes = ["S-X", "B-X", "I-X", "E-X", "O", "S-Y", "-"]
+    assert tag_schemes.in_scheme(bioes, scheme) == tags.split()
