@@ -256,13 +256,6 @@ def _examples(output: Path, corpus: Path, num_files: int, *flags: str) -> None:
 def build_comparisons(data_dir: Path, build_dir: Path) -> None:
     """Docstrings, WikiText-2 and reviews; texts_tfrecords has no reviews."""
     docstrings, tasks = build_dir / "docstrings", build_dir / "finetuning_data"
-    quickstart = Path(__file__).parents[1] / "quickstart"
-    _command(
-        docstrings / "manifest.json",
-        quickstart / "build_docstring_corpus.py",
-        f"--output_dir={docstrings}",
-        "--heldout_fraction=0.05",
-    )
     _copy(data_dir, tasks / "ner", _CONLL)
     for archive, name in _GLUE.items():
         splits = ("train", "dev")
@@ -275,13 +268,19 @@ def build_comparisons(data_dir: Path, build_dir: Path) -> None:
         "dev.tsv": _labelled(data_dir, "train", start, end),
     }
     _write(tasks / "imdb", of_imdb)
-    texts: dict[str, Path | Iterable[str]] = {
-        f"texts/docstrings/{path.name}": path
-        for path in sorted((docstrings / "train").glob("*.txt"))
-    }
+    texts: dict[str, Path | Iterable[str]] = {}
     for split, some in _WIKITEXT.items():
         lines = sentences(wikitext(find(data_dir, some)))
         texts[f"texts/wikitext_{split}.txt"] = lines
+    quickstart = Path(__file__).parents[1] / "quickstart"
+    _command(
+        docstrings / "manifest.json",
+        quickstart / "build_docstring_corpus.py",
+        f"--output_dir={docstrings}",
+        "--heldout_fraction=0.05",
+    )
+    for path in sorted((docstrings / "train").glob("*.txt")):
+        texts[f"texts/docstrings/{path.name}"] = path
     corpus = build_dir / "corpus"
     _write(corpus, texts | _review_corpus(data_dir, "reviews/"))
     _vocabulary(corpus, 4096, "--character-coverage=0.99999")

@@ -19,7 +19,7 @@ import os
 import pathlib
 from collections.abc import Sequence
 
-from suites import SUITES, Row
+from suites import FROM_SCRATCH, SUITES, Row
 
 from electra_tf import configs, errors, files, model_directory
 from electra_tf.command_line import gin_files
@@ -121,7 +121,7 @@ class Variant:
     @property
     def own_stages(self) -> tuple[Stage, ...]:
         """Those that the row learns from."""
-        return () if self.row.is_from_scratch else self.stages
+        return () if FROM_SCRATCH in self.row.bindings else self.stages
 
     @property
     def flops(self) -> float:
@@ -359,14 +359,10 @@ def _baseline(
     kind: str, data: finetuning_configs.FinetuningDataConfig, model_dir: str
 ) -> Run:
     """A run of baselines.py on the rows of fine-tuning."""
-    command = (
-        os.path.relpath(pathlib.Path(__file__).parent / "baselines.py"),
-        f"--kind={kind}",
-        f"--train_file={data.train_file}",
-        f"--dev_file={data.dev_file}",
-        f"--test_file={data.test_file}",
-        f"--output_dir={model_dir}",
-    )
+    script = os.path.relpath(pathlib.Path(__file__).parent / "baselines.py")
+    names = ("train_file", "dev_file", "test_file")
+    rows = (f"--{name}={getattr(data, name)}" for name in names)
+    command = (script, f"--kind={kind}", *rows, f"--output_dir={model_dir}")
     return Run(command, model_dir, (), None)
 
 

@@ -33,14 +33,6 @@ class Row:
     )
     baseline: str = ""
 
-    @property
-    def is_from_scratch(self) -> bool:
-        """Whether fine-tuning starts from random weights.
-
-        Sizes and vocabulary are those of the gin file's pre-training run.
-        """
-        return FROM_SCRATCH in self.bindings
-
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -94,6 +86,7 @@ class Suite:
     bindings: tuple[str, ...] = ()
 
 
+# Sizes and vocabulary are still those of the gin file's pre-training run.
 FROM_SCRATCH = "FinetuningConfig.from_scratch=True"
 _EPOCHS = "FinetuningDataConfig.num_train_epochs"
 _METRICS = {
