@@ -161,13 +161,12 @@ class RestModel:
             )
         outputs = signature(**tensors)
         answers = {key: _plain(outputs[key].numpy()) for key in sorted(outputs)}
+        answer: dict | list = answers
         if len(answers) == 1:
             (answer,) = answers.values()
         elif in_rows:
             by_row = zip(*answers.values(), strict=True)
             answer = [dict(zip(answers, row, strict=True)) for row in by_row]
-        else:
-            answer = answers
         return {"predictions" if in_rows else "outputs": answer}
 
 
