@@ -59,8 +59,7 @@ def _write_report(args: argparse.Namespace) -> None:
     summary_path = folder / "summary.json"
     if not summary_path.exists():
         raise errors.ConfigError(
-            f"Expected {summary_path}, found none: run electra-tf quickstart, "
-            "or tools/quickstart/write_summary.py"
+            f"Expected {summary_path}, found none: run electra-tf quickstart"
         )
     summary = files.read_json(
         summary_path, ("test_accuracy", "pretraining", "seconds")
