@@ -302,7 +302,7 @@ def _of_fold(
         ("train", np.flatnonzero(~is_dev)),
         ("dev", np.flatnonzero(is_dev)),
     ):
-        examples[name] = [data.examples["train"][row] for row in rows]
+        examples[name] = [data.examples["train"][int(row)] for row in rows]
         features[name] = {key: values[rows] for key, values in whole.items()}
     return dataclasses.replace(
         data,

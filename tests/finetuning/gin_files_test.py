@@ -127,7 +127,7 @@ def test_help_shows_the_flags():
         ),
         (
             ["--folds=5", "--dev_file=b.tsv", "--train_file=a.tsv"],
-            "FinetuningDataConfig.dev_file must be empty with folds, which are "
+            "--dev_file must be empty with folds or dev_fraction, which are "
             "scored instead. Received: dev_file='b.tsv'",
         ),
         (
@@ -142,8 +142,16 @@ def test_help_shows_the_flags():
         ),
         (
             ["--task_names=rte,sts"],
-            "FinetuningDataConfig.data_dir must be given with task_names. "
-            "Received: data_dir=''",
+            "--data_dir must be given with task_names. Received: data_dir=''",
+        ),
+        (
+            ["--train_file=a.tsv", "--dev_fraction=1.5"],
+            "--dev_fraction must be at least 0 and below 1. Received: "
+            "dev_fraction=1.5",
+        ),
+        (
+            ["--train_file=a.tsv", "--dev_fraction=0.1", "--batch_size=0"],
+            "--batch_size must be positive. Received: train_batch_size=0",
         ),
     ],
 )

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from electra_tf import configs
+from electra_tf.errors import ConfigError
+from electra_tf.finetuning import task_data
 from electra_tf.finetuning.tasks import own_data
 from electra_tf.model import heads, task_head
 
@@ -211,3 +213,25 @@ def test_a_tagger_answers_in_the_scheme_of_its_file(write):
         "tagging", "own", tuple(task.labels), 5, options={"scheme": "BIO"}
     )
     assert head.tags == ("B-X", "I-X", "I-X", "B-X", "O")
+
+
+def test_a_part_of_training_is_held_out(write, tokenizer):
+    # Two rows each have the same text.
+    rows = "".join(
+        f"{'ab'[i % 2]} {i // 4}\t{'xy'[i % 2]}\n" for i in range(80)
+    )
+    path = write("a.tsv", f"text\tlabel\n{rows}")
+    task = own_data.make_task("own", {"train": path})
+    data = task_data.read_rows(task, tokenizer, 8, ["train"])
+    part = task_data.hold_out(data, 0.25, seed=1)
+    train, dev = part.examples["train"], part.examples["dev"]
+    assert [e.label for e in dev].count("x") == len(dev) / 2 == 10
+    assert len(train) == 60
+    assert not {e.text_a for e in train} & {e.text_a for e in dev}
+    assert part.scored_splits == ["dev"]
+    assert len(part.features["dev"]["own_label_ids"]) == 20
+    again = task_data.hold_out(data, 0.25, seed=1)
+    assert again.examples["dev"] == dev
+    assert task_data.hold_out(data, 0.25, seed=2).examples["dev"] != dev
+    with pytest.raises(ConfigError, match="dev_fraction.*Received"):
+        task_data.hold_out(data, 0.01, seed=1)
