@@ -222,8 +222,8 @@ def test_is_prose(sentence, expected):
 
 def test_split_sentences_keeps_abbreviations_together():
     text = (
-        "Use a list, e.g. The first one. See Fig. 3 of it! 2 is even. so it is. "
-        "The mean of a. The next."
+        "Use a list, e.g. The first one. See Fig. 3 of it! 2 is even. so it is."
+        " The mean of a. The next."
     )
     assert docstring_prose.split_sentences(text) == [
         "Use a list, e.g. The first one.",
