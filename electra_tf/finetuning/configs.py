@@ -187,10 +187,11 @@ class FinetuningDataConfig:
         elif self.folds or self.dev_fraction:
             rule = "empty with folds or dev_fraction, which are scored instead"
             must(not self.dev_file, "dev_file", rule)
-            must(not (self.folds and self.dev_fraction), "folds",
-                 "0 with dev_fraction")  # fmt: skip
+            is_one = not (self.folds and self.dev_fraction)
+            must(is_one, "folds", "0 with dev_fraction")
         else:
-            must(bool(self.dev_file), "dev_file", "given, or dev_fraction")
+            rule = "given, or folds or dev_fraction"
+            must(bool(self.dev_file), "dev_file", rule)
 
     def num_train_steps(self, num_examples: int) -> int:
         """Steps for the wanted epochs: at least one, otherwise the original's.
