@@ -413,6 +413,7 @@ def fake_trials(monkeypatch, is_degenerate):
         return trial.as_dict() | {
             "degenerate": ["letters"] * is_degenerate(trial),
             "tasks": {"letters": {"dev": {"macro_f1": score}}},
+            "reports": {},
         }
 
     monkeypatch.setattr(trials, "run_trial", run_trial)

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from electra_tf import model_directory
 from electra_tf.finetuning import report
 from tests import pages
 
@@ -318,6 +319,7 @@ def test_page_is_whole_and_says_it_all(model_dir):
 )
 def test_the_title_names_the_file_or_the_task(model_dir, changes, title):
     config = {"class": "FinetuningConfig", "data": {"train_file": "in/r&d.tsv"}}
+    config["format"] = model_directory.RECORD_FORMAT
     write(model_dir / "config.json", json.dumps(config))
     results = results_of(
         notes=["own_data: dev: so"], **{"task": "own_data"} | changes

@@ -445,7 +445,7 @@ def test_rows_without_labels_are_predicted_with_a_word(finished, capsys):
             "trial.json lacks rows",
         ),
         ("results.json", {"trials": None}, "results.json lacks trials"),
-        ("model.json", {"kind": None}, "model.json: kind must be"),
+        ("model.json", {"kind": None}, "model.json lacks kind"),
         ("model.json", {"encoder": None}, "model.json lacks encoder"),
         ("model.json", {"reading": {}}, "model.json lacks train_file"),
     ],

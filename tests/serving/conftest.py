@@ -53,13 +53,14 @@ class Exported(typing.NamedTuple):
 def write_finetuned(folder):
     """A model directory as a fine-tuning run of two trials leaves it."""
     model_dir = folder / "finetuned"
+    model_dir.mkdir()
     config = finetuning_configs.FinetuningConfig(
         init_checkpoint="pretrained",
         data=finetuning_configs.FinetuningDataConfig(
             task_name="letters",
             train_file="train.tsv",
             dev_file="dev.tsv",
-            vocab_file=helpers.write_vocab(folder),
+            vocab_file=helpers.write_vocab(model_dir),
             do_lower_case=True,
             strip_accents=True,
             max_seq_length=8,
@@ -82,6 +83,7 @@ def write_finetuned(folder):
     about = {
         "encoder": dataclasses.asdict(encoder),
         "task_name": "letters",
+        "kind": "classification",
         "labels": LABELS,
     }
     (model_dir / "model.json").write_text(json.dumps(about))
