@@ -348,8 +348,7 @@ def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
             raise CheckpointError(
                 f"Expected in {path} the labels that {trial} was written "
                 f"with, in their order. Received: {reprlib.repr(labels)}, "
-                "changed since: bring the old ones back, or, if none means "
-                f"something else now, delete {name!r} in the latter"
+                "changed since: bring the old ones back"
             )
 
 
