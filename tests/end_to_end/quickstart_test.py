@@ -121,7 +121,6 @@ def test_quickstart(folder):
     assert finetuned.stdout.endswith(
         "fine-tuned model: finetuned\nreport: finetuned/report.html\n"
     )
-    assert "cost of an answer: " in finetuned.stdout
     results = helpers.read_json(folder / "finetuned" / "results.json")
     assert results["labels"] == ["none", "red"]
     assert results["num_rows"] == {"train": 40, "dev": 20}

@@ -4,6 +4,7 @@
 themselves, without a server and without a tokenizer, one thread each.
 """
 
+import atexit
 import concurrent.futures
 import http.client
 import itertools
@@ -101,6 +102,8 @@ def serve(args) -> contest.Run:
         + [f"--rest_api_port={port}"],
         cwd=contest.ROOT,
     )
+    # It would outlive the benchmark, and hold its caller's pipes open.
+    atexit.register(server.kill)
     _wait(server, f"http://127.0.0.1:{port}{path}")
     connections: queue.SimpleQueue = queue.SimpleQueue()
     for _ in range(args.num_clients):

@@ -217,7 +217,7 @@ def test_text_is_varied(tmp_path):
         "data --megabytes=1 --reference_mb=0.05",
         "serving --contestants=saved_model_1_clients,saved_model_8_clients "
         "--num_steps=8 --num_warm_up_steps=1",
-        "latency --contestants=litert,litert_int8,float32 --num_steps=2 "
+        "latency --contestants=litert,litert_int8,saved_model --num_steps=2 "
         "--num_warm_up_steps=1",
     ],
 )
