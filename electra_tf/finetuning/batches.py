@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.features import Features
+from electra_tf.tasks.features import Features
 from electra_tf.training import replicas
 from electra_tf.training.numpy_functions import numpy_function
 

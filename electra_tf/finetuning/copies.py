@@ -11,7 +11,7 @@ import os
 import typing
 from collections.abc import Hashable, Mapping, Sequence
 
-from electra_tf.finetuning.tasks.task import Task
+from electra_tf.tasks.task import Task
 
 
 def keys(

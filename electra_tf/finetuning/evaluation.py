@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import batches
-from electra_tf.finetuning.features import Features
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.heads import DISALLOWED_LOGIT
+from electra_tf.tasks.features import Features
 
 # In the log of a training: the mean over the tasks of their main metrics.
 DEV_SCORE = "dev_score"

@@ -24,8 +24,8 @@ from electra_tf.finetuning import (
 )
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import own_data, tagging, text_tasks
-from electra_tf.finetuning.tasks.task import Task
+from electra_tf.tasks import own_data, tagging, text_tasks
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 from electra_tf.training import replicas
 

@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import batches, features
+from electra_tf.finetuning import batches
 from electra_tf.finetuning.plan import TrialPlan
 from electra_tf.finetuning.task_data import TaskData
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import features
 from electra_tf.training import engine as engine_lib
 from electra_tf.training import optimization, replicas
 

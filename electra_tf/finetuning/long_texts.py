@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from electra_tf import errors
-from electra_tf.finetuning import features as features_lib
 from electra_tf.finetuning.configs import FinetuningDataConfig
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks.task import Task
-from electra_tf.finetuning.tasks.text_tasks import TextTask
 from electra_tf.model.windows import Windows
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks.task import Task
+from electra_tf.tasks.text_tasks import TextTask
 
 # [CLS] and [SEP].
 _NUM_BARE = 2

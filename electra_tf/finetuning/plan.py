@@ -10,11 +10,12 @@ import typing
 from collections.abc import Mapping, Sequence
 
 from electra_tf import configs, model_directory
-from electra_tf.finetuning import digests, evaluation, features
+from electra_tf.finetuning import digests, evaluation
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
 from electra_tf.finetuning.recipe import Choice
 from electra_tf.finetuning.starting_point import StartingPoint
 from electra_tf.finetuning.task_data import TaskData
+from electra_tf.tasks import features
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from electra_tf import errors, model_directory
 from electra_tf.files import whole_file, write_json
 from electra_tf.finetuning import results
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import glue
+from electra_tf.tasks import glue
 
 ARCHIVE = "glue_submission.zip"
 # In a trial's directory: one file for each test set.

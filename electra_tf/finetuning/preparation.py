@@ -17,9 +17,9 @@ from electra_tf.finetuning.configs import (
     FinetuningConfig,
     FinetuningDataConfig,
 )
-from electra_tf.finetuning.tasks import by_name
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
+from electra_tf.tasks import by_name
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 from electra_tf.training import optimization
 

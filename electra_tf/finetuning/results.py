@@ -12,7 +12,7 @@ from electra_tf.command_line.text_lines import display_width
 from electra_tf.files import check_fields, read_json, write_atomically
 from electra_tf.finetuning import copies
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import reports
+from electra_tf.tasks import reports
 
 # Metrics of a split in the table, and those that are no scores.
 _MOST_METRICS = 3

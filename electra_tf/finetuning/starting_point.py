@@ -9,9 +9,9 @@ from electra_tf.checkpoints import reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import digests
 from electra_tf.finetuning.configs import FinetuningConfig, FinetuningDataConfig
-from electra_tf.finetuning.tasks import tagging, text_tasks
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model.task_head import TaskHead
+from electra_tf.tasks import tagging, text_tasks
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization, vocabulary
 
 # Kinds whose labels are a list in the task.

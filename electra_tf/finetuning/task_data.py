@@ -9,11 +9,11 @@ import numpy as np
 
 from electra_tf import configs, errors
 from electra_tf.finetuning import copies, digests
-from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.tasks import text_tasks
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
 from electra_tf.model.windows import Windows
+from electra_tf.tasks import text_tasks
+from electra_tf.tasks.features import Features
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 
 

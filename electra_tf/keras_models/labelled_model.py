@@ -10,11 +10,11 @@ import numpy as np
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models import user_warnings
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
+from electra_tf.tasks import text_tasks
 
 
 class LabelledModel(TaskModel):

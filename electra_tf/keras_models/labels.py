@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.tasks.text_tasks import listing
 from electra_tf.keras_models import columns
+from electra_tf.tasks.text_tasks import listing
 
 _NUMBER = int | np.integer
 

@@ -14,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs
-from electra_tf.finetuning.tasks import passages, question_answering
 from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads, task_head
+from electra_tf.tasks import passages, question_answering
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training import replicas
 from electra_tf.training.numpy_functions import numpy_function

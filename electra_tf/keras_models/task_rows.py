@@ -8,9 +8,9 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.features import Features
 from electra_tf.keras_models.engine_model import EngineModel
 from electra_tf.model.windows import Windows
+from electra_tf.tasks.features import Features
 
 
 class TaskRows(EngineModel):

@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks import text_tasks
 
 # Of heads: with one label a row, and with several.
 _KINDS = ("classification", "multi_label_classification")

@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.finetuning import batches
-from electra_tf.finetuning.features import Features
 from electra_tf.keras_models import (
     columns,
     optimizers,
@@ -26,6 +25,7 @@ from electra_tf.keras_models import (
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.resuming import Start, steps_taken
 from electra_tf.keras_models.task_rows import TaskRows
+from electra_tf.tasks.features import Features
 from electra_tf.training import optimization, replicas
 
 BATCH_SIZE = 32

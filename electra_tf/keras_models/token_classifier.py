@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.tasks import tagging
 from electra_tf.keras_models import columns, user_warnings
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.model import task_head
+from electra_tf.tasks import tagging
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from electra_tf.training.numpy_functions import numpy_function
 

@@ -1,6 +1,6 @@
 """Signatures of question answering.
 
-What `finetuning.tasks.question_answering` does for evaluation, in the graph: a
+What `tasks.question_answering` does for evaluation, in the graph: a
 long context is cut into windows that overlap, and what the model says about the
 windows of a question becomes one answer.
 

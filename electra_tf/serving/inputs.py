@@ -61,7 +61,7 @@ def pack_and_compare(
     text: tf.Tensor,
     text_pair: tf.Tensor | None = None,
 ) -> tuple[Tensors, tf.Tensor]:
-    """Packs texts as training does (`finetuning.features.text_features`).
+    """Packs texts as training does (`tasks.features.text_features`).
 
     A second text without a token leaves the first one alone in its row.
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from electra_tf.finetuning import batches
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.model import losses
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import text_tasks
 from electra_tf.training import replicas
 from tests import helpers
 

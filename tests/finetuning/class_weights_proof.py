@@ -15,8 +15,8 @@ import pytest
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import finetune, results
-from electra_tf.finetuning.tasks import glue
 from electra_tf.pretraining_data import learned_vocabulary
+from electra_tf.tasks import glue
 from tests import helpers
 
 DATA = pathlib.Path(os.environ.get("ELECTRA_TF_DATA", "glue"))

@@ -10,7 +10,7 @@ from electra_tf import configs, errors
 from electra_tf.finetuning import batches, class_weights
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import glue, tagging, text_tasks
+from electra_tf.tasks import glue, tagging, text_tasks
 
 LABELS = ["no", "yes"]
 

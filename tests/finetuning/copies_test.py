@@ -6,7 +6,7 @@ from sklearn import model_selection
 
 from electra_tf import errors
 from electra_tf.finetuning import copies, results, task_data
-from electra_tf.finetuning.tasks import (
+from electra_tf.tasks import (
     own_data,
     own_tagging,
     tagging,

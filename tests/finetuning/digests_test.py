@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from electra_tf.finetuning import digests
-from electra_tf.finetuning.tasks.tagging import TaggingExample
-from electra_tf.finetuning.tasks.text_tasks import TextExample
+from electra_tf.tasks.tagging import TaggingExample
+from electra_tf.tasks.text_tasks import TextExample
 
 ROWS = [
     TextExample(0, "wa wb", None, "yes", ("train.tsv", 2)),

@@ -23,9 +23,9 @@ from electra_tf.finetuning import (
     task_data,
     trials,
 )
-from electra_tf.finetuning.tasks import tagging, text_tasks
 from electra_tf.model import heads, task_head
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import tagging, text_tasks
 from electra_tf.training import loop, metrics_log
 from tests import helpers, pages
 from tests.checkpoints import models

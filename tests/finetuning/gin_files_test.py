@@ -8,7 +8,7 @@ import pytest
 from electra_tf import configs, run_finetuning
 from electra_tf.command_line import gin_files
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning.tasks import by_name
+from electra_tf.tasks import by_name
 from tests import helpers
 
 GIN = helpers.ROOT / "gin" / "finetune"

@@ -16,9 +16,9 @@ from electra_tf.finetuning import (
     preparation,
     task_data,
 )
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.inference import predictor
 from electra_tf.serving import saved_model
+from electra_tf.tasks import text_tasks
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 

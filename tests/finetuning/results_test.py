@@ -11,7 +11,7 @@ from electra_tf.finetuning import plan as plan_lib
 from electra_tf.finetuning import results
 from electra_tf.finetuning import trials as trials_lib
 from electra_tf.finetuning.task_data import TaskData
-from electra_tf.finetuning.tasks import reports, text_tasks
+from electra_tf.tasks import reports, text_tasks
 
 LABELS = ["no", "yes"]
 

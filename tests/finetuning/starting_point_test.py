@@ -9,8 +9,8 @@ from electra_tf import configs, errors
 from electra_tf.checkpoints import checkpoint, reading
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import starting_point, task_data
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.model import heads, task_head
+from electra_tf.tasks import text_tasks
 from electra_tf.text import vocabulary
 from tests import helpers
 

@@ -7,7 +7,7 @@ import pytest
 
 from electra_tf import errors
 from electra_tf.finetuning import predictions as predictions_lib
-from electra_tf.finetuning.tasks import glue
+from electra_tf.tasks import glue
 from tools import make_glue_submission
 
 

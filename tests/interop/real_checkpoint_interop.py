@@ -14,7 +14,7 @@ import pytest
 
 from electra_tf.checkpoints import reading, verify
 from electra_tf.checkpoints.formats import huggingface
-from electra_tf.finetuning.tasks import by_name
+from electra_tf.tasks import by_name
 from tests import helpers
 from tools import convert_checkpoint
 

@@ -8,8 +8,8 @@ import electra_tf
 from electra_tf import configs
 from electra_tf.finetuning import configs as finetuning_configs
 from electra_tf.finetuning import starting_point
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.serving import saved_model
+from electra_tf.tasks import text_tasks
 from tests import helpers
 from tests.keras_models.tasks import TEXTS
 from tests.serving.conftest import LABELS, write_finetuned

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf import errors
-from electra_tf.finetuning import features as features_lib
+from electra_tf.tasks import features as features_lib
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import layer_checks

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from electra_tf.finetuning.tasks import question_answering
+from electra_tf.tasks import question_answering
 from tests.keras_models import tasks
 
 # The word behind the first "wa" of a context answers "wb".

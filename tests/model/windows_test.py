@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.finetuning.tasks import passages
 from electra_tf.model import heads, windows
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import passages
 from tests import helpers
 
 CLS, SEP = helpers.CLS, helpers.SEP

@@ -18,9 +18,9 @@ import numpy as np
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.finetuning import batches
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import by_name, question_answering, tagging
-from electra_tf.finetuning.tasks.task import Task
+from electra_tf.tasks import by_name, question_answering, tagging
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks.task import Task
 from tests import helpers
 from tests.parity import comparison
 from tests.parity.cases import Case

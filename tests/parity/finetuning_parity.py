@@ -30,9 +30,9 @@ from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning.tasks import by_name, tagging, text_tasks
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import encoder, finetuning_model
+from electra_tf.tasks import by_name, tagging, text_tasks
+from electra_tf.tasks.task import Task
 from electra_tf.training import optimization
 from tests import helpers, original_configs
 from tests.parity import comparison

@@ -15,8 +15,8 @@ import tensorflow as tf
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning.tasks import by_name
 from electra_tf.model import finetuning_model, masking
+from electra_tf.tasks import by_name
 from electra_tf.text import vocabulary
 from electra_tf.training import optimization
 from tests import helpers, original_configs

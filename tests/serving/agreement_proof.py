@@ -23,7 +23,6 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.finetuning import evaluation
-from electra_tf.finetuning import features as features_lib
 from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import (
     exportable,
@@ -31,6 +30,7 @@ from electra_tf.serving import (
     on_device,
     saved_model,
 )
+from electra_tf.tasks import features as features_lib
 from electra_tf.text import vocabulary
 from tests import helpers
 from tests.checkpoints import models

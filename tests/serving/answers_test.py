@@ -10,13 +10,13 @@ from electra_tf.checkpoints import sizes
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.checkpoints.formats import electra_tf_format
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning.tasks import passages, question_answering
 from electra_tf.model.task_head import TaskHead
 from electra_tf.serving import (
     answer_signatures,
     exportable,
     saved_model,
 )
+from electra_tf.tasks import passages, question_answering
 from tests import helpers
 from tests.checkpoints import models
 

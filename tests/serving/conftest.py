@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from electra_tf import configs, model_directory
 from electra_tf.finetuning import configs as finetuning_configs
-from electra_tf.finetuning.tasks import text_tasks
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.serving import saved_model
+from electra_tf.tasks import text_tasks
 from electra_tf.training import saving
 from tests import helpers
 from tests.serving import native

@@ -19,8 +19,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.finetuning import evaluation
-from electra_tf.finetuning import features as features_lib
 from electra_tf.serving import local_server
+from electra_tf.tasks import features as features_lib
 from tests import helpers
 from tests.serving.conftest import LABELS, NASTY, TEXTS
 

@@ -9,8 +9,6 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints.formats import electra_tf_format
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import tagging
 from electra_tf.model import task_head, windows
 from electra_tf.model.finetuning_model import FinetuningModel
 from electra_tf.model.task_head import TaskHead
@@ -21,6 +19,8 @@ from electra_tf.serving import (
     saved_model,
     token_signatures,
 )
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks import tagging
 from electra_tf.text.tokenization import ENCODER_FEATURES
 from tests import helpers
 from tests.checkpoints import models

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf import errors
-from electra_tf.finetuning.tasks import question_answering
+from electra_tf.tasks import question_answering
 from electra_tf.training import loop, outer_loop, replicas
 from tests import helpers
 from tests.training import engine_test

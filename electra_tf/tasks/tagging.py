@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import (
+from electra_tf.model import heads, task_head
+from electra_tf.tasks import (
     conll,
     metrics,
     reports,
     tag_schemes,
     text_tasks,
 )
-from electra_tf.finetuning.tasks.conll import Sentence
-from electra_tf.finetuning.tasks.task import Task, read_lines
-from electra_tf.model import heads, task_head
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks.conll import Sentence
+from electra_tf.tasks.task import Task, read_lines
 from electra_tf.text import tokenization, vocabulary
 
 OUTSIDE = tag_schemes.OUTSIDE

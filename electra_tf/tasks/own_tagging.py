@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from electra_tf.finetuning.tasks import (
+from electra_tf.tasks import (
     conll,
     own_files,
     tag_schemes,
     tagging,
     text_tasks,
 )
-from electra_tf.finetuning.tasks.own_files import OwnFiles
+from electra_tf.tasks.own_files import OwnFiles
 
 
 class OwnTagging(tagging.TaggingTask):

@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.configs import QuestionAnsweringConfig
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.tasks import answers as answers_lib
-from electra_tf.finetuning.tasks import passages
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads
+from electra_tf.tasks import answers as answers_lib
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks import passages
+from electra_tf.tasks.task import Task
 from electra_tf.text import tokenization
 
 # The original's score of no answer before it has seen a window.

@@ -1,8 +1,8 @@
 import pytest
 
 from electra_tf import configs
-from electra_tf.finetuning.tasks import by_name
 from electra_tf.model import heads
+from electra_tf.tasks import by_name
 
 ENCODER = configs.EncoderConfig(
     vocab_size=24,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from electra_tf import configs, files
-from electra_tf.finetuning.features import Features
 from electra_tf.model import heads
+from electra_tf.tasks.features import Features
 from electra_tf.text import tokenization
 
 # How files of gzip begin.

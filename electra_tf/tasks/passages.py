@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from electra_tf.finetuning.tasks import own_files
-from electra_tf.finetuning.tasks.task import parse_json, read_lines
+from electra_tf.tasks import own_files
+from electra_tf.tasks.task import parse_json, read_lines
 
 # The original's white space; narrower than Python's.
 WORD = re.compile("[^ \t\r\n\u202f]+")

@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from electra_tf.finetuning.tasks import answers as answers_lib
+from electra_tf.tasks import answers as answers_lib
 
 
 def test_squad_v1_counts_a_repeated_question_twice():

@@ -3,7 +3,7 @@ import warnings
 import numpy as np
 import pytest
 
-from electra_tf.finetuning.tasks import glue, text_tasks
+from electra_tf.tasks import glue, text_tasks
 
 
 def _rte(write, tmp_path):

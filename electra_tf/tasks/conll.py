@@ -5,8 +5,8 @@ import os
 import re
 import typing
 
-from electra_tf.finetuning.tasks import tag_schemes
-from electra_tf.finetuning.tasks.task import read_lines
+from electra_tf.tasks import tag_schemes
+from electra_tf.tasks.task import read_lines
 
 _DOCUMENT = "-DOCSTART-"
 # Such as "# text = ..." of CoNLL-U.

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from electra_tf.finetuning.tasks import own_data
+from electra_tf.tasks import own_data
 
 # Name -> training file, its content, another file, its content, settings.
 FILES = {

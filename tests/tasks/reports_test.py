@@ -1,11 +1,11 @@
-"""Tests of finetuning/tasks/reports.py."""
+"""Tests of tasks/reports.py."""
 
 import numpy as np
 import pytest
 import seqeval.metrics
 import sklearn.metrics
 
-from electra_tf.finetuning.tasks import metrics, reports
+from electra_tf.tasks import metrics, reports
 
 # Two of the names are keys of scikit-learn's own report.
 LABELS = ["accuracy", "macro avg", "red"]

@@ -1,6 +1,6 @@
 import pytest
 
-from electra_tf.finetuning.tasks import conll
+from electra_tf.tasks import conll
 
 FILE = """-DOCSTART- -X- O
 

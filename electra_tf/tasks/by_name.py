@@ -22,13 +22,13 @@ from electra_tf.finetuning.configs import (
     SQUAD_TASKS,
     FinetuningDataConfig,
 )
-from electra_tf.finetuning.tasks import (
+from electra_tf.tasks import (
     glue,
     own_data,
     question_answering,
     tagging,
 )
-from electra_tf.finetuning.tasks.task import Task
+from electra_tf.tasks.task import Task
 
 _TEXT_TASKS: dict[str, Callable[..., Task]] = {
     "cola": glue.Cola,

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from electra_tf.finetuning import configs
-from electra_tf.finetuning.tasks import own_files, text_tasks
-from electra_tf.finetuning.tasks.own_files import OwnFiles, Row, Value
-from electra_tf.finetuning.tasks.own_tagging import OwnTagging
-from electra_tf.finetuning.tasks.task import Task
-from electra_tf.finetuning.tasks.text_tasks import TextExample, number
 from electra_tf.model import task_head
+from electra_tf.tasks import own_files, text_tasks
+from electra_tf.tasks.own_files import OwnFiles, Row, Value
+from electra_tf.tasks.own_tagging import OwnTagging
+from electra_tf.tasks.task import Task
+from electra_tf.tasks.text_tasks import TextExample, number
 
 TASK_TYPES = ("auto", *configs.TASK_TYPES)
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from electra_tf.finetuning.tasks import own_data, own_files
-from electra_tf.finetuning.tasks.task import read_lines
+from electra_tf.tasks import own_data, own_files
+from electra_tf.tasks.task import read_lines
 
 USUAL = "text\tlabel\na b\tx\nb c\ty\n"
 READ = "classification ['x', 'y']: a b = x / b c = y"

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from electra_tf.finetuning.tasks import conll, metrics, tagging
+from electra_tf.tasks import conll, metrics, tagging
 
 FILE = """-DOCSTART- -X- O
 

@@ -6,7 +6,7 @@ import pytest
 from electra_tf.configs import QuestionAnsweringConfig
 from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
-from electra_tf.finetuning.tasks import answers, question_answering
+from electra_tf.tasks import answers, question_answering
 
 CONTEXT = "a (b-c) d e f g"
 CONFIG = {"doc_stride": 2, "n_best_size": 3, "max_answer_length": 3}

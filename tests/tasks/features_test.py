@@ -1,6 +1,6 @@
 import numpy as np
 
-from electra_tf.finetuning import features
+from electra_tf.tasks import features
 
 
 def test_text_features_of_one_and_two_texts(tokenizer):

@@ -1,6 +1,6 @@
 import pytest
 
-from electra_tf.finetuning.tasks import tag_schemes
+from electra_tf.tasks import tag_schemes
 
 
 @pytest.mark.parametrize(

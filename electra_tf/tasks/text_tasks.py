@@ -11,12 +11,12 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from electra_tf.finetuning import features as features_lib
-from electra_tf.finetuning.features import Features
-from electra_tf.finetuning.tasks import metrics, reports
-from electra_tf.finetuning.tasks.task import Task
 from electra_tf.model import heads, task_head
 from electra_tf.model.windows import Windows
+from electra_tf.tasks import features as features_lib
+from electra_tf.tasks import metrics, reports
+from electra_tf.tasks.features import Features
+from electra_tf.tasks.task import Task
 
 # A regression model is degenerate if its predictions spread less than this
 # share of the labels' spread: they follow the seed then, not the text.

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from electra_tf.finetuning.tasks import metrics
+from electra_tf.tasks import metrics
 
 
 def test_accuracy():

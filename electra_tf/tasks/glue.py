@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.finetuning.tasks import metrics, text_tasks
-from electra_tf.finetuning.tasks.task import read_tsv
+from electra_tf.tasks import metrics, text_tasks
+from electra_tf.tasks.task import read_tsv
 
 # The files of the benchmark's archive, in its order, and how many rows each of
 # its test sets has.

@@ -6,8 +6,8 @@ import pytest
 from electra_tf import configs
 from electra_tf.errors import ConfigError
 from electra_tf.finetuning import task_data
-from electra_tf.finetuning.tasks import own_data
 from electra_tf.model import heads, task_head
+from electra_tf.tasks import own_data
 
 ENCODER = configs.EncoderConfig(
     vocab_size=24,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from electra_tf import errors
 from electra_tf.command_line.column_names import TEXT_PAIRS
-from electra_tf.finetuning.tasks.task import parse_json, read_lines
+from electra_tf.tasks.task import parse_json, read_lines
 
 TEXT_NAMES = ("text", "sentence", "tokens", "words")
 LABEL_NAMES = ("label", "labels", "score", "tags", "ner_tags")
