@@ -149,13 +149,15 @@ READS = {
 }  # fmt: skip
 
 
+def written(path, content):
+    path.write_bytes(content.encode() if type(content) is str else content)
+    return path
+
+
 @pytest.mark.parametrize("case", READS)
 def test_reads(tmp_path, case):
     name, content, settings, expected = READS[case]
-    path = tmp_path / name
-    path.write_bytes(
-        content if isinstance(content, bytes) else content.encode()
-    )
+    path = written(tmp_path / name, content)
     task = own_data.make_task("own", {"train": path}, **settings)
     assert summary(task) == expected
 
@@ -236,10 +238,7 @@ REFUSES = {
 @pytest.mark.parametrize("case", REFUSES)
 def test_refuses_in_one_line(tmp_path, case):
     name, content, settings, words = REFUSES[case]
-    path = tmp_path / name
-    path.write_bytes(
-        content if isinstance(content, bytes) else content.encode()
-    )
+    path = written(tmp_path / name, content)
     with pytest.raises(ValueError, match=r"Expected .*Received: ") as caught:
         task = own_data.make_task("own", {"train": path}, **settings)
         task.read_examples("train")
