@@ -3,6 +3,14 @@
 import re
 from html.parser import HTMLParser
 
+# What runs.jsonl says of a command, without `argv`.
+RUN = {
+    "time": "2026-01-02T03:04:05+0000",
+    "python": "3.11.7",
+    "versions": {"keras": "3.10.0", "electra_tf": None},
+    "git_commit": "0123abc",
+}
+
 
 class _Checker(HTMLParser):
     """Collects ids and addresses, and checks that elements are closed."""

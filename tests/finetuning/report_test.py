@@ -52,13 +52,8 @@ def predictions(model_dir, header, rows):
 @pytest.fixture
 def model_dir(tmp_path):
     """What the two trials left behind; 30 rows of 40 are right."""
-    record = {
-        "time": "2026-01-02T03:04:05+0000",
-        "argv": ["/x/electra_tf/run_finetuning.py", "--model_dir=<m>"],
-        "python": "3.11.7",
-        "versions": {"keras": "3.10.0", "electra_tf": None},
-        "git_commit": "0123abc",
-    }
+    argv = ["/x/electra_tf/run_finetuning.py", "--model_dir=<m>"]
+    record = pages.RUN | {"argv": argv}
     write(tmp_path / "runs.jsonl", json.dumps(record) + "\n")
     lines = ["label\tprediction\t<i>\t없음\ttext"]
     lines += ["<i>\t<i>\t0.9\t0.1\tgood"] * 30

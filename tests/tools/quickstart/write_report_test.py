@@ -54,13 +54,8 @@ def tokens(text):
 
 @pytest.fixture
 def folder(tmp_path):
-    run = {
-        "time": "2026-01-02T03:04:05+0000",
-        "argv": ["/x/electra_tf/run_pretraining.py", "--gin_param=A.b='c d'"],
-        "python": "3.11.7",
-        "versions": {"keras": "3.10.0", "electra_tf": None},
-        "git_commit": "0123abc",
-    }
+    argv = ["/x/electra_tf/run_pretraining.py", "--gin_param=A.b='c d'"]
+    run = pages.RUN | {"argv": argv}
     for name in ("pretrain", "finetune_pretrained", "finetune_from_scratch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "runs.jsonl").write_text(json.dumps(run) + "\n")
