@@ -10,10 +10,11 @@ import tensorflow as tf
 import electra_tf
 from electra_tf import configs
 from electra_tf.checkpoints import reading
-from electra_tf.finetuning import evaluation, features
+from electra_tf.finetuning import evaluation
 from electra_tf.keras_models import columns
 from electra_tf.model import heads
 from electra_tf.model.finetuning_model import FinetuningModel
+from electra_tf.tasks import features
 from tests import helpers
 from tests.checkpoints import models
 from tests.keras_models import tasks
