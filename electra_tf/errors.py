@@ -1,8 +1,11 @@
-"""Errors that end a command in one line."""
+"""Errors that end a command in one line, and warnings that it goes on with."""
 
 import difflib
 import itertools
 import re
+import sys
+import types
+import warnings
 from collections.abc import Iterable
 
 # What lines begin with that TensorFlow puts before the error of a graph.
@@ -33,6 +36,30 @@ class TrainingError(RuntimeError):
 
 class Stopped(RuntimeError):
     """The run was told to stop, and has saved its state."""
+
+
+class Notice(UserWarning):
+    """What a user may want to change; a command shows it as a line."""
+
+
+# Packages between the user's line and a warning.
+_PACKAGES = ("electra_tf", "keras", "contextlib")
+
+
+def warn(message: str) -> None:
+    """Warns at the line that called this package, however deep inside it is.
+
+    Args:
+      message: What there is to know, in a line.
+    """
+    level = 1
+    frame: types.FrameType | None = sys._getframe()
+    while (
+        frame and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES
+    ):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, Notice, stacklevel=level)
 
 
 def data_error_message(error: Exception) -> str:

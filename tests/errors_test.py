@@ -1,5 +1,6 @@
 """What is left of TensorFlow's messages."""
 
+import keras
 import pytest
 
 from electra_tf import errors
@@ -53,3 +54,22 @@ def test_what_is_no_error_of_a_graph_stays_as_it_is():
     assert errors.cause(text) == text
     assert errors.first_line(ValueError(text)) == "Expected ids."
     assert not errors.first_line(MemoryError())
+
+
+def _line_of(warning) -> str:
+    with open(warning.filename, encoding="utf-8") as file:
+        return file.read().splitlines()[warning.lineno - 1].strip()
+
+
+def test_a_warning_names_the_line_that_called_the_package():
+    class Layer(keras.layers.Layer):
+        def call(self, inputs):
+            errors.warn("in a layer")  # In a layer.
+            return inputs
+
+    with pytest.warns(errors.Notice) as caught:
+        errors.warn("by itself")  # By itself.
+        Layer()(keras.ops.zeros(1))
+    lines = [_line_of(warning).partition("# ")[2] for warning in caught]
+    assert lines == ["By itself.", "In a layer."]
+    assert [str(w.message) for w in caught] == ["by itself", "in a layer"]

@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar, cast
 
@@ -123,6 +124,20 @@ def say(prog: str, message: str) -> None:
     print(f"{clear}{_called or prog}: {message}", file=sys.stderr)
 
 
+def show_warnings(prog: str) -> None:
+    """Has `errors.warn` give each of its lines once, on stderr."""
+    show = warnings.showwarning
+
+    def show_line(message, category, *args, **kwargs) -> None:
+        if issubclass(category, errors.Notice):
+            say(prog, f"note: {message}")
+        else:
+            show(message, category, *args, **kwargs)
+
+    warnings.simplefilter("once", errors.Notice)
+    warnings.showwarning = show_line
+
+
 def run(
     command: Callable[[argparse.Namespace], int | None],
     parser: ArgumentParser,
@@ -148,6 +163,7 @@ def run(
     # its warnings stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     _write_utf8()
+    show_warnings(parser.prog)
     try:
         use_tensorflow()
         code = command(args) or 0

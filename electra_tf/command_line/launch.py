@@ -98,6 +98,7 @@ def launch(
 
     def main(argv):
         logging.set_verbosity(logging.WARNING)
+        arguments.show_warnings(command)
         try:
             arguments.use_tensorflow()
             if len(argv) > 1:

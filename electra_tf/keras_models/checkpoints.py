@@ -12,7 +12,7 @@ import numpy as np
 from electra_tf import configs, errors, files
 from electra_tf.checkpoints import disentangled, hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
-from electra_tf.keras_models import presets, user_warnings
+from electra_tf.keras_models import presets
 
 # What `from_checkpoint` takes.
 Source = str | os.PathLike | Checkpoint
@@ -44,7 +44,7 @@ def read(source: Source) -> Checkpoint:
         return task.to_checkpoint()
     checkpoint = reading.read_checkpoint(path)
     for remark in checkpoint.remarks:
-        user_warnings.warn(f"{source}: {remark}")
+        errors.warn(f"{source}: {remark}")
     return checkpoint
 
 
@@ -164,7 +164,7 @@ def write(
             beside(temporary)
         elif format != "electra_tf":
             for line in _left_behind(checkpoint, temporary):
-                user_warnings.warn(f"{path}: {line}")
+                errors.warn(f"{path}: {line}")
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -11,7 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.keras_models import preprocessor, user_warnings
+from electra_tf import errors
+from electra_tf.keras_models import preprocessor
 from electra_tf.model import task_head
 
 # One column of texts, or the two of pairs.
@@ -400,7 +401,7 @@ def refuse_beside_dataset(
             "it"
         )
     if batch_size is not None:
-        user_warnings.warn(
+        errors.warn(
             f"batch_size={batch_size} is not used: a dataset has batches of "
             "its own"
         )

@@ -11,7 +11,6 @@ import numpy as np
 from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import labels as labels_lib
-from electra_tf.keras_models import user_warnings
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import task_head
 from electra_tf.tasks import text_tasks
@@ -97,7 +96,7 @@ class LabelledModel(TaskModel):
                     f"pooling={pooling!r}"
                 )
             new = cls.new_head(labels, **options)
-            user_warnings.warn(
+            errors.warn(
                 f"A new head with pooling={pooling!r}: that of {source} has "
                 f"{has}"
             )
@@ -121,7 +120,7 @@ class LabelledModel(TaskModel):
         cls.check_order(theirs or (), ours, source)
         if found.pooling != configs.DEFAULT_POOLING:
             options["pooling"] = found.pooling
-        user_warnings.warn(
+        errors.warn(
             f"A new head for the labels {text_tasks.listing(ours)}: that of "
             f"{source} is for "
             + (text_tasks.listing(theirs) if theirs else "others")

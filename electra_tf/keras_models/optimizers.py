@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import keras
 
-from electra_tf import configs
-from electra_tf.keras_models import resuming, user_warnings
+from electra_tf import configs, errors
+from electra_tf.keras_models import resuming
 from electra_tf.training import optimization
 
 
@@ -78,7 +78,7 @@ def warn_of_the_end(
             if num_steps is None
             else f"{min(behind, num_steps)} of {num_steps} steps to come"
         )
-        user_warnings.warn(
+        errors.warn(
             f"{which} learn nothing: the learning rate is 0 from step {end} "
             "on, where compile(num_train_steps=...) or the first fit let it "
             "end; compile again to begin anew"
@@ -143,7 +143,7 @@ class FinetuningOptimizer(optimization.AdamWeightDecay):
           num_train_steps: Where the rate reaches 0.
         """
         for line in optimization.schedule_remarks(self.config, num_train_steps):
-            user_warnings.warn(line)
+            errors.warn(line)
         self.schedule.num_train_steps = num_train_steps
         self.schedule.num_warmup_steps = self.config.warmup_steps(
             num_train_steps

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf import errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import checkpoints, user_warnings
+from electra_tf.keras_models import checkpoints
 from electra_tf.serving import inputs
 from electra_tf.text import tokenization
 from electra_tf.text import vocabulary as vocabulary_lib
@@ -163,7 +163,7 @@ class Preprocessor(keras.layers.Layer):
             do_lower_case = known.do_lower_case
             if do_lower_case is None:
                 lower = known.lower_cases()
-                user_warnings.warn(
+                errors.warn(
                     f"{source} does not say whether text is lower-cased: "
                     f"taken as do_lower_case={lower} from its vocabulary"
                 )
@@ -186,7 +186,7 @@ class Preprocessor(keras.layers.Layer):
             checkpoint.vocabulary, self.vocabulary, "the preprocessor"
         )
         for line in lines:
-            user_warnings.warn(f"{source}: {line}")
+            errors.warn(f"{source}: {line}")
 
     @property
     def vocabulary(self) -> vocabulary_lib.Vocabulary:

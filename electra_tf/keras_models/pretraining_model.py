@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, pretraining
+from electra_tf import configs, errors, pretraining
 from electra_tf.checkpoints import hub, reading
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.keras_models import (
@@ -28,7 +28,6 @@ from electra_tf.keras_models import (
     pretraining_steps,
     resuming,
     token_ids,
-    user_warnings,
 )
 from electra_tf.keras_models import encoder as encoder_lib
 from electra_tf.keras_models.preprocessor import Preprocessor
@@ -285,7 +284,7 @@ class PretrainingModel(keras.Model):
         super().load_weights(filepath, **kwargs)
         has_none = self.compiled and self.optimizer is None
         if has_none and checkpoints.has_optimizer(filepath):
-            user_warnings.warn(
+            errors.warn(
                 f"{filepath}: its optimizer is left out, and fit begins at "
                 "step 0; compile(num_train_steps=...) before load_weights "
                 "makes one that takes it"
@@ -588,7 +587,7 @@ class PretrainingModel(keras.Model):
             )
         config = self._optimizer_config
         for line in optimization.schedule_remarks(config, num_train_steps):
-            user_warnings.warn(line)
+            errors.warn(line)
         with self.distribute_strategy.scope():
             optimizer = optimization.AdamWeightDecay(config, num_train_steps)
             optimizer.build(self.network.trainable_variables)
@@ -640,5 +639,5 @@ class PretrainingModel(keras.Model):
                 f"Received: {batch_size}, but {pattern} holds {len(data)}"
             )
         for line in data.remarks_on_heldout(train, batch_size, steps):
-            user_warnings.warn(line)
+            errors.warn(line)
         return data.dataset(batch_size).take(min(steps or most, most))

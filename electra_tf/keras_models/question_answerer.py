@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs
-from electra_tf.keras_models import columns, user_warnings
+from electra_tf import configs, errors
+from electra_tf.keras_models import columns
 from electra_tf.keras_models.task_model import TaskModel
 from electra_tf.model import heads, task_head
 from electra_tf.tasks import passages, question_answering
@@ -119,7 +119,7 @@ class QuestionAnswerer(TaskModel):
             return _new_head(bool(may_have_no_answer), **options), False
         has_it = kept.question_answering.answerable_classifier
         if may_have_no_answer not in (None, has_it):
-            user_warnings.warn(
+            errors.warn(
                 f"A new head with may_have_no_answer={may_have_no_answer}: "
                 f"that of {source} has may_have_no_answer={has_it}"
             )
@@ -128,7 +128,7 @@ class QuestionAnswerer(TaskModel):
         configs.QuestionAnsweringConfig(**options)  # Refuses bad ones.
         layers = {name: kept.options.get(name) for name in _OF_LAYERS}
         if any(head.options.get(name) != layers[name] for name in _OF_LAYERS):
-            user_warnings.warn(
+            errors.warn(
                 f"A new head for {options}: that of {source} is for {layers}"
             )
             return _new_head(has_it, **options), False
@@ -184,7 +184,7 @@ class QuestionAnswerer(TaskModel):
             impossible = features[f"{self.task_name}_is_impossible"] > 0
             rows = self.rows_of_features(features, inputs)
             if num := len(np.unique(rows[impossible])):
-                user_warnings.warn(
+                errors.warn(
                     f"{num} of {len(inputs[1])} rows have no answer in {name}, "
                     "which decode_predictions never says but with "
                     "may_have_no_answer=True"

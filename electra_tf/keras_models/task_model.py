@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
-from electra_tf import configs
+from electra_tf import configs, errors
 from electra_tf.checkpoints import hub, reading, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint
 from electra_tf.finetuning import configs as finetuning_configs
@@ -26,7 +26,6 @@ from electra_tf.keras_models import (
     checkpoints,
     freezing,
     presets,
-    user_warnings,
 )
 from electra_tf.keras_models.encoder import (
     Encoder,
@@ -276,7 +275,7 @@ class TaskModel(TextPipeline):
         head, is_kept = cls.head_for(checkpoint, source, **kwargs)
         theirs = checkpoint.head
         if theirs is not None and theirs.kind != head.kind:
-            user_warnings.warn(
+            errors.warn(
                 f"A new head for {head.kind}: that of {source} is for "
                 f"{theirs.kind}"
             )
@@ -315,7 +314,7 @@ class TaskModel(TextPipeline):
         if is_kept:
             variables, what = model.network.variables, "the model"
             for note in checkpoint.notes_of_heads():
-                user_warnings.warn(f"{source}: {note}")
+                errors.warn(f"{source}: {note}")
         reading.assign_all(checkpoint, variables, source, what)
         return model
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors
 from electra_tf.checkpoints.checkpoint import Checkpoint
-from electra_tf.keras_models import columns, user_warnings
+from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.keras_models.task_model import TaskModel
@@ -409,9 +409,7 @@ class TextRegressor(_TextModel):
         theirs["pooling"] = kept.pooling
         if theirs == ours:
             return kept, True
-        user_warnings.warn(
-            f"A new head for {ours}: that of {source} is for {theirs}"
-        )
+        errors.warn(f"A new head for {ours}: that of {source} is for {theirs}")
         return new, False
 
     @property
@@ -452,7 +450,7 @@ class TextRegressor(_TextModel):
             first, scale = self.unit
             shares = (least - first) / scale, (greatest - first) / scale
             if shares[0] < -_ROUNDING or shares[1] > 1.0 + _ROUNDING:
-                user_warnings.warn(
+                errors.warn(
                     f"Labels from {least:g} to {greatest:g}, in the unit of "
                     f"those from {first:g} to {first + scale:g}: it is that of "
                     "the first fit, of a head that was kept, or of min_value "
@@ -483,7 +481,7 @@ class TextRegressor(_TextModel):
             self._note_unit(least, scale)
         elif self.unit != (least, scale):
             first, ours = self.unit
-            user_warnings.warn(
+            errors.warn(
                 f"Weights that learned labels from {least:g} to "
                 f"{least + scale:g}, in a model that predicts from {first:g} "
                 f"to {first + ours:g}"

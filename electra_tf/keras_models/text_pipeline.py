@@ -15,12 +15,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from electra_tf import errors
 from electra_tf.finetuning import batches
 from electra_tf.keras_models import (
     columns,
     optimizers,
     token_ids,
-    user_warnings,
 )
 from electra_tf.keras_models.optimizers import FinetuningOptimizer
 from electra_tf.keras_models.resuming import Start, steps_taken
@@ -409,7 +409,7 @@ class TextPipeline(TaskRows):
         yield
         taken, skipped = np.subtract(counts(), before)
         if line := optimization.skipped_remark(skipped, taken + skipped):
-            user_warnings.warn(
+            errors.warn(
                 f"{line}: train for longer, or with dtype='mixed_bfloat16'"
             )
 

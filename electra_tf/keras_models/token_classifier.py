@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.keras_models import columns, user_warnings
+from electra_tf import errors
+from electra_tf.keras_models import columns
 from electra_tf.keras_models import labels as labels_lib
 from electra_tf.keras_models.labelled_model import LabelledModel
 from electra_tf.model import task_head
@@ -95,7 +96,7 @@ class TokenClassifier(LabelledModel):
         """
         metrics = kwargs.get("metrics", "auto")
         if metrics and not (isinstance(metrics, str) and metrics == "auto"):
-            user_warnings.warn(
+            errors.warn(
                 "metrics= counts padding as words, here and in evaluate: "
                 "weighted_metrics= leaves it out"
             )
