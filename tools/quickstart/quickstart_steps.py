@@ -14,7 +14,7 @@ _LIBRARIES = (
     "matplotlib,mpl_toolkits"
 )
 _BUILD_DATA = (
-    f"electra-tf build-data --vocab-file={BUILD}/vocab.txt --max-seq-length=64 "
+    f"electra-tf build-data --vocab-file={BUILD}/vocab.txt --max-seq-length=32 "
     "--no-blanks-separate-docs --num-processes=2"
 )
 _FINETUNE = "electra-tf finetune --gin_file=gin/quickstart_finetuning.gin"
