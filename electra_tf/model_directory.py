@@ -6,15 +6,13 @@ go on with it.
 
 import dataclasses
 import glob
-import json
 import os
 import platform
 import re
 import sys
 import time
-from collections.abc import Sequence
 
-from electra_tf import configs, errors, files
+from electra_tf import configs, errors, files, validation
 from electra_tf.files import write_atomically, write_json
 
 # Of every run.
@@ -289,8 +287,7 @@ def refuse_other_run(config) -> None:
     if not _has_learned(model_dir):
         return
     theirs = read_config(model_dir)
-    # As it comes back from a file: a tuple as a list.
-    ours = json.loads(json.dumps(as_dict(config)))
+    ours = as_dict(config)
     if theirs["class"] != ours["class"]:
         kind = _KINDS.get(theirs["class"], theirs["class"])
         raise errors.ConfigError(
@@ -306,17 +303,9 @@ def refuse_other_run(config) -> None:
         may_differ += _MAY_DIFFER_IN_EVALUATION
     if config.run.dtype_policy == configs.AUTO:  # Takes theirs.
         may_differ += ("run.dtype_policy",)
-    found = [
-        f"{name}={a!r} (was {b!r})"
-        for name, a, b in differences(ours, theirs)
-        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
-    ]
-    if found:
-        raise errors.ConfigError(
-            f"{model_dir} holds another run's model. This run differs in: "
-            f"{', '.join(found)}. Choose another --model_dir, or the old "
-            "values to continue that run"
-        )
+    validation.require_same(
+        ours, theirs, f"{model_dir} holds another run's model", may_differ
+    )
 
 
 def _and_start_there(config) -> str:
@@ -422,17 +411,3 @@ def _has_learned(model_dir: str) -> bool:
     ) or any(
         os.path.isfile(os.path.join(folder, RESULTS_FILE)) for folder in trials
     )
-
-
-def differences(
-    ours: dict, theirs: dict, prefix: str = ""
-) -> Sequence[tuple[str, object, object]]:
-    """Names and values in which two nested configurations differ."""
-    found: list[tuple[str, object, object]] = []
-    for name in sorted(set(ours) | set(theirs)):
-        a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found.extend(differences(a, b, f"{prefix}{name}."))
-        elif a != b:
-            found.append((prefix + name, a, b))
-    return found

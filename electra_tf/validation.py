@@ -4,12 +4,14 @@ No TensorFlow is imported here, as in `configs`.
 """
 
 import dataclasses
+import json
 import math
 import operator
+import re
 import reprlib
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from electra_tf import errors
 
@@ -189,6 +191,57 @@ def require_together(config, condition: bool, rule: str, names: str) -> None:
             for name in names.split()
         )
         raise errors.ConfigError(f"{rule}. Received: {received}")
+
+
+def require_same(
+    ours: Mapping,
+    theirs: Mapping,
+    where: str,
+    may_differ: Iterable[str] = (),
+    way_out: str = "Choose another --model_dir, or the old values to continue "
+    "that run",
+) -> None:
+    """Refuses to go on with what was begun otherwise.
+
+    Args:
+      ours: Name -> value, as JSON has them, or such a mapping; a tuple equals
+        a list, and None what is missing.
+      theirs: Likewise, of what is there.
+      where: Opens the message, such as "models/a holds another run's model".
+      may_differ: Names that are not compared; "run" for all of "run.seed".
+      way_out: Closes the message.
+
+    Raises:
+      ConfigError: If values differ; it names the first five, without those
+        that are digests.
+    """
+    ours = json.loads(json.dumps(ours))
+    names = [
+        name if _is_digest(a) or _is_digest(b) else f"{name}={a!r} (was {b!r})"
+        for name, a, b in _differences(ours, theirs)
+        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
+    ]
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise errors.ConfigError(
+            f"{where}. This run differs in: {', '.join(names[:5])}{more}. "
+            f"{way_out}"
+        )
+
+
+def _differences(
+    ours: Mapping, theirs: Mapping, prefix: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    for name in sorted({*ours, *theirs}):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            yield from _differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            yield prefix + name, a, b
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch("[0-9a-f]{64}", value))
 
 
 _T = typing.TypeVar("_T")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
@@ -443,11 +443,20 @@ def test_refuses_to_train_in_a_converted_directory(trained):
         model_directory.refuse_other_run(trained)
 
 
-def test_differences():
-    ours = {"seed": 1, "run": {"tpu": "", "steps": 3}, "new": 0}
-    theirs = {"seed": 1, "run": {"tpu": "", "steps": 4}, "old": 5}
-    assert model_directory.differences(ours, theirs) == [
-        ("new", 0, None),
-        ("old", None, 5),
-        ("run.steps", 3, 4),
-    ]
+def test_what_must_be_the_same():
+    ours = {"seed": 1, "run": {"tpu": "", "sizes": (3, 4)}, "rows": "a" * 64}
+    theirs = json.loads(json.dumps(ours | {"old": None}))
+    validation.require_same(ours, theirs, "m holds another run")
+    theirs["run"] = {"tpu": "local", "sizes": [3]}
+    theirs["rows"] = "b" * 64
+    with pytest.raises(errors.ConfigError) as caught:
+        validation.require_same(ours, theirs, "m holds another run", ["run.t"])
+    assert str(caught.value) == (
+        "m holds another run. This run differs in: rows, run.sizes=[3, 4] (was "
+        "[3]), run.tpu='' (was 'local'). Choose another --model_dir, or the "
+        "old values to continue that run"
+    )
+    validation.require_same(ours, theirs, "m", ["run", "rows"])
+    many = dict.fromkeys("abcdefg", 1)
+    with pytest.raises(errors.ConfigError, match=r"e=1 \(was None\) and 2 mo"):
+        validation.require_same(many, {}, "m holds another run")
