@@ -111,31 +111,27 @@ def require_switch(config, switch: str, *names: str) -> None:
         )
 
 
+def _require_all(config, names: Sequence[str], rule: str, holds) -> None:
+    for name in names:
+        require(config, holds(getattr(config, name)), name, rule)
+
+
 def require_positive(config, *names: str) -> None:
     """Requires that fields are above 0, or None where their types allow it."""
-    for name in names:
-        value = getattr(config, name)
-        is_one = value is None or 0 < value < math.inf
-        require(config, is_one, name, "positive")
+    _require_all(
+        config, names, "positive", lambda x: x is None or 0 < x < math.inf
+    )
 
 
 def require_fraction(config, *names: str) -> None:
     """Requires that fields are at least 0 and below 1, or None likewise."""
-    for name in names:
-        value = getattr(config, name)
-        require(
-            config,
-            value is None or 0.0 <= value < 1.0,
-            name,
-            "at least 0 and below 1",
-        )
+    rule = "at least 0 and below 1"
+    _require_all(config, names, rule, lambda x: x is None or 0.0 <= x < 1.0)
 
 
 def require_not_negative(config, *names: str) -> None:
     """Requires that fields are 0 or more."""
-    for name in names:
-        is_one = 0 <= getattr(config, name) < math.inf
-        require(config, is_one, name, "0 or more")
+    _require_all(config, names, "0 or more", lambda x: 0 <= x < math.inf)
 
 
 # Of paths that TensorFlow writes; it takes these signs for a glob's.
@@ -149,20 +145,16 @@ def has_signs(path: str) -> bool:
 
 def require_local_folder(config, *names: str) -> None:
     """Requires paths of this machine."""
-    for name in names:
-        value = getattr(config, name)
-        require(config, bool(value), name, "a path")
-        rule = "a folder of this machine (a bucket can be mounted)"
-        require(config, "://" not in value, name, rule)
-        require(config, not has_signs(value), name, WITHOUT_SIGNS)
+    _require_all(config, names, "a path", bool)
+    rule = "a folder of this machine (a bucket can be mounted)"
+    _require_all(config, names, rule, lambda x: "://" not in x)
+    _require_all(config, names, WITHOUT_SIGNS, lambda x: not has_signs(x))
 
 
 def require_seed(config, *names: str) -> None:
     """Requires a number that Keras and an int32 of TensorFlow can hold."""
     require_not_negative(config, *names)
-    for name in names:
-        is_one = getattr(config, name) < 2**31
-        require(config, is_one, name, "less than 2**31")
+    _require_all(config, names, "less than 2**31", lambda x: x < 2**31)
 
 
 def require_one_of(config, **choices: Sequence) -> None:
