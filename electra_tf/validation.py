@@ -11,7 +11,7 @@ import re
 import reprlib
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors
 
@@ -210,7 +210,7 @@ def require_same(
     ours = json.loads(json.dumps(ours))
     names = [
         name if _is_digest(a) or _is_digest(b) else f"{name}={a!r} (was {b!r})"
-        for name, a, b in _differences(ours, theirs)
+        for name, a, b in differences(ours, theirs)
         if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
     ]
     if names:
@@ -221,15 +221,18 @@ def require_same(
         )
 
 
-def _differences(
+def differences(
     ours: Mapping, theirs: Mapping, prefix: str = ""
-) -> Iterator[tuple[str, object, object]]:
+) -> list[tuple[str, object, object]]:
+    """Names and values in which two mappings of mappings differ."""
+    found: list[tuple[str, object, object]] = []
     for name in sorted({*ours, *theirs}):
         a, b = ours.get(name), theirs.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            yield from _differences(a, b, f"{prefix}{name}.")
+            found += differences(a, b, f"{prefix}{name}.")
         elif a != b:
-            yield prefix + name, a, b
+            found.append((prefix + name, a, b))
+    return found
 
 
 def _is_digest(value: object) -> bool:

@@ -281,17 +281,10 @@ class Engine:
     def _sums_of_weights(self, features, seed):
         """What the losses of a replica's part of the batch are divided by.
 
-        A loss function sums its weights by `all_reduce_sum`. These sums are
-        asked for here and nothing else, so TensorFlow leaves out of this pass
-        whatever they do not follow from: all but the masking.
-
-        Args:
-          features: Of the replica's part of the batch.
-          seed: <int32>[2], of dropout.
-
-        Returns:
-          The sums in the order of the calls, and what a loss function returns
-          beside the loss, all zero.
+        A loss function sums its weights by `all_reduce_sum`: these sums in the
+        order of the calls, and what it returns beside the loss, all zero.
+        TensorFlow leaves out of this pass whatever the sums do not follow
+        from: all but the masking.
         """
         weights: list[tf.Tensor] = []
 
@@ -307,18 +300,11 @@ class Engine:
     def _gradients(self, features, seed, totals, zeros, scale):
         """Gradients of a replica's part of the batch, cut into micro-batches.
 
-        Args:
-          features: Of the replica's part of the batch.
-          seed: <int32>[2], of dropout.
-          totals: What the losses are divided by: `_sums_of_weights` of all
-            replicas. None on one replica whose batch is in one piece.
-          zeros: See `_sums_of_weights`.
-          scale: <float32>[], of the loss; the gradients are that much larger.
-
-        Returns:
-          A <float32> gradient for each trainable variable, None where it does
-          not take part; the replica's share of the loss <float32>[]; the sums
-          of the loss function.
+        `totals` and `zeros` are `_sums_of_weights`, the former of all replicas;
+        None on one replica whose batch is in one piece. Returns a <float32>
+        gradient, times `scale`, for each trainable variable, None where it
+        takes no part; the replica's share of the loss <float32>[]; and the sums
+        of the loss function.
         """
         size, num_parts = self.micro_batch_size, self.num_micro_batches
         if num_parts == 1:

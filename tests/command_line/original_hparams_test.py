@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.command_line import (
     gin_files,
     original_hparams,
@@ -74,7 +74,7 @@ def test_the_same_run_as_the_gin_file(size):
         configs.PretrainingConfig, [str(GIN / f"{size}.gin")]
     )
     ours = pretraining(model_size=size, **TABLE_6[size])
-    assert model_directory.differences(
+    assert validation.differences(
         dataclasses.asdict(ours), dataclasses.asdict(theirs)
     ) == [
         # The original's own paths.
@@ -113,7 +113,7 @@ def test_the_same_fine_tuning_as_the_gin_file(name, size):
     ours = finetuning(model_size=size, task_names=list(theirs.data.task_names))
     different = {
         name
-        for name, *_ in model_directory.differences(
+        for name, *_ in validation.differences(
             dataclasses.asdict(ours), dataclasses.asdict(theirs)
         )
     }
