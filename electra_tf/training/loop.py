@@ -133,7 +133,7 @@ class _Looks:
         self.live_metrics = live_metrics
         self.watch = watch
         self.is_chief = replicas.is_chief(engine.strategy)
-        self.line: progress.Progress | None = None
+        self._has_begun = False
         self._said: set[str] = set()
         self.restart_clock()
 
@@ -143,7 +143,7 @@ class _Looks:
         self._time = time.monotonic()
 
     def close(self) -> None:
-        if self.line is not None:
+        if self._has_begun:
             self.train_summaries.close()
             self.eval_summaries.close()
             self.line.close()
@@ -162,7 +162,7 @@ class _Looks:
                 f"{step}; nothing was saved after step {self._step}. Try a "
                 "lower OptimizerConfig.learning_rate or a longer warm-up"
             )
-        if self.line is None:
+        if not self._has_begun:
             # These steps were compiled as well: the others will not be so slow.
             self._begin(step)
         metrics["examples_per_second"] = speed
@@ -223,7 +223,7 @@ class _Looks:
             ).num_since
         )
         is_enough = self.engine.any_worker(is_enough)
-        if is_enough and self.line and step < self.last_step:
+        if is_enough and self._has_begun and step < self.last_step:
             self.line.note(
                 f"training ends at step {step} of {self.last_step}: "
                 f"{patience} evaluations in a row were not better"
@@ -245,6 +245,7 @@ class _Looks:
             self.log = metrics_log.MetricsLog(model_dir, self._step)
             self._compare_best(self._step)
         self.line.start(step)
+        self._has_begun = True
 
     def _compare_best(self, step: int) -> None:
         """Says where best/ is not this run's best by the metric of now."""

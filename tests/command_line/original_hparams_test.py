@@ -511,12 +511,8 @@ def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
     model_dir = tmp_path / "models/m/finetuning_models/squad_model"
     (model_dir / "trial_1").mkdir(parents=True)
     (model_dir / "trial_1/checkpoint").write_text("")
-    record = {
-        "class": "FinetuningConfig",
-        "format": model_directory.RECORD_FORMAT,
-        "optimizer": {},
-        "data": {"max_seq_length": 7, "num_train_epochs": 7.0},
-    }
+    record = model_directory.as_dict(finetuning(task_names=["squad"]))
+    record["data"] |= {"max_seq_length": 7, "num_train_epochs": 7.0}
     (model_dir / "config.json").write_text(json.dumps(record))
     result = run(
         "run_finetuning",
@@ -524,9 +520,10 @@ def test_the_tasks_of_a_flag_bring_their_own_values(tmp_path):
         "--task-names=squad",
     )
     assert result.returncode == 1
-    assert f"error: {model_dir} holds another run's model" in result.stderr
-    assert "data.max_seq_length=512 (was 7)" in result.stderr
-    assert "data.num_train_epochs=2.0 (was 7.0)" in result.stderr
+    assert (
+        f"error: {model_dir} holds another run's model. This run differs in: "
+        "data.max_seq_length=512 (was 7), data.num_train_epochs=2.0 (was 7.0). "
+    ) in result.stderr
 
 
 @pytest.mark.dear
