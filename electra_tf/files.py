@@ -22,8 +22,6 @@ _IN_WORDS = {
     list: "a list",
     dict: "an object",
 }
-# Package -> what it is called on a TPU.
-_STAND_INS = {"tensorflow": "tensorflow-tpu"}
 
 
 def read_json(
@@ -261,11 +259,7 @@ def append_line(path: str, record: dict) -> None:
 def lock(folder: str) -> int | None:
     """Makes a folder this process's own until it ends, however that happens.
 
-    Nothing is written there. Where the file system knows no such locks, nobody
-    is refused.
-
-    Args:
-      folder: That is there.
+    Nothing is written there; see `try_lock`.
 
     Returns:
       An open file, which holds the lock; None where another process has it.
@@ -280,10 +274,9 @@ def lock(folder: str) -> int | None:
 
 
 def try_lock(opened: int) -> None:
-    """Locks what is open, where its file system knows locks.
+    """Locks a file or folder by its descriptor.
 
-    Args:
-      opened: The descriptor of a file or a folder.
+    Where the file system knows no such locks, nobody is refused.
 
     Raises:
       BlockingIOError: If another process has locked it.
@@ -317,12 +310,8 @@ def refuse_lfs_pointer(path: str | os.PathLike) -> None:
 def refuse_signs(path: str, flag: str) -> None:
     """Refuses a path under which TensorFlow writes and does not find again.
 
-    Args:
-      path: To be written.
-      flag: That named it, for the error message.
-
     Raises:
-      ValueError: If it has such a sign.
+      ValueError: Which names the flag.
     """
     if validation.has_signs(path):
         raise ValueError(
@@ -333,38 +322,37 @@ def refuse_signs(path: str, flag: str) -> None:
 def refuse_used(folder: str, flag: str) -> None:
     """Refuses an output that exists, which is never touched.
 
-    Args:
-      folder: To be written.
-      flag: That named it, for the error message.
-
     Raises:
-      ValueError: If it is a file, or a folder with something in it; see also
-        `refuse_signs`.
+      ValueError: Which names the flag: of a file, of a folder with something in
+        it, or as `refuse_signs`.
     """
     refuse_signs(folder, flag)
-    if folder and not os.path.lexists(folder):
-        return
-    what = ", a file" if folder else "nothing"
     if os.path.isdir(folder):
-        if not os.listdir(folder):
-            return
-        what = f", a folder with {len(os.listdir(folder))} entries"
-    raise ValueError(
-        f"{flag} must be a new or empty folder. Received: {folder}{what}"
-    )
+        names = os.listdir(folder)
+        what = f", a folder with {len(names)} entries" if names else ""
+    elif os.path.lexists(folder):
+        what = ", a file"
+    else:
+        what = "" if folder else "nothing"
+    if what:
+        raise ValueError(
+            f"{flag} must be a new or empty folder. Received: {folder}{what}"
+        )
 
 
 def versions(packages: Iterable[str]) -> dict[str, str | None]:
     """The installed version of each package; None where it is absent."""
-    return {package: _version(package) for package in packages}
+    versions = {package: _version(package) for package in packages}
+    if "tensorflow" in versions and versions["tensorflow"] is None:
+        versions["tensorflow"] = _version("tensorflow-tpu")
+    return versions
 
 
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        stand_in = _STAND_INS.get(package)
-        return _version(stand_in) if stand_in else None
+        return None
 
 
 def git_commit() -> str | None:

@@ -6,15 +6,13 @@ go on with it.
 
 import dataclasses
 import glob
-import json
 import os
 import platform
 import re
 import sys
 import time
-from collections.abc import Sequence
 
-from electra_tf import configs, errors, files
+from electra_tf import configs, errors, files, validation
 from electra_tf.files import write_atomically, write_json
 
 # Of every run.
@@ -62,27 +60,15 @@ _PACKAGES = (
 # What may differ between a run and its continuation: nothing that changes what
 # is learned.
 _MAY_DIFFER = (
-    "run.model_dir",
-    "run.stop_at_step",
-    "run.save_checkpoints_steps",
-    "run.steps_per_loop",
-    "run.eval_steps",
-    "run.keep_checkpoint_max",
-    "run.keep_best_metric",
-    "run.async_checkpoints",
-    "run.distribution_strategy",
-    "run.num_gpus",
-    "run.tpu",
-    "run.cluster_resolver",
-    "run.micro_batch_size",
-    "run.num_parallel_parts",
-    "run.jit_compile",
-    "run.num_intra_op_threads",
-    "data.eval_batch_size",
-    "data.train_files",  # Moved; see `refuse_other_records`.
-    "data.vocab_file",  # Its tokens are compared.
-    "data.num_eval_steps",
-    "data.heldout_files",
+    *("run.model_dir", "run.stop_at_step", "run.save_checkpoints_steps"),
+    *("run.steps_per_loop", "run.eval_steps", "run.keep_checkpoint_max"),
+    *("run.keep_best_metric", "run.async_checkpoints", "run.num_gpus"),
+    *("run.distribution_strategy", "run.tpu", "run.cluster_resolver"),
+    *("run.micro_batch_size", "run.num_parallel_parts", "run.jit_compile"),
+    *("run.num_intra_op_threads", "data.eval_batch_size"),
+    *("data.num_eval_steps", "data.heldout_files"),
+    # They may move: digests of the records and the tokens are compared.
+    *("data.train_files", "data.vocab_file"),
     # Every trial of fine-tuning says itself what it is.
     *("num_trials", "reseed_degenerate"),
     *("learning_rates", "num_train_epochs_options"),
@@ -134,6 +120,36 @@ def weights_dir(folder: str) -> str:
     return os.path.join(folder, BEST_DIR) if has_best else folder
 
 
+def begin(config, operative_config: str, flags: list[str]) -> None:
+    """Makes a model directory a run's own, and writes what the run is made of.
+
+    See `refuse_other_run` and `write`. No other process may write there until
+    this one ends.
+
+    Raises:
+      ConfigError: If another run is writing there, or has a model there.
+    """
+    model_dir = config.run.model_dir
+    _make(model_dir)
+    if files.lock(model_dir) is None:
+        raise errors.ConfigError(
+            "Expected a model directory that no other run is using. Received: "
+            f"{model_dir}, to which another process writes: wait for its end, "
+            "or choose another --model_dir"
+        )
+    refuse_other_run(config)
+    write(config, operative_config, flags)
+
+
+def _make(model_dir: str) -> None:
+    try:
+        os.makedirs(model_dir, exist_ok=True)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"Cannot make the model directory {model_dir}: {error.strerror}"
+        ) from None
+
+
 def write(config, operative_config: str, flags: list[str]) -> None:
     """Writes what the run is made of into its model directory.
 
@@ -149,16 +165,11 @@ def write(config, operative_config: str, flags: list[str]) -> None:
       ConfigError: If the directory cannot be made.
       ValueError: If a file there cannot be written.
     """
-    model_dir = config.run.model_dir
-    try:
-        os.makedirs(model_dir, exist_ok=True)
-    except OSError as error:
-        raise errors.ConfigError(
-            f"Cannot make the model directory {model_dir}: {error.strerror}"
-        ) from None
-    write_json(os.path.join(model_dir, CONFIG_FILE), as_dict(config))
+    folder = config.run.model_dir
+    _make(folder)
+    write_json(os.path.join(folder, CONFIG_FILE), as_dict(config))
     write_atomically(
-        os.path.join(model_dir, OPERATIVE_CONFIG_FILE), operative_config
+        os.path.join(folder, OPERATIVE_CONFIG_FILE), operative_config
     )
     record = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -168,7 +179,7 @@ def write(config, operative_config: str, flags: list[str]) -> None:
         "versions": files.versions(_PACKAGES),
         "git_commit": files.git_commit(),
     }
-    files.append_line(os.path.join(model_dir, RUNS_FILE), record)
+    files.append_line(os.path.join(folder, RUNS_FILE), record)
 
 
 def as_dict(config) -> dict:
@@ -274,62 +285,50 @@ def refuse_other_run(config) -> None:
         what is learned, or holds something else.
     """
     model_dir = config.run.model_dir
-    if not os.path.isdir(model_dir):
-        return
+    kind = type(config).__name__
+    names = os.listdir(model_dir) if os.path.isdir(model_dir) else []
     # What a run leaves that was killed over its very first file is nobody's.
     begun = re.compile(rf"{re.escape(CONFIG_FILE)}\.tmp\d+")
-    if all(map(begun.fullmatch, os.listdir(model_dir))):
+    if all(map(begun.fullmatch, names)):
         return
-    if not os.path.isfile(os.path.join(model_dir, CONFIG_FILE)):
+    if CONFIG_FILE not in names:
+        hint = ""
+        if any(name.endswith(".index") for name in names):
+            hint = (
+                ", and to start from the checkpoint there name it as "
+                f"{kind}.init_checkpoint"
+            )
+            if isinstance(config, configs.PretrainingConfig):
+                hint += " (with keep_global_step to go on at its step)"
         raise errors.ConfigError(
             f"Expected an empty or new model directory, found {model_dir} with "
-            f"{len(os.listdir(model_dir))} entries but no {CONFIG_FILE}: "
-            f"choose another --model_dir{_and_start_there(config)}"
+            f"{len(names)} entries but no {CONFIG_FILE}: choose another "
+            f"--model_dir{hint}"
         )
     if not _has_learned(model_dir):
         return
     theirs = read_config(model_dir)
-    # As it comes back from a file: a tuple as a list.
-    ours = json.loads(json.dumps(as_dict(config)))
-    if theirs["class"] != ours["class"]:
-        kind = _KINDS.get(theirs["class"], theirs["class"])
+    if theirs["class"] != kind:
         raise errors.ConfigError(
-            f"{model_dir} holds {kind}: to start from it, name it as "
-            f"{ours['class']}.init_checkpoint and choose another --model_dir"
+            f"{model_dir} holds {_KINDS.get(theirs['class'], theirs['class'])}"
+            f": to start from it, name it as {kind}.init_checkpoint and choose "
+            "another --model_dir"
         )
-    may_differ: tuple[str, ...] = _MAY_DIFFER
-    if ours.get("early_stopping_patience"):  # They decide when it ends.
-        may_differ = tuple(n for n in _MAY_DIFFER if n != "run.eval_steps")
-    if ours["class"] == "FinetuningConfig":
-        may_differ += _MAY_MOVE
-    if getattr(getattr(config, "data", None), "eval_only", False):
-        may_differ += _MAY_DIFFER_IN_EVALUATION
+    may_differ = {*_MAY_DIFFER}
+    if getattr(config, "early_stopping_patience", 0):
+        may_differ.remove("run.eval_steps")  # They decide when it ends.
+    if kind == "FinetuningConfig":
+        may_differ.update(_MAY_MOVE)
+        if config.data.eval_only:
+            may_differ.update(_MAY_DIFFER_IN_EVALUATION)
     if config.run.dtype_policy == configs.AUTO:  # Takes theirs.
-        may_differ += ("run.dtype_policy",)
-    found = [
-        f"{name}={a!r} (was {b!r})"
-        for name, a, b in differences(ours, theirs)
-        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
-    ]
-    if found:
-        raise errors.ConfigError(
-            f"{model_dir} holds another run's model. This run differs in: "
-            f"{', '.join(found)}. Choose another --model_dir, or the old "
-            "values to continue that run"
-        )
-
-
-def _and_start_there(config) -> str:
-    """What else to do where checkpoints lie that no run of ours has left."""
-    if not glob.glob("*.index", root_dir=config.run.model_dir):
-        return ""
-    hint = (
-        ", and to start from the checkpoint there name it as "
-        f"{type(config).__name__}.init_checkpoint"
+        may_differ.add("run.dtype_policy")
+    validation.require_same(
+        as_dict(config),
+        theirs,
+        f"{model_dir} holds another run's model",
+        may_differ,
     )
-    if isinstance(config, configs.PretrainingConfig):
-        hint += " (with keep_global_step to go on at its step)"
-    return hint
 
 
 def run_before(run: configs.RunConfig) -> dict:
@@ -370,9 +369,10 @@ def refuse_other_records(config, digest: str) -> None:
       ConfigError: If the run in its model directory had others.
     """
     model_dir = config.run.model_dir
-    if not _has_learned(model_dir):
-        return
-    if read_train_data(model_dir).get("sha256", digest) != digest:
+    if (
+        _has_learned(model_dir)
+        and read_train_data(model_dir).get("sha256", digest) != digest
+    ):
         raise errors.ConfigError(
             f"{model_dir} holds a run on other records than those of "
             f"PretrainingDataConfig.train_files={config.data.train_files}: "
@@ -404,11 +404,8 @@ def write_records_digest(
     model_dir: str, digest: str, heldout: str | None = None
 ) -> None:
     """Writes what `refuse_other_records` compares, and what is held out."""
-    write_json(
-        os.path.join(model_dir, TRAIN_DATA_FILE),
-        {"sha256": digest, "heldout": heldout},
-        indent=None,
-    )
+    record = {"sha256": digest, "heldout": heldout}
+    write_json(os.path.join(model_dir, TRAIN_DATA_FILE), record, indent=None)
 
 
 def _has_learned(model_dir: str) -> bool:
@@ -422,17 +419,3 @@ def _has_learned(model_dir: str) -> bool:
     ) or any(
         os.path.isfile(os.path.join(folder, RESULTS_FILE)) for folder in trials
     )
-
-
-def differences(
-    ours: dict, theirs: dict, prefix: str = ""
-) -> Sequence[tuple[str, object, object]]:
-    """Names and values in which two nested configurations differ."""
-    found: list[tuple[str, object, object]] = []
-    for name in sorted(set(ours) | set(theirs)):
-        a, b = ours.get(name), theirs.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found.extend(differences(a, b, f"{prefix}{name}."))
-        elif a != b:
-            found.append((prefix + name, a, b))
-    return found

@@ -18,7 +18,7 @@ import tensorflow as tf
 from electra_tf import configs, errors, model_directory
 from electra_tf.checkpoints import continuing
 from electra_tf.files import write_atomically, write_json
-from electra_tf.model import ablations, costs, electra, masking
+from electra_tf.model import ablations, electra, masking
 from electra_tf.pretraining_data import (
     batches,
     origins,
@@ -67,31 +67,42 @@ def pretrain(
       None for every worker but the chief.
 
     Raises:
-      ValueError: If data, vocabulary and configuration do not fit together, or
-        a setting is one of fine-tuning.
+      ValueError: If data, vocabulary and configuration do not fit together, a
+        setting is one of fine-tuning, or workers differ.
       Stopped: After a request to stop.
       TrainingError: If the loss is not finite.
     """
     optimization.refuse_layerwise_rates(config.optimizer)
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(config.run)
-    workers.refuse_other_code(strategy)
-    model_dir = config.run.model_dir
-    newest = next(iter(saving.checkpoints_of(model_dir)), None)
-    workers.refuse_other_folder(strategy, model_dir, newest)
     replicas.set_policy(config.run)
-    inputs = _read_inputs(config, strategy)
+    inputs = _read_inputs(config)
     engine = _make_engine(config, inputs, strategy)
+    if replicas.are_several_workers(strategy):
+        variables = [*engine.model.variables, *engine.optimizer.variables]
+        weights = "the initial weights, those of init_checkpoint if it is given"
+        contents = {
+            "the training records": inputs.train_data.digest,
+            "the held-out records": inputs.scored_on(config),
+            "the vocabulary": inputs.vocab,
+            weights: workers.digest_of_variables(strategy, variables),
+        }
+        workers.refuse_differences(strategy, config, contents)
     is_chief = replicas.is_chief(strategy)
     if is_chief:
-        _describe(config, engine.model, inputs.train_data, inputs.heldout_data)
+        _describe(config, engine.model, inputs)
         before_training()
         _note_inputs(config, inputs)
     metrics, is_logged = _train(config, inputs, engine)
     if not is_chief:
         return None
     if inputs.heldout_data:
-        _write_results(config, metrics, is_logged)
+        model_dir, step = config.run.model_dir, _last_step(config.run)
+        if not is_logged:
+            with contextlib.closing(loop.Summaries(model_dir)) as summaries:
+                summaries.write(step, metrics)
+        path = os.path.join(model_dir, model_directory.EVAL_RESULTS_FILE)
+        write_json(path, {"step": step} | metrics)
     return metrics
 
 
@@ -112,8 +123,8 @@ class _Inputs:
     num_eval_steps: int
 
     @property
-    def special_ids(self) -> masking.SpecialIds:
-        return masking.SpecialIds.of(self.vocab)
+    def data(self) -> list[batches.PretrainingData]:
+        return [d for d in (self.train_data, self.heldout_data) if d]
 
     def scored_on(self, config: configs.PretrainingConfig) -> str | None:
         """Which held-out examples, in a line; None without any."""
@@ -123,39 +134,43 @@ class _Inputs:
         return f"{number} of {self.heldout_data.digest}"
 
 
-def _read_inputs(
-    config: configs.PretrainingConfig, strategy: tf.distribute.Strategy
-) -> _Inputs:
-    """Reads what a run is made of, and refuses what does not fit together.
-
-    Raises:
-      ValueError: If it does not, or other workers have read something else.
-    """
+def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
+    """Reads what a run is made of, and refuses what does not fit together."""
+    data, run = config.data, config.run
     vocab = vocabulary.load_of_size(
-        config.data.vocab_file, config.model.encoder.vocab_size
+        data.vocab_file, config.model.encoder.vocab_size
     )
+    in_graph = replicas.has_other_host(run)
     train_data = batches.PretrainingData(
-        config.data.train_files,
-        config.model,
-        config.run.seed,
-        in_graph=replicas.has_other_host(config.run),
+        data.train_files, config.model, run.seed, in_graph=in_graph
     )
-    vocab = _treated_as(train_data, vocab)
+    # Whoever takes the model treats text as that of the records was.
+    treatment = origins.treatment_of_text(train_data.records.files)
+    vocab = dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
     model_directory.refuse_other_records(config, train_data.digest)
-    _refuse_other_vocabulary(config.run.model_dir, vocab)
-    heldout_data, num_eval_steps = _heldout_data(config)
-    for taken in filter(None, (train_data, heldout_data)):
-        records_report.refuse_unfinished(taken.records.files)
-    workers.refuse_differences(
-        strategy,
-        config,
-        {
-            "the training records": train_data.digest,
-            "the held-out records": heldout_data and heldout_data.digest,
-            "the vocabulary": vocab,
-        },
-    )
-    return _Inputs(vocab, train_data, heldout_data, num_eval_steps)
+    _refuse_other_vocabulary(run.model_dir, vocab)
+    heldout_data, num_eval_steps = None, 0
+    if data.heldout_files:
+        heldout_data = batches.PretrainingData(
+            data.heldout_files,
+            config.model,
+            run.seed + EVAL_SEED_OFFSET,
+            shuffle=False,
+            in_graph=in_graph,
+        )
+        whole = len(heldout_data) // data.eval_batch_size
+        num_eval_steps = min(data.num_eval_steps, whole)
+        if not whole:
+            raise errors.ConfigError(
+                "PretrainingDataConfig.eval_batch_size must not exceed the "
+                "held-out examples. Received: eval_batch_size="
+                f"{data.eval_batch_size}, but {data.heldout_files} holds "
+                f"{len(heldout_data)} examples"
+            )
+    inputs = _Inputs(vocab, train_data, heldout_data, num_eval_steps)
+    for part in inputs.data:
+        records_report.refuse_unfinished(part.records.files)
+    return inputs
 
 
 def _make_engine(
@@ -166,17 +181,16 @@ def _make_engine(
     """The model and the optimizer where they begin, in the engine of a run.
 
     Raises:
-      ConfigError: If they do not fit `init_checkpoint`, other workers begin
-        elsewhere, or a batch cannot be divided.
+      ConfigError: If they do not fit `init_checkpoint`, or a batch cannot be
+        divided.
     """
     run, data = config.run, config.data
     with strategy.scope():
-        model = ablations.make_model(
-            config.model,
-            inputs.special_ids,
-            masking.continues_a_word(inputs.vocab.tokens),
-        )
-        _begin_with_data(model, config, inputs.train_data)
+        model = _make_model(config.model, inputs.vocab)
+        if data.biases_from_data:
+            model.set_output_biases(inputs.train_data.token_frequencies())
+        if config.model.unigram_generator:
+            model.set_unigram_generator(inputs.train_data.token_frequencies())
         optimizer = optimization.AdamWeightDecay(
             config.optimizer, run.num_train_steps
         )
@@ -188,43 +202,30 @@ def _make_engine(
             run,
             data.train_batch_size,
             inputs.train_data.dataset,
-            costs.of_training_example(ablations.networks(config.model)),
+            ablations.networks(config.model),
         )
-        continuing.start_from_init_checkpoint(
-            config,
-            inputs.vocab,
-            model,
-            optimizer,
-            engine.global_step,
-            engine.loss_scale,
-        )
-    _refuse_other_start(strategy, config, model, optimizer)
+        if config.init_checkpoint or config.init_generator_checkpoint:
+            continuing.start_from_init_checkpoint(
+                config,
+                inputs.vocab,
+                model,
+                optimizer,
+                engine.global_step,
+                engine.loss_scale,
+            )
     if inputs.heldout_data:  # Now, not at the first evaluation.
         engine.share_of_batch(data.eval_batch_size, "eval_batch_size")
     return engine
 
 
-def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
-    """Keeps beside the model what it learns from and is scored on."""
-    model_dir = config.run.model_dir
-    # The directory may be moved, and the file may change.
-    if inputs.vocab.do_lower_case is None and saving.is_under_way(model_dir):
-        # How text is treated may have been known when it began.
-        vocabulary.write_tokens(inputs.vocab.tokens, model_dir)
-    else:
-        vocabulary.write(inputs.vocab, model_dir)
-    before = _scored_on_before(model_dir)
-    heldout = before or inputs.scored_on(config)
-    model_directory.write_records_digest(
-        model_dir, inputs.train_data.digest, heldout=heldout
+def _make_model(
+    config: configs.ElectraConfig, vocab: vocabulary.Vocabulary
+) -> electra.PretrainingModel:
+    return ablations.make_model(
+        config,
+        masking.SpecialIds.of(vocab),
+        masking.continues_a_word(vocab.tokens),
     )
-    if inputs.scored_on(config) not in (None, heldout):
-        print(
-            "the held-out examples are others than before: from the next "
-            f"evaluation on, those so far are {_OTHER_HELDOUT!r} in "
-            f"{model_directory.METRICS_FILE}, and {model_directory.BEST_DIR}/ "
-            "begins anew"
-        )
 
 
 def _last_step(run: configs.RunConfig) -> int:
@@ -290,70 +291,27 @@ def _train(
     return evaluated.get(last_step, {}), is_logged
 
 
-def _write_results(
-    config: configs.PretrainingConfig,
-    metrics: dict[str, float],
-    is_logged: bool,
-) -> None:
-    """Writes the metrics of the last step, to the log if they are not there."""
-    model_dir, last_step = config.run.model_dir, _last_step(config.run)
-    if not is_logged:
-        with contextlib.closing(loop.Summaries(model_dir)) as summaries:
-            summaries.write(last_step, metrics)
-    write_json(
-        os.path.join(model_dir, model_directory.EVAL_RESULTS_FILE),
-        {"step": last_step} | metrics,
+def _note_inputs(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
+    """Keeps beside the model what it learns from and is scored on."""
+    model_dir = config.run.model_dir
+    # The directory may be moved, and the file may change.
+    if inputs.vocab.do_lower_case is None and saving.is_under_way(model_dir):
+        # How text is treated may have been known when it began.
+        vocabulary.write_tokens(inputs.vocab.tokens, model_dir)
+    else:
+        vocabulary.write(inputs.vocab, model_dir)
+    scored_on = inputs.scored_on(config)
+    before = model_directory.read_train_data(model_dir).get("heldout")
+    model_directory.write_records_digest(
+        model_dir, inputs.train_data.digest, heldout=before or scored_on
     )
-
-
-def _heldout_data(config):
-    """Held-out data and the number of evaluation steps, or (None, 0)."""
-    if not config.data.heldout_files:
-        return None, 0
-    data = batches.PretrainingData(
-        config.data.heldout_files,
-        config.model,
-        config.run.seed + EVAL_SEED_OFFSET,
-        shuffle=False,
-        in_graph=replicas.has_other_host(config.run),
-    )
-    steps = min(
-        config.data.num_eval_steps, len(data) // config.data.eval_batch_size
-    )
-    if not steps:
-        raise errors.ConfigError(
-            "PretrainingDataConfig.eval_batch_size must not exceed the "
-            "held-out examples. Received: "
-            f"eval_batch_size={config.data.eval_batch_size}, but "
-            f"{config.data.heldout_files} holds {len(data)} examples"
+    if before and scored_on not in (None, before):
+        errors.warn(
+            "the held-out examples are others than before: from the next "
+            f"evaluation on, those so far are {_OTHER_HELDOUT!r} in "
+            f"{model_directory.METRICS_FILE}, and {model_directory.BEST_DIR}/ "
+            "begins anew"
         )
-    return data, steps
-
-
-def _begin_with_data(
-    model: electra.PretrainingModel,
-    config: configs.PretrainingConfig,
-    train_data: batches.PretrainingData,
-) -> None:
-    """Gives a new model what the examples tell before the first step."""
-    if config.data.biases_from_data:
-        model.set_output_biases(train_data.token_frequencies())
-    if config.model.unigram_generator:
-        model.set_unigram_generator(train_data.token_frequencies())
-
-
-def _refuse_other_start(strategy, config, model, optimizer) -> None:
-    """Refuses to train where the workers have read other initial weights."""
-    digest = workers.digest_of_variables(
-        strategy, [*model.variables, *optimizer.variables]
-    )
-    name = "the initial weights, those of init_checkpoint if there is one"
-    workers.refuse_differences(strategy, config, {name: digest})
-
-
-def _scored_on_before(model_dir: str) -> str | None:
-    """What the evaluations in a run's log are of; None where nothing says."""
-    return model_directory.read_train_data(model_dir).get("heldout")
 
 
 def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
@@ -363,7 +321,7 @@ def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     under another name: no later one can be compared with them.
     """
     model_dir, scored_on = config.run.model_dir, inputs.scored_on(config)
-    if _scored_on_before(model_dir) == scored_on:
+    if model_directory.read_train_data(model_dir).get("heldout") == scored_on:
         return
     path = os.path.join(model_dir, model_directory.METRICS_FILE)
     records = metrics_log.read(path)
@@ -376,26 +334,14 @@ def _note_heldout(config: configs.PretrainingConfig, inputs: _Inputs) -> None:
     )
 
 
-def _treated_as(
-    train_data: batches.PretrainingData, vocab: vocabulary.Vocabulary
-) -> vocabulary.Vocabulary:
-    """The vocabulary, with what was done to the text of the training records.
-
-    Whoever takes the model treats text likewise.
-    """
-    treatment = origins.treatment_of_text(train_data.records.files)
-    return dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
-
-
 def _refuse_other_vocabulary(
-    model_dir: str, ours: vocabulary.Vocabulary
+    model_dir: str, vocab: vocabulary.Vocabulary
 ) -> None:
     """Refuses to go on with tokens that the model has not learned."""
     path = os.path.join(model_dir, vocabulary.VOCAB_FILE)
     if not os.path.isfile(path) or not saving.checkpoints_of(model_dir):
         return
-    theirs = vocabulary.load_vocab(path)
-    if theirs != list(ours.tokens):
+    if vocabulary.load_vocab(path) != list(vocab.tokens):
         raise errors.ConfigError(
             f"Expected the vocabulary that the model in {model_dir} has "
             f"learned, its {vocabulary.VOCAB_FILE}. Received: another one as "
@@ -403,65 +349,80 @@ def _refuse_other_vocabulary(
         )
 
 
-def _describe(config, model, train_data, heldout_data=None) -> None:
-    """Says what is trained on what, and scored on what."""
+def _describe(
+    config: configs.PretrainingConfig, model, inputs: _Inputs
+) -> None:
+    """Says what is trained on what, and warns of what makes a run worse."""
+    data, run, train_data = config.data, config.run, inputs.train_data
     num_parameters = sum(
         int(tf.size(v.value)) for v in model.trainable_variables
     )
-    examples = config.run.num_train_steps * config.data.train_batch_size
+    epochs = run.num_train_steps * data.train_batch_size / len(train_data)
     print(
         f"{num_parameters / 1e6:.1f} M parameters, {len(train_data)} examples "
-        f"of {config.model.max_seq_length} tokens, "
-        f"{examples / len(train_data):.1f} epochs in "
-        f"{config.run.num_train_steps} steps of "
-        f"{config.data.train_batch_size} examples; TensorBoard: "
-        f"tensorboard --logdir={config.run.model_dir}"
+        f"of {config.model.max_seq_length} tokens, {epochs:.1f} epochs in "
+        f"{run.num_train_steps} steps of {data.train_batch_size} examples; "
+        f"TensorBoard: tensorboard --logdir={run.model_dir}"
     )
     report = reports.Report()
-    for taken in filter(None, (train_data, heldout_data)):
+    for part in inputs.data:
         records_report.compare_with_manifests(
-            report, taken.records.num_examples(), config.data.vocab_file
+            report, part.records.num_examples(), data.vocab_file
         )
-    if line := origins.different_treatments(train_data.records.files):
-        report.warnings.append(line)
-    for line in dict.fromkeys(report.errors + report.warnings):
-        print(f"warning: {line}")
+    lines = [*report.errors, *report.warnings]
+    lines.append(origins.different_treatments(train_data.records.files) or "")
     if doubled := train_data.records.doubled():
-        path, other = doubled[0]
-        print(
-            f"warning: {len(doubled)} file(s) of examples are another one once "
-            f"more, such as {path}, which is {other}: their examples count "
-            "twice"
+        lines.append(
+            f"{len(doubled)} file(s) of examples are another one once more, "
+            f"such as {doubled[0][0]}, which is {doubled[0][1]}: their "
+            "examples count twice"
         )
-    if heldout_data:
-        for line in heldout_data.remarks_on_heldout(
-            train_data, config.data.eval_batch_size, config.data.num_eval_steps
-        ):
-            print(f"warning: {line}")
-    if config.run.eval_steps and not config.data.heldout_files:
-        print(
-            f"RunConfig.eval_steps={config.run.eval_steps} evaluates nothing: "
-            "there are no PretrainingDataConfig.heldout_files"
+    if inputs.heldout_data:
+        lines += inputs.heldout_data.remarks_on_heldout(
+            train_data, data.eval_batch_size, data.num_eval_steps
         )
-    if config.model.electric_objective and ablations.adjusts_samples(
-        config.model
-    ):
-        print(
-            "warning: ElectraConfig.electric_objective computes with the "
-            "generator's own probabilities, but temperature or "
-            "disallow_correct draw its samples otherwise: the scores that are "
-            "learned are no -log p"
+    elif run.eval_steps:
+        lines.append(
+            f"RunConfig.eval_steps={run.eval_steps} evaluates nothing: there "
+            "are no PretrainingDataConfig.heldout_files"
         )
-    for line in _remarks_on_generator(config):
-        print(f"warning: {line}")
-    steps = config.run.num_train_steps
-    for line in optimization.schedule_remarks(config.optimizer, steps):
-        print(line)
-    if config.run.stop_at_step > steps:
-        print(
-            f"RunConfig.stop_at_step={config.run.stop_at_step} is behind the "
-            f"last step, RunConfig.num_train_steps={steps}, where the run ends"
+    lines += _remarks_on_generator(config)
+    lines += optimization.schedule_remarks(
+        config.optimizer, run.num_train_steps
+    )
+    if run.stop_at_step > run.num_train_steps:
+        lines.append(
+            f"RunConfig.stop_at_step={run.stop_at_step} is behind the last "
+            f"step, RunConfig.num_train_steps={run.num_train_steps}, where the "
+            "run ends"
         )
+    for line in filter(None, lines):
+        errors.warn(line)
+
+
+def _remarks_on_generator(config: configs.PretrainingConfig) -> list[str]:
+    """What a generator that is trained otherwise than usual will not do."""
+    model, lines = config.model, []
+    if ablations.adjusts_samples(model):
+        drawn = "temperature or disallow_correct draw its samples otherwise"
+        if model.electric_objective:
+            lines.append(
+                "ElectraConfig.electric_objective computes with the "
+                f"generator's own probabilities, but {drawn}: the scores that "
+                "are learned are no -log p"
+            )
+        if model.generator_training == "adversarial":
+            lines.append(
+                "ElectraConfig.generator_training='adversarial' rewards "
+                f"samples by the generator's own probabilities, but {drawn}"
+            )
+    starts = config.init_checkpoint or config.init_generator_checkpoint
+    if model.generator_training == "frozen" and not starts:
+        lines.append(
+            "ElectraConfig.generator_training='frozen' without init_checkpoint "
+            "or init_generator_checkpoint: the generator keeps random weights"
+        )
+    return lines
 
 
 class Trained(NamedTuple):
@@ -476,26 +437,6 @@ class Trained(NamedTuple):
     config: configs.PretrainingConfig
     vocab: vocabulary.Vocabulary
     model: electra.PretrainingModel
-
-
-def _remarks_on_generator(config: configs.PretrainingConfig) -> list[str]:
-    """What a generator that is trained otherwise than usual will not do."""
-    model, found = config.model, []
-    if model.generator_training == "adversarial" and ablations.adjusts_samples(
-        model
-    ):
-        found.append(
-            "ElectraConfig.generator_training='adversarial' rewards samples by "
-            "the generator's own probabilities, but temperature or "
-            "disallow_correct draw them otherwise"
-        )
-    starts = config.init_checkpoint or config.init_generator_checkpoint
-    if model.generator_training == "frozen" and not starts:
-        found.append(
-            "ElectraConfig.generator_training='frozen' without init_checkpoint "
-            "or init_generator_checkpoint: the generator keeps random weights"
-        )
-    return found
 
 
 def load_trained(model_dir: str) -> Trained:
@@ -517,11 +458,7 @@ def load_trained(model_dir: str) -> Trained:
         config.model.encoder.vocab_size,
     )
     replicas.set_policy(config.run)
-    model = ablations.make_model(
-        config.model,
-        masking.SpecialIds.of(vocab),
-        masking.continues_a_word(vocab.tokens),
-    )
+    model = _make_model(config.model, vocab)
     saving.restore_variables(model.variables, checkpoint, "the model")
     return Trained(config, vocab, model)
 

@@ -4,12 +4,14 @@ No TensorFlow is imported here, as in `configs`.
 """
 
 import dataclasses
+import json
 import math
 import operator
+import re
 import reprlib
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from electra_tf import errors
 
@@ -109,31 +111,27 @@ def require_switch(config, switch: str, *names: str) -> None:
         )
 
 
+def _require_all(config, names: Sequence[str], rule: str, holds) -> None:
+    for name in names:
+        require(config, holds(getattr(config, name)), name, rule)
+
+
 def require_positive(config, *names: str) -> None:
     """Requires that fields are above 0, or None where their types allow it."""
-    for name in names:
-        value = getattr(config, name)
-        is_one = value is None or 0 < value < math.inf
-        require(config, is_one, name, "positive")
+    _require_all(
+        config, names, "positive", lambda x: x is None or 0 < x < math.inf
+    )
 
 
 def require_fraction(config, *names: str) -> None:
     """Requires that fields are at least 0 and below 1, or None likewise."""
-    for name in names:
-        value = getattr(config, name)
-        require(
-            config,
-            value is None or 0.0 <= value < 1.0,
-            name,
-            "at least 0 and below 1",
-        )
+    rule = "at least 0 and below 1"
+    _require_all(config, names, rule, lambda x: x is None or 0.0 <= x < 1.0)
 
 
 def require_not_negative(config, *names: str) -> None:
     """Requires that fields are 0 or more."""
-    for name in names:
-        is_one = 0 <= getattr(config, name) < math.inf
-        require(config, is_one, name, "0 or more")
+    _require_all(config, names, "0 or more", lambda x: 0 <= x < math.inf)
 
 
 # Of paths that TensorFlow writes; it takes these signs for a glob's.
@@ -147,20 +145,16 @@ def has_signs(path: str) -> bool:
 
 def require_local_folder(config, *names: str) -> None:
     """Requires paths of this machine."""
-    for name in names:
-        value = getattr(config, name)
-        require(config, bool(value), name, "a path")
-        rule = "a folder of this machine (a bucket can be mounted)"
-        require(config, "://" not in value, name, rule)
-        require(config, not has_signs(value), name, WITHOUT_SIGNS)
+    _require_all(config, names, "a path", bool)
+    rule = "a folder of this machine (a bucket can be mounted)"
+    _require_all(config, names, rule, lambda x: "://" not in x)
+    _require_all(config, names, WITHOUT_SIGNS, lambda x: not has_signs(x))
 
 
 def require_seed(config, *names: str) -> None:
     """Requires a number that Keras and an int32 of TensorFlow can hold."""
     require_not_negative(config, *names)
-    for name in names:
-        is_one = getattr(config, name) < 2**31
-        require(config, is_one, name, "less than 2**31")
+    _require_all(config, names, "less than 2**31", lambda x: x < 2**31)
 
 
 def require_one_of(config, **choices: Sequence) -> None:
@@ -189,6 +183,60 @@ def require_together(config, condition: bool, rule: str, names: str) -> None:
             for name in names.split()
         )
         raise errors.ConfigError(f"{rule}. Received: {received}")
+
+
+def require_same(
+    ours: Mapping,
+    theirs: Mapping,
+    where: str,
+    may_differ: Iterable[str] = (),
+    way_out: str = "Choose another --model_dir, or the old values to continue "
+    "that run",
+) -> None:
+    """Refuses to go on with what was begun otherwise.
+
+    Args:
+      ours: Name -> value, as JSON has them, or such a mapping; a tuple equals
+        a list, and None what is missing.
+      theirs: Likewise, of what is there.
+      where: Opens the message, such as "models/a holds another run's model".
+      may_differ: Names that are not compared; "run" for all of "run.seed".
+      way_out: Closes the message.
+
+    Raises:
+      ConfigError: If values differ; it names the first five, without those
+        that are digests.
+    """
+    ours = json.loads(json.dumps(ours))
+    names = [
+        name if _is_digest(a) or _is_digest(b) else f"{name}={a!r} (was {b!r})"
+        for name, a, b in differences(ours, theirs)
+        if not any(f"{name}.".startswith(f"{may}.") for may in may_differ)
+    ]
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise errors.ConfigError(
+            f"{where}. This run differs in: {', '.join(names[:5])}{more}. "
+            f"{way_out}"
+        )
+
+
+def differences(
+    ours: Mapping, theirs: Mapping, prefix: str = ""
+) -> list[tuple[str, object, object]]:
+    """Names and values in which two mappings of mappings differ."""
+    found: list[tuple[str, object, object]] = []
+    for name in sorted({*ours, *theirs}):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append((prefix + name, a, b))
+    return found
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch("[0-9a-f]{64}", value))
 
 
 _T = typing.TypeVar("_T")

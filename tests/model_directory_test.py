@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from electra_tf import configs, errors, model_directory
+from electra_tf import configs, errors, model_directory, validation
 from electra_tf.finetuning import configs as finetuning_configs
 from tests import helpers
 
@@ -152,12 +152,19 @@ def test_a_full_disk_is_named(trained):
         model_directory.write(trained, "", [])
 
 
+def test_two_runs_at_once_in_one_model_directory_are_refused(tmp_path):
+    """Their checkpoints would take turns, and their logs be mixed."""
+    config = pretraining_config(tmp_path / "models" / "mine")
+    model_directory.begin(config, "", [])
+    with pytest.raises(errors.ConfigError, match="mine, to which another proc"):
+        model_directory.begin(config, "", [])
+    with pytest.raises(errors.ConfigError, match="1 entries but no config"):
+        model_directory.begin(pretraining_config(tmp_path / "models"), "", [])
+
+
 def test_takes_a_new_or_empty_directory(tmp_path):
-    assert (
-        model_directory.refuse_other_run(pretraining_config(tmp_path)) is None
-    )
-    new = pretraining_config(tmp_path / "new")
-    assert model_directory.refuse_other_run(new) is None
+    model_directory.refuse_other_run(pretraining_config(tmp_path))
+    model_directory.refuse_other_run(pretraining_config(tmp_path / "new"))
 
 
 def test_takes_what_a_kill_over_the_first_file_leaves(tmp_path):
@@ -189,36 +196,25 @@ def test_names_how_to_start_from_weights_of_the_original(tmp_path):
 
 
 def test_takes_the_same_run_again(trained):
-    assert model_directory.refuse_other_run(trained) is None
+    model_directory.refuse_other_run(trained)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"run": {"save_checkpoints_steps": 7}},
-        {"run": {"steps_per_loop": 7}},
-        {"run": {"eval_steps": 7}},
-        {"run": {"keep_checkpoint_max": 7}},
-        {"run": {"distribution_strategy": "mirrored"}},
-        {"run": {"num_gpus": 2}},
-        {"run": {"tpu": "local"}},
-        {"run": {"cluster_resolver": "slurm"}},
-        {"run": {"micro_batch_size": 7}},
-        {"run": {"keep_best_metric": "disc_auc"}},
-        {"run": {"async_checkpoints": False}},
-        {"run": {"stop_at_step": 7}},
-        {"run": {"jit_compile": True}},
-        {"data": {"eval_batch_size": 7}},
-        {"data": {"num_eval_steps": 7}},
-        {"data": {"heldout_files": "heldout"}},
-        {"data": {"train_files": "moved/*.tfrecord"}},
-        {"data": {"vocab_file": "moved/vocab.txt"}},
-    ],
-)
-def test_takes_a_continuation_that_learns_the_same(trained, changes):
-    changed = pretraining_config(trained.run.model_dir, **changes)
-    assert changed != trained
-    assert model_directory.refuse_other_run(changed) is None
+def test_takes_a_continuation_that_learns_the_same(trained):
+    for part, changes in (
+        ("run", {"save_checkpoints_steps": 7, "steps_per_loop": 7}),
+        ("run", {"eval_steps": 7, "keep_checkpoint_max": 7}),
+        ("run", {"distribution_strategy": "mirrored", "num_gpus": 2}),
+        ("run", {"tpu": "local", "cluster_resolver": "slurm"}),
+        ("run", {"micro_batch_size": 7, "keep_best_metric": "disc_auc"}),
+        ("run", {"async_checkpoints": False, "stop_at_step": 7}),
+        ("run", {"jit_compile": True}),
+        ("data", {"eval_batch_size": 7, "num_eval_steps": 7}),
+        ("data", {"heldout_files": "heldout", "train_files": "moved/*"}),
+        ("data", {"vocab_file": "moved/vocab.txt"}),
+    ):
+        changed = pretraining_config(trained.run.model_dir, **{part: changes})
+        assert changed != trained
+        model_directory.refuse_other_run(changed)
 
 
 def test_moved_records_must_be_the_same_ones(trained):
@@ -248,39 +244,25 @@ def test_damaged_notes_on_records_are_not_guessed(trained, content):
     assert "\n" not in message
 
 
-def test_refuses_another_runs_model_naming_the_values(trained):
+def test_refuses_what_changes_learning_naming_the_values(trained):
     changed = pretraining_config(
         trained.run.model_dir,
         model={"mask_prob": 0.5},
         optimizer={"learning_rate": 2e-3},
-        run={"eval_steps": 7},
+        data={"train_batch_size": 64},
+        run={"eval_steps": 7, "seed": 4, "num_train_steps": 20},
     )
     assert refusal(changed) == (
         f"{trained.run.model_dir} holds another run's model. This run differs "
-        "in: model.mask_prob=0.5 (was 0.25), optimizer.learning_rate=0.002 "
-        "(was 0.001). Choose another --model_dir, or the old values to "
-        "continue that run"
+        "in: data.train_batch_size=64 (was 128), model.mask_prob=0.5 (was "
+        "0.25), optimizer.learning_rate=0.002 (was 0.001), "
+        "run.num_train_steps=20 (was 10), run.seed=4 (was 3). Choose another "
+        "--model_dir, or the old values to continue that run"
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"run": {"num_train_steps": 20}}, "run.num_train_steps=20 (was 10)"),
-        ({"run": {"seed": 4}}, "run.seed=4 (was 3)"),
-        (
-            {"run": {"dtype_policy": "mixed_bfloat16"}},
-            "run.dtype_policy='mixed_bfloat16' (was 'float32')",
-        ),
-        (
-            {"data": {"train_batch_size": 64}},
-            "data.train_batch_size=64 (was 128)",
-        ),
-    ],
-)
-def test_refuses_what_changes_learning(trained, changes, name):
-    changed = pretraining_config(trained.run.model_dir, **changes)
-    assert f"differs in: {name}. " in refusal(changed)
+    changed = pretraining_config(
+        trained.run.model_dir, run={"dtype_policy": "mixed_bfloat16"}
+    )
+    assert "in: run.dtype_policy='mixed_bfloat16' (was" in refusal(changed)
 
 
 def test_refuses_a_run_of_another_kind(trained):
@@ -344,26 +326,18 @@ def test_the_folder_of_a_path(trained):
         assert model_directory.folder_of(path) is None
 
 
-def test_refuses_a_directory_without_config(tmp_path):
-    with pytest.raises(errors.ConfigError) as caught:
-        model_directory.read_config(str(tmp_path))
-    assert str(caught.value) == (
-        f"Expected a model directory with config.json at {tmp_path}, found "
-        "none: has the model been trained?"
-    )
-
-
-def test_refuses_a_config_that_is_no_json(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(
-        errors.ConfigError, match="Cannot read .*/config.json: Expecting"
-    ):
-        model_directory.read_config(str(tmp_path))
-
-
-def test_refuses_a_config_that_is_no_object(tmp_path):
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(errors.ConfigError, match="it holds no JSON object"):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "with config.json at .*, found none: has the model been"),
+        ("{", "Cannot read .*/config.json: Expecting"),
+        ("[]", "it holds no JSON object"),
+    ],
+)
+def test_refuses_a_config_that_is_none(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(errors.ConfigError, match=message):
         model_directory.read_config(str(tmp_path))
 
 
@@ -443,11 +417,20 @@ def test_refuses_to_train_in_a_converted_directory(trained):
         model_directory.refuse_other_run(trained)
 
 
-def test_differences():
-    ours = {"seed": 1, "run": {"tpu": "", "steps": 3}, "new": 0}
-    theirs = {"seed": 1, "run": {"tpu": "", "steps": 4}, "old": 5}
-    assert model_directory.differences(ours, theirs) == [
-        ("new", 0, None),
-        ("old", None, 5),
-        ("run.steps", 3, 4),
-    ]
+def test_what_must_be_the_same():
+    ours = {"seed": 1, "run": {"tpu": "", "sizes": (3, 4)}, "rows": "a" * 64}
+    theirs = json.loads(json.dumps(ours | {"old": None}))
+    validation.require_same(ours, theirs, "m holds another run")
+    theirs["run"] = {"tpu": "local", "sizes": [3]}
+    theirs["rows"] = "b" * 64
+    with pytest.raises(errors.ConfigError) as caught:
+        validation.require_same(ours, theirs, "m holds another run", ["run.t"])
+    assert str(caught.value) == (
+        "m holds another run. This run differs in: rows, run.sizes=[3, 4] (was "
+        "[3]), run.tpu='' (was 'local'). Choose another --model_dir, or the "
+        "old values to continue that run"
+    )
+    validation.require_same(ours, theirs, "m", ["run", "rows"])
+    many = dict.fromkeys("abcdefg", 1)
+    with pytest.raises(errors.ConfigError, match=r"e=1 \(was None\) and 2 mo"):
+        validation.require_same(many, {}, "m holds another run")

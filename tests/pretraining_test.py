@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import types
+import warnings
 
 import pytest
 import tensorflow as tf
@@ -117,80 +118,81 @@ def train_data(tmp_path):
     return batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
 
 
-def test_says_that_a_file_is_there_twice(tmp_path, capsys):
+def notices(config, train_data, heldout_data=None):
+    """What a run warns of before it begins, a line each."""
+    inputs = pretraining._Inputs(None, train_data, heldout_data, 0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pretraining._describe(config, MODEL, inputs)
+    return "\n".join(str(warning.message) for warning in caught)
+
+
+def test_says_that_a_file_is_there_twice(tmp_path):
     for name, numbers in (("a", range(4)), ("b", range(4)), ("c", range(3))):
         helpers.write_tfrecords(
             tmp_path / f"{name}.tfrecord", [helpers.row(n) for n in numbers]
         )
     data = batches.PretrainingData(f"{tmp_path}/*.tfrecord", CONFIG.model, 3)
-    pretraining._describe(CONFIG, MODEL, data)
     assert (
-        "warning: 1 file(s) of examples are another one once more, such as "
+        "1 file(s) of examples are another one once more, such as "
         f"{tmp_path}/b.tfrecord, which is {tmp_path}/a.tfrecord"
-    ) in capsys.readouterr().out
+    ) in notices(CONFIG, data)
 
 
-def test_says_that_there_is_nothing_to_evaluate_on(train_data, capsys):
+def test_says_that_there_is_nothing_to_evaluate_on(train_data):
     run = dataclasses.replace(CONFIG.run, eval_steps=100)
-    for config in (CONFIG, dataclasses.replace(CONFIG, run=run)):
-        pretraining._describe(config, MODEL, train_data)
-    assert (
-        capsys.readouterr().out.count("eval_steps=100 evaluates nothing") == 1
-    )
+    config = dataclasses.replace(CONFIG, run=run)
+    assert notices(CONFIG, train_data) == ""
+    assert "eval_steps=100 evaluates nothing" in notices(config, train_data)
 
 
-def test_says_what_is_held_out_of_nothing(train_data, capsys):
-    pretraining._describe(CONFIG, MODEL, train_data, train_data)
-    out = capsys.readouterr().out
-    assert "warning: 2 of 3 held-out file(s) are trained on, too" in out
-    assert "warning: the last 10 of 10 held-out examples are not scored" in out
+def test_says_what_is_held_out_of_nothing(train_data):
+    lines = notices(CONFIG, train_data, train_data)
+    assert "2 of 3 held-out file(s) are trained on, too" in lines
+    assert "the last 10 of 10 held-out examples are not scored" in lines
 
 
-def test_says_where_electric_learns_from_other_samples(train_data, capsys):
-    for temperature in (1.0, 2.0):
-        model = helpers.electra_config(
-            electra_objective=False,
-            electric_objective=True,
-            temperature=temperature,
-        )
-        config = dataclasses.replace(CONFIG, model=model)
-        pretraining._describe(config, MODEL, train_data)
-    assert capsys.readouterr().out.count("learned are no -log p") == 1
+ELECTRIC = {"electra_objective": False, "electric_objective": True}
+ADVERSARIAL = {"generator_training": "adversarial"}
+FROZEN = {"generator_training": "frozen", "untied_generator_embeddings": True}
 
 
-def test_says_what_a_generator_learns_from(train_data, capsys):
-    for changes in (
-        {"generator_training": "adversarial"},
-        {"generator_training": "adversarial", "temperature": 2.0},
-        {"generator_training": "frozen", "untied_generator_embeddings": True},
-    ):
-        config = dataclasses.replace(
-            CONFIG, model=helpers.electra_config(**changes)
-        )
-        pretraining._describe(config, MODEL, train_data)
-    started = dataclasses.replace(config, init_generator_checkpoint="gen")
-    pretraining._describe(started, MODEL, train_data)
-    out = capsys.readouterr().out
-    assert out.count("by the generator's own probabilities, but") == 1
-    assert out.count("the generator keeps random weights") == 1
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (ELECTRIC, ""),
+        (ELECTRIC | {"temperature": 2.0}, "learned are no -log p"),
+        (ADVERSARIAL, ""),
+        (ADVERSARIAL | {"temperature": 2.0}, "rewards samples by"),
+        (FROZEN, "keeps random weights"),
+    ],
+)
+def test_says_where_a_generator_draws_or_learns_otherwise(
+    train_data, changes, message
+):
+    model = helpers.electra_config(**changes)
+    config = dataclasses.replace(CONFIG, model=model)
+    lines = notices(config, train_data)
+    assert message in lines and bool(message) == bool(lines)
+    config = dataclasses.replace(config, init_checkpoint="generator")
+    assert "random weights" not in notices(config, train_data)
 
 
-def test_says_which_lengths_contradict_each_other(train_data, capsys):
+def test_says_which_lengths_contradict_each_other(train_data):
     optimizer = configs.OptimizerConfig(
         1e-3,
         num_warmup_steps=5,
         schedule=configs.WARMUP_STABLE_DECAY,
         num_decay_steps=4,
     )
-    for num_train_steps in (8, 9):
+    for num_train_steps, is_short in ((8, True), (9, False)):
         run = dataclasses.replace(
             CONFIG.run, num_train_steps=num_train_steps, stop_at_step=9
         )
         config = dataclasses.replace(CONFIG, run=run, optimizer=optimizer)
-        pretraining._describe(config, MODEL, train_data)
-    out = capsys.readouterr().out
-    assert out.count("before the warm-up of 5 steps ends") == 1
-    assert out.count("stop_at_step=9 is behind the last step") == 1
+        lines = notices(config, train_data)
+        assert ("before the warm-up of 5 steps ends" in lines) == is_short
+        assert ("stop_at_step=9 is behind the last" in lines) == is_short
 
 
 def other_vocabulary(folder):
@@ -199,34 +201,9 @@ def other_vocabulary(folder):
     return str(path)
 
 
-def test_says_what_the_manifest_of_the_data_knows_better(
-    tmp_path, train_data, capsys
-):
-    counts = {
-        "a.tfrecord": 4,
-        "b.tfrecord": 0,
-        "c.tfrecord": 7,
-        "d.tfrecord": 1,
-    }
-    helpers.write_manifest(tmp_path, counts)
-    vocab_file = other_vocabulary(tmp_path)
-    data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
-    config = dataclasses.replace(CONFIG, data=data)
-    pretraining._describe(config, MODEL, train_data)
-    found = [
-        line
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("warning: ")
-    ]
-    assert len(found) == 3
-    assert "expected 7 examples" in found[0]
-    assert "d.tfrecord, as manifest.json says: it is missing" in found[1]
-    assert "vocab.txt is not the vocabulary" in found[2]
-
-
-def test_says_what_the_manifest_of_the_held_out_data_knows_better(
-    tmp_path, train_data, capsys
-):
+def test_says_what_the_manifests_know_better(tmp_path, train_data):
+    counts = {"a.tfrecord": 4, "b.tfrecord": 0, "c.tfrecord": 7}
+    helpers.write_manifest(tmp_path, counts | {"d.tfrecord": 1})
     folder = tmp_path / "heldout"
     folder.mkdir()
     helpers.write_tfrecords(folder / "a.tfrecord", [helpers.row(9)])
@@ -234,12 +211,14 @@ def test_says_what_the_manifest_of_the_held_out_data_knows_better(
     vocab_file = other_vocabulary(tmp_path)
     data = dataclasses.replace(CONFIG.data, vocab_file=vocab_file)
     config = dataclasses.replace(CONFIG, data=data)
+    lines = notices(config, train_data)
+    assert "expected 7 examples" in lines
+    assert "d.tfrecord, as manifest.json says: it is missing" in lines
+    assert "vocab.txt is not the vocabulary" in lines
+    assert "expected 2 examples" not in lines
     heldout = batches.PretrainingData(f"{folder}/*", CONFIG.model, 3)
-    pretraining._describe(config, MODEL, train_data, heldout)
-    out = capsys.readouterr().out
-    assert "expected 2 examples" in out
-    assert "heldout/manifest.json" in out
-    assert out.count("vocab.txt is not the vocabulary") == 1
+    lines = notices(config, train_data, heldout)
+    assert "expected 2 examples" in lines and "heldout/manifest.json" in lines
 
 
 @pytest.mark.parametrize("which", ["train_files", "heldout_files"])
@@ -284,7 +263,7 @@ def test_the_host_of_a_tpu_with_a_name_makes_the_batches(
         tmp_path / "model", distribution_strategy=strategy, tpu=tpu
     )
     config = dataclasses.replace(CONFIG, data=data, run=run)
-    inputs = pretraining._read_inputs(config, tf.distribute.get_strategy())
+    inputs = pretraining._read_inputs(config)
     assert inputs.train_data.in_graph == expected
     assert inputs.heldout_data.in_graph == expected
 
@@ -321,7 +300,7 @@ def test_a_signal_ends_the_last_evaluation(
     assert signal.getsignal(number) is before
 
 
-def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
+def test_evaluations_on_other_examples_are_not_compared(tmp_path):
     """Of two sets one may be harder: 2.5 there may be better than 1 here."""
     config = dataclasses.replace(CONFIG, run=helpers.run_config(tmp_path))
     vocab = vocabulary.Vocabulary(tuple(helpers.VOCAB))
@@ -332,8 +311,9 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
         return pretraining._Inputs(vocab, train, heldout, num_steps)
 
     def begin(*args):
-        pretraining._note_inputs(config, inputs(*args))
-        return capsys.readouterr().out
+        with warnings.catch_warnings(record=True) as caught:
+            pretraining._note_inputs(config, inputs(*args))
+        return "".join(str(warning.message) for warning in caught)
 
     def splits():
         return [r["split"] for r in metrics_log.read(log.path)]
@@ -349,7 +329,7 @@ def test_evaluations_on_other_examples_are_not_compared(tmp_path, capsys):
     assert begin("c") == (
         "the held-out examples are others than before: from the next "
         "evaluation on, those so far are 'heldout_before' in metrics.jsonl, "
-        "and best/ begins anew\n"
+        "and best/ begins anew"
     )
     # It was a mistake, and came to no evaluation.
     assert begin("b") == ""
@@ -448,8 +428,11 @@ def test_the_treatment_of_text_travels_with_the_model(
     for folder, flags in zip("ab", beside_the_records or (), strict=False):
         named = dict(zip(names, flags, strict=True))
         helpers.write_manifest(tmp_path / folder, {"x.tfrecord": 1}, **named)
-    data = batches.PretrainingData(f"{tmp_path}/*/*.tfrecord", CONFIG.model, 0)
-    found = pretraining._treated_as(data, vocabulary.load(vocab_file))
+    data = configs.PretrainingDataConfig(f"{tmp_path}/*/*.tfrecord", vocab_file)
+    config = dataclasses.replace(
+        CONFIG, data=data, run=helpers.run_config(tmp_path / "model")
+    )
+    found = pretraining._read_inputs(config).vocab
     assert (found.do_lower_case, found.strip_accents) == expected
     vocabulary.write(found, str(tmp_path / "a"))
     again = vocabulary.load(tmp_path / "a" / "vocab.txt")

@@ -24,8 +24,6 @@ PRELOADED = (
     "tensorflow",
     "tensorflow_text",
     "keras",
-    "orbit",
-    "official.common.distribute_utils",
 )
 _SECONDS_BETWEEN_LOOKS = 0.01
 

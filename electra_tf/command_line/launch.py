@@ -17,7 +17,6 @@ from electra_tf.command_line import (
     host_memory,
     original_hparams,
 )
-from electra_tf.files import lock
 
 _OF_MEMORY = (
     "set a smaller RunConfig.micro_batch_size, which changes no result, or "
@@ -254,26 +253,10 @@ def _configure(
         if name in flags.FLAGS and flags.FLAGS[name].present
     ]
 
-    def before_training():
-        _lock(config.run.model_dir)
-        model_directory.refuse_other_run(config)  # It may be new by now.
-        model_directory.write(config, gin_files.operative_config(), given)
-
-    return config, before_training, chosen
-
-
-def _lock(model_dir: str) -> None:
-    """Refuses a model directory that another run writes to at this moment."""
-    try:
-        os.makedirs(model_dir, exist_ok=True)
-    except OSError:
-        return  # Who writes there says so.
-    if lock(model_dir) is None:
-        raise errors.ConfigError(
-            "Expected a model directory that no other run is using. Received: "
-            f"{model_dir}, to which another process writes: wait for its end, "
-            "or choose another --model_dir"
-        )
+    begin = functools.partial(
+        model_directory.begin, config, gin_files.operative_config(), given
+    )
+    return config, begin, chosen
 
 
 def _settle(config):

@@ -53,7 +53,6 @@ def finetune(
         )
     # First: workers can only meet before anything else has run.
     strategy = replicas.make_strategy(config.run)
-    workers.refuse_other_code(strategy)
     is_chief = replicas.is_chief(strategy)
     replicas.set_policy(config.run)
     plan = preparation.prepare(config)

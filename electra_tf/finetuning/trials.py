@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf import errors, model_directory
+from electra_tf import errors, model_directory, validation
 from electra_tf.files import read_json, write_json
 from electra_tf.finetuning import (
     digests,
@@ -300,14 +300,6 @@ def _has_learned(directory: str) -> bool:
 
 
 def _refuse_other_settings(directory: str, ours: Trial, claim: dict) -> None:
-    theirs = {name: of for name, of in claim.items() if name != DIGESTS}
-    differences = [
-        f"{name}={a!r} (was {b!r})"
-        for name, a, b in model_directory.differences(ours.as_dict(), theirs)
-    ]
-    if differences:
-        raise errors.ConfigError(
-            f"{directory} holds another trial, which differs in: "
-            f"{', '.join(differences)}. Choose another --model_dir, or "
-            "the old values to continue that run"
-        )
+    validation.require_same(
+        ours.as_dict(), claim, f"{directory} holds another trial", [DIGESTS]
+    )

@@ -14,8 +14,8 @@ import keras
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.model import losses
-from electra_tf.training import optimization, outer_loop, replicas, workers
+from electra_tf.model import costs, losses
+from electra_tf.training import optimization, replicas, workers
 
 # Takes (features, dropout_seed, all_reduce_sum); returns this replica's share
 # of the loss <float32>[] and the sums that become metrics. What the loss is
@@ -39,8 +39,8 @@ class Engine:
       run: Seeds, steps, directory.
       batch_size: Examples of a step, over all replicas.
       train_dataset: See `MakeDataset`.
-      flops_per_example: Matrix products of one example in one step, to tell
-        how busy the devices are; 0 where nobody asks.
+      networks: What an example goes through in a step, to tell how busy the
+        devices are; none where nobody asks.
 
     Raises:
       ConfigError: If the batch cannot be cut evenly.
@@ -55,7 +55,7 @@ class Engine:
         run: configs.RunConfig,
         batch_size: int,
         train_dataset: MakeDataset,
-        flops_per_example: int = 0,
+        networks: Sequence[costs.Network] = (),
     ):
         optimizer.build(model.trainable_variables)
         self.strategy = strategy
@@ -65,18 +65,23 @@ class Engine:
         self.run = run
         self.batch_size = batch_size
         self.train_dataset = train_dataset
-        self.flops_per_example = flops_per_example
+        self.networks = networks
         share = self.share_of_batch(batch_size, "train_batch_size")
         self.num_parallel_parts = run.num_parallel_parts or 1
         self.micro_batch_size = self._micro_batch_size(share)
         self.num_micro_batches = share // self.micro_batch_size
-        self.global_step = outer_loop.make_global_step()
+        self.global_step = tf.Variable(
+            0,
+            dtype=tf.int64,
+            name="global_step",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
         self.loss_scale: optimization.LossScale | None = None
         if run.dtype_policy == "mixed_float16":
             self.loss_scale = optimization.LossScale()
             optimizer.skips_non_finite_updates = True
         self._iterator = None
-        self._sum_over_workers = workers.make_sum(strategy)
         self._dropout_seed = tf.constant([run.seed, 0], tf.int32)
         num_replicas = strategy.num_replicas_in_sync
         # `replica_step`, by XLA where the run asks for it.
@@ -276,17 +281,10 @@ class Engine:
     def _sums_of_weights(self, features, seed):
         """What the losses of a replica's part of the batch are divided by.
 
-        A loss function sums its weights by `all_reduce_sum`. These sums are
-        asked for here and nothing else, so TensorFlow leaves out of this pass
-        whatever they do not follow from: all but the masking.
-
-        Args:
-          features: Of the replica's part of the batch.
-          seed: <int32>[2], of dropout.
-
-        Returns:
-          The sums in the order of the calls, and what a loss function returns
-          beside the loss, all zero.
+        A loss function sums its weights by `all_reduce_sum`: these sums in the
+        order of the calls, and what it returns beside the loss, all zero.
+        TensorFlow leaves out of this pass whatever the sums do not follow
+        from: all but the masking.
         """
         weights: list[tf.Tensor] = []
 
@@ -302,18 +300,11 @@ class Engine:
     def _gradients(self, features, seed, totals, zeros, scale):
         """Gradients of a replica's part of the batch, cut into micro-batches.
 
-        Args:
-          features: Of the replica's part of the batch.
-          seed: <int32>[2], of dropout.
-          totals: What the losses are divided by: `_sums_of_weights` of all
-            replicas. None on one replica whose batch is in one piece.
-          zeros: See `_sums_of_weights`.
-          scale: <float32>[], of the loss; the gradients are that much larger.
-
-        Returns:
-          A <float32> gradient for each trainable variable, None where it does
-          not take part; the replica's share of the loss <float32>[]; the sums
-          of the loss function.
+        `totals` and `zeros` are `_sums_of_weights`, the former of all replicas;
+        None on one replica whose batch is in one piece. Returns a <float32>
+        gradient, times `scale`, for each trainable variable, None where it
+        takes no part; the replica's share of the loss <float32>[]; and the sums
+        of the loss function.
         """
         size, num_parts = self.micro_batch_size, self.num_micro_batches
         if num_parts == 1:
@@ -408,33 +399,10 @@ class Engine:
 
     def any_worker(self, request: bool) -> bool:
         """Whether any worker asks for something; all ask at the same step."""
-        if not workers.are_several(self.strategy):
+        if not replicas.are_several_workers(self.strategy):
             return request
-        return float(self._sum_over_workers(tf.constant(float(request)))) > 0
-
-    def check_same_state(self) -> None:
-        """Refuses to train when the workers do not start from one state.
-
-        Raises:
-          ConfigError: If their global steps, weights or slots differ.
-        """
-        step = int(self.global_step.numpy())
-        if workers.different(self.strategy, {"step": step}):
-            raise errors.ConfigError(
-                "Expected the same checkpoints for all workers, but this one "
-                f"starts from step {step} and another one from another: "
-                f"RunConfig.model_dir={self.run.model_dir} must be on a file "
-                "system that all workers share"
-            )
-        variables = [*self.model.variables, *self.optimizer.variables]
-        digest = workers.digest_of_variables(self.strategy, variables)
-        if workers.different(self.strategy, {"state": digest}):
-            raise errors.ConfigError(
-                "Expected the same weights and optimizer slots on all workers, "
-                f"but at step {step} they differ: what they start from, and "
-                f"the checkpoints in RunConfig.model_dir={self.run.model_dir}, "
-                "must be the same files for all"
-            )
+        sum_of_all = workers.make_sum(self.strategy)
+        return float(sum_of_all(tf.constant(float(request)))) > 0
 
     def evaluate_on(
         self,

@@ -1,7 +1,6 @@
 """Steps, looks at them, checkpoints, evaluations: a run from first to last."""
 
 import contextlib
-import dataclasses
 import math
 import os
 import signal
@@ -11,16 +10,11 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from electra_tf import errors, model_directory
+from electra_tf import configs, errors, model_directory
 from electra_tf.command_line import progress, silence
+from electra_tf.model import costs
 from electra_tf.training import engine as engine_lib
-from electra_tf.training import (
-    matmul_rate,
-    metrics_log,
-    outer_loop,
-    replicas,
-    saving,
-)
+from electra_tf.training import matmul_rate, metrics_log, replicas, saving
 
 # Metrics that say how fast a run is, which no two runs have in common.
 SPEED_METRICS = ("examples_per_second", "gflop_per_second", "mfu")
@@ -52,9 +46,8 @@ def train(
         better `run.keep_best_metric`; 0 for never.
 
     Raises:
-      ConfigError: If the workers do not start from one state, or
-        `run.model_dir` has no whole checkpoint, or one of a later step than
-        the last.
+      ConfigError: If `run.model_dir` has no whole checkpoint, or one of a later
+        step than the last.
       Stopped: After SIGTERM or SIGINT, once everything is saved.
       TrainingError: If the loss is not finite, an update has destroyed the
         weights, or the last state could not be saved.
@@ -63,250 +56,224 @@ def train(
     if run.distribution_strategy != "tpu":
         _hush_compiler()
     checkpoints = saving.Checkpoints(engine)
-    is_chief = replicas.is_chief(engine.strategy)
-    line = progress.Progress(description, last_step, "step", is_chief)
-    loop = _Loop(
-        engine,
-        checkpoints,
-        last_step,
-        line,
-        live_metrics,
-        evaluate,
-        watch,
-        patience,
-    )
-    summary_dir = os.path.join(run.model_dir, "train")
     checkpoints.restore()
-    engine.check_same_state()
-    _refuse_later_step(engine, last_step)
-    with (
-        loop.stop_requests,
-        # Orbit's lines would break the live line.
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-    ):
-        stretches = outer_loop.OuterLoop(
-            strategy=engine.strategy,
-            global_step=engine.global_step,
-            train=engine.train,
-            look=loop.look,
-            steps_to_next_look=loop.steps_to_next_look,
-            summary_dir=summary_dir if is_chief else None,
-        )
-        loop.start()
-        try:
-            if not loop.is_long_enough():
-                with contextlib.suppress(_LongEnough):
-                    stretches.run(last_step)
-            checkpoints.save()
-        finally:
-            checkpoints.finish()
-            loop.summaries.close()
-            line.close()
-    checkpoints.check_saved()
-
-
-def _refuse_later_step(engine: engine_lib.Engine, last_step: int) -> None:
-    """Of a run that is past it, nothing could be said of the last step."""
     step = int(engine.global_step.numpy())
     if step > last_step:
         raise errors.ConfigError(
-            f"{engine.run.model_dir} is at step {step} already, beyond "
-            f"{last_step}, where this run is to end: raise "
-            "RunConfig.stop_at_step, or choose another --model_dir"
+            f"{run.model_dir} is at step {step} already, beyond {last_step}, "
+            "where this run is to end: raise RunConfig.stop_at_step, or choose "
+            "another --model_dir"
+        )
+    looks = _Looks(
+        engine, checkpoints, last_step, description, live_metrics, watch
+    )
+    with StopRequests() as requests:
+
+        def is_asked_to_stop():
+            return engine.any_worker(requests.signal_name is not None)
+
+        try:
+            is_over = looks.are_not_better(patience)
+            while step < last_step and not is_over:
+                num_steps = min(last_step - step, steps_to_next_look(run, step))
+                metrics = engine.train(tf.constant(num_steps, tf.int32))
+                step += num_steps
+                looks.look(step, metrics)
+                # At the very end, too, which may be better than all before.
+                is_last = step == run.num_train_steps
+                if run.eval_steps and (is_last or step % run.eval_steps == 0):
+                    looks.evaluate(step, evaluate)
+                if step % run.save_checkpoints_steps == 0:
+                    checkpoints.save()
+                is_over = is_asked_to_stop() or looks.are_not_better(patience)
+                looks.restart_clock()
+            checkpoints.save()
+        finally:
+            checkpoints.finish()
+            looks.close()
+        is_stopped = is_asked_to_stop()
+    checkpoints.check_saved()
+    if is_stopped:
+        who = requests.signal_name or "Another worker stopped"
+        raise errors.Stopped(
+            f"{who} at step {step}: saved in {run.model_dir}; run again to go "
+            "on"
         )
 
 
-class _LongEnough(Exception):
-    """Ends a training whose evaluations no longer get better."""
+def steps_to_next_look(run: configs.RunConfig, step: int) -> int:
+    """Steps until the next multiple of `steps_per_loop`.
+
+    A run also stops for evaluations and checkpoints, and early, so that a
+    mistake and the first figures show soon. This follows from the step alone: a
+    run that goes on looks where it would have looked.
+    """
+    every = [run.steps_per_loop, run.save_checkpoints_steps]
+    if run.eval_steps:
+        every.append(run.eval_steps)
+    if step < run.steps_per_loop:
+        every.append(5)
+    return min(number - step % number for number in every)
 
 
-@dataclasses.dataclass
-class _Loop:
-    """What happens between two stretches of steps; `train` has the words."""
+class _Looks:
+    """What a run shows, logs and keeps of its metrics; `train` has the words.
 
-    engine: engine_lib.Engine
-    checkpoints: saving.Checkpoints
-    last_step: int
-    line: progress.Progress
-    live_metrics: tuple[str, ...]
-    evaluate: Callable | None
-    watch: Callable | None
-    patience: int
+    The log, the live line and the clocks begin with the first look.
+    """
 
-    def __post_init__(self):
-        self.is_chief = replicas.is_chief(self.engine.strategy)
-        self.stop_requests = StopRequests()
-        self.summaries = Summaries(self.engine.run.model_dir)
+    def __init__(
+        self, engine, checkpoints, last_step, description, live_metrics, watch
+    ):
+        self.engine = engine
+        self.run = engine.run
+        self.checkpoints = checkpoints
+        self.last_step = last_step
+        self.description = description
+        self.live_metrics = live_metrics
+        self.watch = watch
+        self.is_chief = replicas.is_chief(engine.strategy)
+        self._has_begun = False
         self._said: set[str] = set()
-        self._has_looked = False
+        self.restart_clock()
 
-    def start(self) -> None:
-        """Starts the log and the clocks, from the step of the checkpoint."""
-        step = int(self.engine.global_step.numpy())
-        if self.is_chief:
-            self.log = metrics_log.MetricsLog(self.engine.run.model_dir, step)
-        self.matmul_rate = 0.0
-        if self.engine.flops_per_example:
-            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
-        self.line.start(step)
-        if self.is_chief:
-            self._compare_best(step)
-        self._last = (step, time.monotonic())
+    def restart_clock(self) -> None:
+        """Has the next look measure the steps from here on."""
+        self._step = int(self.engine.global_step.numpy())
+        self._time = time.monotonic()
 
-    def _compare_best(self, step: int) -> None:
-        """Says where best/ is not this run's best by the metric of now."""
-        metric, kept = self.engine.run.keep_best_metric, self.checkpoints
-        if not step and kept.best_step:
-            self.line.note(
-                "there is no checkpoint to go on from: training begins at step "
-                "0, and its first evaluation takes the place of step "
-                f"{kept.best_step} in {model_directory.BEST_DIR}/"
-            )
-        best = metrics_log.best_evaluation(
-            metrics_log.read(self.log.path), metric
-        ).record
-        # What is of a later step comes again.
-        if (
-            best
-            and best["step"] != kept.best_step
-            and step >= (kept.best_step or 0)
-        ):
-            holds = "nothing: it begins with the next evaluation"
-            if kept.best_step is not None:
-                holds = (
-                    f"step {kept.best_step}, as another metric was asked for "
-                    "before: it changes once an evaluation is better than that"
-                )
-            self.line.note(
-                f"by RunConfig.keep_best_metric={metric!r} step "
-                f"{best['step']} was the best, but "
-                f"{model_directory.BEST_DIR}/ holds {holds}"
-            )
+    def close(self) -> None:
+        if self._has_begun:
+            self.train_summaries.close()
+            self.eval_summaries.close()
+            self.line.close()
 
-    def steps_to_next_look(self, step: int) -> int:
-        """Steps until the next multiple of `steps_per_loop`.
+    def look(self, step: int, metrics: dict) -> None:
+        """Logs and shows the metrics of the steps since the last look.
 
-        Also stops for evaluations and checkpoints, and early in a run, so
-        that a mistake and the first figures show soon. Follows from the step
-        alone: a run that goes on looks where it would have looked.
+        Raises:
+          TrainingError: If the loss is not finite.
         """
-        run = self.engine.run
-        every = [run.steps_per_loop, run.save_checkpoints_steps]
-        if run.eval_steps:
-            every.append(run.eval_steps)
-        steps = min(number - step % number for number in every)
-        if step < run.steps_per_loop:
-            steps = min(steps, 5 - step % 5)
-        return steps
-
-    def look(self, metrics: dict) -> None:
-        """Logs, evaluates, saves, and stops the run where it must."""
-        engine, run = self.engine, self.engine.run
-        step = int(engine.global_step.numpy())
-        metrics |= self._measurements(step)
-        self._refuse_infinite(step, metrics["total_loss"])
-        shown = {
-            name: metrics[name] for name in self.live_metrics if name in metrics
-        }
-        shown["examples/s"] = metrics["examples_per_second"]
-        if not self._has_looked:
-            # These steps were compiled as well: the others will not be so slow.
-            self.line.start(step)
-            self._has_looked = True
-        self.line.update(step, progress.format_metrics(shown))
-        self._write(step, "train", metrics)
-        # At the very end, too, which may be better than all before.
-        is_scored = run.eval_steps and (
-            step % run.eval_steps == 0 or step == run.num_train_steps
-        )
-        if is_scored and self.evaluate:
-            self.checkpoints.refuse_broken_weights()
-            self._look_at_evaluation(step, self.evaluate())
-        is_enough = self.is_long_enough()
-        stop = engine.any_worker(self.stop_requests.signal_name is not None)
-        is_last = step == self.last_step
-        is_due = step % run.save_checkpoints_steps == 0
-        if stop or is_last or is_enough or is_due:
-            self.checkpoints.save()
-        if stop and not is_last:
-            self.checkpoints.finish()
-            self.checkpoints.check_saved()
-            who = self.stop_requests.signal_name or "Another worker stopped"
-            raise errors.Stopped(
-                f"{who} at step {step}: saved in {run.model_dir}; run again "
-                "to go on"
-            )
-        if is_enough and not is_last:
-            self.line.note(
-                f"training ends at step {step} of {self.last_step}: "
-                f"{self.patience} evaluations in a row were not better"
-            )
-            raise _LongEnough
-        self._last = (step, time.monotonic())
-
-    def _measurements(self, step: int) -> dict[str, float]:
-        """How fast the steps since the last look were, and which did count."""
-        engine = self.engine
-        steps, seconds = step - self._last[0], time.monotonic() - self._last[1]
-        speed = engine.batch_size * steps / seconds
-        found = {"examples_per_second": speed}
-        if self.matmul_rate:
-            flops = speed * engine.flops_per_example
-            found["gflop_per_second"] = flops / 1e9
-            found["mfu"] = flops / self.matmul_rate
-        if engine.loss_scale:
-            found["skipped_steps"] = int(engine.loss_scale.skipped.numpy())
-        return found
-
-    def _refuse_infinite(self, step: int, loss: float) -> None:
-        last = self._last[0]
-        if not math.isfinite(loss):
+        speed = self.engine.batch_size * (step - self._step)
+        speed /= time.monotonic() - self._time
+        if not math.isfinite(loss := metrics["total_loss"]):
             raise errors.TrainingError(
-                f"The loss became {loss} between steps {last} and {step}; "
-                f"nothing was saved after step {last}. Try a lower "
-                "OptimizerConfig.learning_rate or a longer warm-up"
+                f"The loss became {loss} between steps {self._step} and "
+                f"{step}; nothing was saved after step {self._step}. Try a "
+                "lower OptimizerConfig.learning_rate or a longer warm-up"
             )
-
-    def is_long_enough(self) -> bool:
-        """Whether the last evaluations, up to this step, were not better."""
-        if not self.patience:
-            return False
-        is_enough = self.is_chief and self.patience <= (
-            metrics_log.best_evaluation(
-                metrics_log.read(self.log.path),
-                self.engine.run.keep_best_metric,
-            ).num_since
-        )
-        return self.engine.any_worker(is_enough)
-
-    def _look_at_evaluation(self, step: int, evaluated: dict) -> None:
-        """Logs it, and keeps what is better than what is kept."""
-        run = self.engine.run
+        if not self._has_begun:
+            # These steps were compiled as well: the others will not be so slow.
+            self._begin(step)
+        metrics["examples_per_second"] = speed
+        if self.matmul_rate:
+            flops = speed * costs.of_training_example(self.engine.networks)
+            metrics["gflop_per_second"] = flops / 1e9
+            metrics["mfu"] = flops / self.matmul_rate
+        if self.engine.loss_scale:
+            skipped = self.engine.loss_scale.skipped
+            metrics["skipped_steps"] = int(skipped.numpy())
         if not self.is_chief:
             return
-        best = run.keep_best_metric
-        if best and evaluated and best not in evaluated:
+        shown = {n: metrics[n] for n in self.live_metrics if n in metrics}
+        shown["examples/s"] = speed
+        self.line.update(step, progress.format_metrics(shown))
+        self._log(step, "train", metrics)
+        self.train_summaries.write(
+            step,
+            metrics | {"steps_per_second": speed / self.engine.batch_size},
+        )
+
+    def evaluate(self, step: int, evaluate: Callable | None) -> None:
+        """Logs an evaluation, and keeps what is better than what is kept."""
+        if evaluate is None:
+            return
+        self.checkpoints.refuse_broken_weights()
+        metrics = evaluate()
+        if not self.is_chief:
+            return
+        best = self.run.keep_best_metric
+        if best and metrics and best not in metrics:
             self._say_once(
                 "keep_best_metric",
                 f"RunConfig.keep_best_metric={best!r} is none of "
-                f"{', '.join(sorted(evaluated))}: no best checkpoint is kept",
+                f"{', '.join(sorted(metrics))}: no best checkpoint is kept",
             )
         kept = self.checkpoints.best_step
-        if best in evaluated and self.log.is_best(
-            step, best, evaluated[best], kept
+        if best in metrics and self.log.is_best(
+            step, best, metrics[best], kept
         ):
-            self.checkpoints.save_best(evaluated)
-        self._write(step, "heldout", evaluated)
-        self.summaries.write(step, evaluated)
+            self.checkpoints.save_best(metrics)
+        self._log(step, "heldout", metrics)
+        self.eval_summaries.write(step, metrics)
         self.line.note(
-            f"held-out at step {step}: " + progress.format_metrics(evaluated)
+            f"held-out at step {step}: {progress.format_metrics(metrics)}"
         )
 
-    def _write(self, step: int, split: str, metrics: dict) -> None:
+    def are_not_better(self, patience: int) -> bool:
+        """Whether so many evaluations, the last ones, were not better."""
+        if not patience:
+            return False
+        path = os.path.join(self.run.model_dir, model_directory.METRICS_FILE)
+        step = int(self.engine.global_step.numpy())
+        is_enough = self.is_chief and patience <= (
+            metrics_log.best_evaluation(
+                [r for r in metrics_log.read(path) if r["step"] <= step],
+                self.run.keep_best_metric,
+            ).num_since
+        )
+        is_enough = self.engine.any_worker(is_enough)
+        if is_enough and self._has_begun and step < self.last_step:
+            self.line.note(
+                f"training ends at step {step} of {self.last_step}: "
+                f"{patience} evaluations in a row were not better"
+            )
+        return is_enough
+
+    def _begin(self, step: int) -> None:
+        model_dir = self.run.model_dir
+        self.matmul_rate = 0.0
+        if self.engine.networks:
+            self.matmul_rate = matmul_rate.of_strategy(self.engine.strategy)
+        self.line = progress.Progress(
+            self.description, self.last_step, "step", self.is_chief
+        )
+        self.train_summaries = Summaries(model_dir, "train")
+        self.eval_summaries = Summaries(model_dir)
+        if self.is_chief:
+            # Lines of later steps come again.
+            self.log = metrics_log.MetricsLog(model_dir, self._step)
+            self._compare_best(self._step)
+        self.line.start(step)
+        self._has_begun = True
+
+    def _compare_best(self, step: int) -> None:
+        """Says where best/ is not this run's best by the metric of now."""
+        metric, kept = self.run.keep_best_metric, self.checkpoints.best_step
+        folder = f"{model_directory.BEST_DIR}/"
+        if not step and kept:
+            self.line.note(
+                "there is no checkpoint to go on from: training begins at step "
+                "0, and its first evaluation takes the place of step "
+                f"{kept} in {folder}"
+            )
+        records = metrics_log.read(self.log.path)
+        best = metrics_log.best_evaluation(records, metric).record
+        # What is of a later step comes again.
+        if best and best["step"] != kept and step >= (kept or 0):
+            holds = "nothing: it begins with the next evaluation"
+            if kept is not None:
+                holds = (
+                    f"step {kept}, as another metric was asked for before: it "
+                    "changes once an evaluation is better than that"
+                )
+            self.line.note(
+                f"by RunConfig.keep_best_metric={metric!r} step "
+                f"{best['step']} was the best, but {folder} holds {holds}"
+            )
+
+    def _log(self, step: int, split: str, metrics: dict) -> None:
         """Logs metrics, and says what the user should know about them."""
-        if not self.is_chief:
-            return
         self.log.write(step, split, metrics)
         advices = self.watch(step, metrics) if self.watch else {}
         for name, advice in advices.items():
@@ -319,14 +286,15 @@ class _Loop:
 
 
 class Summaries:
-    """Metrics of evaluations for TensorBoard, in one file of a run's process.
+    """Metrics for TensorBoard, in one file of a run's process.
 
     Args:
       model_dir: The run's; the file is made with the first metrics.
+      folder: In it.
     """
 
-    def __init__(self, model_dir: str):
-        self._folder = os.path.join(model_dir, "eval")
+    def __init__(self, model_dir: str, folder: str = "eval"):
+        self._folder = os.path.join(model_dir, folder)
         self._writer: tf.summary.SummaryWriter | None = None
 
     def write(self, step: int, metrics: dict[str, float]) -> None:

@@ -17,10 +17,6 @@ from electra_tf.command_line.fastest import num_cores
 # Products of a CPU: 512 to 2048 differ by a twentieth.
 _CPU_SQUARE = (1024, 1024, 1024)
 _LEAST_ROUNDS, _LEAST_SECONDS = 3, 0.1
-# Products that are timed together take about as many operations.
-_FLOPS_AT_ONCE = 1e10
-# Of small ones, which take as long as the loop around them.
-_MOST_REPEATS = 2000
 
 
 class MatmulRate:
@@ -28,7 +24,7 @@ class MatmulRate:
 
     Args:
       shape: (m, k, n).
-      repeats: Products at once; None for about a tenth of a second on a CPU.
+      repeats: Products at once.
       dtype: Of the products.
       strategy: Of the replicas, each of which does all products; None for one
         device.
@@ -39,15 +35,12 @@ class MatmulRate:
     def __init__(
         self,
         shape: tuple[int, int, int],
-        repeats: int | None = None,
+        repeats: int,
         dtype: str = "float32",
         strategy: tf.distribute.Strategy | None = None,
         num_chains: int = 1,
     ):
         m, k, n = shape
-        repeats = repeats or min(
-            _MOST_REPEATS, max(1, int(_FLOPS_AT_ONCE / (2 * m * k * n)))
-        )
         strategy = strategy or tf.distribute.get_strategy()
         self._strategy = strategy
         self._flops = num_chains * repeats * 2 * m * k * n

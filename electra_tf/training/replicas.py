@@ -5,7 +5,6 @@ import json
 import os
 import reprlib
 import signal
-import socket
 import sys
 import threading
 import typing
@@ -64,55 +63,52 @@ def make_strategy(run: configs.RunConfig) -> tf.distribute.Strategy:
     Raises:
       ConfigError: If this machine, or the cluster, has no such thing.
     """
-    _require_gpus(run)
+    name = run.distribution_strategy
+    gpus = tf.config.list_physical_devices("GPU")
+    # In the place of GPUs that are not there, CPU 0 would work.
+    if name != "tpu" and len(gpus) < run.num_gpus:
+        raise errors.ConfigError(
+            f"Expected {run.num_gpus} GPUs on this host (RunConfig.num_gpus), "
+            f"found {len(gpus)}"
+        )
     try:
-        if run.distribution_strategy == "multi_worker_mirrored":
+        if name == "multi_worker_mirrored":
             resolver = make_cluster_resolver(run)
             with _ended_by_ctrl_c():
                 _announce(resolver.cluster_spec().as_dict())
                 return tf.distribute.MultiWorkerMirroredStrategy(
                     cluster_resolver=resolver
                 )
-        if (
-            run.distribution_strategy != "tpu"
-        ):  # Whose hosts are its own affair.
-            _warn_of_unread_cluster(run.distribution_strategy)
-        try:
-            # Imported here: tf-models-official takes a while.
-            from official.common import distribute_utils
-        except ImportError:
-            return _make_strategy_alone(run)
-        return distribute_utils.get_distribution_strategy(
-            distribution_strategy=run.distribution_strategy,
-            num_gpus=run.num_gpus,
-            tpu_address=run.tpu,
-        )
+        if name == "tpu":
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+                run.tpu
+            )
+            if has_other_host(run):
+                tf.config.experimental_connect_to_cluster(resolver)
+            tf.tpu.experimental.initialize_tpu_system(resolver)
+            return tf.distribute.TPUStrategy(resolver)
+        _warn_of_unread_cluster(name)
+        if name == "mirrored" and run.num_gpus:
+            return tf.distribute.MirroredStrategy(
+                [f"device:GPU:{i}" for i in range(run.num_gpus)]
+            )
+        if name == "mirrored":
+            raise ValueError("without GPUs take 'one_device'")
+        if run.num_gpus > 1:
+            raise ValueError("one_device is for no more than one GPU")
+        kind = "GPU" if run.num_gpus else "CPU"
+        return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
     except errors.ConfigError:
         raise
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+    # Of what TF_CONFIG holds TensorFlow makes any of them.
+    except (
+        *(ValueError, TypeError, AttributeError, KeyError),
+        *(RuntimeError, tf.errors.OpError),
+    ) as error:
         raise errors.ConfigError(
-            "Cannot set up RunConfig.distribution_strategy="
-            f"{run.distribution_strategy!r} with num_gpus={run.num_gpus}: "
-            f"{errors.first_line(error)}"
+            f"Cannot set up RunConfig.distribution_strategy={name!r} with "
+            f"num_gpus={run.num_gpus}: {errors.first_line(error)}"
         ) from None
-
-
-def _make_strategy_alone(run: configs.RunConfig) -> tf.distribute.Strategy:
-    """What tf-models-official makes, where it is not installed."""
-    if run.distribution_strategy == "tpu":
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(run.tpu)
-        if has_other_host(run):
-            tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return tf.distribute.TPUStrategy(resolver)
-    if run.distribution_strategy == "mirrored":
-        return tf.distribute.MirroredStrategy(
-            [f"device:GPU:{i}" for i in range(run.num_gpus)]
-        )
-    if run.num_gpus > 1:
-        raise ValueError("one_device is for no more than one GPU")
-    kind = "GPU" if run.num_gpus else "CPU"
-    return tf.distribute.OneDeviceStrategy(f"device:{kind}:0")
 
 
 def has_other_host(run: configs.RunConfig) -> bool:
@@ -122,22 +118,6 @@ def has_other_host(run: configs.RunConfig) -> bool:
     """
     is_named = run.tpu not in ("", "local")
     return run.distribution_strategy == "tpu" and is_named
-
-
-def _require_gpus(run: configs.RunConfig) -> None:
-    """Refuses GPUs that are not there, in whose place CPU 0 would work."""
-    if run.distribution_strategy == "mirrored" and not run.num_gpus:
-        raise errors.ConfigError(
-            "RunConfig.distribution_strategy='mirrored' needs num_gpus, the "
-            "devices to mirror on. Received: num_gpus=0; on a CPU take "
-            "'one_device'"
-        )
-    found = len(tf.config.list_physical_devices("GPU"))
-    if run.distribution_strategy != "tpu" and found < run.num_gpus:
-        raise errors.ConfigError(
-            f"Expected {run.num_gpus} GPUs on this host "
-            f"(RunConfig.num_gpus), found {found}"
-        )
 
 
 def make_cluster_resolver(
@@ -172,8 +152,24 @@ def make_cluster_resolver(
         "see docs/scaling.md, or try it on this machine with "
         "tools/launch_local_cluster.py",
     )
-    _require_cluster(os.environ["TF_CONFIG"])
-    return tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    # Without a cluster each machine would train by itself, the chief of all;
+    # an evaluator has nothing to do here, as the workers evaluate.
+    if resolver.task_type not in {*_JOBS} & {*resolver.cluster_spec().jobs}:
+        raise errors.ConfigError(
+            'Expected TF_CONFIG with "cluster", the addresses of all workers, '
+            'and "task", which of them this is. Received: '
+            f"{reprlib.repr(os.environ['TF_CONFIG'])}"
+        )
+    return resolver
+
+
+def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
+    if not os.environ.get(name):
+        raise errors.ConfigError(
+            f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
+            f"environment variable {name}: {hint}"
+        )
 
 
 def _announce(cluster: dict[str, list[str]]) -> None:
@@ -186,18 +182,6 @@ def _announce(cluster: dict[str, list[str]]) -> None:
             file=sys.stderr,
             flush=True,
         )
-        for address in addresses:
-            host = address.rpartition(":")[0].strip("[]")
-            try:
-                socket.getaddrinfo(host, None)
-            except (OSError, UnicodeError) as error:
-                # A machine may get its name later.
-                print(
-                    f"warning: {host!r} of {address!r} is not known here yet: "
-                    f"{error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
 
 
 @contextlib.contextmanager
@@ -217,69 +201,6 @@ def _ended_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _require_cluster(tf_config: str) -> None:
-    """Refuses a TF_CONFIG of which TensorFlow makes another cluster.
-
-    Without a cluster every machine would train by itself, and be the chief of
-    all; of an address that is there twice, all would wait for the other one.
-    """
-    try:
-        found = json.loads(tf_config)
-    except ValueError:
-        found = None
-    cluster = found.get("cluster") if isinstance(found, dict) else None
-    if not (isinstance(cluster, dict) and cluster):
-        raise errors.ConfigError(
-            'Expected TF_CONFIG as a JSON object with "cluster", the addresses '
-            'of all workers, and "task", which of them this is. Received: '
-            f"{reprlib.repr(tf_config)}"
-        )
-    known = set()
-    for job, addresses in cluster.items():
-        if not (
-            isinstance(addresses, list)
-            and all(isinstance(address, str) for address in addresses)
-        ):
-            raise errors.ConfigError(
-                f"Expected a list of addresses, host:port, as {job!r} of the "
-                f"cluster in TF_CONFIG. Received: {reprlib.repr(addresses)}"
-            )
-        for address in addresses:
-            host, _, port = address.rpartition(":")
-            if not host or "/" in host or not _is_number(port, 2**16):
-                raise errors.ConfigError(
-                    f"Expected addresses, host:port, as {job!r} of the cluster "
-                    f"in TF_CONFIG. Received: {address!r}"
-                )
-            if address in known:
-                raise errors.ConfigError(
-                    "Expected an address of its own for each worker of the "
-                    f"cluster in TF_CONFIG. Received: {address!r} twice"
-                )
-            known.add(address)
-    task = found.get("task")
-    if not (isinstance(task, dict) and {"type", "index"} <= set(task)):
-        raise errors.ConfigError(
-            'Expected "task" in TF_CONFIG as {"type": "worker", "index": '
-            "<number of this worker>}. Received: "
-            + ("none" if task is None else reprlib.repr(task))
-        )
-    job, index = task["type"], task["index"]
-    addresses = cluster.get(job, ()) if job in _JOBS else ()
-    if not _is_number(str(index), len(addresses)):
-        sizes = ", ".join(f"{len(cluster[name])} {name}" for name in cluster)
-        raise errors.ConfigError(
-            f'Expected "task" in TF_CONFIG as one of its cluster, which has '
-            f"{sizes}; an evaluator has nothing to do here, as the workers "
-            f"evaluate. Received: {reprlib.repr(task)}"
-        )
-
-
-def _is_number(text: str, end: int) -> bool:
-    """Whether a text is a number from 0 on below another one."""
-    return text.isascii() and text.isdecimal() and int(text) < end
-
-
 def _warn_of_unread_cluster(strategy: str) -> None:
     """Says that workers which could be one cluster will train one by one."""
     try:
@@ -289,26 +210,21 @@ def _warn_of_unread_cluster(strategy: str) -> None:
         return  # Nobody asked for it to be read.
     number = sum(len(job) for job in jobs if isinstance(job, list))
     if number > 1:
-        print(
-            f"warning: TF_CONFIG names {number} workers, but RunConfig."
+        errors.warn(
+            f"TF_CONFIG names {number} workers, but RunConfig."
             f"distribution_strategy={strategy!r} trains on this one alone; "
-            "'multi_worker_mirrored' joins them",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-def _require_environment(run: configs.RunConfig, name: str, hint: str) -> None:
-    if not os.environ.get(name):
-        raise errors.ConfigError(
-            f"RunConfig.cluster_resolver={run.cluster_resolver!r} needs the "
-            f"environment variable {name}: {hint}"
+            "'multi_worker_mirrored' joins them"
         )
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes files and messages."""
     return strategy.extended.should_checkpoint
+
+
+def are_several_workers(strategy: tf.distribute.Strategy) -> bool:
+    """Whether other processes take part, each with a copy of the model."""
+    return strategy.extended._in_multi_worker_mode()
 
 
 def set_policy(run: configs.RunConfig) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from electra_tf import errors, model_directory
 from electra_tf.files import read_json, write_json
@@ -133,23 +132,6 @@ def is_whole(prefix: str) -> bool:
     return True
 
 
-def _best_step(model_dir: str) -> int | None:
-    """Of the state in best/; None where there is none, or nothing says it."""
-    path = os.path.join(
-        model_dir, model_directory.BEST_DIR, model_directory.EVAL_RESULTS_FILE
-    )
-    # What is damaged is written again with the next one.
-    with contextlib.suppress(errors.CheckpointError):
-        return read_json(path, ("step",), step=int)["step"]
-    return None
-
-
-def _prefix(manager: tf.train.CheckpointManager, step: int) -> str:
-    return os.path.join(
-        manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
-    )
-
-
 class Checkpoints:
     """Saves and restores a run; the chief alone writes.
 
@@ -158,13 +140,16 @@ class Checkpoints:
 
     Args:
       engine: What is saved.
+
+    Attributes:
+      best_step: Of the state in best/; None where there is none, or nothing
+        says it.
     """
 
     def __init__(self, engine: engine_lib.Engine):
         self.engine = engine
         self.run = engine.run
         self.is_chief = replicas.is_chief(engine.strategy)
-        self.strategy = engine.strategy
         self.global_step = engine.global_step
         self.checkpoint = checkpointed_variables(
             engine.model,
@@ -183,26 +168,31 @@ class Checkpoints:
             experimental_enable_async_checkpoint=self.run.async_checkpoints,
         )
         self._saved_step: int | None = None
-        # Of the state in best/; None without one.
         self.best_step: int | None = None
         if self.is_chief:
-            self.best_step = _best_step(self.run.model_dir)
-            self._manager = tf.train.CheckpointManager(
-                self.checkpoint,
-                self.run.model_dir,
-                max_to_keep=self.run.keep_checkpoint_max or None,
-                checkpoint_name=model_directory.CHECKPOINT_NAME,
-            )
             best_dir = os.path.join(
                 self.run.model_dir, model_directory.BEST_DIR
             )
-            checkpoint_state(best_dir)  # Refuses what is damaged.
-            self._best_manager = tf.train.CheckpointManager(
-                self.checkpoint,
-                best_dir,
-                max_to_keep=1,
-                checkpoint_name=model_directory.CHECKPOINT_NAME,
+            self._best_results = os.path.join(
+                best_dir, model_directory.EVAL_RESULTS_FILE
             )
+            # What is damaged is written again with the next one.
+            with contextlib.suppress(errors.CheckpointError):
+                results = read_json(self._best_results, ("step",), step=int)
+                self.best_step = results["step"]
+            checkpoint_state(best_dir)  # Refuses what is damaged.
+            self._manager = self._make_manager(
+                self.run.model_dir, self.run.keep_checkpoint_max or None
+            )
+            self._best_manager = self._make_manager(best_dir, 1)
+
+    def _make_manager(self, folder: str, max_to_keep: int | None):
+        return tf.train.CheckpointManager(
+            self.checkpoint,
+            folder,
+            max_to_keep=max_to_keep,
+            checkpoint_name=model_directory.CHECKPOINT_NAME,
+        )
 
     def restore(self) -> None:
         """Goes on from the newest checkpoint that is whole, if there is one.
@@ -210,29 +200,26 @@ class Checkpoints:
         Raises:
           ConfigError: If there are some, but none is whole.
         """
-        found = checkpoints_of(self.run.model_dir)
-        passed_over = list(
-            itertools.takewhile(lambda p: not is_whole(p), found)
-        )
-        if passed_over and self.is_chief:
-            print(
+        model_dir = self.run.model_dir
+        prefixes = checkpoints_of(model_dir)
+        damaged = list(itertools.takewhile(lambda p: not is_whole(p), prefixes))
+        if damaged and self.is_chief:
+            errors.warn(
                 "passed over, as a part is missing or damaged: "
-                + ", ".join(passed_over)
+                + ", ".join(damaged)
             )
-        if len(passed_over) == len(found):
-            if is_under_way(self.run.model_dir):
-                raise errors.ConfigError(
-                    f"None of the checkpoints in {self.run.model_dir} is "
-                    "whole. Choose another --model_dir, or move them away to "
-                    "train from the beginning"
-                )
-            return
-        with self.strategy.scope():
-            self.checkpoint.restore(
-                found[len(passed_over)],
-                self._at_once,
-            ).assert_existing_objects_matched()
-        self._saved_step = int(self.global_step.numpy())
+        if len(damaged) < len(prefixes):
+            with self.engine.strategy.scope():
+                self.checkpoint.restore(
+                    prefixes[len(damaged)], self._at_once
+                ).assert_existing_objects_matched()
+            self._saved_step = int(self.global_step.numpy())
+        elif is_under_way(model_dir):
+            raise errors.ConfigError(
+                f"None of the checkpoints in {model_dir} is whole. Choose "
+                "another --model_dir, or move them away to train from the "
+                "beginning"
+            )
 
     def refuse_broken_weights(self) -> None:
         """Refuses weights that the last update has destroyed.
@@ -269,22 +256,20 @@ class Checkpoints:
     def save_best(self, metrics: dict[str, float]) -> None:
         """Saves the state beside the others, with the metrics it reached.
 
+        Of the chief.
+
         Raises:
           TrainingError: As `save`, or if it cannot be read back.
         """
-        if self.is_chief:
-            step = int(self.global_step.numpy())
-            path = os.path.join(
-                self._best_manager.directory, model_directory.EVAL_RESULTS_FILE
-            )
-            # No kill leaves the metrics of other weights.
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
-            self._write(self._best_manager, step)
-            self._best_manager.sync()
-            self._read_back(self._best_manager, step)
-            write_json(path, {"step": step} | metrics)
-            self.best_step = step
+        step = int(self.global_step.numpy())
+        # No kill leaves the metrics of other weights.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._best_results)
+        self._write(self._best_manager, step)
+        self._best_manager.sync()
+        self._read_back(self._best_manager, step)
+        write_json(self._best_results, {"step": step} | metrics)
+        self.best_step = step
 
     def finish(self) -> None:
         """Waits for what is being written."""
@@ -316,10 +301,7 @@ class Checkpoints:
             raise errors.TrainingError(
                 f"Cannot save step {step} in {manager.directory}: {reason}"
             )
-        what = "the first try"
-        if self.run.async_checkpoints:
-            what = "a step before it"
-        logging.warning("Step %d is saved; %s failed: %s", step, what, reason)
+        errors.warn(f"step {step} is saved; a try before it failed: {reason}")
 
     def _read_back(self, manager: tf.train.CheckpointManager, step: int):
         prefix = _prefix(manager, step)
@@ -332,3 +314,9 @@ class Checkpoints:
                 f"Step {step} was not saved: {prefix} cannot be read back. "
                 "Run again to go on from the last whole checkpoint"
             )
+
+
+def _prefix(manager: tf.train.CheckpointManager, step: int) -> str:
+    return os.path.join(
+        manager.directory, f"{model_directory.CHECKPOINT_NAME}-{step}"
+    )

@@ -195,7 +195,8 @@ def test_a_worker_with_another_seed_or_data_is_refused(folder):
         assert stderr.splitlines()[-1] == (
             "run_pretraining: error: Expected the same of all workers, but "
             f"they differ in: run.seed (here {seed}), the training records. "
-            "Start all of them with the same flags, gin files and data"
+            "Start all of them with the same electra_tf, flags, gin files "
+            "and data"
         )
     assert not (folder / "refused").exists()
 
@@ -223,8 +224,8 @@ def test_a_worker_with_other_initial_weights_is_refused(folder):
         assert stderr.splitlines()[-1] == (
             "run_pretraining: error: Expected the same of all workers, but "
             "they differ in: the initial weights, those of init_checkpoint if "
-            "there is one. Start all of them with the same flags, gin files "
-            "and data"
+            "it is given. Start all of them with the same electra_tf, flags, "
+            "gin files and data"
         )
     assert not (folder / "not_begun").exists()
 

@@ -274,10 +274,6 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
         ([], "Expected --gin_file, such as --gin_file=gin/small.gin"),
         (["--gin_file=run.gin", "again"], "Unexpected argument 'again'"),
         (
-            ["--gin_file=my_run"],
-            "Expected a gin file at my_run, found none",
-        ),
-        (
             ["--gin_file=run.gin", "--gin_param=RunConfig.sede = 1"],
             "RunConfig has no parameter sede (--gin_param=RunConfig.sede = 1). "
             "Did you mean seed?",
@@ -285,16 +281,6 @@ def test_another_run_in_the_directory_is_refused(folder, runs):
         (
             ["--gin_file=run.gin"],
             "The gin configuration must set RunConfig.model_dir",
-        ),
-        (
-            [
-                "--gin_file=run.gin",
-                "--model_dir=new",
-                "--distribution_strategy=mirorred",
-            ],
-            "RunConfig.distribution_strategy must be one of one_device, "
-            "mirrored, multi_worker_mirrored, tpu. "
-            "Received: distribution_strategy='mirorred'",
         ),
         (
             [

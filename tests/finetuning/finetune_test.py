@@ -595,8 +595,8 @@ def test_a_directory_of_other_trials_is_refused(finished, monkeypatch):
     with pytest.raises(errors.ConfigError) as caught:
         run(changed)
     assert str(caught.value).startswith(
-        f"{config.run.model_dir}/trial_1 holds another trial, which differs "
-        "in: learning_rate=0.005 (was 0.01). "
+        f"{config.run.model_dir}/trial_1 holds another trial. This run "
+        "differs in: learning_rate=0.005 (was 0.01). "
     )
     # What all trials share is looked at before anything is read.
     changed = dataclasses.replace(

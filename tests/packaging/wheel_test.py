@@ -55,7 +55,6 @@ _OTHER_NAMES = {
     "absl": "absl-py",
     "gin": "gin-config",
     "official": "tf-models-official",
-    "orbit": "tf-models-official",
     "google": "protobuf",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",

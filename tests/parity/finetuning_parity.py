@@ -25,7 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, validation
 from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
@@ -301,7 +301,7 @@ class _Folder:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
         encoder_config = original_settings.encoder_config(arguments)
-        differences = model_directory.differences(
+        differences = validation.differences(
             dataclasses.asdict(encoder_config), dataclasses.asdict(self.config)
         )
         known = {name for name in arguments if name in self.settings}
@@ -321,7 +321,7 @@ class _Folder:
         }
         yield self._check(
             "settings: encoder",
-            len(model_directory.differences(ours, golden)),
+            len(validation.differences(ours, golden)),
             0,
             "config.json:bert_config",
             *(

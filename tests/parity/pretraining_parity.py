@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from electra_tf import configs, model_directory
+from electra_tf import configs, validation
 from electra_tf.checkpoints.checkpoint import LoadReport
 from electra_tf.checkpoints.formats import original
 from electra_tf.command_line import original_settings
@@ -364,7 +364,7 @@ class _Folder:
         """The same settings from the arguments as from all of them."""
         arguments = comparison.read_json(self.folder / "hparams.json")
         from_arguments = original_configs.electra_config(arguments)
-        differences = model_directory.differences(
+        differences = validation.differences(
             dataclasses.asdict(from_arguments), dataclasses.asdict(self.config)
         )
         yield self._check(
@@ -454,7 +454,7 @@ class _Folder:
             }
             yield self._check(
                 f"settings: {network}",
-                len(model_directory.differences(ours, golden[network])),
+                len(validation.differences(ours, golden[network])),
                 0,
                 f"config.json:bert_configs/{network}",
             )
@@ -467,7 +467,7 @@ class _Folder:
         }
         yield self._check(
             f"variables: {len(golden)} names and shapes",
-            len(model_directory.differences(ours, golden)),
+            len(validation.differences(ours, golden)),
             0,
             "config.json:trainable_variables",
         )

@@ -1,10 +1,18 @@
 import random
 import re
 import string
+import sys
 
 import pytest
 
+from electra_tf import errors
 from electra_tf.tasks import answers as answers_lib
+
+
+def test_scripts_that_are_not_installed_are_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "official.nlp.tools", None)
+    with pytest.raises(errors.ConfigError, match="--no-deps tf-models-offic"):
+        answers_lib.require_scripts()
 
 
 def test_squad_v1_counts_a_repeated_question_twice():

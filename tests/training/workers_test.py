@@ -1,6 +1,7 @@
 """Tests of training/workers.py; whole clusters are in end_to_end/."""
 
 import dataclasses
+import itertools
 import types
 
 import numpy as np
@@ -82,15 +83,14 @@ def test_another_seed_rate_or_data_are_refused(beside):
     assert beside(ours, theirs) == [
         "Expected the same of all workers, but they differ in: "
         f"optimizer.learning_rate (here {rate}), run.seed (here {seed}), the "
-        "training records. Start all of them with the same flags, gin files "
-        "and data"
+        "training records. Start all of them with the same electra_tf, "
+        "flags, gin files and data"
         for rate, seed in ((0.001, 3), (0.003, 77))
     ]
 
 
 def test_one_process_has_nobody_to_ask():
     workers.refuse_differences(ONE, config(), {})
-    assert workers.different(ONE, {"state": "12ab"}) == []
     assert workers.digest_of_variables(ONE, [tf.Variable(1.0)]) is None
 
 
@@ -145,28 +145,28 @@ def test_workers_that_do_different_things_are_no_lost_ones():
         )
     assert str(caught.value) == (
         "The workers have come to do different things. Start all of them again "
-        "with the same flags, gin files and data to go on from the last "
-        "checkpoint in model (TensorFlow: Shape mismatch in the collective "
-        "instance 100)"
+        "with the same electra_tf, flags, gin files and data to go on from the "
+        "last checkpoint in model (TensorFlow: Shape mismatch in the "
+        "collective instance 100)"
     )
 
 
-def test_other_code_and_other_folders_are_refused(monkeypatch):
-    differing: list[int] = []
-    monkeypatch.setattr(
-        workers,
-        "different",
-        lambda strategy, facts: [list(facts)[i] for i in differing],
-    )
-    workers.refuse_other_code(TWO)
-    workers.refuse_other_folder(TWO, "model", None)
-    differing.append(0)
-    with pytest.raises(errors.ConfigError, match="in: the code of electra_tf."):
-        workers.refuse_other_code(TWO)
-    with pytest.raises(
-        errors.ConfigError, match="finds model.ckpt-3 and another one another"
-    ):
-        workers.refuse_other_folder(TWO, "model", "model/model.ckpt-3")
+def test_other_code_is_refused(beside, monkeypatch):
+    digests = itertools.cycle("ab")
+    monkeypatch.setattr(workers, "_digest_of_code", lambda: next(digests))
+    line, _ = beside((config(), {}), (config(), {}))
+    assert "they differ in: the code of electra_tf. Start all" in line
+
+
+def test_other_checkpoints_are_refused(beside, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.ckpt-3.index").write_text("weights")
+    ours, theirs = (config(tmp_path / name) for name in ("a", "b"))
+    assert beside((ours, {}), (theirs, {})) == [None, None]
+    (tmp_path / "b" / "model.ckpt-3.index").write_text("other weights")
+    for line in beside((ours, {}), (theirs, {})):
+        assert "in: the checkpoints in RunConfig.model_dir, which all" in line
 
 
 def test_what_may_be_missing_is_compared_as_one_value():

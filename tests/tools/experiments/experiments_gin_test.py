@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf import configs, model_directory, pretraining
+from electra_tf import configs, model_directory, pretraining, validation
 from electra_tf.command_line import gin_files
 from electra_tf.training import matmul_rate, metrics_log
 from tests import helpers
@@ -179,7 +179,7 @@ def differences(config, reference):
     """Name -> value in `config`, for what differs but for `run.model_dir`."""
     return {
         name: value
-        for name, value, _ in model_directory.differences(
+        for name, value, _ in validation.differences(
             dataclasses.asdict(config), dataclasses.asdict(reference)
         )
         if name != "run.model_dir"
