@@ -21,9 +21,8 @@ from electra_tf.files import write_atomically, write_json
 from electra_tf.model import ablations, electra, masking
 from electra_tf.pretraining_data import (
     batches,
-    origins,
-    records_report,
-    reports,
+    check,
+    manifest,
 )
 from electra_tf.text import vocabulary
 from electra_tf.training import engine as engine_lib
@@ -145,7 +144,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
         data.train_files, config.model, run.seed, in_graph=in_graph
     )
     # Whoever takes the model treats text as that of the records was.
-    treatment = origins.treatment_of_text(train_data.records.files)
+    treatment = manifest.treatment_of_text(train_data.records.files)
     vocab = dataclasses.replace(vocab, **treatment)  # type: ignore[arg-type]
     model_directory.refuse_other_records(config, train_data.digest)
     _refuse_other_vocabulary(run.model_dir, vocab)
@@ -169,7 +168,7 @@ def _read_inputs(config: configs.PretrainingConfig) -> _Inputs:
             )
     inputs = _Inputs(vocab, train_data, heldout_data, num_eval_steps)
     for part in inputs.data:
-        records_report.refuse_unfinished(part.records.files)
+        manifest.refuse_unfinished(part.records.files)
     return inputs
 
 
@@ -364,13 +363,13 @@ def _describe(
         f"{run.num_train_steps} steps of {data.train_batch_size} examples; "
         f"TensorBoard: tensorboard --logdir={run.model_dir}"
     )
-    report = reports.Report()
+    report = check.Report()
     for part in inputs.data:
-        records_report.compare_with_manifests(
+        check.compare_with_manifests(
             report, part.records.num_examples(), data.vocab_file
         )
     lines = [*report.errors, *report.warnings]
-    lines.append(origins.different_treatments(train_data.records.files) or "")
+    lines.append(manifest.different_treatments(train_data.records.files) or "")
     if doubled := train_data.records.doubled():
         lines.append(
             f"{len(doubled)} file(s) of examples are another one once more, "

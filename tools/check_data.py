@@ -47,14 +47,9 @@ def check_data(args: argparse.Namespace) -> None:
             "from. Received neither."
         )
 
-    from electra_tf.pretraining_data import records_report, reports
+    from electra_tf.pretraining_data import check
 
-    records_report.check_files(
-        pattern,
-        vocab_file,
-        reports.run_of_config(config) if config else None,
-        args.num_samples,
-    )
+    check.check_files(pattern, vocab_file, config, args.num_samples)
 
 
 def main(argv=None) -> int:

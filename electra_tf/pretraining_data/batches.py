@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf import configs, errors
-from electra_tf.pretraining_data import draws, origins
+from electra_tf.pretraining_data import draws, manifest
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.pretraining_data.records import FEATURE_NAMES
 from electra_tf.training import replicas
@@ -88,7 +88,7 @@ class PretrainingData:
                 "say nothing of other texts"
             )
         elif train:
-            lines += origins.remarks(train.records.files, self.records.files)
+            lines += manifest.remarks(train.records.files, self.records.files)
         steps, rest = divmod(len(self), batch_size)
         if rest and (num_steps is None or num_steps > steps):
             lines.append(

@@ -1,6 +1,6 @@
 """A corpus -> TFRecords and their manifest, as an Apache Beam pipeline.
 
-Each file of the corpus is built by `part_files.PartBuilder`, as on one machine
+Each file of the corpus is built by `parts.PartBuilder`, as on one machine
 and with the same seed, so the examples are the same. A digest of seed, file and
 number says in which output file an example lands, and where there: so the bytes
 of the output depend neither on the runner nor on its workers.
@@ -24,11 +24,11 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from electra_tf import errors
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import (
     building_flags,
     corpus,
-    crew,
     manifest,
     parts,
 )
@@ -63,7 +63,7 @@ class Task(NamedTuple):
 
     def folder_of(self, share: str) -> str:
         """Where the files of a share go."""
-        return self.output_dir + manifest.suffix_of(share)
+        return manifest.folder_of(self.output_dir, share)
 
 
 def build_dataset(
@@ -81,7 +81,7 @@ def build_dataset(
     building_flags.check(args)
     _refuse_signs(args)
     files = list_files(args)
-    build, vocabulary, entry = building_flags.make_build(args, files, say)
+    build, vocabulary, entry = building_flags.make_build(args, files)
     output_dir = args.output_dir.rstrip("/")
     if "://" not in output_dir:
         output_dir = building_flags.output_folders(args)[0]
@@ -126,19 +126,18 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
     """
     corpus_dir, output = args.corpus_dir, args.output_dir.rstrip("/") + "/"
     skips = args.on_bad_input == "skip"
-    note = crew.BadInputs(say).note if skips else None
+    note = corpus.BadInputs().note if skips else None
     if "://" not in corpus_dir:
         return corpus.list_files(
             corpus_dir,
             note,
             args.vocab_file,
             [] if "://" in output else building_flags.output_folders(args),
-            say,
         )
     reading = corpus.Reading(on_bad_input=note)
     root = corpus_dir.rstrip("/") + "/"
     if output.startswith(root) and not _is_hidden(output.removeprefix(root)):
-        corpus.refuse_output(args.output_dir, corpus_dir)
+        raise corpus.inside_corpus(args.output_dir, corpus_dir)
     (match,) = FileSystems.match([root + "**"])
     files = []
     for found in match.metadata_list:
@@ -147,7 +146,7 @@ def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
         if _is_hidden(name) or path.endswith("/"):
             continue  # A bucket has empty files in place of folders.
         if path.removesuffix(".json") == args.vocab_file:
-            say(f"{path!r} is no text: left out of the corpus")
+            errors.warn(f"{path!r} is no text: left out of the corpus")
         elif num_bytes and (problem := corpus.problem_of_kind(path)):
             reading.refuse(problem)
         else:
@@ -171,13 +170,12 @@ def claimed_folder(task: Task, share: str) -> Iterator[None]:
       ValueError: If the folder is not for this build: see `refuse_others`.
     """
     folder = task.folder_of(share)
-    num_shards = task.build.num_files(share)
     key = repr([task.build, task.entry["sha256"]]).encode()
     claim = manifest.CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
-    shards = {manifest.shard_name(i, num_shards) for i in range(num_shards)}
+    shards = set(task.build.shard_names(share))
     ours = {claim, *shards}
     path = FileSystems.join(folder, claim)
-    if share != parts.TRAINING and FileSystems.exists(path):
+    if share != manifest.TRAINING and FileSystems.exists(path):
         # Of a run that was killed between its two manifests.
         ours.add(manifest.FILE_NAME)
     refuse_others(folder, ours)
@@ -282,7 +280,7 @@ def add_steps(
         [
             ((number, i), None)
             for number, share in enumerate(task.build.shares)
-            for i in range(task.build.num_files(share))
+            for i in range(len(task.build.shard_names(share)))
         ]
     )
     examples = built | "examples" >> beam.Filter(
@@ -315,10 +313,9 @@ class _BuildFile(beam.DoFn):
         self._task = task
 
     def setup(self):
-        from electra_tf.pretraining_data import part_files
         from electra_tf.text import tokenization
 
-        self._builder = part_files.PartBuilder(
+        self._builder = parts.PartBuilder(
             self._task.build,
             tokenization.FullTokenizer(self._task.vocabulary),
             logging.warning if self._task.skips_bad_input else None,
@@ -335,7 +332,7 @@ class _BuildFile(beam.DoFn):
             (record,) = self._builder.write(part)
             yield _MANIFEST, ("input", (element, record))
             for number, share in enumerate(build.shares):
-                num_shards = build.num_files(share)
+                num_shards = len(build.shard_names(share))
                 made = tf.data.TFRecordDataset(part.path_of(share))
                 for i, example in enumerate(made.as_numpy_iterator()):
                     key = f"{build.seed}/{element.name}/{i}"
@@ -371,7 +368,7 @@ class _WriteShard(beam.DoFn):
         (number, shard), values = element
         share = self._task.build.shares[number]
         examples = sorted(value for value in values if value is not None)
-        name = manifest.shard_name(shard, self._task.build.num_files(share))
+        name = self._task.build.shard_names(share)[shard]
         with tempfile.TemporaryDirectory() as folder:
             local_path = os.path.join(folder, name)
             with tf.io.TFRecordWriter(local_path) as writer:
@@ -416,8 +413,7 @@ def _write_manifests(
     files, records = zip(*sorted(of_kind["input"]), strict=True)
     shards = sorted(of_kind["shard"], key=lambda shard: shard[:2])
     for share in task.build.shares:
-        if not any(r.counts_of(share).num_examples for r in records):
-            raise ValueError(manifest.nothing_made(records, task.build, share))
+        manifest.refuse_empty(records, task.build, share)
     # The training set's manifest says that all is done: it comes last.
     for number, share in reversed([*enumerate(task.build.shares)]):
         content = manifest.make(

@@ -1,35 +1,52 @@
-"""A corpus -> TFRecords and their manifest, on one machine."""
+"""A corpus -> TFRecords and their manifest, on one machine.
+
+Parts of the corpus are built in one process or in several, as files in a folder
+of unfinished work inside the output folder; what is made of them is moved to
+the output folder at the end. Nothing is wiped, and all appears or none.
+"""
 
 import argparse
 import contextlib
+import functools
+import gc
 import glob
 import hashlib
 import json
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from electra_tf import errors
 from electra_tf import files as files_lib
-from electra_tf.pretraining_data import (
-    building_flags,
-    corpus,
-    deduplication,
-    output_folder,
-)
-from electra_tf.pretraining_data import crew as crew_lib
+from electra_tf.command_line import arguments, progress
+from electra_tf.pretraining_data import building_flags, corpus, deduplication
 from electra_tf.pretraining_data import manifest as manifest_lib
 from electra_tf.pretraining_data import parts as parts_lib
+from electra_tf.pretraining_data.manifest import Counts, add_up
+
+if TYPE_CHECKING:
+    from electra_tf.text import vocabulary as vocabulary_lib
 
 # More processes than this only read the same parts over and over.
 MAX_MERGING_PROCESSES = 8
+# In the folder of unfinished work: what is being moved out of it.
+_MOVING = "moving.json"
+_LOOKS_FALSE = ("0", "false", "n", "no", "off")
 
-LOOKS_FALSE = ("0", "false", "n", "no", "off")
+# What locks a folder for this process.
+_locks: set[int] = set()
+
+say = functools.partial(arguments.say, "build_pretraining_dataset")
 
 
 def build_dataset(args: argparse.Namespace) -> None:
@@ -42,67 +59,66 @@ def build_dataset(args: argparse.Namespace) -> None:
       ValueError: On anything that the user can mend.
     """
     building_flags.check(args)
-    bad_inputs = crew_lib.BadInputs()
+    bad_inputs = corpus.BadInputs()
     skips = args.on_bad_input == "skip"
     folders = building_flags.output_folders(args)
     output_dir = folders[0]
     finished = None
     if not args.preflight_only:
-        finished = output_folder.finished_build(output_dir)
+        finished = manifest_lib.read(output_dir)
         if finished is None:
-            output_folder.refuse_foreign_files(folders)
-            output_folder.refuse_two_file_systems(folders)
+            _refuse_foreign_files(folders)
+            _refuse_two_file_systems(folders)
     files = corpus.list_files(
         args.corpus_dir,
         bad_inputs.note if skips else None,
         args.vocab_file,
         folders,
-        output_folder.say,
     )
-    warn_of_blanks_flag(args.blanks_separate_docs)
+    if (args.blanks_separate_docs or "").lower() in _LOOKS_FALSE:
+        errors.warn(
+            f"--blanks-separate-docs {args.blanks_separate_docs} means yes, as "
+            "in the original; use --no-blanks-separate-docs to switch it off"
+        )
     # All that needs no TensorFlow, which takes seconds to import, is checked.
-    output_folder.say("importing TensorFlow")
-    build, vocabulary, entry = building_flags.make_build(
-        args, files, output_folder.say
-    )
-
-    def keep(finished: dict) -> None:
-        manifest_lib.check_finished(
-            output_dir, finished, build, entry, files, skips
-        )
-        output_folder.say(
-            f"{output_dir} already holds this data set; nothing to do"
-        )
-
-    if finished is not None:
-        return keep(finished)
-
+    say("importing TensorFlow")
+    build, vocabulary, entry = building_flags.make_build(args, files)
+    # No more than there is work for.
+    num_parts = len(parts_lib.make_parts(files))
+    num_processes = min(args.num_processes, num_parts)
     # Processes of the crew are forked with what is imported here.
-    from electra_tf.pretraining_data import part_files  # noqa: F401
+    from electra_tf.pretraining_data import examples  # noqa: F401
 
-    if args.preflight:
-        preflight(files, build, vocabulary, args.gin_file, args.num_processes)
+    if finished is None and args.preflight:
+        preflight(files, build, vocabulary, args.gin_file, num_processes)
     if args.preflight_only:
         return
 
     start = time.monotonic()
-    with output_folder.unfinished_folder(output_dir) as folder:
+    with unfinished_folder(output_dir) as folder:
         # Another run may have come first, before this one locked the folder.
-        output_folder.finish_publishing(output_dir, folder)
         finished = manifest_lib.read(output_dir)
         if finished is not None:
-            return keep(finished)
-        output_folder.refuse_foreign_files(folders)
-        warn_of_little_room(folder, files)
-        with crew_lib.Crew(
-            build, vocabulary, args.num_processes, skips
-        ) as crew:
+            manifest_lib.check_finished(
+                output_dir, finished, build, entry, files, skips
+            )
+            say(f"{output_dir} already holds this data set; nothing to do")
+            return
+        _refuse_foreign_files(folders)
+        needed = 2 * sum(file.num_bytes for file in files)
+        if (free := shutil.disk_usage(folder).free) < needed:
+            # Parts and the output lie side by side, each as large as text.
+            errors.warn(
+                f"{free >> 20} MiB are free, and this will take some "
+                f"{needed >> 20} MiB or more while it runs"
+            )
+        with Crew(build, vocabulary, num_processes, skips) as crew:
             outputs = build_outputs(crew, folder, files, build, entry, skips)
             num_tokens = crew.counts.num_tokens
-        output_folder.publish(output_dir, folder, outputs)
+        publish(output_dir, folder, outputs)
     tell(
-        [output["manifest"] for output in outputs],
-        folders,
+        outputs,
+        output_dir,
         bad_inputs.count,
         num_tokens,
         time.monotonic() - start,
@@ -110,7 +126,7 @@ def build_dataset(args: argparse.Namespace) -> None:
 
 
 def build_outputs(
-    crew: crew_lib.Crew,
+    crew: "Crew",
     folder: str,
     files: Sequence[corpus.CorpusFile],
     build: manifest_lib.Build,
@@ -128,23 +144,29 @@ def build_outputs(
       skips: Whether damaged places are left out.
 
     Returns:
-      For each share its output (see `merge`), with its manifest.
+      For each share its `share`, the folder `made`, the `names` of the files
+      in there, and its `manifest`.
     """
     parts = parts_lib.make_parts(files)
     versions = manifest_lib.versions()
+    if build.dedup:
+        parts = find_duplicates(crew, folder, files, parts, build)
     # The number of output files changes no part, and of what is dropped each
     # part has a digest.
     for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
     decisions = (for_parts, entry["sha256"], versions)
-    if build.dedup:
-        parts = find_duplicates(crew, folder, files, parts, build)
-    parts = [
-        part._replace(path=parts_lib.part_path(folder, part, decisions))
-        for part in parts
-    ]
+    parts = [part.at(folder, "part", decisions) for part in parts]
     records = build_parts(crew, parts, skips)
     outputs = []
     for share in build.shares:
+        try:
+            manifest_lib.refuse_empty(records, build, share)
+        except ValueError:
+            # Nothing here can be of use to another run.
+            for part in parts:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(part.path + ".json")
+            raise
         output, shards = merge(crew, folder, parts, records, build, share)
         output["manifest"] = manifest_lib.make(
             build, share, files, records, shards, entry, versions
@@ -154,8 +176,8 @@ def build_outputs(
 
 
 def tell(
-    manifests: Sequence[dict],
-    folders: Sequence[str],
+    outputs: Sequence[dict],
+    output_dir: str,
     num_bad_inputs: int,
     num_tokens: int,
     seconds: float,
@@ -163,31 +185,30 @@ def tell(
     """Says what was written, and how fast.
 
     Args:
-      manifests: Of all shares.
-      folders: Where they are.
+      outputs: See `build_outputs`.
+      output_dir: The output folder.
       num_bad_inputs: Damaged places that were seen before anything was built.
       num_tokens: Read by this process: none of what it found finished.
       seconds: What it took.
     """
-    for manifest, folder in zip(manifests, folders, strict=True):
-        totals = manifest["totals"]
-        output_folder.say(
+    for output in outputs:
+        totals = output["manifest"]["totals"]
+        say(
             f"wrote {totals['examples']} examples of {totals['documents']} "
             f"documents, {totals['tokens']} tokens, to "
-            f"{len(manifest['shards'])} file(s) in {folder}"
+            f"{len(output['manifest']['shards'])} file(s) in "
+            f"{manifest_lib.folder_of(output_dir, output['share'])}"
         )
     speed = f", {num_tokens / seconds:,.0f} tokens/s" if num_tokens else ""
-    output_folder.say(f"{seconds:.1f} s{speed}")
-    totals = manifests[0]["totals"]
+    say(f"{seconds:.1f} s{speed}")
+    totals = outputs[0]["manifest"]["totals"]
     if totals["dropped_documents"]:
-        output_folder.say(
+        say(
             f"dropped {totals['dropped_documents']} document(s) that repeat "
             f"earlier ones; {manifest_lib.DROPPED_DOCUMENTS} lists them"
         )
     if num_bad := num_bad_inputs + totals["bad_inputs"]:
-        output_folder.say(
-            f"warning: left out {num_bad} damaged place(s) of the corpus"
-        )
+        errors.warn(f"left out {num_bad} damaged place(s) of the corpus")
 
 
 def preflight(
@@ -204,72 +225,46 @@ def preflight(
     """
     task = (files, build, vocabulary, gin_files)
     if num_processes == 1:
-        report = make_report(*task)
+        report = _make_report(*task)
     else:
         # In a process of its own: those that build are forked from this one,
         # in which nothing of TensorFlow must have run.
         context = multiprocessing.get_context("fork")
         with (
-            crew_lib.telling_of_killed(),
+            _telling_of_killed(),
             futures.ProcessPoolExecutor(
-                1, mp_context=context, initializer=crew_lib.start_child
+                1, mp_context=context, initializer=_start_child
             ) as pool,
         ):
-            report = pool.submit(make_report, *task).result()
-    report.print(sys.stderr)
-    if report.errors:
-        raise ValueError(
-            f"{len(report.errors)} problem(s) would break a run over this "
-            "corpus; --no-preflight builds it nevertheless."
-        )
-
-
-def make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
-    """See `text_report.report_on_text`."""
-    from electra_tf import configs
-    from electra_tf.command_line import gin_files as gin_files_lib
-    from electra_tf.pretraining_data import reports, text_report
-    from electra_tf.text import tokenization
-
-    # As for building, which may go on in this process.
-    crew_lib.use_one_thread()
-    run = None
-    if gin_files:
-        run = reports.run_of_config(
-            gin_files_lib.load(configs.PretrainingConfig, gin_files)
-        )
-    return text_report.report_on_text(
-        text_report.take_sample(files, build.reading()),
-        tokenization.FullTokenizer(vocabulary),
-        build.max_seq_length,
-        run,
+            report = pool.submit(_make_report, *task).result()
+    report.show(
+        sys.stderr,
+        "would break a run over this corpus; --no-preflight builds it "
+        "nevertheless",
     )
 
 
-def warn_of_blanks_flag(value: str | None) -> None:
-    """Tells those who wrote `--blanks-separate-docs False` what it means."""
-    if value is not None and value.lower() in LOOKS_FALSE:
-        output_folder.say(
-            f"warning: --blanks-separate-docs {value} means yes, as in the "
-            "original; use --no-blanks-separate-docs to switch it off"
-        )
+def _make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
+    from electra_tf import configs
+    from electra_tf.command_line import gin_files as gin_files_lib
+    from electra_tf.pretraining_data import check
+    from electra_tf.text import tokenization
 
-
-def warn_of_little_room(
-    folder: str, files: Sequence[corpus.CorpusFile]
-) -> None:
-    """Parts and the output lie side by side, each about as large as text."""
-    needed = 2 * sum(file.num_bytes for file in files)
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        output_folder.say(
-            f"warning: {free >> 20} MiB are free, and this will take some "
-            f"{needed >> 20} MiB or more while it runs"
-        )
+    # As for building, which may go on in this process.
+    use_one_thread()
+    config = None
+    if gin_files:
+        config = gin_files_lib.load(configs.PretrainingConfig, gin_files)
+    return check.report_on_text(
+        check.take_sample(files, build.reading()),
+        tokenization.FullTokenizer(vocabulary),
+        build.max_seq_length,
+        config,
+    )
 
 
 def find_duplicates(
-    crew: crew_lib.Crew,
+    crew: "Crew",
     folder: str,
     files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
@@ -285,15 +280,8 @@ def find_duplicates(
     """
     decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
     parts = [
-        part._replace(
-            path=parts_lib.part_path(
-                # Fingerprints name their file by its number.
-                folder,
-                part,
-                (*decisions, part.first_file),
-                "fingerprints",
-            )
-        )
+        # Fingerprints name their file by its number.
+        part.at(folder, "fingerprints", (*decisions, part.first_file))
         for part in parts
     ]
     parts_lib.remove_others(parts)
@@ -301,14 +289,20 @@ def find_duplicates(
     num_bytes = sum(part.num_bytes for part in parts)
     done_before = num_bytes - sum(part.num_bytes for part in missing)
     crew.start_progress(
-        num_bytes, parts_lib.Counts(done_before), "looking for duplicates"
+        num_bytes, Counts(done_before), "looking for duplicates"
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
     concatenate([part.path for part in parts], all_records)
-    numbered = _with_documents(parts)
-    if not any(part.num_documents for part in numbered):
-        return numbered
+    first_document = 0
+    for i, part in enumerate(parts):
+        size = os.path.getsize(part.path) // deduplication.RECORD.itemsize
+        parts[i] = part._replace(
+            first_document=first_document, num_documents=size
+        )
+        first_document += size
+    if not first_document:
+        return parts
     records = np.memmap(all_records, deduplication.RECORD, "r")
     threshold = build.dedup_threshold if build.dedup == "near" else None
     decided = deduplication.decide(records, len(files), threshold)
@@ -325,94 +319,68 @@ def find_duplicates(
                 names.encode() + decided[part.documents].tobytes()
             ).hexdigest()
         )
-        for part in numbered
+        for part in parts
     ]
 
 
-def _with_documents(parts: Sequence[parts_lib.Part]) -> list[parts_lib.Part]:
-    """The parts with the numbers of their documents, by their fingerprints."""
-    first_document = 0
-    numbered = []
-    for part in parts:
-        num_documents = (
-            os.path.getsize(part.path) // deduplication.RECORD.itemsize
-        )
-        numbered.append(
-            part._replace(
-                first_document=first_document, num_documents=num_documents
-            )
-        )
-        first_document += num_documents
-    return numbered
-
-
 def build_parts(
-    crew: crew_lib.Crew, parts: Sequence[parts_lib.Part], skips: bool
-) -> list[parts_lib.FileRecord]:
+    crew: "Crew", parts: Sequence[parts_lib.Part], skips: bool
+) -> list[manifest_lib.FileRecord]:
     """Builds the parts that no earlier run has finished.
 
     Returns:
       The `FileRecord`s of all input files, in order.
     """
     parts_lib.remove_others(parts)
-    found = [parts_lib.read_part_record(part.path, skips) for part in parts]
+    finished = [parts_lib.read_record(part, skips) for part in parts]
     done_before = [
-        parts_lib.add_up(file.counts, file.heldout)
-        for records in found
+        add_up(file.counts, file.heldout)
+        for records in finished
         for file in records or ()
     ]
-    missing = [
-        part
-        for part, records in zip(parts, found, strict=True)
-        if records is None
-    ]
     if done_before:
-        output_folder.say(
-            f"{len(parts) - len(missing)} of {len(parts)} parts are finished"
-        )
+        num_finished = len(parts) - finished.count(None)
+        say(f"{num_finished} of {len(parts)} parts are finished")
     crew.start_progress(
         sum(part.num_bytes for part in parts),
-        parts_lib.add_up(parts_lib.Counts(), *done_before),
+        add_up(Counts(), *done_before),
         "building examples",
     )
-    crew.run("build", missing)
-    all_records: list[parts_lib.FileRecord] = []
-    for part, records in zip(parts, found, strict=True):
-        records = records or parts_lib.read_part_record(part.path, True)
-        assert records is not None
-        all_records += records
-    return all_records
+    crew.run(
+        "build",
+        [
+            part
+            for part, records in zip(parts, finished, strict=True)
+            if records is None
+        ],
+    )
+    return [
+        record
+        for part, records in zip(parts, finished, strict=True)
+        for record in records or parts_lib.read_record(part, True) or ()
+    ]
 
 
 def merge(
-    crew: crew_lib.Crew,
+    crew: "Crew",
     folder: str,
     parts: Sequence[parts_lib.Part],
-    records: Sequence[parts_lib.FileRecord],
+    records: Sequence[manifest_lib.FileRecord],
     build: manifest_lib.Build,
     share: str,
 ) -> tuple[dict, list[dict]]:
     """Deals the parts' examples of a share to its output files.
 
     Returns:
-      `suffix`, `made` and `names` as `output_folder.publish` wants them, and
-      the shards' entries in the manifest.
-
-    Raises:
-      ValueError: If the data set would have no example.
+      An output without its manifest, and the shards' entries in that.
     """
     num_examples = sum(r.counts_of(share).num_examples for r in records)
-    if not num_examples:
-        # Nothing here can be of use to another run.
-        for part in parts:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(part.path + ".json")
-        raise ValueError(manifest_lib.nothing_made(records, build, share))
-    num_shards = build.num_files(share)
+    names = build.shard_names(share)
+    num_shards = len(names)
     if num_examples < num_shards:
-        output_folder.say(
-            f"warning: {num_examples} example(s) leave some of the "
-            f"{num_shards} output files empty"
+        errors.warn(
+            f"{num_examples} example(s) leave some of the {num_shards} output "
+            "files empty"
         )
     key = [part.path for part in parts] + [build.num_out_files, build.seed]
     digest = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
@@ -423,7 +391,6 @@ def merge(
     os.makedirs(os.path.join(folder, made), exist_ok=True)
     for temporary in glob.glob(os.path.join(folder, made, "*.tmp*")):
         os.remove(temporary)
-    names = [manifest_lib.shard_name(i, num_shards) for i in range(num_shards)]
     paths = [os.path.join(folder, made, name) for name in names]
     inputs = [part.path_of(share) for part in parts]
     _merge_missing(crew, inputs, paths, build.seed)
@@ -444,15 +411,14 @@ def merge(
     if build.dedup and not share:
         names.append(manifest_lib.DROPPED_DOCUMENTS)
         concatenate(
-            [part.path_of(parts_lib.DROPPED) for part in parts],
+            [part.path_of(manifest_lib.DROPPED) for part in parts],
             os.path.join(folder, made, names[-1]),
         )
-    suffix = manifest_lib.suffix_of(share)
-    return {"suffix": suffix, "made": made, "names": names}, shards
+    return {"share": share, "made": made, "names": names}, shards
 
 
 def _merge_missing(
-    crew: crew_lib.Crew, inputs: list[str], paths: list[str], seed: int
+    crew: "Crew", inputs: list[str], paths: list[str], seed: int
 ) -> None:
     """Deals the parts' examples to those output files that are not there."""
     wanted = [i for i, path in enumerate(paths) if not os.path.exists(path)]
@@ -479,3 +445,405 @@ def concatenate(paths: Sequence[str], target: str) -> None:
         for path in paths:
             with open(path, "rb") as reader:
                 shutil.copyfileobj(reader, writer, 1 << 20)
+
+
+class Crew:
+    """Works on tasks in this process or in several."""
+
+    def __init__(
+        self,
+        build: manifest_lib.Build,
+        vocabulary: "vocabulary_lib.Vocabulary",
+        num_processes: int,
+        skips: bool,
+    ):
+        self.num_processes = num_processes
+        self._worker: Worker | None = None
+        self._pool: futures.ProcessPoolExecutor | None = None
+        self._progress: progress.Progress | None = None
+        self._done_before: Sequence[int] = Counts()
+        self._counts = Counts()
+        self._arguments = (build, vocabulary, skips)
+        self._others = multiprocessing.active_children()
+        if num_processes > 1:
+            # TensorFlow is imported, but nothing of it has run: so its modules
+            # can be shared by forking (a second start per worker instead of
+            # four), and each worker sets up threads of its own.
+            context = multiprocessing.get_context("fork")
+            self._counters = context.Array("q", self._counts)
+            self._pool = futures.ProcessPoolExecutor(
+                num_processes,
+                mp_context=context,
+                initializer=_start_worker,
+                initargs=(*self._arguments, self._counters),
+            )
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if self._pool is None:
+            return
+        if kind is None:
+            self._pool.shutdown()
+            return
+        # Not after their parts: a mistake or Ctrl-C ends the run at once.
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            if process not in self._others:
+                process.kill()
+
+    def start_progress(
+        self, total_bytes: int, done_before: Sequence[int], activity: str
+    ) -> None:
+        """Counts of the tasks from now on go to a new line.
+
+        Args:
+          total_bytes: Text of all tasks, done or not.
+          done_before: Counts, as in `manifest.Counts`, of what need not be run.
+          activity: Opens the line.
+        """
+        self._progress = progress.Progress(activity, total_bytes)
+        self._progress.start(done_before[0])
+        self._done_before = done_before
+        self._counts = Counts()
+        if self._pool is not None:
+            self._counters[:] = self._counts
+
+    @property
+    def counts(self) -> Counts:
+        """Of the tasks since `start_progress`: what this process has done."""
+        if self._pool is not None:
+            return Counts(*self._counters[:])
+        return self._counts
+
+    def run(self, method: str, tasks: Sequence) -> None:
+        """Calls a method of `Worker` with each task; nothing comes back."""
+        if self._pool is None:
+            if self._worker is None and tasks:
+                self._worker = Worker(*self._arguments, self._report)
+            with few_collections():
+                for task in tasks:
+                    getattr(self._worker, method)(task)
+        else:
+            self._run_in_pool(self._pool, method, tasks)
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
+
+    def _report(self, done: Sequence[int]) -> None:
+        self._counts = add_up(self._counts, done)
+        self._show()
+
+    def _show(self) -> None:
+        """Shows counts of this run and what was done before."""
+        if self._progress is None:
+            return
+        total = add_up(self._done_before, self.counts)
+        figures = f"{total.num_documents:,} documents"
+        if total.num_tokens:
+            speed = self.counts.num_tokens / self._progress.seconds
+            figures += (
+                f"  {total.num_examples:,} examples  {total.num_tokens:,} "
+                f"tokens  {speed:,.0f} tokens/s"
+            )
+        self._progress.update(total.num_bytes, figures)
+
+    def _run_in_pool(self, pool, method: str, tasks: Sequence) -> None:
+        # Large parts first, so that no worker is left alone with one.
+        tasks = sorted(tasks, key=lambda task: -getattr(task, "num_bytes", 0))
+        with _telling_of_killed():
+            pending = {
+                pool.submit(_call_worker, method, task) for task in tasks
+            }
+            while pending:
+                done, pending = futures.wait(
+                    pending, 0.2, futures.FIRST_EXCEPTION
+                )
+                self._show()
+                for future in done:
+                    future.result()
+
+
+@contextlib.contextmanager
+def _telling_of_killed() -> Iterator[None]:
+    """Says in a line that a process of a pool was killed."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise ValueError(
+            "A building process was killed, perhaps for want of memory; "
+            "try fewer --num-processes."
+        ) from None
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """Makes Python's search for cyclic garbage rare.
+
+    Lists of tokens come by the million and hold no cycles, but each search
+    looks at them and at all of TensorFlow too.
+    """
+    thresholds = gc.get_threshold()
+    _collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def _collect_rarely() -> None:
+    gc.freeze()
+    gc.set_threshold(1_000_000, 50, 100)
+
+
+def use_one_thread() -> None:
+    """Keeps TensorFlow's ops to one thread in this process."""
+    import tensorflow as tf
+
+    # Refused where TensorFlow has already run something, which is the case
+    # only where this is called from another program.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+class Worker:
+    """Does the tasks of one process, with one thread."""
+
+    def __init__(
+        self,
+        build: manifest_lib.Build,
+        vocabulary: "vocabulary_lib.Vocabulary",
+        skips: bool,
+        report: Callable[[Sequence[int]], None],
+    ):
+        from electra_tf.text import tokenization
+
+        use_one_thread()
+        self._looks_for_near = build.dedup == "near"
+        self._report = report
+        self._builder = parts_lib.PartBuilder(
+            build,
+            tokenization.FullTokenizer(vocabulary),
+            corpus.BadInputs().note if skips else None,
+        )
+
+    def fingerprint(self, part: parts_lib.Part) -> None:
+        """Writes the fingerprints of a part's documents."""
+        # Named when the examples are built.
+        reading = self._builder.reading
+        if reading.on_bad_input is not None:
+            reading = reading._replace(on_bad_input=lambda message: None)
+
+        def documents():
+            for number, file in enumerate(part.files, part.first_file):
+                for some, num_bytes in corpus.documents_of(
+                    corpus.read_lines(file.path, reading=reading)
+                ):
+                    for document in some:
+                        yield number, document
+                    self._report(Counts(num_bytes, len(some)))
+
+        fingerprinter = deduplication.Fingerprinter(self._looks_for_near)
+        with (
+            files_lib.whole_file(part.path) as temporary,
+            open(temporary, "wb") as writer,
+        ):
+            for records in fingerprinter(documents()):
+                writer.write(records.tobytes())
+
+    def build(self, part: parts_lib.Part) -> None:
+        """Writes the examples of a part, and last its record."""
+        records = self._builder.write(part, self._report)
+        parts_lib.write_record(part, records)
+
+    def merge(self, task: tuple) -> None:
+        """Writes some output files: see `parts.merge`."""
+        parts_lib.merge(*task)
+
+
+_worker: Worker | None = None
+
+
+def _start_child() -> None:
+    """Makes a process that was forked here depend on its parent.
+
+    It holds none of the parent's locks, and leaves once the parent has gone,
+    whatever that was killed by.
+    """
+    while _locks:
+        os.close(_locks.pop())
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def leave_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+
+
+def _start_worker(
+    build: manifest_lib.Build,
+    vocabulary: "vocabulary_lib.Vocabulary",
+    skips: bool,
+    counters,
+) -> None:
+    """Sets up the worker of this process."""
+    global _worker
+    _start_child()
+    # Ctrl-C reaches every process of the group; the parent answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def report(done: Sequence[int]) -> None:
+        with counters.get_lock():
+            for i, count in enumerate(done):
+                counters[i] += count
+
+    _worker = Worker(build, vocabulary, skips, report)
+    _collect_rarely()
+
+
+def _call_worker(method: str, task: Any) -> None:
+    """Has the worker of this process do a task."""
+    assert _worker is not None
+    getattr(_worker, method)(task)
+
+
+def _refuse_foreign_files(folders: Sequence[str]) -> None:
+    """Refuses output folders with files that no run of the builder wrote."""
+    moving = _moving(folders[0])
+    for folder in folders:
+        if os.path.isdir(folder):
+            known = {manifest_lib.UNFINISHED, *moving.get(folder, ())}
+            foreign = sorted(set(os.listdir(folder)) - known)
+            manifest_lib.refuse_foreign(folder, foreign)
+        elif os.path.exists(folder):
+            raise ValueError(
+                f"Expected a folder as --output-dir. Received: {folder!r}, "
+                "which is a file."
+            )
+
+
+def _moving(output_dir: str) -> dict[str, list[str]]:
+    """Folder -> names of what a run that was killed was moving there."""
+    path = os.path.join(output_dir, manifest_lib.UNFINISHED, _MOVING)
+    with contextlib.suppress(OSError), open(path) as reader:
+        return json.load(reader)
+    return {}
+
+
+def _refuse_two_file_systems(folders: Sequence[str]) -> None:
+    """Refuses folders between which nothing can be renamed."""
+    devices = []
+    for path in map(os.path.realpath, folders):
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        devices.append(os.stat(path).st_dev)
+    if len(set(devices)) > 1:
+        raise ValueError(
+            f"Expected {folders[0]!r} and {folders[1]!r} on one file system, "
+            "as what is finished is moved into both. Received: two; make the "
+            "second one a link beside the first one's."
+        )
+
+
+@contextlib.contextmanager
+def unfinished_folder(output_dir: str) -> Iterator[str]:
+    """A folder for everything unfinished, for one run at a time.
+
+    It goes away once the run has succeeded. Otherwise it stays, if a part is
+    finished, and so the same command need not build that part again.
+
+    Raises:
+      ValueError: If another run is building in the same folder.
+    """
+    folder = os.path.join(output_dir, manifest_lib.UNFINISHED)
+    is_new = not os.path.exists(output_dir)
+    lock = _lock(output_dir, folder)
+    _locks.add(lock)
+    succeeded = False
+    try:
+        yield folder
+        succeeded = True
+    finally:
+        # Parts that are built, or, before the first of them, looked through;
+        # what is unfinished has an ending.
+        num_finished = len(glob.glob("part-*.json", root_dir=folder)) or len(
+            glob.glob("fingerprints-" + "[!.]" * 24, root_dir=folder)
+        )
+        if succeeded or not num_finished:
+            shutil.rmtree(folder, ignore_errors=True)
+            if is_new:
+                with contextlib.suppress(OSError):
+                    os.rmdir(output_dir)
+        else:
+            say(
+                f"{num_finished} finished part(s) stay in {folder}; the same "
+                "command goes on from there"
+            )
+        _locks.discard(lock)
+        os.close(lock)
+
+
+def _lock(output_dir: str, folder: str) -> int:
+    """Makes and locks a folder, which a run that ends may remove meanwhile."""
+    while True:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            lock = files_lib.lock(folder)
+            if lock is None:
+                raise ValueError(f"Another run is building in {output_dir!r}.")
+            if os.path.isdir(folder) and os.path.samestat(
+                os.fstat(lock), os.stat(folder)
+            ):
+                return lock
+            os.close(lock)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"Cannot write to {output_dir!r}: {error.strerror}."
+            ) from None
+
+
+def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
+    """Moves what is made to where it belongs, the manifests last.
+
+    Args:
+      output_dir: The output folder.
+      folder: The unfinished folder.
+      outputs: See `build_outputs`.
+
+    Raises:
+      ValueError: If files have come there meanwhile from elsewhere.
+    """
+    folders = [
+        manifest_lib.folder_of(output_dir, output["share"])
+        for output in outputs
+    ]
+    _refuse_foreign_files(folders)
+    # What a run that was killed here has moved is made anew: see `merge`.
+    for target, names in _moving(output_dir).items():
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(target, name))
+    moving = {
+        target: [*output["names"], manifest_lib.FILE_NAME]
+        for target, output in zip(folders, outputs, strict=True)
+    }
+    files_lib.write_json(os.path.join(folder, _MOVING), moving)
+    # The training set's manifest says that all is done: it comes last.
+    for target, output in reversed([*zip(folders, outputs, strict=True)]):
+        os.makedirs(target, exist_ok=True)
+        for name in output["names"]:
+            os.replace(
+                os.path.join(folder, output["made"], name),
+                os.path.join(target, name),
+            )
+        files_lib.write_atomically(
+            os.path.join(target, manifest_lib.FILE_NAME),
+            manifest_lib.text_of(output["manifest"]),
+        )

@@ -3,9 +3,10 @@
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from electra_tf import errors
 from electra_tf.command_line import arguments
 from electra_tf.pretraining_data import corpus, manifest
 
@@ -221,13 +222,15 @@ def output_folders(args: argparse.Namespace) -> list[str]:
     folder = os.path.abspath(args.output_dir)
     if not args.heldout_fraction:
         return [folder]
-    return [folder, folder + manifest.HELDOUT_SUFFIX]
+    return [
+        manifest.folder_of(folder, share)
+        for share in (manifest.TRAINING, manifest.HELDOUT)
+    ]
 
 
 def make_build(
     args: argparse.Namespace,
     files: Sequence[corpus.CorpusFile],
-    say: Callable[[str], object],
 ) -> tuple[manifest.Build, "vocabulary_lib.Vocabulary", dict]:
     """What the flags decide.
 
@@ -237,7 +240,6 @@ def make_build(
       args: Parsed by a parser of `add`; those of `add_local_flags` may be
         missing.
       files: The corpus.
-      say: Takes a warning where flags and vocabulary differ.
 
     Returns:
       The build, its vocabulary, and the manifest's entry of that.
@@ -255,13 +257,13 @@ def make_build(
             (said for said in (flag, made_for) if said is not None), True
         )
         if made_for not in (None, settings[name]):
-            say(
-                f"warning: building with {name}={settings[name]}, but the "
+            errors.warn(
+                f"building with {name}={settings[name]}, but the "
                 f"vocabulary was made for {name}={made_for}"
             )
     if given.text_cleaning != "none":
-        say(
-            "warning: the vocabulary was made for text_cleaning="
+        errors.warn(
+            "the vocabulary was made for text_cleaning="
             f"{given.text_cleaning!r}, which the corpus must have been through "
             "already"
         )

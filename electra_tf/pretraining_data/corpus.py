@@ -7,30 +7,37 @@ A corpus is a folder of files. What a file is, its name says:
   .tar       an archive of any of these, other archives included
   other      UTF-8 text, a sentence or paragraph a line
 
-each of which may be compressed (.gz, .tgz, .xz, .txz, .zst). Compressed
-archives are recognised without .tar in their name too, as OpenWebText has
-them. Kinds that only look like text, such as .csv, are refused by name. A byte
-order mark at the head of a text means nothing. Links in a folder are
-followed, those in an archive left out.
+each of which may be compressed (.gz, .tgz, .bz2, .tbz2, .xz, .txz, .zst).
+Compressed archives are recognised without .tar in their name too, as
+OpenWebText has them. Kinds that only look like text, such as .csv, are refused
+by name. A byte order mark at the head of a text means nothing. Links in a
+folder are followed, those in an archive left out.
 """
 
+import bz2
+import functools
 import io
 import json
+import lzma
 import os
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from electra_tf import errors
 from electra_tf.files import each_once
-from electra_tf.pretraining_data import decompression
 from electra_tf.text import vocabulary
 
 # Enough lines for a graph call's overhead to vanish, few enough to stay in
 # cache. A batch is about one block.
 _BLOCK_BYTES = 1 << 20
+# Of compressed data that are unpacked at once.
+_CHUNK_BYTES = 64 << 10
 _PARQUET_ROWS = 1000
+_ZSTD_WINDOW_LOG = 31  # The largest, as of `zstd --long=31`.
 
 # A tar header says so at this offset.
 _TAR_MARK = b"ustar"
@@ -43,36 +50,46 @@ _ONE_OF_SEVERAL = re.compile(r"-\d+-of-\d+$")
 _COMPRESSIONS = {
     ".gz": ("gzip", ""),
     ".tgz": ("gzip", ".tar"),
+    ".bz2": ("bzip2", ""),
+    ".tbz2": ("bzip2", ".tar"),
     ".xz": ("xz", ""),
     ".txz": ("xz", ".tar"),
     ".zst": ("zstd", ""),
 }
 
 # Of kinds that are not read, and what to do with them.
-_REPACK = "unpack it, or pack it as .gz, .xz, .zst or .tar"
+_REPACK = "unpack it, or pack it as .gz, .bz2, .xz, .zst or .tar"
 _ROWS = "write the text of its rows to .jsonl, .parquet or .txt"
+_EXTRACT = "write its text to .txt"
 _OTHER_KINDS = {
     ".json": "name it .jsonl if it has an object a line, or write it so",
-    ".csv": _ROWS,
-    ".tsv": _ROWS,
+    **dict.fromkeys((".csv", ".tsv", ".arrow", ".feather"), _ROWS),
     **dict.fromkeys((".jsonlines", ".jl"), "name it .jsonl"),
     **dict.fromkeys((".pq", ".parq"), "name it .parquet"),
-    **dict.fromkeys((".arrow", ".feather"), _ROWS),
+    **dict.fromkeys((".html", ".htm", ".pdf", ".docx", ".epub"), _EXTRACT),
     ".gzip": "name it .gz",
     ".zstd": "name it .zst",
     ".tfrecord": "it is made from text; keep it outside of the corpus",
-    **dict.fromkeys(
-        (".bz2", ".tbz2", ".zip", ".7z", ".rar", ".lz4", ".lzma", ".z"), _REPACK
-    ),
+    **dict.fromkeys((".zip", ".7z", ".rar", ".lz4", ".lzma", ".z"), _REPACK),
 }
 
+# What files begin with that are no text under a name that says nothing.
+_HEADS = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": "gzip: name it .gz",
+    b"BZh91AY&SY": "bzip2: name it .bz2",
+    b"\xfd7zXZ\0": "xz: name it .xz",
+    b"\x28\xb5\x2f\xfd": "zstd: name it .zst",
+    b"PK\x03\x04": "a zip archive",
+    b"%PDF-": "PDF",
+}
 _BYTE_ORDER_MARK = "\ufeff"
-# No text holds so many.
+# No text holds so many, which a damaged disk leaves.
 _ZEROS = bytes(16)
 # Nor as many characters that are none. More than a third of UTF-16 is, where it
 # is not of a script whose bytes are no UTF-8 anyway.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r"})
-_MOST_CONTROLS = 1 / 3
 _LEAST_BYTES_TO_TELL = 512
 
 
@@ -114,28 +131,38 @@ class Reading(NamedTuple):
     Attributes:
       blanks_separate_docs: Whether a blank line of a text ends a document;
         otherwise it means nothing. In .jsonl and .parquet it never does.
-      text_field: Field of .jsonl, column of .parquet.
+      text_field: Field of .jsonl ("meta.text" is one within another), column
+        of .parquet.
       on_bad_input: Called with a line about each damaged place, which is then
         left out; without it, the first one raises.
-      is_cut: Whether the stream, as far as it was read, ends too early, which
-        is told elsewhere.
     """
 
     blanks_separate_docs: bool = True
     text_field: str = "text"
     on_bad_input: Callable[[str], object] | None = None
-    is_cut: Callable[[], bool] | None = None
 
     def refuse(self, message: str) -> None:
         """Reports a damaged place."""
         if self.on_bad_input is None:
-            raise BadInput(message)
+            raise BadInput(f"{message} --on-bad-input=skip leaves it out.")
         self.on_bad_input(message)
 
-    def refuse_end(self, message: str) -> None:
-        """Reports a damaged place that is the last, unless it was cut off."""
-        if self.is_cut is None or not self.is_cut():
-            self.refuse(message)
+
+class BadInputs:
+    """Names damaged places that are left out, up to a number, and counts."""
+
+    MAX_NAMED = 10
+
+    def __init__(self):
+        self.count = 0
+
+    def note(self, message: str) -> None:
+        """Takes a line about a damaged place."""
+        self.count += 1
+        if self.count <= self.MAX_NAMED:
+            errors.warn(f"left out: {message}")
+        if self.count == self.MAX_NAMED:
+            errors.warn("further damaged places are counted only")
 
 
 def list_files(
@@ -143,7 +170,6 @@ def list_files(
     on_bad_input: Callable[[str], object] | None = None,
     vocab_file: str | None = None,
     outputs: Sequence[str] = (),
-    say: Callable[[str], object] | None = None,
 ) -> list[CorpusFile]:
     """Lists a corpus, folders inside it included, sorted by name.
 
@@ -157,8 +183,6 @@ def list_files(
         which is then left out.
       vocab_file: It and its settings are no part of the corpus.
       outputs: Folders that are going to be written.
-      say: Called with a line if the vocabulary was left out, or files count
-        twice.
 
     Raises:
       ValueError: If there is no such folder, it holds no text, an output is
@@ -173,10 +197,10 @@ def list_files(
     reading = Reading(on_bad_input=on_bad_input)
     no_text = set()
     if vocab_file:
-        ours = (vocab_file, vocabulary.settings_file(vocab_file))
-        no_text = {_identity(os.stat(p)) for p in ours if os.path.isfile(p)}
+        written = (vocab_file, vocabulary.settings_file(vocab_file))
+        no_text = {_identity(os.stat(p)) for p in written if os.path.isfile(p)}
     files = []
-    found = set()
+    identities = set()
     doubled = []
     folders = set()
     for folder, names in _walk(corpus_dir, reading.refuse):
@@ -186,8 +210,7 @@ def list_files(
             try:
                 status = os.stat(path)
                 if _identity(status) in no_text:
-                    if say is not None:
-                        say(f"{path!r} is no text: left out of the corpus")
+                    errors.warn(f"{path!r} is no text: left out of the corpus")
                     continue
                 if problem := _problem_of(name, path, status):
                     reading.refuse(problem)
@@ -197,19 +220,25 @@ def list_files(
             except OSError as error:
                 reading.refuse(f"Cannot read {path!r}: {error.strerror}.")
                 continue
-            if status.st_size and _identity(status) in found:
+            if status.st_size and _identity(status) in identities:
                 doubled.append(name)
-            found.add(_identity(status))
+            identities.add(_identity(status))
             files.append(
                 CorpusFile(name, path, status.st_size, status.st_mtime_ns)
             )
-    if doubled and say is not None:
-        say(
-            f"warning: {len(doubled)} file(s) are in the corpus under another "
-            f"name, too, such as {doubled[0]!r}: their text comes twice"
+    if doubled:
+        errors.warn(
+            f"{len(doubled)} file(s) are in the corpus under another name, "
+            f"too, such as {doubled[0]!r}: their text comes twice"
         )
     for output in outputs:
-        _refuse_inside(output, corpus_dir, folders)
+        around = os.path.realpath(output)
+        while around not in folders and around != os.sep:
+            # What a dot hides is not read.
+            is_hidden = os.path.basename(around).startswith(".")
+            around = os.sep if is_hidden else os.path.dirname(around)
+        if around in folders:
+            raise inside_corpus(output, corpus_dir)
     refuse_without_text(corpus_dir, files)
     return sorted(files)
 
@@ -245,11 +274,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 def is_utf8(path: str) -> bool:
     """Whether a path, of which Python decodes any bytes, is text."""
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\udc80" <= character <= "\udcff" for character in path)
 
 
 def _problem_of(name: str, path: str, status: os.stat_result) -> str:
@@ -275,22 +300,6 @@ def problem_of_kind(name: str) -> str:
     )
 
 
-def _refuse_inside(
-    output: str, corpus_dir: str, folders: Collection[str]
-) -> None:
-    """Refuses an output in one of the folders of a corpus.
-
-    Raises:
-      ValueError: If it is.
-    """
-    folder = os.path.realpath(output)
-    while folder not in folders:
-        if os.path.basename(folder).startswith(".") or folder == os.sep:
-            return
-        folder = os.path.dirname(folder)
-    refuse_output(output, corpus_dir)
-
-
 def refuse_changed(file: CorpusFile) -> None:
     """Refuses a file that is another one than when it was listed.
 
@@ -309,13 +318,9 @@ def refuse_changed(file: CorpusFile) -> None:
         )
 
 
-def refuse_output(output: str, corpus_dir: str) -> NoReturn:
-    """Refuses a folder in a corpus, whose text it would be the next time.
-
-    Raises:
-      ValueError: Always.
-    """
-    raise ValueError(
+def inside_corpus(output: str, corpus_dir: str) -> ValueError:
+    """The error of an output in a corpus, whose text it would be next time."""
+    return ValueError(
         f"Expected an --output-dir outside of the corpus {corpus_dir!r}. "
         f"Received: {output!r}."
     )
@@ -339,8 +344,8 @@ def read_lines(
 ) -> Iterator[LineBatch]:
     """Reads a file in batches of some thousand lines.
 
-    Lines end at "\\n" only; then white space, "\\r" included, is stripped. A
-    line "" follows the end of a text, of a row and of a member of an archive.
+    Lines end at "\\n" only; then white space is stripped. A line "" follows the
+    end of a text, of a row and of a member of an archive.
 
     Args:
       path: A file of any of the kinds above.
@@ -392,6 +397,20 @@ def documents_of(
         yield [document], 0
 
 
+def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Joins small pieces, which come from rows and members."""
+    batch: list[str] = []
+    size = 0
+    for lines in pieces:
+        batch += lines
+        size += sum(map(len, lines)) + len(lines)
+        if size >= _BLOCK_BYTES // 2:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 class _CountingReader(io.RawIOBase):
     """Counts and digests what passes."""
 
@@ -411,18 +430,74 @@ class _CountingReader(io.RawIOBase):
         return num_bytes
 
 
-def batched(pieces: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Joins small pieces, which come from rows and members."""
-    batch: list[str] = []
-    size = 0
-    for lines in pieces:
-        batch += lines
-        size += sum(map(len, lines)) + len(lines)
-        if size >= _BLOCK_BYTES // 2:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+class _Unpacker(io.RawIOBase):
+    """Reads a compressed stream as far as it is whole.
+
+    Attributes:
+      damage: What is wrong after that, if anything is.
+    """
+
+    def __init__(self, compression: str, stream):
+        self.damage = ""
+        self._stream = stream
+        # Makes what unpacks each of the frames that may follow one another.
+        self._new_frame, self._errors = _unpacking(compression)
+        self._frame: Any = None
+        self._has_begun = False
+        self._output = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while not self._output and not self.damage:
+            data = b""
+            if self._frame is not None and self._frame.eof:
+                data = self._frame.unused_data
+                self._frame = None
+            data = data or self._stream.read(_CHUNK_BYTES)
+            if not data:
+                if self._frame is not None:
+                    self.damage = "it ends too early"
+                break
+            if self._frame is None:
+                # Zeros between and after frames are padding.
+                data = data.lstrip(b"\0") if self._has_begun else data
+                if not data:
+                    continue
+                self._frame = self._new_frame()
+                self._has_begun = True
+            try:
+                self._output = memoryview(self._frame.decompress(data))
+            except self._errors as error:
+                self.damage = str(error)
+        num_bytes = min(len(buffer), len(self._output))
+        buffer[:num_bytes] = self._output[:num_bytes]
+        self._output = self._output[num_bytes:]
+        return num_bytes
+
+
+def _unpacking(compression: str) -> tuple[Callable[[], Any], type[Exception]]:
+    """What unpacks a frame, and what that raises on damaged data.
+
+    Raises:
+      ValueError: If a package is missing.
+    """
+    if compression == "gzip":
+        bits = 16 + zlib.MAX_WBITS
+        return functools.partial(zlib.decompressobj, bits), zlib.error
+    if compression == "bzip2":
+        return bz2.BZ2Decompressor, OSError
+    if compression == "xz":
+        return lzma.LZMADecompressor, lzma.LZMAError
+    try:
+        import zstandard
+    except ImportError:
+        raise ValueError(
+            "Reading .zst files needs zstandard: pip install zstandard"
+        ) from None
+    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG)
+    return unpacker.decompressobj, zstandard.ZstdError
 
 
 def _kind_of(name: str) -> tuple[str, str]:
@@ -445,24 +520,23 @@ def _lines_of(
       name: For messages; its ending is the kind.
       reading: How to read.
     """
-    refuse = reading.refuse
     # An empty file holds nothing to take for text, whatever it is called.
     if (problem := problem_of_kind(name)) and stream.peek(1):
-        refuse(problem)
+        reading.refuse(problem)
         return
     kind, compression = _kind_of(name)
+    unpacker = None
+    refuse = reading.refuse
     if compression:
-        unpacker = decompression.decompressor(compression, stream)
+        unpacker = _Unpacker(compression, stream)
         stream, path = io.BufferedReader(unpacker, _BLOCK_BYTES), None
 
         def on_bad_input(message: str) -> None:
-            # What other bytes unpack to looks damaged too; it is named once.
-            if unpacker.is_cut or not unpacker.damage:
+            # What is unpacked behind damage looks damaged, too.
+            if not unpacker.damage:
                 refuse(message)
 
-        reading = reading._replace(
-            on_bad_input=on_bad_input, is_cut=lambda: unpacker.is_cut
-        )
+        reading = reading._replace(on_bad_input=on_bad_input)
     if kind in (".jsonl", ".ndjson"):
         yield from _json_lines(stream, name, reading)
     elif kind == ".parquet":
@@ -473,7 +547,7 @@ def _lines_of(
         yield from _archive_lines(stream, name, reading)
     else:
         yield from _text_lines(stream, name, reading)
-    if compression and unpacker.damage:
+    if unpacker is not None and unpacker.damage:
         # The document that was cut short ends here.
         yield [""]
         refuse(
@@ -487,13 +561,11 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     while block := stream.read(_BLOCK_BYTES):
         if not block.endswith(b"\n"):
             block += stream.readline()
-        if _is_binary(block):
+        if other := _other_than_text(block, offset):
             reading.refuse(
-                f"Expected text in UTF-8. Received: {name!r}, a third or more "
-                "of whose bytes are control characters, as in UTF-16."
+                f"Expected text in UTF-8. Received: {name!r}, which is {other}."
             )
-            offset += len(block)
-            continue
+            return
         try:
             lines = _decode(block).split("\n")
         except UnicodeDecodeError:
@@ -510,19 +582,24 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     yield [""]
 
 
-def _is_binary(block: bytes) -> bool:
-    """Whether a block has more control characters than any text.
+def _other_than_text(block: bytes, offset: int) -> str:
+    """What a block of bytes is that no text can be.
 
     Zeros that a damaged disk leaves are told line by line.
     """
+    for head, kind in _HEADS.items():
+        if not offset and block.startswith(head):
+            return kind
     if len(block) < _LEAST_BYTES_TO_TELL or _ZEROS in block:
-        return False
+        return ""
     num_controls = len(block) - len(block.translate(None, _CONTROLS))
-    return num_controls > _MOST_CONTROLS * len(block)
+    if 3 * num_controls <= len(block):
+        return ""
+    return "for a third or more control characters, as in UTF-16"
 
 
 def _decode(content: bytes) -> str:
-    """The text, without which are also zeros that a damaged disk leaves.
+    """The text, without carriage returns, as TensorFlow's reader drops them.
 
     Raises:
       UnicodeDecodeError: If it is none.
@@ -531,23 +608,21 @@ def _decode(content: bytes) -> str:
     if start >= 0:
         end = start + len(_ZEROS)
         raise UnicodeDecodeError("utf-8", content, start, end, "zeros")
-    return content.decode("utf-8")
+    return content.decode("utf-8").replace("\r", "")
 
 
 def _decodable_lines(
     block: bytes, offset: int, name: str, reading: Reading
 ) -> Iterator[str]:
     """The lines of a block that are UTF-8, and a "" after them."""
-    lines = block.split(b"\n")
-    for number, line in enumerate(lines, start=1):
+    for line in block.split(b"\n"):
         try:
             yield _decode(line)
         except UnicodeDecodeError as error:
-            is_last = number == len(lines)
-            refuse = reading.refuse_end if is_last else reading.refuse
-            refuse(
+            reading.refuse(
                 f"Expected text in UTF-8. Received: {name!r}, whose byte "
-                f"{offset + error.start} is 0x{line[error.start]:02x}."
+                f"{offset + error.start} is 0x{line[error.start]:02x}; other "
+                "encodings: iconv -f LATIN1 -t UTF-8."
             )
         offset += len(line) + 1
     if not block.endswith(b"\n"):
@@ -567,22 +642,7 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
             content = line.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
             if not content.strip():
                 continue
-            row = json.loads(content.strip(), object_pairs_hook=each_once)
-            if not isinstance(row, dict):
-                raise ValueError("it is no object")
-            if reading.text_field not in row:
-                raise ValueError(f"it has no field {reading.text_field!r}")
-            text = row[reading.text_field]
-            if not isinstance(text, str):
-                raise ValueError(
-                    f"its field {reading.text_field!r} is {json.dumps(text)}"
-                )
-            # Half a surrogate pair can be written in JSON, but is no text.
-            text.encode("utf-8")
-        except UnicodeDecodeError as error:
-            reason = f"it is not UTF-8 at its byte {error.start}"
-        except UnicodeEncodeError as error:
-            reason = f"its text holds half a character at {error.start}"
+            text = _text_of(content.strip(), reading.text_field)
         except json.JSONDecodeError as error:
             reason = f"it is no JSON: {error.msg} at column {error.colno}"
         except (ValueError, RecursionError) as error:
@@ -590,13 +650,31 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
         else:
             yield _lines_of_row(text)
             continue
-        is_last = not line.endswith(b"\n")
-        refuse = reading.refuse_end if is_last else reading.refuse
-        refuse(
+        reading.refuse(
             "Expected a JSON object with the text in the field "
             f"{reading.text_field!r}. Received: line {number} of {name!r}: "
             f"{reason}."
         )
+
+
+def _text_of(content: str, field: str) -> str:
+    """The text in a field of a JSON object.
+
+    Raises:
+      ValueError: If there is none.
+    """
+    value = json.loads(content, object_pairs_hook=each_once)
+    if not isinstance(value, dict):
+        raise ValueError("it is no object")
+    for name in [field] if field in value else field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"it has no field {field!r}")
+        value = value[name]
+    if not isinstance(value, str):
+        raise ValueError(f"its field {field!r} is {json.dumps(value)}")
+    # Half a surrogate pair can be written in JSON, but is no text.
+    value.encode("utf-8")
+    return value
 
 
 def _parquet_lines(
@@ -610,6 +688,9 @@ def _parquet_lines(
             f"Reading {name!r} needs pyarrow: pip install pyarrow"
         ) from None
     field = reading.text_field
+    types = pa.types
+    is_text = [types.is_string, types.is_large_string]
+    is_text += [types.is_binary, types.is_large_binary]
     try:
         # The footer is at the end: a file in an archive has to be in memory.
         source = path if path is not None else io.BytesIO(stream.read())
@@ -620,12 +701,13 @@ def _parquet_lines(
                     f"it has no column {field!r}, but {', '.join(columns)}"
                 )
             kind = table.schema_arrow.field(field).type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            values = getattr(kind, "value_type", kind)  # Of a dictionary.
+            if not any(matches(values) for matches in is_text):
                 raise pa.ArrowInvalid(f"its column {field!r} holds {kind}")
             number = 0
             for batch in table.iter_batches(_PARQUET_ROWS, columns=[field]):
                 lines: list[str] = []
-                for text in batch.column(0).to_pylist():
+                for text in batch.column(0).cast(pa.large_string()).to_pylist():
                     number += 1
                     if text is None:
                         reading.refuse(
@@ -641,7 +723,7 @@ def _parquet_lines(
         problem = str(error).strip().rstrip(".")
     else:
         return
-    reading.refuse_end(
+    reading.refuse(
         f"Expected a parquet file with the text in the column {field!r}. "
         f"Received: {name!r}: {problem}."
     )
@@ -665,8 +747,6 @@ class _MemberInfo(tarfile.TarInfo):
 
 def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
     member_name = ""
-    # A member that is cut off has no last line: tarfile raises instead.
-    within = reading._replace(is_cut=None)
     try:
         with tarfile.open(
             fileobj=stream, mode="r|", tarinfo=_MemberInfo
@@ -682,17 +762,17 @@ def _archive_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
                 # Links lead to other members, most of them.
                 if member.isfile() and not hidden:
                     content = archive.extractfile(member)
-                    yield from _lines_of(content, None, member_name, within)
+                    yield from _lines_of(content, None, member_name, reading)
             # Another one, which tarfile does not read, or damage.
             rest = iter(lambda: archive.fileobj.read(_BLOCK_BYTES), b"")
             if any(block.strip(b"\0") for block in rest):
-                reading.refuse_end(
+                reading.refuse(
                     f"Expected one tar archive. Received: {name!r}, which goes "
                     "on behind the end of one: join archives by tar -A."
                 )
     except tarfile.TarError as error:
         yield [""]
-        reading.refuse_end(
+        reading.refuse(
             f"Expected a whole tar archive. Received: {name!r}, which is "
             f"damaged{f' at or after {member_name!r}' if member_name else ''}: "
             f"{error}."

@@ -16,11 +16,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from electra_tf.pretraining_data import corpus, parts
+from electra_tf.pretraining_data import corpus, manifest
+
+if TYPE_CHECKING:
+    from electra_tf.pretraining_data import parts
 
 # Words in a row that count as one feature.
 SHINGLE_WORDS = 5
@@ -348,7 +351,7 @@ class Chooser:
     it, and the document's lines.
     """
 
-    def __init__(self, part: parts.Part, heldout_fraction: float, dropped):
+    def __init__(self, part: "parts.Part", heldout_fraction: float, dropped):
         self._part = part
         self._heldout_fraction = heldout_fraction
         self._dropped = dropped
@@ -374,12 +377,12 @@ class Chooser:
             decision = self._decided[position]
             if decision["kept_document"]:
                 self._list(decision, file_number, document_number, lines)
-                return parts.DROPPED
+                return manifest.DROPPED
         if self._heldout_fraction and is_held_out(
             digest_of(lines), self._heldout_fraction
         ):
-            return parts.HELDOUT
-        return parts.TRAINING
+            return manifest.HELDOUT
+        return manifest.TRAINING
 
     def check_all_seen(self) -> None:
         """Checks that the files hold what they held before.

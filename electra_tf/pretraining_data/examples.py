@@ -6,7 +6,7 @@ is then cut into one or two segments:
   lines -> [sentence ids, ...] -> [CLS] first [SEP] second [SEP] padding
 
 For a given `random.Random` the examples, and the number of draws, are those
-of the original's builder; `part_files` writes them.
+of the original's builder; `parts` writes them.
 
 Token ids are kept *packed*, as protocol buffers write them: a varint for each,
 one after the other in `bytes`. That is what ends up in the file, a word's ids

@@ -12,9 +12,9 @@ import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from electra_tf import files
+from electra_tf import errors, files
 from electra_tf.command_line import arguments
-from electra_tf.pretraining_data import corpus, crew
+from electra_tf.pretraining_data import corpus
 from electra_tf.text import vocabulary
 
 BERT_VOCAB_SIZE = 30522
@@ -23,7 +23,9 @@ BERT_VOCAB_SIZE = 30522
 BERT_NUM_UNUSED = 99
 BERT_LAYOUT_MIN_SIZE = 20_000
 
-_MANY_HANGUL_WORDS = 0.01
+# Lines of a batch, and of all, in which words are counted that lose accents.
+_SAMPLED_LINES = 1000
+_MOST_SAMPLED_LINES = 50_000
 
 # Words of one string handed to the trainer; it works string by string.
 _WORDS_PER_STRING = 1000
@@ -63,10 +65,10 @@ def build(
     Raises:
       ValueError: On anything that the user can mend.
     """
-    bad_inputs = crew.BadInputs(say)
+    bad_inputs = corpus.BadInputs()
     note = bad_inputs.note if on_bad_input == "skip" else None
     if corpus_dir is not None:
-        listed = corpus.list_files(corpus_dir, note, vocab_file, say=say)
+        listed = corpus.list_files(corpus_dir, note, vocab_file)
         paths = [file.path for file in listed]
     else:
         paths = list(input_files or ())
@@ -83,9 +85,7 @@ def build(
     reading = corpus.Reading(text_field=text_field, on_bad_input=note)
     word_counts = _count_words(paths, reading, do_lower_case, strip_accents)
     if bad_inputs.count:
-        say(f"warning: left out {bad_inputs.count} damaged place(s)")
-    if do_lower_case and strip_accents:
-        warn_of_decomposed_hangul(word_counts)
+        errors.warn(f"left out {bad_inputs.count} damaged place(s)")
     vocab = learn_vocab(
         word_counts,
         vocab_size,
@@ -95,8 +95,8 @@ def build(
     )
     vocabulary.validate_vocab(vocab, vocab_file)
     if len(vocab) < vocab_size:
-        say(
-            f"warning: the text gave {len(vocab)} of {vocab_size} "
+        errors.warn(
+            f"the text gave {len(vocab)} of {vocab_size} "
             "entries; use more text or a lower --min-frequency for more"
         )
     settings = decisions | {
@@ -145,17 +145,24 @@ def _count_words(
     Raises:
       ValueError: If there is none.
     """
+    from electra_tf.pretraining_data import check
     from electra_tf.text import tokenization
 
+    sample: list[str] = []
+
+    def lines():
+        for path in paths:
+            for batch in corpus.read_lines(path, reading=reading):
+                if len(sample) < _MOST_SAMPLED_LINES:
+                    sample.extend(batch.lines[:_SAMPLED_LINES])
+                yield batch.lines
+
     word_counts = tokenization.count_words(
-        (
-            batch.lines
-            for path in paths
-            for batch in corpus.read_lines(path, reading=reading)
-        ),
-        do_lower_case,
-        strip_accents,
+        lines(), do_lower_case, strip_accents
     )
+    if do_lower_case and strip_accents:
+        for line in check.stripped_words(sample):
+            errors.warn(line)
     # A longer word is [UNK] whatever the vocabulary holds.
     for word in list(word_counts):
         if len(word) > vocabulary.MAX_CHARS_PER_WORD:
@@ -178,27 +185,9 @@ def warn_of_doubled(paths: Sequence[str]) -> None:
             doubled.append(path)
         found.add(place)
     if doubled:
-        say(
-            f"warning: {len(doubled)} file(s) are given as --input before, "
+        errors.warn(
+            f"{len(doubled)} file(s) are given as --input before, "
             f"such as {doubled[0]!r}: their text comes twice"
-        )
-
-
-def warn_of_decomposed_hangul(
-    word_counts: collections.Counter[str],
-) -> None:
-    """Tells those with Korean text what stripping accents does to it."""
-    num_words = sum(
-        count
-        for word, count in word_counts.items()
-        if any("\u1100" <= char <= "\u11ff" for char in word)
-    )
-    share = num_words / word_counts.total()
-    if share > _MANY_HANGUL_WORDS:
-        say(
-            f"warning: {share:.0%} of the words are Hangul, which stripping "
-            "accents takes apart into its letters; --no-strip-accents learns "
-            "syllables"
         )
 
 

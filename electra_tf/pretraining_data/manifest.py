@@ -1,24 +1,35 @@
-"""manifest.json: what TFRecords are made from; written, read, checked here."""
+"""manifest.json: what TFRecords are made from; written, read, compared here."""
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from electra_tf import errors, validation
 from electra_tf import files as files_lib
-from electra_tf.pretraining_data import corpus, parts
+from electra_tf.pretraining_data import corpus
 from electra_tf.text import vocabulary as vocabulary_lib
 
 FILE_NAME = "manifest.json"
 # Of its content.
 VERSION = 2
+_ENTRIES = {"share", "flags", "inputs", "shards", "vocabulary"}
+# The share of the documents that a data set holds, and what none does.
+TRAINING = ""
+HELDOUT = "heldout"
+DROPPED = "dropped"
 # Appended to the output folder's name, for the documents held out of it.
 HELDOUT_SUFFIX = "_heldout"
 DROPPED_DOCUMENTS = "dropped_documents.jsonl"
 # What is in an output folder and is no TFRecord.
 BESIDE_RECORDS = (FILE_NAME, DROPPED_DOCUMENTS)
+# Everything unfinished lives in this folder inside the output folder.
+UNFINISHED = "unfinished_build"
 # Begins the names of files that a build with Beam has yet to finish.
 TEMPORARY_PREFIX = "unfinished-"
 # Begins that of an empty file, which says which build is at work in a folder.
@@ -27,16 +38,9 @@ CLAIM_PREFIX = f"{TEMPORARY_PREFIX}build-"
 # Below this the draw of a random length, from 5 to the maximum, is impossible.
 MIN_SEQ_LENGTH = 5
 
-# What others read of each entry.
-_ENTRIES = {
-    "inputs": {
-        **dict.fromkeys(("name", "sha256"), str),
-        **dict.fromkeys(("bytes", "examples", "bad_inputs"), int),
-    },
-    "shards": {"name": str, "bytes": int, "examples": int},
-}
-
 _PACKAGES = ("electra_tf", "tensorflow", "tensorflow-text")
+# What else decides where a document begins and ends.
+_OF_DOCUMENTS = ("blanks_separate_docs", "text_field")
 
 
 class Build(NamedTuple):
@@ -53,31 +57,23 @@ class Build(NamedTuple):
     dedup_threshold: float = 0.0
     heldout_fraction: float = 0.0
 
-    def num_files(self, share: str) -> int:
-        """The number of output files of one of the shares."""
-        if share == parts.TRAINING:
-            return self.num_out_files
-        return max(1, round(self.num_out_files * self.heldout_fraction))
+    def shard_names(self, share: str) -> list[str]:
+        """The output files of a share, named as the original's are."""
+        number = self.num_out_files
+        if share == HELDOUT:
+            number = max(1, round(number * self.heldout_fraction))
+        return [shard_name(i, number) for i in range(number)]
 
     @property
     def shares(self) -> list[str]:
         """The data sets that are written."""
-        if self.heldout_fraction:
-            return [parts.TRAINING, parts.HELDOUT]
-        return [parts.TRAINING]
+        return [TRAINING, HELDOUT] if self.heldout_fraction else [TRAINING]
 
-    def reading(
-        self, on_bad_input: Callable[[str], object] | None = None
-    ) -> corpus.Reading:
+    def reading(self, on_bad_input=None) -> corpus.Reading:
         """How the corpus is read."""
         return corpus.Reading(
             self.blanks_separate_docs, self.text_field, on_bad_input
         )
-
-
-def suffix_of(share: str) -> str:
-    """What a share's folder has after the name of the output folder."""
-    return HELDOUT_SUFFIX if share == parts.HELDOUT else ""
 
 
 def shard_name(index: int, num_shards: int) -> str:
@@ -85,11 +81,64 @@ def shard_name(index: int, num_shards: int) -> str:
     return f"pretrain_data.tfrecord-{index}-of-{num_shards}"
 
 
+def folder_of(output_dir: str, share: str) -> str:
+    """Where the files of a share go."""
+    return output_dir + (HELDOUT_SUFFIX if share == HELDOUT else "")
+
+
+class Counts(NamedTuple):
+    """What was done since the last report.
+
+    Attributes:
+      num_bytes: Bytes of text read.
+      num_documents: Documents ended.
+      num_tokens: Tokens read, without [CLS] and [SEP].
+      num_examples: Examples made.
+      num_example_tokens: Tokens in them, with [CLS] and [SEP].
+    """
+
+    num_bytes: int = 0
+    num_documents: int = 0
+    num_tokens: int = 0
+    num_examples: int = 0
+    num_example_tokens: int = 0
+
+
+def add_up(*counts: Sequence[int]) -> Counts:
+    """The sums of some counts."""
+    return Counts(*map(sum, zip(*counts, strict=True)))
+
+
+class FileRecord(NamedTuple):
+    """What became of one input file.
+
+    Attributes:
+      name: The file's name in its corpus.
+      sha256: Of its bytes, in hexadecimal.
+      counts: Of the training share; bytes are the whole file's.
+      heldout: Of what is held out.
+      num_dropped: Documents that were dropped.
+      num_bad_inputs: Damaged places that were left out.
+    """
+
+    name: str
+    sha256: str
+    counts: Counts
+    heldout: Counts = Counts()
+    num_dropped: int = 0
+    num_bad_inputs: int = 0
+
+    def counts_of(self, share: str) -> Counts:
+        """Of the share that is TRAINING or HELDOUT."""
+        return self.heldout if share == HELDOUT else self.counts
+
+
 def versions(*more_packages: str) -> dict[str, str]:
     """Of what the bytes could depend on."""
-    found = files_lib.versions([*_PACKAGES, *more_packages])
-    installed = {name: version for name, version in found.items() if version}
-    return {"python": sys.version.split()[0]} | installed
+    installed = files_lib.versions([*_PACKAGES, *more_packages])
+    return {"python": sys.version.split()[0]} | {
+        name: version for name, version in installed.items() if version
+    }
 
 
 def of_vocabulary(vocab_file: str, vocab: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +160,7 @@ def make(
     build: Build,
     share: str,
     files: Sequence[corpus.CorpusFile],
-    records: Sequence[parts.FileRecord],
+    records: Sequence[FileRecord],
     shards: Sequence[dict],
     vocabulary: dict,
     versions: dict,
@@ -126,6 +175,9 @@ def make(
       shards: `name`, `examples` and `bytes` of each output file.
       vocabulary: See `of_vocabulary`.
       versions: See `versions`.
+
+    Raises:
+      ValueError: If the share has no example.
     """
     inputs = []
     for file, record in zip(files, records, strict=True):
@@ -159,20 +211,24 @@ def make(
     }
 
 
-def nothing_made(
-    records: Sequence[parts.FileRecord],
-    build: Build,
-    share: str,
-) -> str:
-    """Why a share of the corpus has no example, for the error message."""
+def refuse_empty(
+    records: Sequence[FileRecord], build: Build, share: str
+) -> None:
+    """Refuses a data set without an example.
+
+    Raises:
+      ValueError: If it would be one.
+    """
+    if any(record.counts_of(share).num_examples for record in records):
+        return
     num_kept = sum(r.counts.num_documents for r in records)
     num_held_out = sum(r.heldout.num_documents for r in records)
     if not (share or num_held_out):
-        return (
+        raise ValueError(
             "Expected text that makes examples. Received: a corpus of "
             f"{len(records)} file(s) whose lines hold no token."
         )
-    return (
+    raise ValueError(
         "Expected a --heldout-fraction that "
         f"{'holds something out' if share else 'leaves something'}. "
         f"Received: {build.heldout_fraction} of {num_kept + num_held_out} "
@@ -180,59 +236,35 @@ def nothing_made(
     )
 
 
-def text_of(manifest: dict) -> str:
+def text_of(content: Mapping) -> str:
     """A manifest as it stands in its file."""
-    return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def parse(text: str) -> dict:
-    """A manifest from the text of its file.
-
-    Raises:
-      ValueError: If it is of another version, or damaged.
-    """
-    version = None
-    is_whole = False
-    try:
-        content = json.loads(text)
-        version = content["manifest_version"]
-        is_whole = (
-            isinstance(content["share"], str)
-            and content["flags"].keys() == set(Build._fields)
-            and isinstance(content["vocabulary"]["tokens_sha256"], str)
-            and all(
-                isinstance(entry[key], kind)
-                for name, kinds in _ENTRIES.items()
-                for entry in content[name]
-                for key, kind in kinds.items()
-            )
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        pass
-    if version != VERSION or not is_whole:
-        raise ValueError(
-            f"Expected a manifest of version {VERSION}. Received: one of "
-            f"version {version}{', damaged' * (version == VERSION)}"
-        )
-    return content
-
-
-def read(output_dir: str) -> dict | None:
-    """The manifest of a finished build, or None.
+def read(folder: str) -> dict | None:
+    """The manifest in a folder of any file system, or None.
 
     Raises:
       ValueError: If there is one of another version, or a damaged one.
     """
-    path = os.path.join(output_dir, FILE_NAME)
-    if not os.path.exists(path):
+    path = os.path.join(folder, FILE_NAME)
+    # TensorFlow is imported where it is needed: a new build is checked sooner.
+    exists = files_lib.exists if "://" in path else os.path.exists
+    if not exists(path):
         return None
-    try:
-        with open(path, encoding="utf-8") as reader:
-            return parse(reader.read())
-    except ValueError as error:
-        raise ValueError(
-            f"{path!r}: {error}; choose another --output-dir."
-        ) from None
+    version = None
+    with contextlib.suppress(
+        ValueError, TypeError, KeyError, AttributeError, RecursionError
+    ):
+        content = json.loads(files_lib.read_bytes(path, "manifest"))
+        version = content["manifest_version"]
+        if version == VERSION and content.keys() >= _ENTRIES:
+            return content
+    raise ValueError(
+        f"{path!r}: Expected a manifest of version {VERSION}. Received: one of "
+        f"version {version}{', damaged' * (version == VERSION)}; choose "
+        "another --output-dir."
+    )
 
 
 def refuse_foreign(output_dir: str, names: Sequence[str]) -> None:
@@ -262,68 +294,238 @@ def check_finished(
     Raises:
       ValueError: If it is not.
     """
-
-    def refuse(difference: str) -> NoReturn:
-        raise ValueError(
-            f"Expected a new or empty --output-dir. Received: {output_dir!r}, "
-            f"which holds another data set: {difference}."
+    has_skipped = any(entry["bad_inputs"] for entry in finished["inputs"])
+    ways = {False: "fail", True: "skip"}
+    now = {
+        "built_with": None,
+        "flags": build._asdict(),
+        # Of the tokens: lines may end otherwise.
+        "vocabulary": vocabulary["tokens_sha256"],
+        "on_bad_input": ways[skips],
+        "corpus": {f.name: files_lib.sha256_of_file(f.path) for f in files},
+    }
+    before = {
+        "built_with": finished.get("built_with"),
+        "flags": finished["flags"],
+        "vocabulary": finished["vocabulary"]["tokens_sha256"],
+        "on_bad_input": ways[skips or has_skipped],
+        "corpus": {
+            entry["name"]: entry["sha256"] for entry in finished["inputs"]
+        },
+    }
+    for share in build.shares:
+        folder = folder_of(output_dir, share)
+        content = read(folder) if share else finished
+        if content is None:
+            raise ValueError(
+                f"Expected what {output_dir!r} held out in {folder!r}. "
+                f"Received: no {FILE_NAME} there; choose another --output-dir."
+            )
+        if share:
+            names = ("flags", "vocabulary")
+            before = {name: content.get(name) for name in names}
+            now = {name: finished[name] for name in names}
+        validation.require_same(
+            now,
+            before,
+            f"{folder} holds another data set",
+            way_out="Choose another --output-dir",
         )
+        for line in problems(folder, content):
+            raise ValueError(f"{line}; choose another --output-dir.")
 
-    if "built_with" in finished:
-        refuse(f"{finished['built_with']} built it, in another order")
-    for name, value in build._asdict().items():
-        if (known := finished["flags"][name]) != value:
-            refuse(f"{name} {known!r}, now {value!r}")
-    num_bad = sum(entry["bad_inputs"] for entry in finished["inputs"])
-    if num_bad and not skips:
-        refuse(
-            f"on_bad_input 'skip', which left out {num_bad} damaged place(s), "
-            "now 'fail'"
+
+def problems(
+    folder: str,
+    content: Mapping,
+    counts: Mapping[str, int] = types.MappingProxyType({}),
+) -> list[str]:
+    """What is wrong with the files beside a manifest, a line each.
+
+    Args:
+      folder: Of them.
+      content: The manifest.
+      counts: Name of a file -> its examples, where they were counted.
+    """
+    import tensorflow as tf
+
+    lines = []
+    known = {shard["name"]: shard for shard in content["shards"]}
+    there = set(tf.io.gfile.listdir(folder or "."))
+    for name, shard in known.items():
+        path = os.path.join(folder, name)
+        expected = f"of {path}, as {FILE_NAME} says"
+        if name not in there:
+            lines.append(f"expected {path}, as {FILE_NAME} says: it is missing")
+        elif counts.get(name, shard["examples"]) != shard["examples"]:
+            lines.append(
+                f"expected {shard['examples']:,} examples {expected}, found "
+                f"{counts[name]:,}"
+            )
+        elif (size := tf.io.gfile.stat(path).length) != shard["bytes"]:
+            lines.append(
+                f"expected {shard['bytes']:,} bytes {expected}, found "
+                f"{size:,}: it is of another build"
+            )
+    names = {*counts} | {n for n in there if ".tfrecord-" in n}
+    if foreign := sorted(names - known.keys()):
+        lines.append(
+            f"{len(foreign)} file(s) are not of the build that {FILE_NAME} "
+            f"describes, such as {os.path.join(folder, foreign[0])}"
         )
-    # Of the tokens: lines may end otherwise.
-    tokens = finished["vocabulary"]["tokens_sha256"]
-    if tokens != vocabulary["tokens_sha256"]:
-        refuse("its vocabulary is not the one given now")
-    recorded = {entry["name"]: entry for entry in finished["inputs"]}
-    if changed := sorted(recorded.keys() ^ {file.name for file in files}):
-        refuse(f"{changed[0]!r} is new or gone in the corpus")
-    for file in files:
-        if (
-            recorded[file.name]["bytes"] != file.num_bytes
-            or files_lib.sha256_of_file(file.path)
-            != recorded[file.name]["sha256"]
-        ):
-            refuse(f"{file.name!r} of the corpus has changed")
-    check_shards(output_dir, finished)
-    if build.heldout_fraction:
-        heldout_dir = output_dir + HELDOUT_SUFFIX
-        heldout = read(heldout_dir)
-        if heldout is None:
-            refuse(f"what it held out is not in {heldout_dir!r}")
-        entries = ("flags", "vocabulary")
-        if any(heldout[name] != finished[name] for name in entries):
-            refuse(f"what is in {heldout_dir!r} another build held out")
-        check_shards(heldout_dir, heldout)
+    return lines
 
 
-def check_shards(output_dir: str, finished: dict) -> None:
-    """Refuses a finished data set whose files are not as its manifest says.
+def unfinished(folder: str) -> str | None:
+    """A line where a build in a folder has not come to its manifest."""
+    import tensorflow as tf
+
+    try:
+        names = [n.rstrip("/") for n in tf.io.gfile.listdir(folder or ".")]
+    except tf.errors.OpError:
+        return None
+    left = [
+        name
+        for name in sorted(names)
+        if name == UNFINISHED or name.startswith(CLAIM_PREFIX)
+    ]
+    if not left or FILE_NAME in names:
+        return None
+    return (
+        f"Expected a finished build in {folder or '.'}, with a {FILE_NAME}. "
+        f"Received: a part of one, at work or interrupted, as {left[0]} says: "
+        "give its command again, or remove that to take the files that are "
+        "there"
+    )
+
+
+def refuse_unfinished(files: Iterable[str]) -> None:
+    """Refuses to train on what a build has finished of its files so far.
+
+    Args:
+      files: TFRecord files.
 
     Raises:
-      ValueError: If one is missing, of another size or unknown to it.
+      DataError: If a build is at work in a folder of theirs, or was ended.
     """
-    names = {shard["name"] for shard in finished["shards"]}
-    for name in sorted(os.listdir(output_dir)):
-        if ".tfrecord-" in name and name not in names:
-            raise ValueError(
-                f"Expected the files that {FILE_NAME} names in {output_dir!r}. "
-                f"Received: {name!r}, which another build has left there."
+    for folder in sorted({os.path.dirname(path) for path in files}):
+        if line := unfinished(folder):
+            raise errors.DataError(line)
+
+
+def treatment_of_text(files: Iterable[str]) -> dict[str, bool]:
+    """What was done to the text of records before it became ids.
+
+    Args:
+      files: The records.
+
+    Returns:
+      "do_lower_case" and "strip_accents", as the manifests beside all of them
+      have it; empty where one of them has none that says so, or they differ;
+      see `different_treatments`.
+    """
+    treatments = [*map(_treatment, _manifests(files).values())]
+    first = treatments[0] if treatments else {}
+    return first if treatments.count(first) == len(treatments) else {}
+
+
+def different_treatments(files: Iterable[str]) -> str | None:
+    """A line where the manifests of records say that their texts were treated
+    in different ways, so that one word has different ids; None otherwise.
+    """
+    treatments = {
+        folder: treatment
+        for folder, content in _manifests(files).items()
+        if (treatment := _treatment(content))
+    }
+    for one, other in itertools.pairwise(treatments):
+        if treatments[one] != treatments[other]:
+            first, second = (
+                ", ".join(f"{n} {v}" for n, v in treatments[folder].items())
+                for folder in (one, other)
             )
-    for shard in finished["shards"]:
-        path = os.path.join(output_dir, shard["name"])
-        if not os.path.exists(path) or os.path.getsize(path) != shard["bytes"]:
-            raise ValueError(
-                f"Expected {shard['bytes']} bytes in {path!r}, as {FILE_NAME} "
-                "says. Received: a file that is missing or of another size; "
-                "choose another --output-dir."
+            return (
+                f"the text in {one} was treated in another way than that in "
+                f"{other}: {first} there, {second} here; build one of them anew"
             )
+    return None
+
+
+def remarks(train: Iterable[str], heldout: Iterable[str]) -> list[str]:
+    """What is wrong with held-out records beside those that are trained on.
+
+    Args:
+      train: The records that are trained on.
+      heldout: Those that are held out.
+
+    Returns:
+      Lines on what the manifests beside both prove: a file of text in common,
+      of which documents are in both; texts treated in different ways.
+    """
+    train, heldout = [*train], [*heldout]
+    lines = [_trained_on(_manifests(train), _manifests(heldout))]
+    if not different_treatments(train):  # Which is said without these.
+        lines.append(different_treatments(train + heldout))
+    return [line for line in lines if line]
+
+
+def _trained_on(train: dict, heldout: dict) -> str | None:
+    for folder, content in heldout.items():
+        for other, other_content in train.items():
+            texts = _texts(content)
+            shared = texts.keys() & _texts(other_content).keys()
+            if folder != other and shared and _overlap(content, other_content):
+                return (
+                    f"examples held out in {folder} are of documents that "
+                    f"{other} has as well, such as of {texts[min(shared)]}: "
+                    "their metrics say nothing of other texts; train on what "
+                    "the build that held them out has left"
+                )
+    return None
+
+
+def _manifests(files: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Folder of records -> its manifest, empty where it has none to be read."""
+    contents: dict[str, dict[str, Any]] = {}
+    for folder in sorted({os.path.dirname(path) for path in files}):
+        try:
+            contents[folder or "."] = read(folder) or {}
+        except ValueError:  # Whoever compares files with manifests says so.
+            contents[folder or "."] = {}
+    return contents
+
+
+def _treatment(content: dict) -> dict[str, bool]:
+    """Empty where there is no manifest."""
+    if not content:
+        return {}
+    return {name: content["flags"][name] for name in vocabulary_lib.TREATMENT}
+
+
+def _texts(content: dict) -> dict[str, str]:
+    """SHA-256 -> name of each file of text that has examples in a data set."""
+    return {
+        entry["sha256"]: entry["name"]
+        for entry in content.get("inputs", ())
+        if entry["examples"]
+    }
+
+
+def _overlap(one: dict, other: dict) -> bool:
+    """Whether a document of a text may be in both data sets.
+
+    Which documents are held out is decided by a number that each has, the
+    same in every build: those below the fraction are (`deduplication.
+    is_held_out`).
+    """
+    flags, others = one["flags"], other["flags"]
+    if any(flags[name] != others[name] for name in _OF_DOCUMENTS):
+        return True
+    (start, end), (other_start, other_end) = map(_numbers, (one, other))
+    return max(start, other_start) < min(end, other_end)
+
+
+def _numbers(content: dict) -> tuple[float, float]:
+    """The numbers of the documents that a data set has: from, below."""
+    fraction = content["flags"]["heldout_fraction"]
+    return (0.0, fraction) if content["share"] == HELDOUT else (fraction, 1.0)

@@ -1,25 +1,47 @@
-"""Some files of a corpus -> a part, which is built by itself; no TensorFlow.
+"""Some files of a corpus -> a part, which is built by itself.
 
 Parts are built side by side, and again after a kill only those that were not
-finished. `part_files` builds them.
+finished. Randomness is seeded for each input file, so the examples depend
+neither on the files around it nor on the number of processes; `merge` deals
+the parts' examples to the output files.
+
+TensorFlow is imported by what is called, not here: mistakes are told sooner.
 """
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from electra_tf.pretraining_data import corpus
+from electra_tf import files as files_lib
+from electra_tf.pretraining_data import corpus, deduplication, manifest
+from electra_tf.pretraining_data.manifest import (
+    DROPPED,
+    HELDOUT,
+    TRAINING,
+    Counts,
+    FileRecord,
+)
 
-# The share of the documents that a file of examples holds.
-TRAINING = ""
-HELDOUT = "heldout"
-DROPPED = "dropped"
+if TYPE_CHECKING:
+    from electra_tf.pretraining_data import examples
+    from electra_tf.text import tokenization
 
 # Small files are built together, so that a corpus of a million files does not
 # become a million parts.
 PART_BYTES = 4 << 20
+
+# Shards are written through memory, so that a thousand of them need no
+# thousand open files.
+_MERGE_BUFFER_BYTES = 64 << 20
+
+# Lines of several small files are tokenized together up to about this much.
+_GROUP_BYTES = 1 << 20
+_GROUP_LINES = 16384
 
 
 class Part(NamedTuple):
@@ -58,6 +80,16 @@ class Part(NamedTuple):
         """Where the examples of a share go."""
         return f"{self.path}.{share}" if share else self.path
 
+    def at(self, folder: str, kind: str, decisions: Any) -> "Part":
+        """With a path that names what decides the bytes of its files."""
+        key = [
+            decisions,
+            [(file.name, file.num_bytes, file.mtime_ns) for file in self.files],
+            self.decided,
+        ]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
+        return self._replace(path=os.path.join(folder, f"{kind}-{digest}"))
+
 
 def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     """Groups neighbouring files into parts of about PART_BYTES.
@@ -76,82 +108,31 @@ def make_parts(files: Sequence[corpus.CorpusFile]) -> list[Part]:
     return parts
 
 
-def part_path(
-    folder: str, part: Part, decisions: Any, kind: str = "part"
-) -> str:
-    """The name of a part's files: what decides their bytes is in it."""
-    key = [
-        decisions,
-        [(file.name, file.num_bytes, file.mtime_ns) for file in part.files],
-        part.decided,
-    ]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
-    return os.path.join(folder, f"{kind}-{digest}")
+def write_record(part: Part, records: Sequence[FileRecord]) -> None:
+    """Says of a part that it is finished, and how large its files are."""
+    sizes = {
+        ending: os.path.getsize(part.path + ending)
+        for ending in ("", f".{DROPPED}", f".{HELDOUT}")
+        if os.path.exists(part.path + ending)
+    }
+    files_lib.write_atomically(
+        part.path + ".json", json.dumps([sizes, records])
+    )
 
 
-class Counts(NamedTuple):
-    """What was done since the last report.
-
-    Attributes:
-      num_bytes: Bytes of text read.
-      num_documents: Documents ended.
-      num_tokens: Tokens read, without [CLS] and [SEP].
-      num_examples: Examples made.
-      num_example_tokens: Tokens in them, with [CLS] and [SEP].
-    """
-
-    num_bytes: int = 0
-    num_documents: int = 0
-    num_tokens: int = 0
-    num_examples: int = 0
-    num_example_tokens: int = 0
-
-
-def add_up(*counts: Sequence[int]) -> Counts:
-    """The sums of some counts."""
-    return Counts(*map(sum, zip(*counts, strict=True)))
-
-
-class FileRecord(NamedTuple):
-    """What became of one input file.
-
-    Attributes:
-      name: The file's name in its corpus.
-      sha256: Of its bytes, in hexadecimal.
-      counts: Of the training share; bytes are the whole file's.
-      heldout: Of what is held out.
-      num_dropped: Documents that were dropped.
-      num_bad_inputs: Damaged places that were left out.
-    """
-
-    name: str
-    sha256: str
-    counts: Counts
-    heldout: Counts = Counts()
-    num_dropped: int = 0
-    num_bad_inputs: int = 0
-
-    def counts_of(self, share: str) -> Counts:
-        """Of the share that is TRAINING or HELDOUT."""
-        return self.heldout if share == HELDOUT else self.counts
-
-
-def read_part_record(path: str, skips: bool) -> list[FileRecord] | None:
+def read_record(part: Part, skips: bool) -> list[FileRecord] | None:
     """What became of a part's input files, if it is finished and whole.
 
-    A finished part says so in JSON: the sizes of its files by their ending,
-    then its `FileRecord`s.
-
     Args:
-      path: See `Part`.
+      part: See `write_record`.
       skips: Whether damaged places may have been left out.
     """
     try:
-        with open(path + ".json", encoding="utf-8") as reader:
-            num_bytes, rows = json.load(reader)
+        with open(part.path + ".json", encoding="utf-8") as reader:
+            sizes, rows = json.load(reader)
         if any(
-            os.path.getsize(path + ending) != size
-            for ending, size in num_bytes.items()
+            os.path.getsize(part.path + ending) != size
+            for ending, size in sizes.items()
         ):
             return None
     except (FileNotFoundError, json.JSONDecodeError):
@@ -179,3 +160,301 @@ def remove_others(parts: Sequence[Part]) -> None:
         is_other = kind != "part-" and name.partition(".")[0] not in names
         if name.startswith(kind) and (".tmp" in name or is_other):
             os.remove(os.path.join(folder, name))
+
+
+class _Piece(NamedTuple):
+    """Lines of one share of a file, with what was read to get them."""
+
+    file: "_File"
+    share: str
+    lines: list[str]
+    num_bytes: int
+
+
+class _File:
+    """A file, and what becomes of it while it is read and written."""
+
+    def __init__(self, file: corpus.CorpusFile, shares: Iterable[str]):
+        self.name = file.name
+        self.totals = dict.fromkeys(shares, Counts())
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._num_dropped = self._num_bad_inputs = 0
+
+    def pieces(
+        self,
+        number: int,
+        reading: corpus.Reading,
+        choose: deduplication.Chooser | None,
+    ) -> Iterator[_Piece]:
+        """Reads the file; the last piece of each share ends its document."""
+
+        def on_bad_input(message: str) -> None:
+            self._num_bad_inputs += 1
+            # Raises where damaged places are not left out.
+            reading.refuse(message)
+
+        batches = corpus.read_lines(
+            self._file.path,
+            self._digest,
+            reading._replace(on_bad_input=on_bad_input),
+        )
+        if choose is None:
+            for lines, num_bytes in batches:
+                yield _Piece(self, TRAINING, lines, num_bytes)
+        else:
+            num_documents = 0
+            for documents, num_bytes in corpus.documents_of(batches):
+                lines_of = {share: list[str]() for share in self.totals}
+                for document in documents:
+                    share = choose(number, num_documents, document)
+                    num_documents += 1
+                    if share == DROPPED:
+                        self._num_dropped += 1
+                    else:
+                        lines_of[share] += [*document, ""]
+                for share, lines in lines_of.items():
+                    # A document may be as large as its file.
+                    for some in corpus.batched([line] for line in lines):
+                        yield _Piece(self, share, some, num_bytes)
+                        num_bytes = 0
+                if num_bytes:
+                    yield _Piece(self, TRAINING, [], num_bytes)
+        corpus.refuse_changed(self._file)
+        for share in self.totals:
+            yield _Piece(self, share, [""], 0)
+
+    def record(self) -> FileRecord:
+        """What has become of it."""
+        return FileRecord(
+            self.name,
+            self._digest.hexdigest(),
+            self.totals[TRAINING],
+            self.totals.get(HELDOUT, Counts()),
+            self._num_dropped,
+            self._num_bad_inputs,
+        )
+
+
+def _grouped(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
+    """Small pieces together, since every call of a graph takes its time."""
+    group = []
+    size = num_lines = 0
+    for piece in pieces:
+        group.append(piece)
+        size += max(piece.num_bytes, sum(map(len, piece.lines)))
+        num_lines += len(piece.lines)
+        if size >= _GROUP_BYTES or num_lines >= _GROUP_LINES:
+            yield group
+            group, size, num_lines = [], 0, 0
+    if group:
+        yield group
+
+
+class PartBuilder:
+    """Writes the examples of parts.
+
+    Args:
+      build: The choices.
+      tokenizer: Supplies the special tokens.
+      on_bad_input: See `corpus.Reading`.
+      tokenize_lines: Gives packed ids; by default those of `tokenizer`.
+    """
+
+    def __init__(
+        self,
+        build: manifest.Build,
+        tokenizer: "tokenization.FullTokenizer",
+        on_bad_input: Callable[[str], object] | None = None,
+        tokenize_lines: "examples.PackedLineTokenizer | None" = None,
+    ):
+        from electra_tf.pretraining_data import examples, records
+
+        self._examples = examples
+        self._records = records
+        self.reading = build.reading(on_bad_input)
+        self._build = build
+        self._tokenizer = tokenizer
+        self._tokenize_lines = tokenize_lines or examples.CachingLineTokenizer(
+            tokenizer
+        )
+
+    def write(
+        self, part: Part, report: Callable[[Counts], object] | None = None
+    ) -> list[FileRecord]:
+        """Writes a TFRecord file a share, which appears once it is whole.
+
+        Args:
+          part: What to read, and where to write.
+          report: Called with what was done since the last call.
+
+        Returns:
+          One record for each input file.
+
+        Raises:
+          ValueError: If a file cannot be read or is damaged, or an output
+            cannot be written.
+        """
+        build = self._build
+        files = [_File(file, build.shares) for file in part.files]
+        choose = dropped = None
+        with contextlib.ExitStack() as stack:
+            if build.dedup:
+                path = stack.enter_context(
+                    files_lib.whole_file(part.path_of(DROPPED))
+                )
+                dropped = stack.enter_context(open(path, "w", encoding="utf-8"))
+            if build.dedup or build.heldout_fraction:
+                choose = deduplication.Chooser(
+                    part, build.heldout_fraction, dropped
+                )
+            writers = {
+                share: stack.enter_context(
+                    self._records.record_writer(part.path_of(share))
+                ).write
+                for share in build.shares
+            }
+            pieces = itertools.chain.from_iterable(
+                file.pieces(number, self.reading, choose)
+                for number, file in enumerate(files)
+            )
+            self._write_pieces(pieces, writers, report)
+        if choose is not None:
+            choose.check_all_seen()
+        return [file.record() for file in files]
+
+    def _write_pieces(self, pieces: Iterator[_Piece], writers, report) -> None:
+        current = None
+        for group in _grouped(pieces):
+            lines = [line for piece in group for line in piece.lines]
+            sentences = iter(self._tokenize_lines(lines))
+            for file, share, lines, num_bytes in group:
+                if file is not current:
+                    current = file
+                    builders = {
+                        s: self._builder_of(file.name, s) for s in writers
+                    }
+                    # Shares in a document that has a line.
+                    begun: set[str] = set()
+                done = self._add(
+                    builders[share],
+                    zip(
+                        lines,
+                        itertools.islice(sentences, len(lines)),
+                        strict=True,
+                    ),
+                    writers[share],
+                    share in begun,
+                )
+                done = done._replace(num_bytes=num_bytes)
+                if lines:
+                    (begun.add if lines[-1] else begun.discard)(share)
+                file.totals[share] = manifest.add_up(file.totals[share], done)
+                if report is not None and any(done):
+                    report(done)
+
+    def _add(self, builder, pairs, write, in_document: bool) -> Counts:
+        """Writes the examples that lines with their packed ids complete."""
+        add_sentence, end_document = builder.add, builder.end
+        serialize, count_ids = builder.serialize, self._records.count_ids
+        num_documents = num_tokens = num_examples = num_example_tokens = 0
+        for line, sentence in pairs:
+            if line:
+                in_document = True
+                num_ids = count_ids(sentence)
+                num_tokens += num_ids
+                segments = add_sentence(sentence, num_ids)
+            else:
+                num_documents += in_document
+                in_document = False
+                segments = end_document()
+            if segments is not None:
+                num_examples += 1
+                num_example_tokens += segments.num_tokens
+                write(serialize(segments))
+        return Counts(
+            0, num_documents, num_tokens, num_examples, num_example_tokens
+        )
+
+    def _builder_of(self, name: str, share: str) -> "examples.ExampleBuilder":
+        # Strings seed by their SHA-512: the same on every machine.
+        key = filter(None, (str(self._build.seed), share, name))
+        return self._examples.ExampleBuilder(
+            self._tokenizer,
+            self._build.max_seq_length,
+            random.Random("/".join(key)),
+        )
+
+
+def merge(
+    part_paths: Sequence[str],
+    shard_paths: Sequence[str],
+    seed: int,
+    wanted: Iterable[int] | None = None,
+) -> list[int]:
+    """Deals the examples of all parts, the parts shuffled, to shards in turn.
+
+    Neighbours of a document thus land in different shards, as they do in the
+    original. Records are copied as they are, checksums included.
+
+    Args:
+      part_paths: TFRecord files, in an order that depends on the corpus only.
+      shard_paths: The files to deal to. They appear under their names once
+        they are whole.
+      seed: Of the whole data set.
+      wanted: Numbers of the shards to write; by default all.
+
+    Returns:
+      The number of examples in each shard, those not wanted included.
+
+    Raises:
+      ValueError: If a shard cannot be written.
+    """
+    from electra_tf.pretraining_data import records as records_lib
+
+    part_paths = list(part_paths)
+    random.Random(seed).shuffle(part_paths)
+    num_shards = len(shard_paths)
+    buffers = {
+        i: list[bytes]()
+        for i in (range(num_shards) if wanted is None else wanted)
+    }
+    num_examples = num_buffered_bytes = 0
+    with contextlib.ExitStack() as stack:
+        temporary = {
+            shard: stack.enter_context(files_lib.whole_file(shard_paths[shard]))
+            for shard in buffers
+        }
+
+        def flush() -> None:
+            for shard, buffer in buffers.items():
+                with (
+                    files_lib.writing(shard_paths[shard]),
+                    open(temporary[shard], "ab") as writer,
+                ):
+                    writer.writelines(buffer)
+                buffer.clear()
+
+        for path in temporary.values():
+            with open(path, "wb"):
+                pass
+        for part_path in part_paths:
+            with records_lib.mapped(part_path) as content:
+                starts = records_lib.record_starts(content)
+                for shard, buffer in buffers.items():
+                    first = (shard - num_examples) % num_shards
+                    records = zip(
+                        starts[first:-1:num_shards],
+                        starts[first + 1 :: num_shards],
+                        strict=True,
+                    )
+                    dealt = b"".join([content[a:b] for a, b in records])
+                    buffer.append(dealt)
+                    num_buffered_bytes += len(dealt)
+                    if num_buffered_bytes > _MERGE_BUFFER_BYTES:
+                        flush()
+                        num_buffered_bytes = 0
+                num_examples += len(starts) - 1
+        flush()
+    quotient, rest = divmod(num_examples, num_shards)
+    return [quotient + (i < rest) for i in range(num_shards)]

@@ -14,7 +14,7 @@ from electra_tf.pretraining_data import (
     corpus,
     examples,
     manifest,
-    part_files,
+    parts,
 )
 from electra_tf.pretraining_data import records as records_lib
 from electra_tf.text import tokenization
@@ -209,7 +209,7 @@ def _check_tfrecord(
             for row in zip(*columns, strict=True):
                 writer.write(readable.serialize(row))
         ours = [str(pathlib.Path(output_dir) / path.name) for path in paths]
-        num_records = part_files.merge_parts([part], ours, seed=0)
+        num_records = parts.merge([part], ours, seed=0)
         our_arrays = _read_round_robin(ours, variant["max_seq_length"])
     golden_arrays = _read_round_robin(paths, variant["max_seq_length"])
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from electra_tf import errors
-from electra_tf.pretraining_data import beam, records_report
+from electra_tf.pretraining_data import beam, manifest
 from tools import build_pretraining_dataset, build_pretraining_dataset_beam
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -260,9 +260,9 @@ def test_what_a_failed_build_has_published_is_not_taken_for_all(
     files = [str(path) for path in (folder / "out").glob("*tfrecord*")]
     assert len(files) == 3
     with pytest.raises(errors.DataError, match="Expected a finished build"):
-        records_report.refuse_unfinished(files)
+        manifest.refuse_unfinished(files)
     assert run(folder, "out") == 0
-    records_report.refuse_unfinished(files)
+    manifest.refuse_unfinished(files)
 
 
 def test_refuses_folders_that_are_patterns(folder, capsys):

@@ -11,7 +11,6 @@ from electra_tf.pretraining_data import (
     corpus,
     examples,
     manifest,
-    part_files,
     parts,
 )
 from electra_tf.pretraining_data import records as records_lib
@@ -154,7 +153,7 @@ def test_blank_lines_and_the_end_of_a_file_end_documents(tmp_path):
 
 def write_part(files, path, seed, report=None):
     build = manifest.Build(16, True, True, True, seed, num_out_files=1)
-    builder = part_files.PartBuilder(
+    builder = parts.PartBuilder(
         build, TOKENIZER, tokenize_lines=words_to_packed_ids
     )
     return builder.write(parts.Part(str(path), files, 0), report)
@@ -168,7 +167,7 @@ def test_a_part_is_counted(tmp_path):
         corpus.list_files(str(tmp_path)), tmp_path / "part", 0, reports.append
     )
     assert record.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert record.counts == parts.Counts(
+    assert record.counts == manifest.Counts(
         num_bytes=16,
         num_documents=2,
         num_tokens=4,
@@ -177,12 +176,12 @@ def test_a_part_is_counted(tmp_path):
         num_example_tokens=record.counts.num_example_tokens,
     )
     assert 4 + 2 * 2 <= record.counts.num_example_tokens <= 4 + 2 * 3
-    assert parts.add_up(*reports) == record.counts
+    assert manifest.add_up(*reports) == record.counts
 
 
 def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_BLOCK_BYTES", 100)
-    monkeypatch.setattr(part_files, "_GROUP_BYTES", 100)
+    monkeypatch.setattr(parts, "_GROUP_BYTES", 100)
     (tmp_path / "text.txt").write_text("7 8\n" * 1000, encoding="utf-8")
     files = corpus.list_files(str(tmp_path))
     sizes = []
@@ -196,7 +195,7 @@ def test_a_large_document_is_tokenized_in_pieces(tmp_path, monkeypatch):
         build = manifest.Build(
             16, True, True, True, 0, 1, heldout_fraction=fraction
         )
-        builder = part_files.PartBuilder(
+        builder = parts.PartBuilder(
             build, TOKENIZER, tokenize_lines=tokenize_lines
         )
         part = tmp_path / f"part{fraction}"
@@ -372,13 +371,13 @@ def test_serialized_examples_parse_to_their_features():
 
 
 def test_merge_deals_examples_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(part_files, "_MERGE_BUFFER_BYTES", 10)
+    monkeypatch.setattr(parts, "_MERGE_BUFFER_BYTES", 10)
     part = str(tmp_path / "part")
     with tf.io.TFRecordWriter(part) as writer:
         for record in (b"a", b"bb", b"ccc", b"d", b"e"):
             writer.write(record)
     shards = [str(tmp_path / name) for name in "xyz"]
-    assert part_files.merge_parts([part], shards, seed=0) == [2, 2, 1]
+    assert parts.merge([part], shards, seed=0) == [2, 2, 1]
     assert [
         list(tf.data.TFRecordDataset(shard).as_numpy_iterator())
         for shard in shards

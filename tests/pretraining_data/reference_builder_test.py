@@ -8,7 +8,6 @@ import tensorflow as tf
 from electra_tf.pretraining_data import (
     corpus,
     manifest,
-    part_files,
     parts,
     records,
 )
@@ -46,7 +45,7 @@ def test_both_write_the_same_records(folder, lower):
     build = manifest.Build(32, True, lower, lower, seed=5, num_out_files=1)
     files = corpus.list_files(str(folder / "corpus"))
     part = parts.Part(str(folder / "ours"), files, 0)
-    (record,) = part_files.PartBuilder(build, tokenizer).write(part)
+    (record,) = parts.PartBuilder(build, tokenizer).write(part)
     num_tokens = reference_builder.build(
         str(folder / "corpus" / "a.txt"),
         str(folder / "theirs"),

@@ -1,6 +1,6 @@
 import pytest
 
-from electra_tf.pretraining_data import origins
+from electra_tf.pretraining_data import manifest
 from tests import helpers
 
 
@@ -48,7 +48,7 @@ def data_set(folder, name, share="training", inputs=None, **flags):
 def test_says_that_held_out_documents_are_trained_on(
     tmp_path, train, heldout, message
 ):
-    found = origins.remarks(
+    found = manifest.remarks(
         data_set(tmp_path, "train", **train),
         data_set(tmp_path, "heldout", **{"share": "heldout"} | heldout),
     )
@@ -63,30 +63,30 @@ def test_texts_that_were_treated_in_different_ways(tmp_path):
     again = data_set(tmp_path, "again", inputs={"b": "2"})
     cased = data_set(tmp_path, "cased", inputs={"c": "3"}, do_lower_case=False)
     unsaid = [str(tmp_path / "unsaid" / "x.tfrecord")]
-    assert origins.different_treatments(lower + again + unsaid) is None
-    line = origins.different_treatments(lower + unsaid + cased)
+    assert manifest.different_treatments(lower + again + unsaid) is None
+    line = manifest.different_treatments(lower + unsaid + cased)
     assert "do_lower_case False, strip_accents True there" in line
-    assert origins.treatment_of_text(lower + again) == {
+    assert manifest.treatment_of_text(lower + again) == {
         "do_lower_case": True,
         "strip_accents": True,
     }
     for files in (lower + cased, lower + unsaid, []):
-        assert origins.treatment_of_text(files) == {}
-    assert origins.remarks(lower, again) == []
-    (line,) = origins.remarks(lower, cased)
+        assert manifest.treatment_of_text(files) == {}
+    assert manifest.remarks(lower, again) == []
+    (line,) = manifest.remarks(lower, cased)
     assert "was treated in another way than that in" in line
     # It is said without the held-out ones.
-    assert origins.remarks(lower + cased, again) == []
+    assert manifest.remarks(lower + cased, again) == []
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"shards": []}', '{"manifest_version": 2, "shards": []}'],
+    ["", "{", "[]", '{"manifest_version": 2, "shards": []}'],
 )
 def test_manifests_that_say_nothing(tmp_path, text):
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "manifest.json").write_text(text)
     odd = [str(tmp_path / "odd" / "x.tfrecord")]
     plain = data_set(tmp_path, "plain")
-    assert origins.remarks(plain, odd) == origins.remarks(odd, plain) == []
-    assert origins.treatment_of_text(odd) == {}
+    assert manifest.remarks(plain, odd) == manifest.remarks(odd, plain) == []
+    assert manifest.treatment_of_text(odd) == {}

@@ -1,0 +1,985 @@
+"""A sample of a corpus, or finished TFRecords -> a report, before a run does.
+
+A report has facts to read, warnings of what makes a run worse, and errors that
+would end one. Shapes: B rows, L length of an example.
+"""
+
+import collections
+import itertools
+import os
+import random
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TextIO
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf import configs, errors
+from electra_tf.pretraining_data import corpus, manifest
+from electra_tf.pretraining_data import examples as examples_lib
+from electra_tf.pretraining_data import records as records_lib
+from electra_tf.text import tokenization, vocabulary
+from electra_tf.training import replicas
+
+# Text that a report on a corpus tokenizes, and pieces that it is taken from.
+SAMPLE_BYTES = 2 << 20
+SAMPLE_PIECES = 32
+# Text of a file to measure how much of it a byte of the file is.
+_LEAST_MEASURED = 4 << 20
+# Text on which other flags are tried.
+_TRIAL_BYTES = 512 << 10
+
+# Above these shares a report warns. Vocabularies of a language leave far less
+# of its text unknown, and spell its words in far fewer pieces.
+_MAX_UNKNOWN = 0.01
+_MAX_MISSING_CHARACTERS = 0.001
+_MAX_STRIPPED = 0.01
+_MAX_PIECES_PER_WORD = 4.0
+_MAX_PADDING = 0.3
+_MAX_CUT = 0.2
+_MAX_DUPLICATES = 0.01
+# Epochs after which a model has long learned its examples by heart.
+_MAX_EPOCHS = 100
+# And above this one nothing can be learned.
+_MOSTLY_UNKNOWN = 0.5
+# Of a kind of finding, those that are named.
+_NUM_NAMED = 8
+_BRACKETED = re.compile(r"\[.+\]")
+_MARKER = re.compile(r"\[(?:PAD|UNK|CLS|SEP|MASK)\]")
+# One of several files of a data set, by its name.
+_ONE_OF_SEVERAL = re.compile(r"(.*?)(\d+)-of-(\d+)(.*)")
+_BATCH = 1000
+# TensorFlow's message may quote bytes that are no UTF-8.
+_PARSE_ERRORS = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
+
+class Report:
+    """What is known of data, in lines for people.
+
+    Attributes:
+      facts: Name -> what it is.
+      warnings: What makes a run worse.
+      errors: What would end a run, or train on nonsense.
+    """
+
+    def __init__(self):
+        self.facts: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.errors: list[str] = []
+
+    def show(self, facts_to: TextIO, consequence: str) -> None:
+        """Prints facts in a column; the rest goes to stderr line by line.
+
+        Args:
+          facts_to: Takes the facts.
+          consequence: Of the errors.
+
+        Raises:
+          ValueError: If there are errors.
+        """
+        width = max(map(len, self.facts), default=0) + 1
+        for name, text in self.facts.items():
+            print(f"{name + ':':{width}} {text}", file=facts_to)
+        for line in self.warnings:
+            errors.warn(line)
+        for line in self.errors:
+            print(f"error: {line}", file=sys.stderr)
+        if self.errors:
+            raise ValueError(f"{len(self.errors)} problem(s) {consequence}.")
+
+    def compare_run(
+        self,
+        config: configs.PretrainingConfig,
+        num_examples: int,
+        vocab_size: int,
+        max_seq_length: int,
+    ) -> None:
+        """Compares examples with the run that they are for."""
+        for name, of_model, of_data in (
+            ("vocab_size", config.model.encoder.vocab_size, vocab_size),
+            ("max_seq_length", config.model.max_seq_length, max_seq_length),
+        ):
+            if of_model != of_data:
+                self.errors.append(
+                    f"expected {name}={of_data} in the run's configuration, "
+                    f"received {of_model}"
+                )
+        if not num_examples:
+            return
+        num_steps = config.run.num_train_steps
+        batch_size = config.data.train_batch_size
+        epochs = num_steps * batch_size / num_examples
+        self.facts["epochs"] = (
+            f"{epochs:,.2f} in {num_steps:,} steps of {batch_size} examples"
+        )
+        if epochs > _MAX_EPOCHS:
+            self.warnings.append(
+                f"the run sees every example {epochs:,.0f} times: more text, "
+                "or fewer steps"
+            )
+        if num_examples < batch_size:
+            self.warnings.append(
+                f"{num_examples} examples are fewer than the batch of "
+                f"{batch_size}: a step sees some of them twice"
+            )
+
+
+class Sample(NamedTuple):
+    """A part of a corpus.
+
+    Attributes:
+      files: Lines of each file that was read; "" ends a document.
+      share: Which share of the corpus this is, by bytes.
+      description: Where it was taken from.
+      bad_input: A line about each damaged place, which was left out.
+    """
+
+    files: list[list[str]]
+    share: float
+    description: str
+    bad_input: list[str]
+
+
+def take_sample(
+    files: Sequence[corpus.CorpusFile],
+    reading: corpus.Reading | None = None,
+    max_bytes: int = SAMPLE_BYTES,
+) -> Sample:
+    """Reads the beginnings of files that are spread over a corpus.
+
+    Args:
+      files: The corpus; one of up to `max_bytes` is read whole.
+      reading: How to read it; damaged places are left out in any case.
+      max_bytes: Text to take, more or less.
+
+    Raises:
+      ValueError: If a package is missing that reads such files.
+    """
+    bad_input: list[str] = []
+    reading = (reading or corpus.Reading())._replace(
+        on_bad_input=bad_input.append
+    )
+    total = sum(file.num_bytes for file in files)
+    if total <= max_bytes:
+        chosen, bytes_of_each = list(files), max_bytes
+    else:
+        # The files in which equidistant bytes of the corpus lie.
+        ends = np.cumsum([file.num_bytes for file in files])
+        places = (np.arange(SAMPLE_PIECES) + 0.5) * total / SAMPLE_PIECES
+        numbers = np.unique(np.searchsorted(ends, places, side="right"))
+        chosen = [files[i] for i in numbers]
+        bytes_of_each = max(1, max_bytes // len(chosen))
+    texts = []
+    num_read = 0.0
+    for file in chosen:
+        lines, read = _read_beginning(file, bytes_of_each, reading)
+        texts.append(lines)
+        num_read += min(read, file.num_bytes)
+    description = (
+        f"{num_read / 1e6:,.3g} of {total / 1e6:,.3g} MB, "
+        + f"{len(chosen)} of " * (len(chosen) < len(files))
+        + f"{len(files)} file(s)"
+        + ", from the beginning of each" * (num_read < total)
+    )
+    share = num_read / total if total else 1.0
+    return Sample(texts, share, description, bad_input)
+
+
+def _read_beginning(
+    file: corpus.CorpusFile, max_bytes: int, reading: corpus.Reading
+) -> tuple[list[str], float]:
+    """Lines of about `max_bytes` of text, and what they take in the file.
+
+    How much text a byte of the file is, is measured on more than these: what
+    unpacks or parses a file reads ahead.
+    """
+    kept: list[str] = []
+    num_kept = num_text = num_read = 0
+    for lines, num_bytes in corpus.read_lines(file.path, reading=reading):
+        num_read += num_bytes
+        for line in lines:
+            size = len(line.encode()) + 1
+            num_text += size
+            if num_kept < max_bytes:
+                kept.append(line)
+                num_kept += size
+        if num_kept >= max_bytes and num_text >= _LEAST_MEASURED:
+            if file.path.lower().endswith(".parquet"):
+                # It is not read from its start to its end; "" ends a row.
+                import pyarrow.parquet as pq
+
+                with pq.ParquetFile(file.path) as table:
+                    share = kept.count("") / max(1, table.metadata.num_rows)
+                return kept, file.num_bytes * share
+            break
+    return kept, num_read * num_kept / max(1, num_text)
+
+
+def report_on_text(
+    sample: Sample,
+    tokenizer: tokenization.FullTokenizer,
+    max_seq_length: int,
+    config: configs.PretrainingConfig | None = None,
+) -> Report:
+    """What a corpus will be through this vocabulary and these flags.
+
+    Args:
+      sample: See `take_sample`.
+      tokenizer: With the flags of the build.
+      max_seq_length: L.
+      config: Of the run that the examples are for, if that is known.
+    """
+    report = Report()
+    report.facts["sample"] = sample.description
+    lines = [line for file in sample.files for line in file if line]
+    words = _Words(lines, tokenizer)
+    examples = _Examples(sample, tokenizer, max_seq_length)
+    num_tokens, num_words = examples.num_tokens, words.num_words
+    report.facts["text"] = (
+        f"{examples.num_documents:,} documents, {examples.num_lines:,} "
+        f"lines, {num_words:,} words, {num_tokens:,} tokens"
+    )
+    report.facts["tokens"] = (
+        f"{words.num_pieces / max(num_words, 1):.2f} a word, "
+        f"{num_tokens / max(examples.num_lines, 1):,.1f} a line, "
+        f"{num_tokens / max(examples.num_documents, 1):,.1f} a document"
+    )
+    _check_special_tokens(report, tokenizer, lines)
+    if num_words:
+        _check_unknown(report, words, tokenizer)
+        _check_treatment(report, words, tokenizer)
+        if tokenizer.do_lower_case and tokenizer.strip_accents:
+            report.warnings += stripped_words(lines)
+        _try_other_flags(report, lines, tokenizer)
+        pieces = words.num_pieces / num_words
+        if pieces > _MAX_PIECES_PER_WORD:
+            report.warnings.append(
+                f"a word takes {pieces:.1f} tokens on average: the vocabulary "
+                "knows letters rather than words of this language"
+            )
+    if not examples.lengths:
+        report.errors.append("the sample makes no examples: it has no tokens")
+    elif examples.padding > _MAX_PADDING:
+        report.warnings.append(
+            f"{examples.padding:.0%} of the examples is padding, which is "
+            "computed for nothing: documents are short; use a smaller "
+            "--max-seq-length, or pack them together: "
+            "--no-blanks-separate-docs if blank lines separate them, larger "
+            "files if they are files"
+        )
+    if examples.lengths and examples.cut > _MAX_CUT:
+        report.warnings.append(
+            f"{examples.cut:.0%} of the tokens are in no example: what does "
+            "not fit into one is cut off, and the longest line has "
+            f"{examples.longest_line:,} tokens for {max_seq_length}; give a "
+            "sentence a line"
+        )
+    if sample.bad_input:
+        report.warnings.append(
+            f"{len(sample.bad_input)} damaged place(s), which end the build, "
+            f"or are left out with --on-bad-input=skip: {sample.bad_input[0]}"
+        )
+    num_examples = round(len(examples.lengths) / max(sample.share, 1e-12))
+    report.facts["examples"] = (
+        f"about {num_examples:,} of {max_seq_length} tokens, "
+        f"{examples.padding:.1%} of it padding"
+    )
+    if config is not None:
+        report.compare_run(
+            config, num_examples, tokenizer.vocab_size, max_seq_length
+        )
+    return report
+
+
+class _Words:
+    """The words of some lines, and what the vocabulary makes of them.
+
+    Attributes:
+      counts: Word -> how often it occurs.
+      num_words: Words.
+      num_pieces: Tokens.
+      unknown: [UNK] words -> how often.
+      used: Ids that occur.
+    """
+
+    def __init__(self, lines: list[str], tokenizer):
+        self.counts = tokenization.count_words(
+            [lines], tokenizer.do_lower_case, tokenizer.strip_accents
+        )
+        ids = tokenizer.tokenize(tf.constant(list(self.counts), tf.string))
+        self.num_words = self.counts.total()
+        self.num_pieces = 0
+        self.unknown: collections.Counter[str] = collections.Counter()
+        self.used: set[int] = set()
+        for (word, count), pieces in zip(
+            self.counts.items(), ids.to_list(), strict=True
+        ):
+            self.num_pieces += count * len(pieces)
+            self.used.update(pieces)
+            if tokenizer.unk_token_id in pieces:
+                self.unknown[word] = count
+
+    @property
+    def unknown_share(self) -> float:
+        return self.unknown.total() / max(self.num_words, 1)
+
+
+class _Examples:
+    """The examples of a sample.
+
+    Attributes:
+      num_documents: Documents that have a token.
+      num_lines: Lines that are not blank.
+      num_tokens: Tokens of the text.
+      lengths: Tokens of each example, [CLS] and [SEP] included.
+      padding: Share of the positions that are padding.
+      cut: Share of the text's tokens that no example has.
+      longest_line: Tokens of the longest line.
+    """
+
+    def __init__(self, sample, tokenizer, max_seq_length):
+        tokenize = examples_lib.CachingLineTokenizer(tokenizer)
+        builder = examples_lib.ExampleBuilder(
+            tokenizer, max_seq_length, random.Random(0)
+        )
+        self.num_documents = self.num_lines = self.num_tokens = 0
+        self.longest_line = num_kept = 0
+        self.lengths = []
+        for lines in sample.files:
+            in_document = False
+            # The end of a sampled file may be missing.
+            lines = [*lines, ""]
+            for line, packed in zip(lines, tokenize(lines), strict=True):
+                num_ids = records_lib.count_ids(packed)
+                if line:
+                    segments = builder.add(packed, num_ids)
+                else:
+                    self.num_documents += in_document
+                    segments = builder.end()
+                in_document = bool(line)
+                self.num_lines += in_document
+                self.num_tokens += num_ids
+                self.longest_line = max(self.longest_line, num_ids)
+                if segments is not None:
+                    self.lengths.append(segments.num_tokens)
+                    num_kept += segments.num_first + segments.num_second
+        num_positions = len(self.lengths) * max_seq_length
+        self.padding = 1 - sum(self.lengths) / max(num_positions, 1)
+        self.cut = 1 - num_kept / max(self.num_tokens, 1)
+
+
+def _check_special_tokens(report, tokenizer, lines) -> None:
+    """Checks of the vocabulary's layout, and for its markers in the text."""
+    vocab = tokenizer.vocab
+    report.facts["special tokens"] = ", ".join(
+        f"{token} {vocab.index(token)}" for token in vocabulary.SPECIAL_TOKENS
+    )
+    if tokenizer.pad_token_id != 0:
+        report.warnings.append(
+            f"[PAD] is {tokenizer.pad_token_id} in the vocabulary and should "
+            "be 0, as in every released one: other libraries count on it"
+        )
+    if "" in vocab:
+        report.warnings.append(
+            f"the vocabulary has {vocab.count('')} blank line(s), the first on "
+            f"line {vocab.index('') + 1}: an id that no text gets"
+        )
+    if not any(entry.startswith("##") for entry in vocab):
+        report.warnings.append(
+            "no entry of the vocabulary starts with ##: words that are no "
+            "entry themselves become [UNK]; is this a WordPiece vocabulary?"
+        )
+    markers = collections.Counter(
+        marker for line in lines for marker in _MARKER.findall(line)
+    )
+    if markers:
+        token, count = markers.most_common(1)[0]
+        report.warnings.append(
+            f"{sum(markers.values())} special token(s) stand in the text, such "
+            f"as {token} ({count} times): in text they are words like any "
+            "other, never the token"
+        )
+
+
+def _spellings(vocab: Sequence[str]) -> list[str]:
+    """What the entries spell, without those like [CLS]."""
+    return [
+        entry.removeprefix("##")
+        for entry in vocab
+        if entry and not _BRACKETED.fullmatch(entry)
+    ]
+
+
+def _check_unknown(report, words, tokenizer) -> None:
+    report.facts["vocabulary"] = (
+        f"{tokenizer.vocab_size:,} entries, {len(words.used):,} of them in "
+        "the sample"
+    )
+    text = f"{words.unknown_share:.3%} of the words"
+    if words.unknown:
+        text += ", most often " + ", ".join(
+            f"{word if len(word) <= 20 else word[:17] + '...'!r} ({count})"
+            for word, count in words.unknown.most_common(_NUM_NAMED)
+        )
+    report.facts["[UNK]"] = text
+    if words.unknown_share > _MAX_UNKNOWN:
+        report.warnings.append(
+            f"{words.unknown_share:.1%} of the words are [UNK]: is the "
+            "vocabulary of this language, and are the flags its own?"
+        )
+    if words.unknown.total() > _MOSTLY_UNKNOWN * words.num_pieces:
+        report.errors.append(
+            f"{words.unknown.total() / words.num_pieces:.0%} of the tokens "
+            "would be [UNK], from which nothing can be learned"
+        )
+    known = set("".join(_spellings(tokenizer.vocab)))
+    missing: collections.Counter[str] = collections.Counter()
+    for word, count in words.unknown.items():
+        for character in word:
+            if character not in known:
+                missing[character] += count
+    if not missing:
+        return
+    num_characters = sum(len(w) * count for w, count in words.counts.items())
+    share = missing.total() / num_characters
+    named = [
+        # A combining one on a dotted circle.
+        f"{'◌' * bool(unicodedata.combining(c)) + c!r} U+{ord(c):04X} ({n})"
+        for c, n in missing.most_common(_NUM_NAMED)
+    ]
+    report.facts["missing characters"] = (
+        f"{len(missing)} kind(s), {share:.3%} of the text: {', '.join(named)}"
+    )
+    if share > _MAX_MISSING_CHARACTERS:
+        report.warnings.append(
+            f"{share:.2%} of the characters are not in the vocabulary, first "
+            f"of all {named[0]}: every word with one is [UNK]"
+        )
+
+
+def _check_treatment(report, words, tokenizer) -> None:
+    """Checks that the vocabulary is of text that was treated likewise."""
+    entries = _spellings(tokenizer.vocab)
+    lower, strip = tokenizer.do_lower_case, tokenizer.strip_accents
+    for what, treat, is_treated, most, undo, do in (
+        ("capitals", str.lower, lower, 0.02, "--no-lower-case", "--lower-case"),
+        (
+            "accents",
+            lambda text: unicodedata.normalize("NFC", _stripped(text)),
+            lower and strip,
+            0.005,
+            "--no-strip-accents",
+            "--lower-case --strip-accents",
+        ),
+    ):
+        kept = [entry for entry in entries if entry != treat(entry)]
+        if is_treated and len(kept) > most * len(entries):
+            report.warnings.append(
+                f"text loses its {what}, but {len(kept)} of the "
+                f"{len(entries)} entries have them, such as "
+                f"{kept[len(kept) // 2]!r}: use {undo}"
+            )
+        if is_treated or kept:
+            continue
+        affected = sum(
+            n for word, n in words.counts.items() if word != treat(word)
+        )
+        if (share := affected / words.num_words) > 0.01:
+            report.warnings.append(
+                f"{share:.1%} of the words have {what}, but no entry of the "
+                f"vocabulary has: use {do}"
+            )
+
+
+def _stripped(text: str) -> str:
+    """Text decomposed and without its marks, as the tokenizer strips it."""
+    return "".join(
+        character
+        for character in unicodedata.normalize("NFD", text)
+        if unicodedata.category(character) != "Mn"
+    )
+
+
+def stripped_words(lines: Iterable[str]) -> list[str]:
+    """A line where stripping accents changes many words, in any script.
+
+    Args:
+      lines: Text as it is before it is lower-cased.
+    """
+    changed: collections.Counter[str] = collections.Counter()
+    num_words = 0
+    for line in lines:
+        words = line.split()
+        num_words += len(words)
+        if not line.isascii():
+            changed.update(word for word in words if _stripped(word) != word)
+    if changed.total() <= _MAX_STRIPPED * num_words:
+        return []
+    word = changed.most_common(1)[0][0][:20]
+    return [
+        f"stripping accents changes {changed.total() / num_words:.1%} of the "
+        f"words, such as {word!r} to {_stripped(word)!r}: where that is "
+        "another word, use --no-strip-accents, for the vocabulary, too"
+    ]
+
+
+def _try_other_flags(report, lines, tokenizer) -> None:
+    """Looks for flags that leave fewer words unknown."""
+    some: list[str] = []
+    num_bytes = 0
+    # Lines from everywhere, always the same.
+    for line in random.Random(0).sample(lines, len(lines)):
+        some.append(line)
+        num_bytes += len(line.encode())
+        if num_bytes > _TRIAL_BYTES:
+            break
+    here = _Words(some, tokenizer).unknown_share
+    if here < _MAX_UNKNOWN / 2:
+        return
+    now = (tokenizer.do_lower_case, tokenizer.strip_accents)
+    shares = {}
+    for flags in ((True, True), (True, False), (False, False)):
+        if flags != now and (flags[0] or now[0]):
+            other = tokenization.FullTokenizer(
+                vocabulary.Vocabulary(tokenizer.vocabulary.tokens, *flags)
+            )
+            shares[flags] = _Words(some, other).unknown_share
+    lower, strip = flags = min(shares, key=shares.__getitem__)
+    if shares[flags] < here / 2:
+        advice = f"--{'' if lower else 'no-'}lower-case"
+        if lower:
+            advice += f" --{'' if strip else 'no-'}strip-accents"
+        report.warnings.append(
+            f"with {advice}, {shares[flags]:.2%} of the words would be [UNK] "
+            f"instead of {here:.2%}"
+        )
+
+
+def check_files(
+    pattern: str,
+    vocab_file: str,
+    config: configs.PretrainingConfig | None = None,
+    num_samples: int = 3,
+) -> None:
+    """Prints the report on some TFRecord files.
+
+    Args:
+      pattern: A glob, globs separated by commas, or a builder's folder.
+      vocab_file: What they were built with.
+      config: Of the run that they are for, if that is known.
+      num_samples: Examples to show as text.
+
+    Raises:
+      ValueError: If a run over them would end, or train on nonsense.
+    """
+    report_on_records(
+        records_lib.match_files(pattern),
+        vocabulary.load(vocab_file).tokens,
+        config,
+        num_samples,
+        vocab_file,
+    ).show(sys.stdout, f"would break a run over {pattern}")
+
+
+class Rows(NamedTuple):
+    """Examples of one file.
+
+    Attributes:
+      input_ids, input_mask, segment_ids: <int64>[B, L].
+      records: <int64>[B], their numbers in the file.
+      path: The file.
+    """
+
+    input_ids: np.ndarray
+    input_mask: np.ndarray
+    segment_ids: np.ndarray
+    records: np.ndarray
+    path: str
+
+
+class _Problems:
+    """Problems by kind: how many records have each, and the first that has."""
+
+    def __init__(self):
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, kind: str, path: str, records: Sequence | np.ndarray) -> None:
+        if len(records):
+            self._counts[kind] += len(records)
+            self._first.setdefault(kind, f"record {records[0]} of {path}")
+
+    def lines(self) -> list[str]:
+        return [
+            f"{count:,} record(s) {kind}: {self._first[kind]}"
+            + (" is the first" if count > 1 else "")
+            for kind, count in self._counts.items()
+        ]
+
+
+def report_on_records(
+    files: Sequence[str],
+    vocab: Sequence[str],
+    config: configs.PretrainingConfig | None = None,
+    num_samples: int = 3,
+    vocab_file: str | None = None,
+) -> Report:
+    """Reads finished TFRecords from the first to the last.
+
+    Checksums, features, lengths, ids, mask, segments and special tokens of
+    every record are looked at. Exact duplicates are counted by hashes of 64
+    bits, which takes some 60 bytes of memory a record.
+
+    Args:
+      files: TFRecord files.
+      vocab: What they were built with.
+      config: Of the run that they are for, if that is known.
+      num_samples: Examples to show as text: the first of some files.
+      vocab_file: Where the vocabulary was read, to be compared with what the
+        manifests beside the files say.
+
+    Returns:
+      The report; it has errors if a run over the data would end or train on
+      nonsense.
+    """
+    report = Report()
+    special = {
+        token: list(vocab).index(token) for token in vocabulary.SPECIAL_TOKENS
+    }
+    problems, doubts = _Problems(), _Problems()
+    length = config.model.max_seq_length if config else 0
+    num_tokens = num_two_segments = 0
+    id_counts = np.zeros(len(vocab), np.int64)
+    hashes: set[int] = set()
+    num_examples = dict.fromkeys(files, 0)
+    samples: dict[str, str] = {}
+    sampled = np.linspace(0, len(files) - 1, min(num_samples, len(files)))
+    sampled_files = {files[int(i)] for i in sampled}
+    for path in files:
+        for first, batch in _serialized(path, problems):
+            rows = _parsed(batch, path, first, length, problems)
+            if not len(rows.records):
+                continue
+            # The model's, or else what most of the first records have.
+            length = rows.input_ids.shape[1]
+            _check_rows(rows, len(vocab), special, problems, doubts)
+            is_token = rows.input_mask == 1
+            ids = rows.input_ids[is_token]
+            ids = ids[(ids >= 0) & (ids < len(vocab))]
+            id_counts += np.bincount(ids, minlength=len(vocab))
+            num_examples[path] += len(rows.records)
+            num_tokens += int(is_token.sum())
+            num_two_segments += int((rows.segment_ids == 1).any(-1).sum())
+            hashes.update(hash(row.tobytes()) for row in rows.input_ids)
+            if path in sampled_files:
+                samples.setdefault(path, decode(rows.input_ids[0], vocab))
+    total = sum(num_examples.values())
+    report.facts["data"] = (
+        f"{len(files):,} file(s), {total:,} examples of {length} tokens"
+    )
+    if total:
+        _describe(
+            report,
+            1 - num_tokens / (total * length),
+            id_counts,
+            special,
+            1 - len(hashes) / total,
+        )
+        report.facts["segments"] = (
+            f"two in {num_two_segments / total:.1%} of the examples"
+        )
+    for number, text in enumerate(samples.values(), start=1):
+        report.facts[f"example {number}"] = text
+    report.errors += problems.lines()
+    report.warnings += doubts.lines()
+    compare_with_manifests(report, num_examples, vocab_file)
+    if line := manifest.different_treatments(files):
+        report.errors.append(line)
+    if not total:
+        report.errors.append(
+            f"the {len(files)} file(s) hold no example, {files[0]} first of all"
+        )
+    elif config is not None:
+        report.compare_run(config, total, len(vocab), length)
+    return report
+
+
+def _serialized(
+    path: str, problems: _Problems
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Batches of a file's records with the number of each one's first."""
+    num_records = 0
+    records = (
+        tf.data.TFRecordDataset(path)
+        .with_options(replicas.UNTUNED)
+        .as_numpy_iterator()
+    )
+    batch: list[bytes] = []
+    try:
+        for record in records:
+            batch.append(record)
+            if len(batch) == _BATCH:
+                yield num_records, batch
+                num_records += len(batch)
+                batch = []
+    except tf.errors.OpError as error:
+        reason = "damaged, cut short or no TFRecord"
+        if not isinstance(
+            error, tf.errors.DataLossError | tf.errors.OutOfRangeError
+        ):
+            reason = error.message
+        problems.add(
+            f"cannot be read ({reason}), nor what follows in the file",
+            path,
+            [num_records + len(batch)],
+        )
+    if batch:
+        yield num_records, batch
+
+
+def _parsed(
+    serialized: list[bytes],
+    path: str,
+    first: int,
+    length: int,
+    problems: _Problems,
+) -> Rows:
+    """The examples that have the features, and all of one length."""
+    names = records_lib.FEATURE_NAMES
+    records = np.arange(first, first + len(serialized))
+
+    def parse(some: list[bytes]) -> dict:
+        return tf.io.parse_example(
+            tf.constant(some, tf.string), records_lib.FEATURES
+        )
+
+    try:
+        parsed = parse(serialized)
+    except _PARSE_ERRORS:
+        is_whole = np.ones(len(serialized), bool)
+        for i, record in enumerate(serialized):
+            try:
+                parse([record])
+            except _PARSE_ERRORS:
+                is_whole[i] = False
+        problems.add(
+            f"are no examples with int64 {', '.join(names)}",
+            path,
+            records[~is_whole],
+        )
+        records = records[is_whole]
+        parsed = parse(list(itertools.compress(serialized, is_whole)))
+    lengths = np.stack([parsed[name].row_lengths() for name in names], axis=-1)
+    has_values = lengths.any(axis=-1)
+    if not has_values.all():
+        others = records_lib.feature_names(
+            serialized[records[~has_values][0] - first]
+        )
+        problems.add(
+            f"have no int64 {', '.join(names)}, but {', '.join(others)}",
+            path,
+            records[~has_values],
+        )
+    if not length and has_values.any():
+        length = 1 + int(np.bincount(lengths.flat)[1:].argmax())
+    fits = has_values & (lengths == length).all(axis=-1)
+    for row in np.flatnonzero(~fits & has_values):
+        wrong = int(np.argmax(lengths[row] != length))
+        problems.add(
+            f"have {lengths[row, wrong]} values of {names[wrong]} instead of "
+            f"{length}",
+            path,
+            records[[row]],
+        )
+    ids, mask, segments = (
+        parsed[name].to_tensor(shape=[None, length]).numpy()[fits]
+        for name in names
+    )
+    return Rows(ids, mask, segments, records[fits], path)
+
+
+def _check_rows(rows: Rows, vocab_size, special, problems, doubts) -> None:
+    """Checks each of some rows."""
+    ids, mask, segments = rows.input_ids, rows.input_mask, rows.segment_ids
+    length = ids.shape[1]
+    num_tokens = mask.sum(axis=-1)
+    ones = np.arange(length) < num_tokens[:, np.newaxis]
+    is_prefix = (mask == ones).all(axis=-1) & (num_tokens > 0)
+    is_token = mask == 1
+    # What follows means nothing where the mask is wrong.
+    last = np.clip(num_tokens - 1, 0, length - 1)
+    ends_with_sep = ids[np.arange(len(ids)), last] == special["[SEP]"]
+    is_cls = (ids == special["[CLS]"]) & is_token
+    is_sep = (ids == special["[SEP]"]) & is_token
+    num_segments = 1 + (segments == 1).any(axis=-1)
+    # The segment goes up without a [SEP], or down.
+    change = np.diff(segments, axis=-1)
+    jumps = (change != 0) & is_token[:, 1:]
+    jumps &= (change < 0) | ~is_sep[:, :-1]
+    is_padding = (ids == 0) | (ids == special["[PAD]"])
+    is_stray = (mask == 0) & (~is_padding | (segments != 0))
+    for kind, is_affected in (
+        (
+            f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
+            ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
+        ),
+        ("have an input_mask that is not ones, then zeros", ~is_prefix),
+        (
+            "have segment_ids other than 0 and 1",
+            ((segments < 0) | (segments > 1)).any(axis=-1),
+        ),
+        (
+            f"do not start with [CLS] ({special['[CLS]']}), or have it "
+            "elsewhere",
+            is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
+        ),
+        (
+            f"do not have [SEP] ({special['[SEP]']}) at the end of each "
+            "segment",
+            is_prefix
+            & (
+                ~ends_with_sep
+                | (is_sep.sum(axis=-1) != num_segments)
+                | jumps.any(axis=-1)
+            ),
+        ),
+        (
+            "have [MASK] in them: they were masked when they were built",
+            ((ids == special["[MASK]"]) & is_token).any(axis=-1),
+        ),
+    ):
+        problems.add(kind, rows.path, rows.records[is_affected])
+    doubts.add(
+        f"have another id than 0 or [PAD] ({special['[PAD]']}), or another "
+        "segment than 0, on padding",
+        rows.path,
+        rows.records[is_prefix & is_stray.any(axis=-1)],
+    )
+    has_text = (is_token & ~is_cls & ~is_sep).any(axis=-1)
+    doubts.add(
+        "have no token to mask", rows.path, rows.records[is_prefix & ~has_text]
+    )
+
+
+def _describe(report, padding, id_counts, special, duplicates) -> None:
+    """Facts of all records, and what is wrong with them together."""
+    num_tokens = id_counts.sum()
+    num_unknown = id_counts[special["[UNK]"]]
+    num_special = id_counts[[special["[CLS]"], special["[SEP]"]]].sum()
+    unknown = num_unknown / max(num_tokens, 1)
+    of_text = num_unknown / max(num_tokens - num_special, 1)
+    report.facts["tokens"] = (
+        f"{num_tokens:,}; {padding:.1%} of the positions are padding"
+    )
+    report.facts["[UNK]"] = f"{unknown:.3%} of the tokens"
+    report.facts["vocabulary"] = (
+        f"{len(id_counts):,} entries, {np.count_nonzero(id_counts):,} of them "
+        "in the data"
+    )
+    report.facts["duplicates"] = f"{duplicates:.2%} of the examples"
+    if padding > _MAX_PADDING:
+        report.warnings.append(
+            f"{padding:.0%} of the positions are padding, which is computed "
+            "for nothing: build with a smaller --max-seq-length, or with "
+            "--no-blanks-separate-docs"
+        )
+    if of_text > _MOSTLY_UNKNOWN:
+        report.errors.append(
+            f"{of_text:.0%} of the text's tokens are [UNK], from which nothing "
+            "can be learned"
+        )
+    elif unknown > _MAX_UNKNOWN:
+        report.warnings.append(
+            f"{unknown:.1%} of the tokens are [UNK]: the vocabulary does not "
+            "fit the text"
+        )
+    if duplicates > _MAX_DUPLICATES:
+        report.warnings.append(
+            f"{duplicates:.1%} of the examples repeat an earlier one token for "
+            "token: build with --dedup"
+        )
+
+
+def compare_with_manifests(
+    report: Report,
+    num_examples: dict[str, int],
+    vocab_file: str | None,
+) -> None:
+    """Compares files with the manifests that builds left beside them.
+
+    Args:
+      report: Takes what differs.
+      num_examples: File -> how many examples it has.
+      vocab_file: What they were built with, if that is known.
+    """
+    for folder in sorted({os.path.dirname(path) for path in num_examples}):
+        counts = {
+            os.path.basename(path): count
+            for path, count in num_examples.items()
+            if os.path.dirname(path) == folder
+        }
+        path = os.path.join(folder, manifest.FILE_NAME)
+        try:
+            content = manifest.read(folder)
+        except ValueError as error:
+            report.warnings.append(f"nothing is compared: {error}")
+            continue
+        if content is None:
+            report.facts["manifest"] = f"none in {folder!r}"
+            _compare_names(report, folder, counts)
+            continue
+        report.facts["manifest"] = path
+        report.errors += manifest.problems(folder, content, counts)
+        shards = {shard["name"] for shard in content["shards"]}
+        there = shards.intersection(tf.io.gfile.listdir(folder))
+        if unread := sorted(there - counts.keys()):
+            report.warnings.append(
+                f"{len(unread)} of {len(content['shards'])} file(s) of the "
+                "build are not among those to read, such as "
+                f"{os.path.join(folder, unread[0])}"
+            )
+        if vocab_file is not None:
+            here = vocabulary.digest(vocabulary.load_vocab(vocab_file))
+            there = content["vocabulary"]["tokens_sha256"]
+            if here != there:
+                report.errors.append(
+                    f"{vocab_file} is not the vocabulary that the data were "
+                    "built with: the SHA-256 of its tokens begins with "
+                    f"{here[:8]}, that in {path} with {there[:8]}"
+                )
+
+
+def _compare_names(report, folder: str, names: Iterable[str]) -> None:
+    """Looks for what is missing of a build that left no manifest."""
+    if line := manifest.unfinished(folder):
+        report.errors.append(line)
+    numbers = collections.defaultdict(set)
+    for name in names:
+        if match := _ONE_OF_SEVERAL.fullmatch(name):
+            first, number, of, last = match.groups()
+            numbers[first, of, last].add(int(number))
+    for (first, of, last), present in sorted(numbers.items()):
+        if len(present) < int(of):
+            report.warnings.append(
+                f"{len(present)} of {int(of)} files named "
+                f"{os.path.join(folder, first)}<i>-of-{of}{last} are among "
+                "those to read: the others are missing, or left out"
+            )
+
+
+def decode(ids: np.ndarray, vocab: Sequence[str]) -> str:
+    """Ids as text: pieces joined to words, padding at the end left out.
+
+    Args:
+      ids: <int>[L]; one outside the vocabulary shows as <id>.
+      vocab: The tokens.
+    """
+    tokens = [
+        vocab[i] if 0 <= i < len(vocab) else f"<{i}>" for i in ids.tolist()
+    ]
+    while tokens and tokens[-1] == vocabulary.PAD_TOKEN:
+        tokens.pop()
+    return " ".join(tokens).replace(" ##", "")
