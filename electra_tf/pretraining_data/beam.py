@@ -102,11 +102,7 @@ def build_dataset(
 
 
 def _refuse_signs(args: argparse.Namespace) -> None:
-    """Refuses folders that Beam's file systems take for patterns.
-
-    Raises:
-      ValueError: If one is.
-    """
+    """Refuses folders that Beam's file systems take for patterns."""
     for flag in ("output_dir", "corpus_dir"):
         folder = getattr(args, flag)
         is_matched = flag == "output_dir" or "://" in folder
@@ -118,12 +114,7 @@ def _refuse_signs(args: argparse.Namespace) -> None:
 
 
 def list_files(args: argparse.Namespace) -> list[corpus.CorpusFile]:
-    """As `corpus.list_files`, in any file system.
-
-    Raises:
-      ValueError: If there is no such folder, it holds no text, or the output
-        is in it.
-    """
+    """As `corpus.list_files`, in any file system."""
     corpus_dir, output = args.corpus_dir, args.output_dir.rstrip("/") + "/"
     skips = args.on_bad_input == "skip"
     note = corpus.BadInputs().note if skips else None
@@ -161,14 +152,7 @@ def _is_hidden(name: str) -> bool:
 
 @contextlib.contextmanager
 def claimed_folder(task: Task, share: str) -> Iterator[None]:
-    """Makes a share's output folder, where a file says which build is at work.
-
-    Not every file system has locks: of two builds that begin at once, each may
-    see the other's file and end.
-
-    Raises:
-      ValueError: If the folder is not for this build: see `refuse_others`.
-    """
+    """Makes a share's output folder; a file says which build is at work."""
     folder = task.folder_of(share)
     key = repr([task.build, task.entry["sha256"]]).encode()
     claim = manifest.CLAIM_PREFIX + hashlib.sha256(key).hexdigest()[:16]
@@ -212,16 +196,7 @@ def _delete(path: str) -> None:
 
 
 def refuse_others(folder: str, ours: Collection[str]) -> None:
-    """Refuses an output folder for what it holds.
-
-    Args:
-      folder: Need not exist.
-      ours: Names that an interrupted run of the same command may have left.
-
-    Raises:
-      ValueError: If it holds a finished data set, files of another origin, or
-        what a build with other flags has begun.
-    """
+    """Refuses an output folder for what it holds."""
     names = _names(folder)
     if manifest.FILE_NAME in names and manifest.FILE_NAME not in ours:
         raise ValueError(
@@ -381,10 +356,7 @@ class _WriteShard(beam.DoFn):
 
 
 def _publish(local_path: str, output_dir: str, name: str) -> None:
-    """Copies a file to the output folder, where it appears when it is whole.
-
-    Another worker may be doing the same, if this one seems to be lost.
-    """
+    """Copies a file to the output folder, where it appears when it is whole."""
     temporary = FileSystems.join(
         output_dir, f"{manifest.TEMPORARY_PREFIX}{name}-{os.urandom(8).hex()}"
     )
@@ -401,11 +373,7 @@ def _publish(local_path: str, output_dir: str, name: str) -> None:
 def _write_manifests(
     element: tuple[tuple[int, int], Iterable[Any]], task: Task
 ) -> None:
-    """Writes what was made from what; says that all is done.
-
-    Raises:
-      ValueError: If a data set would have no example.
-    """
+    """Writes what was made from what; says that all is done."""
     _, values = element
     of_kind: dict[str, list] = {"input": [], "shard": []}
     for kind, value in values:

@@ -68,7 +68,6 @@ def build_dataset(args: argparse.Namespace) -> None:
         finished = manifest_lib.read(output_dir)
         if finished is None:
             _refuse_foreign_files(folders)
-            _refuse_two_file_systems(folders)
     files = corpus.list_files(
         args.corpus_dir,
         bad_inputs.note if skips else None,
@@ -90,7 +89,7 @@ def build_dataset(args: argparse.Namespace) -> None:
     from electra_tf.pretraining_data import examples  # noqa: F401
 
     if finished is None and args.preflight:
-        preflight(files, build, vocabulary, args.gin_file, num_processes)
+        _preflight(files, build, vocabulary, args.gin_file, num_processes)
     if args.preflight_only:
         return
 
@@ -113,10 +112,10 @@ def build_dataset(args: argparse.Namespace) -> None:
                 f"{needed >> 20} MiB or more while it runs"
             )
         with Crew(build, vocabulary, num_processes, skips) as crew:
-            outputs = build_outputs(crew, folder, files, build, entry, skips)
+            outputs = _build_outputs(crew, folder, files, build, entry, skips)
             num_tokens = crew.counts.num_tokens
-        publish(output_dir, folder, outputs)
-    tell(
+        _publish(output_dir, folder, outputs)
+    _tell(
         outputs,
         output_dir,
         bad_inputs.count,
@@ -125,7 +124,7 @@ def build_dataset(args: argparse.Namespace) -> None:
     )
 
 
-def build_outputs(
+def _build_outputs(
     crew: "Crew",
     folder: str,
     files: Sequence[corpus.CorpusFile],
@@ -133,30 +132,17 @@ def build_outputs(
     entry: dict,
     skips: bool,
 ) -> list[dict]:
-    """From the corpus to finished shards, by way of parts.
-
-    Args:
-      crew: Processes of this build.
-      folder: The unfinished data set.
-      files: Of the corpus.
-      build: What is decided.
-      entry: Of the vocabulary, for the manifest.
-      skips: Whether damaged places are left out.
-
-    Returns:
-      For each share its `share`, the folder `made`, the `names` of the files
-      in there, and its `manifest`.
-    """
+    """From the corpus to finished shards, by way of parts."""
     parts = parts_lib.make_parts(files)
     versions = manifest_lib.versions()
     if build.dedup:
-        parts = find_duplicates(crew, folder, files, parts, build)
+        parts = _find_duplicates(crew, folder, files, parts, build)
     # The number of output files changes no part, and of what is dropped each
     # part has a digest.
     for_parts = build._replace(num_out_files=0, dedup_threshold=0.0)
     decisions = (for_parts, entry["sha256"], versions)
     parts = [part.at(folder, "part", decisions) for part in parts]
-    records = build_parts(crew, parts, skips)
+    records = _build_parts(crew, parts, skips)
     outputs = []
     for share in build.shares:
         try:
@@ -167,7 +153,7 @@ def build_outputs(
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(part.path + ".json")
             raise
-        output, shards = merge(crew, folder, parts, records, build, share)
+        output, shards = _merge(crew, folder, parts, records, build, share)
         output["manifest"] = manifest_lib.make(
             build, share, files, records, shards, entry, versions
         )
@@ -175,22 +161,14 @@ def build_outputs(
     return outputs
 
 
-def tell(
+def _tell(
     outputs: Sequence[dict],
     output_dir: str,
     num_bad_inputs: int,
     num_tokens: int,
     seconds: float,
 ) -> None:
-    """Says what was written, and how fast.
-
-    Args:
-      outputs: See `build_outputs`.
-      output_dir: The output folder.
-      num_bad_inputs: Damaged places that were seen before anything was built.
-      num_tokens: Read by this process: none of what it found finished.
-      seconds: What it took.
-    """
+    """Says what was written, and how fast."""
     for output in outputs:
         totals = output["manifest"]["totals"]
         say(
@@ -211,18 +189,14 @@ def tell(
         errors.warn(f"left out {num_bad} damaged place(s) of the corpus")
 
 
-def preflight(
+def _preflight(
     files: Sequence[corpus.CorpusFile],
     build: manifest_lib.Build,
     vocabulary,
     gin_files: Sequence[str],
     num_processes: int,
 ) -> None:
-    """Prints the report on a sample of the corpus.
-
-    Raises:
-      ValueError: If what is to be built cannot be trained on.
-    """
+    """Prints the report on a sample of the corpus."""
     task = (files, build, vocabulary, gin_files)
     if num_processes == 1:
         report = _make_report(*task)
@@ -263,21 +237,14 @@ def _make_report(files, build: manifest_lib.Build, vocabulary, gin_files):
     )
 
 
-def find_duplicates(
+def _find_duplicates(
     crew: "Crew",
     folder: str,
     files: Sequence[corpus.CorpusFile],
     parts: Sequence[parts_lib.Part],
     build: manifest_lib.Build,
 ) -> list[parts_lib.Part]:
-    """Looks for documents that repeat earlier ones.
-
-    What it finds goes to files in the unfinished folder, since the workers
-    read them.
-
-    Returns:
-      The parts with the numbers of their documents.
-    """
+    """Looks for documents that repeat earlier ones."""
     decisions = (build.dedup, build.blanks_separate_docs, build.text_field)
     parts = [
         # Fingerprints name their file by its number.
@@ -293,7 +260,7 @@ def find_duplicates(
     )
     crew.run("fingerprint", missing)
     all_records = os.path.join(folder, "fingerprints")
-    concatenate([part.path for part in parts], all_records)
+    _concatenate([part.path for part in parts], all_records)
     first_document = 0
     for i, part in enumerate(parts):
         size = os.path.getsize(part.path) // deduplication.RECORD.itemsize
@@ -323,14 +290,10 @@ def find_duplicates(
     ]
 
 
-def build_parts(
+def _build_parts(
     crew: "Crew", parts: Sequence[parts_lib.Part], skips: bool
 ) -> list[manifest_lib.FileRecord]:
-    """Builds the parts that no earlier run has finished.
-
-    Returns:
-      The `FileRecord`s of all input files, in order.
-    """
+    """Builds the parts that no earlier run has finished."""
     parts_lib.remove_others(parts)
     finished = [parts_lib.read_record(part, skips) for part in parts]
     done_before = [
@@ -361,7 +324,7 @@ def build_parts(
     ]
 
 
-def merge(
+def _merge(
     crew: "Crew",
     folder: str,
     parts: Sequence[parts_lib.Part],
@@ -369,11 +332,7 @@ def merge(
     build: manifest_lib.Build,
     share: str,
 ) -> tuple[dict, list[dict]]:
-    """Deals the parts' examples of a share to its output files.
-
-    Returns:
-      An output without its manifest, and the shards' entries in that.
-    """
+    """Deals the parts' examples of a share to its output files."""
     num_examples = sum(r.counts_of(share).num_examples for r in records)
     names = build.shard_names(share)
     num_shards = len(names)
@@ -410,7 +369,7 @@ def merge(
     ]
     if build.dedup and not share:
         names.append(manifest_lib.DROPPED_DOCUMENTS)
-        concatenate(
+        _concatenate(
             [part.path_of(manifest_lib.DROPPED) for part in parts],
             os.path.join(folder, made, names[-1]),
         )
@@ -436,7 +395,7 @@ def _num_bytes(paths: Sequence[str]) -> int:
     return sum(map(os.path.getsize, paths))
 
 
-def concatenate(paths: Sequence[str], target: str) -> None:
+def _concatenate(paths: Sequence[str], target: str) -> None:
     """Writes the bytes of some files to one."""
     with (
         files_lib.whole_file(target) as temporary,
@@ -496,13 +455,7 @@ class Crew:
     def start_progress(
         self, total_bytes: int, done_before: Sequence[int], activity: str
     ) -> None:
-        """Counts of the tasks from now on go to a new line.
-
-        Args:
-          total_bytes: Text of all tasks, done or not.
-          done_before: Counts, as in `manifest.Counts`, of what need not be run.
-          activity: Opens the line.
-        """
+        """Counts of the tasks from now on go to a new line."""
         self._progress = progress.Progress(activity, total_bytes)
         self._progress.start(done_before[0])
         self._done_before = done_before
@@ -668,11 +621,7 @@ _worker: Worker | None = None
 
 
 def _start_child() -> None:
-    """Makes a process that was forked here depend on its parent.
-
-    It holds none of the parent's locks, and leaves once the parent has gone,
-    whatever that was killed by.
-    """
+    """Makes a process that was forked here depend on its parent."""
     while _locks:
         os.close(_locks.pop())
     parent = multiprocessing.parent_process()
@@ -735,21 +684,6 @@ def _moving(output_dir: str) -> dict[str, list[str]]:
     return {}
 
 
-def _refuse_two_file_systems(folders: Sequence[str]) -> None:
-    """Refuses folders between which nothing can be renamed."""
-    devices = []
-    for path in map(os.path.realpath, folders):
-        while not os.path.exists(path):
-            path = os.path.dirname(path)
-        devices.append(os.stat(path).st_dev)
-    if len(set(devices)) > 1:
-        raise ValueError(
-            f"Expected {folders[0]!r} and {folders[1]!r} on one file system, "
-            "as what is finished is moved into both. Received: two; make the "
-            "second one a link beside the first one's."
-        )
-
-
 @contextlib.contextmanager
 def unfinished_folder(output_dir: str) -> Iterator[str]:
     """A folder for everything unfinished, for one run at a time.
@@ -809,17 +743,8 @@ def _lock(output_dir: str, folder: str) -> int:
             ) from None
 
 
-def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
-    """Moves what is made to where it belongs, the manifests last.
-
-    Args:
-      output_dir: The output folder.
-      folder: The unfinished folder.
-      outputs: See `build_outputs`.
-
-    Raises:
-      ValueError: If files have come there meanwhile from elsewhere.
-    """
+def _publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
+    """Moves what is made to where it belongs, the manifests last."""
     folders = [
         manifest_lib.folder_of(output_dir, output["share"])
         for output in outputs
@@ -839,7 +764,8 @@ def publish(output_dir: str, folder: str, outputs: Sequence[dict]) -> None:
     for target, output in reversed([*zip(folders, outputs, strict=True)]):
         os.makedirs(target, exist_ok=True)
         for name in output["names"]:
-            os.replace(
+            # To another file system it is copied.
+            shutil.move(
                 os.path.join(folder, output["made"], name),
                 os.path.join(target, name),
             )

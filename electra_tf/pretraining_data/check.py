@@ -29,8 +29,6 @@ SAMPLE_BYTES = 2 << 20
 SAMPLE_PIECES = 32
 # Text of a file to measure how much of it a byte of the file is.
 _LEAST_MEASURED = 4 << 20
-# Text on which other flags are tried.
-_TRIAL_BYTES = 512 << 10
 
 # Above these shares a report warns. Vocabularies of a language leave far less
 # of its text unknown, and spell its words in far fewer pieces.
@@ -191,11 +189,7 @@ def take_sample(
 def _read_beginning(
     file: corpus.CorpusFile, max_bytes: int, reading: corpus.Reading
 ) -> tuple[list[str], float]:
-    """Lines of about `max_bytes` of text, and what they take in the file.
-
-    How much text a byte of the file is, is measured on more than these: what
-    unpacks or parses a file reads ahead.
-    """
+    """Lines of about `max_bytes` of text, and what they take in the file."""
     kept: list[str] = []
     num_kept = num_text = num_read = 0
     for lines, num_bytes in corpus.read_lines(file.path, reading=reading):
@@ -253,7 +247,6 @@ def report_on_text(
         _check_treatment(report, words, tokenizer)
         if tokenizer.do_lower_case and tokenizer.strip_accents:
             report.warnings += stripped_words(lines)
-        _try_other_flags(report, lines, tokenizer)
         pieces = words.num_pieces / num_words
         if pieces > _MAX_PIECES_PER_WORD:
             report.warnings.append(
@@ -295,15 +288,7 @@ def report_on_text(
 
 
 class _Words:
-    """The words of some lines, and what the vocabulary makes of them.
-
-    Attributes:
-      counts: Word -> how often it occurs.
-      num_words: Words.
-      num_pieces: Tokens.
-      unknown: [UNK] words -> how often.
-      used: Ids that occur.
-    """
+    """The words of some lines, and what the vocabulary makes of them."""
 
     def __init__(self, lines: list[str], tokenizer):
         self.counts = tokenization.count_words(
@@ -328,17 +313,7 @@ class _Words:
 
 
 class _Examples:
-    """The examples of a sample.
-
-    Attributes:
-      num_documents: Documents that have a token.
-      num_lines: Lines that are not blank.
-      num_tokens: Tokens of the text.
-      lengths: Tokens of each example, [CLS] and [SEP] included.
-      padding: Share of the positions that are padding.
-      cut: Share of the text's tokens that no example has.
-      longest_line: Tokens of the longest line.
-    """
+    """The examples of a sample."""
 
     def __init__(self, sample, tokenizer, max_seq_length):
         tokenize = examples_lib.CachingLineTokenizer(tokenizer)
@@ -526,38 +501,6 @@ def stripped_words(lines: Iterable[str]) -> list[str]:
     ]
 
 
-def _try_other_flags(report, lines, tokenizer) -> None:
-    """Looks for flags that leave fewer words unknown."""
-    some: list[str] = []
-    num_bytes = 0
-    # Lines from everywhere, always the same.
-    for line in random.Random(0).sample(lines, len(lines)):
-        some.append(line)
-        num_bytes += len(line.encode())
-        if num_bytes > _TRIAL_BYTES:
-            break
-    here = _Words(some, tokenizer).unknown_share
-    if here < _MAX_UNKNOWN / 2:
-        return
-    now = (tokenizer.do_lower_case, tokenizer.strip_accents)
-    shares = {}
-    for flags in ((True, True), (True, False), (False, False)):
-        if flags != now and (flags[0] or now[0]):
-            other = tokenization.FullTokenizer(
-                vocabulary.Vocabulary(tokenizer.vocabulary.tokens, *flags)
-            )
-            shares[flags] = _Words(some, other).unknown_share
-    lower, strip = flags = min(shares, key=shares.__getitem__)
-    if shares[flags] < here / 2:
-        advice = f"--{'' if lower else 'no-'}lower-case"
-        if lower:
-            advice += f" --{'' if strip else 'no-'}strip-accents"
-        report.warnings.append(
-            f"with {advice}, {shares[flags]:.2%} of the words would be [UNK] "
-            f"instead of {here:.2%}"
-        )
-
-
 def check_files(
     pattern: str,
     vocab_file: str,
@@ -582,22 +525,6 @@ def check_files(
         num_samples,
         vocab_file,
     ).show(sys.stdout, f"would break a run over {pattern}")
-
-
-class Rows(NamedTuple):
-    """Examples of one file.
-
-    Attributes:
-      input_ids, input_mask, segment_ids: <int64>[B, L].
-      records: <int64>[B], their numbers in the file.
-      path: The file.
-    """
-
-    input_ids: np.ndarray
-    input_mask: np.ndarray
-    segment_ids: np.ndarray
-    records: np.ndarray
-    path: str
 
 
 class _Problems:
@@ -660,22 +587,26 @@ def report_on_records(
     sampled_files = {files[int(i)] for i in sampled}
     for path in files:
         for first, batch in _serialized(path, problems):
-            rows = _parsed(batch, path, first, length, problems)
-            if not len(rows.records):
+            *rows, records = _parsed(batch, path, first, length, problems)
+            if not len(records):
                 continue
+            input_ids, mask, segments = rows
             # The model's, or else what most of the first records have.
-            length = rows.input_ids.shape[1]
-            _check_rows(rows, len(vocab), special, problems, doubts)
-            is_token = rows.input_mask == 1
-            ids = rows.input_ids[is_token]
+            length = input_ids.shape[1]
+            for kind, is_bad, is_doubt in _bad_rows(*rows, len(vocab), special):
+                (doubts if is_doubt else problems).add(
+                    kind, path, records[is_bad]
+                )
+            is_token = mask == 1
+            ids = input_ids[is_token]
             ids = ids[(ids >= 0) & (ids < len(vocab))]
             id_counts += np.bincount(ids, minlength=len(vocab))
-            num_examples[path] += len(rows.records)
+            num_examples[path] += len(records)
             num_tokens += int(is_token.sum())
-            num_two_segments += int((rows.segment_ids == 1).any(-1).sum())
-            hashes.update(hash(row.tobytes()) for row in rows.input_ids)
+            num_two_segments += int((segments == 1).any(-1).sum())
+            hashes.update(hash(row.tobytes()) for row in input_ids)
             if path in sampled_files:
-                samples.setdefault(path, decode(rows.input_ids[0], vocab))
+                samples.setdefault(path, decode(input_ids[0], vocab))
     total = sum(num_examples.values())
     report.facts["data"] = (
         f"{len(files):,} file(s), {total:,} examples of {length} tokens"
@@ -746,8 +677,8 @@ def _parsed(
     first: int,
     length: int,
     problems: _Problems,
-) -> Rows:
-    """The examples that have the features, and all of one length."""
+) -> list[np.ndarray]:
+    """Three times <int64>[B, L] of examples that fit, and their numbers."""
     names = records_lib.FEATURE_NAMES
     records = np.arange(first, first + len(serialized))
 
@@ -794,16 +725,17 @@ def _parsed(
             path,
             records[[row]],
         )
-    ids, mask, segments = (
+    rows = [
         parsed[name].to_tensor(shape=[None, length]).numpy()[fits]
         for name in names
-    )
-    return Rows(ids, mask, segments, records[fits], path)
+    ]
+    return [*rows, records[fits]]
 
 
-def _check_rows(rows: Rows, vocab_size, special, problems, doubts) -> None:
-    """Checks each of some rows."""
-    ids, mask, segments = rows.input_ids, rows.input_mask, rows.segment_ids
+def _bad_rows(
+    ids, mask, segments, vocab_size: int, special: dict[str, int]
+) -> Iterator[tuple[str, np.ndarray, bool]]:
+    """Kinds of problems, <bool>[B] of who has one, and whether it is minor."""
     length = ids.shape[1]
     num_tokens = mask.sum(axis=-1)
     ones = np.arange(length) < num_tokens[:, np.newaxis]
@@ -821,47 +753,39 @@ def _check_rows(rows: Rows, vocab_size, special, problems, doubts) -> None:
     jumps &= (change < 0) | ~is_sep[:, :-1]
     is_padding = (ids == 0) | (ids == special["[PAD]"])
     is_stray = (mask == 0) & (~is_padding | (segments != 0))
-    for kind, is_affected in (
-        (
-            f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
-            ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
-        ),
-        ("have an input_mask that is not ones, then zeros", ~is_prefix),
-        (
-            "have segment_ids other than 0 and 1",
-            ((segments < 0) | (segments > 1)).any(axis=-1),
-        ),
-        (
-            f"do not start with [CLS] ({special['[CLS]']}), or have it "
-            "elsewhere",
-            is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
-        ),
-        (
-            f"do not have [SEP] ({special['[SEP]']}) at the end of each "
-            "segment",
-            is_prefix
-            & (
-                ~ends_with_sep
-                | (is_sep.sum(axis=-1) != num_segments)
-                | jumps.any(axis=-1)
-            ),
-        ),
-        (
-            "have [MASK] in them: they were masked when they were built",
-            ((ids == special["[MASK]"]) & is_token).any(axis=-1),
-        ),
-    ):
-        problems.add(kind, rows.path, rows.records[is_affected])
-    doubts.add(
+    has_text = (is_token & ~is_cls & ~is_sep).any(axis=-1)
+    yield (
+        f"have ids outside of 0 to {vocab_size - 1}, the vocabulary's",
+        ((ids < 0) | (ids >= vocab_size)).any(axis=-1),
+        False,
+    )
+    kind = "have an input_mask that is not ones, then zeros"
+    yield kind, ~is_prefix, False
+    is_bad = ((segments < 0) | (segments > 1)).any(axis=-1)
+    yield "have segment_ids other than 0 and 1", is_bad, False
+    yield (
+        f"do not start with [CLS] ({special['[CLS]']}), or have it elsewhere",
+        is_prefix & ((is_cls.sum(axis=-1) != 1) | ~is_cls[:, 0]),
+        False,
+    )
+    is_bad = ~ends_with_sep | (is_sep.sum(axis=-1) != num_segments)
+    yield (
+        f"do not have [SEP] ({special['[SEP]']}) at the end of each segment",
+        is_prefix & (is_bad | jumps.any(axis=-1)),
+        False,
+    )
+    yield (
+        "have [MASK] in them: they were masked when they were built",
+        ((ids == special["[MASK]"]) & is_token).any(axis=-1),
+        False,
+    )
+    yield (
         f"have another id than 0 or [PAD] ({special['[PAD]']}), or another "
         "segment than 0, on padding",
-        rows.path,
-        rows.records[is_prefix & is_stray.any(axis=-1)],
+        is_prefix & is_stray.any(axis=-1),
+        True,
     )
-    has_text = (is_token & ~is_cls & ~is_sep).any(axis=-1)
-    doubts.add(
-        "have no token to mask", rows.path, rows.records[is_prefix & ~has_text]
-    )
+    yield "have no token to mask", is_prefix & ~has_text, True
 
 
 def _describe(report, padding, id_counts, special, duplicates) -> None:

@@ -431,11 +431,7 @@ class _CountingReader(io.RawIOBase):
 
 
 class _Unpacker(io.RawIOBase):
-    """Reads a compressed stream as far as it is whole.
-
-    Attributes:
-      damage: What is wrong after that, if anything is.
-    """
+    """Reads a compressed stream as far as it is whole."""
 
     def __init__(self, compression: str, stream):
         self.damage = ""
@@ -478,11 +474,7 @@ class _Unpacker(io.RawIOBase):
 
 
 def _unpacking(compression: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """What unpacks a frame, and what that raises on damaged data.
-
-    Raises:
-      ValueError: If a package is missing.
-    """
+    """What unpacks a frame, and what that raises on damaged data."""
     if compression == "gzip":
         bits = 16 + zlib.MAX_WBITS
         return functools.partial(zlib.decompressobj, bits), zlib.error
@@ -512,14 +504,7 @@ def _kind_of(name: str) -> tuple[str, str]:
 def _lines_of(
     stream: Any, path: str | None, name: str, reading: Reading
 ) -> Iterator[list[str]]:
-    """Lines of a stream of bytes, by the kind that its name says.
-
-    Args:
-      stream: An `io.BufferedReader`.
-      path: Where the stream's bytes are a file, or None.
-      name: For messages; its ending is the kind.
-      reading: How to read.
-    """
+    """Lines of a stream of bytes, by the kind that its name says."""
     # An empty file holds nothing to take for text, whatever it is called.
     if (problem := problem_of_kind(name)) and stream.peek(1):
         reading.refuse(problem)
@@ -583,10 +568,7 @@ def _text_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
 
 
 def _other_than_text(block: bytes, offset: int) -> str:
-    """What a block of bytes is that no text can be.
-
-    Zeros that a damaged disk leaves are told line by line.
-    """
+    """What a block of bytes is that no text can be."""
     for head, kind in _HEADS.items():
         if not offset and block.startswith(head):
             return kind
@@ -599,11 +581,7 @@ def _other_than_text(block: bytes, offset: int) -> str:
 
 
 def _decode(content: bytes) -> str:
-    """The text, without carriage returns, as TensorFlow's reader drops them.
-
-    Raises:
-      UnicodeDecodeError: If it is none.
-    """
+    """The text, without carriage returns, as TensorFlow's reader drops them."""
     start = content.find(_ZEROS)
     if start >= 0:
         end = start + len(_ZEROS)
@@ -658,11 +636,7 @@ def _json_lines(stream, name: str, reading: Reading) -> Iterator[list[str]]:
 
 
 def _text_of(content: str, field: str) -> str:
-    """The text in a field of a JSON object.
-
-    Raises:
-      ValueError: If there is none.
-    """
+    """The text in a field of a JSON object."""
     value = json.loads(content, object_pairs_hook=each_once)
     if not isinstance(value, dict):
         raise ValueError("it is no object")

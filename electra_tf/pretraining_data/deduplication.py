@@ -300,13 +300,7 @@ def decide(
 
 
 def _groups(order: np.ndarray, equals_last: np.ndarray) -> tuple:
-    """Members of groups of equals, with the first and the last before them.
-
-    Args:
-      order: <int64>[n], sorted by what groups them, then by number.
-      equals_last: <bool>[n - 1], whether each from the second on belongs to
-        the group of the one before.
-    """
+    """Members of groups of equals, with the first and the last before them."""
     positions = np.arange(len(order))
     starts = positions.copy()
     starts[1:][equals_last] = 0

@@ -113,11 +113,7 @@ def build(
 def _check_input_files(
     paths: Sequence[str], vocab_file: str, opens: bool
 ) -> None:
-    """Refuses files that are ours, or, where it opens them, not readable.
-
-    Raises:
-      ValueError: If there is one.
-    """
+    """Refuses files that are ours, or, where it opens them, not readable."""
     written = [vocab_file, vocabulary.settings_file(vocab_file)]
     if ours := set(map(os.path.realpath, written)).intersection(
         map(os.path.realpath, paths)
@@ -140,11 +136,7 @@ def _count_words(
     do_lower_case: bool,
     strip_accents: bool,
 ) -> collections.Counter[str]:
-    """The words of some files that a vocabulary can hold, and how often.
-
-    Raises:
-      ValueError: If there is none.
-    """
+    """The words of some files that a vocabulary can hold, and how often."""
     from electra_tf.pretraining_data import check
     from electra_tf.text import tokenization
 
@@ -203,11 +195,7 @@ def special_entries(num_unused: int | None, vocab_size: int) -> list[str]:
 def frequent_characters(
     word_counts: collections.Counter[str], coverage: float
 ) -> list[str]:
-    """The most frequent characters that make up a share of the text.
-
-    Returns:
-      The characters, sorted.
-    """
+    """The most frequent characters that make up a share of the text."""
     counts: collections.Counter[str] = collections.Counter()
     for word, number in word_counts.items():
         for char in word:
@@ -290,11 +278,7 @@ def _repeated_words(
 
 
 def _make_folder_of(vocab_file: str) -> None:
-    """Makes the folder that a vocabulary goes into, on this machine.
-
-    Raises:
-      ValueError: If there can be no such folder.
-    """
+    """Makes the folder that a vocabulary goes into, on this machine."""
     expected = "Expected --vocab-file in a folder of this machine. Received: "
     if "://" in vocab_file:
         raise ValueError(f"{expected}{vocab_file!r}.")
@@ -307,15 +291,7 @@ def _make_folder_of(vocab_file: str) -> None:
 
 
 def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
-    """Refuses a vocabulary beside which other settings stand than ours.
-
-    Args:
-      vocab_file: Need not exist, as where a run was killed.
-      decisions: What the settings are to say.
-
-    Raises:
-      ValueError: If there are any.
-    """
+    """Refuses a vocabulary beside which other settings stand than ours."""
     path = vocabulary.settings_file(vocab_file)
     if not os.path.exists(path):
         return
@@ -341,11 +317,7 @@ def _refuse_other_settings(vocab_file: str, decisions: dict) -> None:
 
 
 def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
-    """Writes the vocabulary, after the settings without which it means less.
-
-    Raises:
-      ValueError: If there is another vocabulary already.
-    """
+    """Writes the vocabulary, after the settings without which it means less."""
     content = "".join(f"{token}\n" for token in vocab)
     if os.path.exists(vocab_file):
         with open_or_refuse(vocab_file) as reader:
@@ -360,11 +332,7 @@ def write_vocab(vocab_file: str, vocab: Sequence[str], settings: dict) -> None:
 
 
 def open_or_refuse(path: str):
-    """Opens a file for reading.
-
-    Raises:
-      ValueError: If that is impossible.
-    """
+    """Opens a file for reading."""
     try:
         return open(path, "rb")
     except OSError as error:

@@ -362,7 +362,7 @@ def test_finished_parts_of_another_command_are_not_thrown_away(
     part.write_text("{}")
     (unfinished / "part-of_another_command.tmp1").touch()
     with monkeypatch.context() as patch:
-        patch.setattr(building, "merge", lambda *args: 1 / 0)
+        patch.setattr(building, "_merge", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(folder)
     assert part.exists()
@@ -405,13 +405,13 @@ def test_looks_again_once_no_other_run_can_come_first(
 def test_publishes_nothing_beside_what_came_meanwhile(
     folder, monkeypatch, capsys
 ):
-    def merge(*args, merge=building.merge):
+    def merge(*args, merge=building._merge):
         foreign = folder / "out_heldout" / "pretrain_data.tfrecord-0-of-9"
         foreign.parent.mkdir(exist_ok=True)
         foreign.write_text("")
         return merge(*args)
 
-    monkeypatch.setattr(building, "merge", merge)
+    monkeypatch.setattr(building, "_merge", merge)
     assert run(folder, "--heldout-fraction=0.6") == 1
     assert "such as 'pretrain_data.tfrecord-0-of-9'" in error_of(capsys)
     assert os.listdir(folder / "out") == ["unfinished_build"]
@@ -432,7 +432,7 @@ def test_output_files_that_a_machine_lost_are_made_again(folder, monkeypatch):
     expected = bytes_of(folder / "out")
     other = f"--output-dir={folder / 'other'}"
     with monkeypatch.context() as patch:
-        patch.setattr(building, "publish", lambda *_: sys.exit(9))
+        patch.setattr(building, "_publish", lambda *_: sys.exit(9))
         with pytest.raises(SystemExit):
             run(folder, other)
     (shard,) = (folder / "other").rglob("pretrain_data.tfrecord-1-of-2")
@@ -511,7 +511,7 @@ def test_a_new_file_changes_no_name_in_the_list(folder, monkeypatch):
     monkeypatch.setattr(parts, "PART_BYTES", 1)
     (folder / "corpus" / "one.txt").write_text("b b b\n")
     with monkeypatch.context() as patch:
-        patch.setattr(building, "merge", lambda *args: 1 / 0)
+        patch.setattr(building, "_merge", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(folder, "--dedup")
     (folder / "corpus" / "a.txt").write_text("a\n")
@@ -567,7 +567,7 @@ def test_finished_parts_stay_when_an_input_is_damaged(
     assert "2 finished part(s) stay in" in lines[-2]
     (folder / "corpus" / "z.jsonl").write_text('{"text": "a"}\n')
     told = []
-    monkeypatch.setattr(building, "tell", lambda *args: told.append(args[3]))
+    monkeypatch.setattr(building, "_tell", lambda *args: told.append(args[3]))
     # Damaged since.
     next((folder / "out").glob("unfinished_build/part-*.json")).write_text("[")
     assert run(folder) == 0
@@ -881,7 +881,7 @@ def test_refuses_the_output_of_another_build(
     assert bytes_of(folder / "out") == before
 
 
-@pytest.mark.parametrize("num_moved", [1, 2, 3])
+@pytest.mark.parametrize("num_moved", [1, 2])
 def test_a_run_killed_while_publishing_is_finished(
     folder, num_moved, monkeypatch
 ):
