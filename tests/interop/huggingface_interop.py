@@ -172,14 +172,15 @@ def test_a_pair_that_shares_embeddings_is_recognised(tmp_path):
     assert len(assert_parity(read, tmp_path / "pair")) == 4
 
 
-@pytest.mark.parametrize("sharded", [True, False])
-def test_a_pickled_file_is_read(tmp_path, sharded):
+@pytest.mark.parametrize("wrapper", ["", "state_dict", "model", None])
+def test_a_pickled_file_is_read(tmp_path, wrapper):
+    """As it is, with something around it, or (None) in shards."""
     model = make_model("ElectraForPreTraining", True)
     model.save_pretrained(tmp_path)
     expected = reading.read_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     state = model.state_dict()
-    if sharded:
+    if wrapper is None:
         names = sorted(state)
         weight_map = {}
         for part, keys in (("a.bin", names[::2]), ("b.bin", names[1::2])):
@@ -189,7 +190,8 @@ def test_a_pickled_file_is_read(tmp_path, sharded):
             json.dumps({"weight_map": weight_map})
         )
     else:
-        torch.save(state, tmp_path / "pytorch_model.bin")
+        content = {wrapper: state, "epoch": 3} if wrapper else state
+        torch.save(content, tmp_path / "pytorch_model.bin")
     models.assert_same_tensors(expected, reading.read_checkpoint(tmp_path))
 
 

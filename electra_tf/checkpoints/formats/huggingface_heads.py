@@ -11,8 +11,8 @@ import hashlib
 import typing
 from collections.abc import Mapping
 
-import ml_dtypes
 import numpy as np
+import tensorflow as tf
 
 from electra_tf import configs
 from electra_tf.checkpoints import task_heads
@@ -156,7 +156,7 @@ def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
     Args:
       theirs: Name there -> weights.
     """
-    types = (np.float32, np.float16, ml_dtypes.bfloat16)
+    types = (np.float32, np.float16, tf.bfloat16.as_numpy_dtype)
     return [
         _digest({name: value.astype(kind) for name, value in theirs.items()})
         for kind in types
