@@ -53,6 +53,7 @@ class Checkpoint:
       vocabulary: None where there is no vocabulary beside the checkpoint.
       unused: Names, as the format has them, of tensors that have no place
         here.
+      other_head: What a head among these is called there; "" without one.
       max_seq_length: Of the training; None where the checkpoint does not say.
       is_electric: Whether a discriminator beside two towers is Electric's, and
         adds their verdict; None where the checkpoint does not say.
@@ -75,6 +76,7 @@ class Checkpoint:
     )
     vocabulary: vocabulary_lib.Vocabulary | None = None
     unused: tuple[str, ...] = ()
+    other_head: str = ""
     max_seq_length: int | None = None
     is_electric: bool | None = None
     assumed: tuple[str, ...] = ()
@@ -89,44 +91,37 @@ class Checkpoint:
     @property
     def activations(self) -> tuple[str, ...]:
         """The `hidden_act` of its networks, each once."""
-        return tuple(
-            dict.fromkeys(c.hidden_act for c in self.encoders.values())
-        )
+        acts = (config.hidden_act for config in self.encoders.values())
+        return tuple(dict.fromkeys(acts))
 
     @property
     def in_doubt(self) -> dict[str, typing.Any]:
         """Those of `assumed` that answers depend on, with their values."""
         first = self.discriminator or self.generator
-        return {
-            name: getattr(first, name)
-            for name in ("num_attention_heads", "hidden_act")
-            if name in self.assumed
-        }
+        names = ("num_attention_heads", "hidden_act")
+        return {n: getattr(first, n) for n in names if n in self.assumed}
 
     @property
     def remarks(self) -> list[str]:
         """`notes`, and what answers depend on that nothing says."""
-        found = list(self.notes)
+        lines = list(self.notes)
         assumed = [f"{name}={said}" for name, said in self.in_doubt.items()]
         if assumed:
-            found.append(
+            lines.append(
                 f"nothing beside the weights says it, so assumed: "
                 f"{', '.join(assumed)} (a file hparams.json beside a "
                 "checkpoint of the original says it)"
             )
-        return found + (self.head.notes() if self.head else [])
+        return lines + (self.head.notes() if self.head else [])
 
     def notes_of_heads(self) -> list[str]:
         """A line where `head` is one of several."""
-        names = {
-            name.split("/")[1]
-            for name in self.tensors
-            if name.startswith("task_specific/")
-        }
+        parts = [name.split("/") for name in self.tensors]
+        names = sorted({p[1] for p in parts if p[0] == "task_specific"})
         if self.head is None or len(names) < 2:
             return []
         return [
-            f"of the heads for {', '.join(sorted(names))} only that for "
+            f"of the heads for {', '.join(names)} only that for "
             f"{self.head.task_name}, the first by name, is taken"
         ]
 
@@ -141,21 +136,32 @@ class Checkpoint:
                 "Expected a checkpoint with a discriminator. Received: a "
                 "generator only"
             )
-        return dataclasses.replace(
-            self,
-            tensors={
-                name: tensor
-                for name, tensor in self.tensors.items()
-                if name.startswith("electra/")
-            },
-            generator=None,
-            head=None,
-            optimizer={},
-            global_step=None,
-            iterations=None,
-            loss_scale={},
-            is_electric=None,
+        tensors = self.tensors.items()
+        return Checkpoint(
+            {name: t for name, t in tensors if name.startswith("electra/")},
+            self.discriminator,
+            vocabulary=self.vocabulary,
+            max_seq_length=self.max_seq_length,
+            unused=self.unused,
+            assumed=self.assumed,
+            notes=self.notes,
         )
+
+    def refuse_other_head(self, source: str) -> None:
+        """Refuses a head that is not had here, which would be lost.
+
+        Args:
+          source: Named in the error.
+
+        Raises:
+          CheckpointError: If there is one.
+        """
+        if self.other_head:
+            raise errors.CheckpointError(
+                f"Expected a head that there is here, too. Received: {source}, "
+                f"{self.other_head}; without its head it is an encoder "
+                "(--encoder-only, or --kind=encoding of electra-tf export)"
+            )
 
     def check_head(self, source: str) -> None:
         """Compares what is said of the fine-tuned head with the weights.
@@ -171,19 +177,18 @@ class Checkpoint:
         head, config = self.head, self.discriminator
         if head is None:
             return
+        labels, (least, scale) = head.labels or (), head.unit
+        segments = config.type_vocab_size if config else 1
+        bias = self.tensors.get(f"task_specific/{head.task_name}/dense/bias")
         wrong = ""
-        labels = head.labels or ()
-        least, scale = head.unit
-        scope = f"task_specific/{head.task_name}/"
-        bias = self.tensors.get(f"{scope}dense/bias")
-        if not any(name.startswith(scope) for name in self.tensors):
-            wrong = f"there must be tensors in {scope}. Received: none"
-        elif head.num_outputs is not None and (
-            bias is None or bias.shape != (head.num_outputs,)
-        ):
+        if bias is None:
             wrong = (
-                f"num_outputs must be the width of {scope}dense. Received: "
-                f"{head.num_outputs}"
+                f"there must be tensors of {head.task_name!r}. Received: none"
+            )
+        elif head.num_outputs not in (None, len(bias)):
+            wrong = (
+                f"num_outputs must be the width of the head's layer, "
+                f"{len(bias)}. Received: {head.num_outputs}"
             )
         elif len(set(labels)) < len(labels):
             wrong = f"labels must differ. Received: {', '.join(labels)}"
@@ -192,14 +197,14 @@ class Checkpoint:
                 "min_value and scale must be numbers, the latter not 0. "
                 f"Received: {head.options}"
             )
-        elif head.kind == "tagging" and config is not None:
-            segment = head.segment_of_words()
-            if not 0 <= segment < config.type_vocab_size:
-                wrong = (
-                    f"a tagger's segment must be one of the "
-                    f"{config.type_vocab_size} that the encoder has, counted "
-                    f"from 0. Received: {segment}"
-                )
+        elif head.kind == "tagging" and (
+            not 0 <= head.segment_of_words() < segments
+        ):
+            wrong = (
+                f"a tagger's segment must be one of the {segments} that the "
+                "encoder has, counted from 0. Received: "
+                f"{head.segment_of_words()}"
+            )
         if wrong:
             raise errors.CheckpointError(f"{source}: {wrong}")
 
@@ -223,6 +228,30 @@ class Checkpoint:
                 f"{received} entries"
             )
 
+    def with_padded_vocabulary(self) -> "Checkpoint":
+        """A vocabulary with a token for each row that pads the table, too.
+
+        Tables are padded to a multiple of 8 rows, for tensor cores.
+        """
+        config, vocab = self.discriminator or self.generator, self.vocabulary
+        if config is None or vocab is None:
+            return self
+        tokens, rows = vocab.tokens, config.vocab_size
+        missing = rows - len(tokens)
+        if not 0 < missing < 128 or rows % 8:
+            return self
+        spare = (f"[unused{i}]" for i in range(rows + missing))
+        new = [t for t in spare if t not in set(tokens)][:missing]
+        line = (
+            f"the last {missing} rows of the embedding table have no token in "
+            f"the vocabulary: taken for padding, {new[0]} to {new[-1]}"
+        )
+        return dataclasses.replace(
+            self,
+            vocabulary=dataclasses.replace(vocab, tokens=(*tokens, *new)),
+            notes=(*self.notes, line),
+        )
+
 
 def summarize(names: Iterable[str], most: int = 8) -> str:
     """Names of tensors in a few words, such as "electra (39), generator (34)".
@@ -230,9 +259,6 @@ def summarize(names: Iterable[str], most: int = 8) -> str:
     Args:
       names: Of tensors and optimizer slots.
       most: Parts to name.
-
-    Returns:
-      How many there are of each part.
     """
     parts = collections.Counter(
         "optimizer slots"

@@ -48,9 +48,9 @@ def start_from_init_checkpoint(
         _start_generator(config, vocab, model)
 
 
-def _say(lines: Sequence[str]) -> None:
+def _say(lines: Sequence[str], notes: Sequence[str] = ()) -> None:
     if replicas.is_chief(tf.distribute.get_strategy()):
-        print("\n".join(lines))
+        print("\n".join([*lines, *(f"  note     {note}" for note in notes)]))
 
 
 def _start_generator(config, vocab, model) -> None:
@@ -64,25 +64,19 @@ def _start_generator(config, vocab, model) -> None:
             f"language model. Received: {path}, with "
             f"{summarize(list(checkpoint.tensors))}"
         )
-    theirs = checkpoint.encoders.get(scope)
-    if theirs is not None:
-        found = [
-            f"{name}={ours} (there {other})"
-            for name, ours, other in sizes.differences(
-                model.config.generator, theirs
-            )
-        ]
-        if found:
-            raise errors.ConfigError(
-                "The generator must have the sizes of "
-                f"init_generator_checkpoint {path}. Received: "
-                f"{', '.join(found)}"
-            )
-    variables = [
-        v
-        for v in model.variables
-        if v.path.startswith(("generator/", "generator_predictions/"))
+    generator = model.config.generator
+    theirs = checkpoint.encoders.get(scope, generator)
+    different = [
+        f"{name}={ours} (there {other})"
+        for name, ours, other in sizes.differences(generator, theirs)
     ]
+    if different:
+        raise errors.ConfigError(
+            f"The generator must have the sizes of init_generator_checkpoint "
+            f"{path}. Received: {', '.join(different)}"
+        )
+    own = ("generator/", "generator_predictions/")
+    variables = [v for v in model.variables if v.path.startswith(own)]
     tensors = _as_generator(checkpoint.tensors, scope)
     reading.assign_all(
         dataclasses.replace(checkpoint, tensors=tensors),
@@ -103,29 +97,28 @@ def _start_generator(config, vocab, model) -> None:
         notes.append(
             f"from init_checkpoint, as they are shared: {summarize(unused)}"
         )
-    lines = [f"generator from {path}: {len(variables)} variables"]
-    _say(lines + [f"  note     {note}" for note in notes])
+    _say([f"generator from {path}: {len(variables)} variables"], notes)
 
 
 def _as_generator(
     tensors: Mapping[str, np.ndarray], scope: str
 ) -> dict[str, np.ndarray]:
-    """Those of a masked language model, with a generator's names.
+    """The tensors of a masked language model, with a generator's names.
 
     Args:
       tensors: Of a checkpoint; name -> weights.
       scope: Of its encoder. A generator's may share the embedding tables.
     """
     tables = scope if sizes.has_tables(tensors, scope) else "electra"
-    found = {}
+    renamed = {}
     for name, tensor in tensors.items():
         first, _, rest = name.partition("/")
-        of_table = rest.startswith("embeddings/")
+        its_scope = tables if rest.startswith("embeddings/") else scope
         if first == "generator_predictions":
-            found[name] = tensor
-        elif first == (tables if of_table else scope):
-            found[f"generator/{rest}"] = tensor
-    return found
+            renamed[name] = tensor
+        elif first == its_scope:
+            renamed[f"generator/{rest}"] = tensor
+    return renamed
 
 
 def _start_all(
@@ -172,60 +165,59 @@ def _start_all(
     for what, names in report._asdict().items():
         listed = f": {summarize(names)}" if names else ""
         lines.append(f"  {what:8} {len(names)}{listed}")
+    notes = _notes(config, vocab.tokens, checkpoint)
     if config.keep_global_step:
         global_step.assign(step)
         # Fewer where steps in float16 were not taken.
         taken = checkpoint.iterations
-        iterations = step if taken is None else taken
-        num_found = optimizer.go_on(iterations, checkpoint.optimizer)
-        num_slots = len(optimizer.slots())
-        lines.append(
-            f"  step     {step}, {num_found} of {num_slots} optimizer slots"
+        num_slots = optimizer.go_on(
+            step if taken is None else taken, checkpoint.optimizer
         )
+        lines.append(
+            f"  step     {step}, {num_slots} of {len(optimizer.slots())} "
+            "optimizer slots"
+        )
+        if loss_scale and not loss_scale.go_on(checkpoint.loss_scale):
+            notes.append(
+                f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
+                "checkpoint has none"
+            )
     else:
-        lines.append(
-            "  step     0"
-            + (f" (the checkpoint's: {step})" if step else "")
-            + ", the learning rate warms up again"
-        )
-    notes = _notes(config, vocab.tokens, checkpoint)
-    if (
-        config.keep_global_step
-        and loss_scale
-        and not loss_scale.go_on(checkpoint.loss_scale)
-    ):
-        notes.append(
-            f"the loss scale begins anew, at {loss_scale.INITIAL:g}: the "
-            "checkpoint has none"
-        )
-    lines += [f"  note     {note}" for note in notes]
-    _say(lines + _frozen_at_random(config, report.missing))
+        there = f" (the checkpoint's: {step})" if step else ""
+        lines.append(f"  step     0{there}, the learning rate warms up again")
+    _say(lines, notes)
+    _warn_of_frozen(config, report.missing)
 
 
-def _frozen_at_random(config, missing: Sequence[str]) -> list[str]:
-    """A warning where a generator that rests was not trained before."""
+def _warn_of_frozen(config, missing: Sequence[str]) -> None:
+    """Warns where a generator that rests was not trained before."""
     random = [name for name in missing if name.startswith("generator")]
+    is_told = replicas.is_chief(tf.distribute.get_strategy())
     is_frozen = config.model.generator_training == "frozen"
-    if not is_frozen or not random or config.init_generator_checkpoint:
-        return []
-    return [
-        "warning: ElectraConfig.generator_training='frozen' keeps random "
-        f"weights, as init_checkpoint {config.init_checkpoint} lacks "
-        f"{summarize(random)}: init_generator_checkpoint names a trained "
-        "generator"
-    ]
+    if (
+        is_told
+        and is_frozen
+        and random
+        and not config.init_generator_checkpoint
+    ):
+        errors.warn(
+            "ElectraConfig.generator_training='frozen' keeps random weights, "
+            f"as init_checkpoint {config.init_checkpoint} lacks "
+            f"{summarize(random)}: init_generator_checkpoint names a trained "
+            "generator"
+        )
 
 
 def _with_own_tables(
     tensors: Mapping[str, np.ndarray], variables: Sequence[keras.Variable]
 ) -> dict[str, np.ndarray]:
-    """Those of a generator that shares the tables, with a copy of these."""
-    found = dict(tensors)
-    for name in (v.path for v in variables):
-        stored = sizes.stored_name(tensors, name)
-        if stored in tensors:
-            found[name] = tensors[stored]
-    return found
+    """Tensors of a generator that shares the tables, with a copy of these."""
+    copied = {
+        name: tensors[stored]
+        for name in (v.path for v in variables)
+        if (stored := sizes.stored_name(tensors, name)) in tensors
+    }
+    return {**tensors, **copied}
 
 
 def _notes(config, tokens, checkpoint) -> list[str]:

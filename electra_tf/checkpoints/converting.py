@@ -5,14 +5,16 @@ far as the output's format can hold them. What travelled and what stayed behind
 is printed.
 """
 
+import contextlib
 import dataclasses
 import gc
 import os
 import shutil
+import signal
+import sys
+import threading
 import types
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Iterable, Iterator, Sequence
 
 from electra_tf import errors, files
 from electra_tf.checkpoints import (
@@ -61,7 +63,7 @@ class Conversion:
 
 
 def convert(asked: Conversion) -> None:
-    """Converts a checkpoint; a mismatch, or any other error, leaves no output.
+    """Converts a checkpoint; whatever ends it before its end leaves no output.
 
     The output is read again and compared bit by bit, and where the other
     format's library is installed, both sides compute the same random inputs.
@@ -71,17 +73,15 @@ def convert(asked: Conversion) -> None:
         the two differ.
     """
     files.refuse_used(asked.output, "--output")
-    # Of a link that to which it points.
-    output = os.path.realpath(asked.output)
     path = hub.local_path(asked.input)
     input_format = reading.recognise(path)
+    title = reading.TITLES[input_format]
     writer = reading.format_module(asked.output_format)
     source = _read(asked, path, input_format)
     checkpoint = _complete(source, asked)
-    print(f"{asked.input}: {reading.TITLES[input_format]}")
+    print(f"{asked.input}: {title}")
     _describe(checkpoint)
-    temporary = f"{output}.tmp{os.getpid()}"
-    try:
+    with _whole_folder(asked.output) as temporary:
         with tensor_files.writing(asked.output):
             os.makedirs(temporary)
             _check_room(checkpoint, temporary)
@@ -103,47 +103,60 @@ def convert(asked: Conversion) -> None:
             if input_format == "electra_tf" and not asked.encoder_only:
                 scores = run_scores.read(path, checkpoint.global_step)
             writer.write_card(
-                checkpoint,
-                temporary,
-                asked.output,
-                reading.TITLES[input_format],
-                scores,
+                checkpoint, temporary, asked.output, title, scores
             )
-        _report(asked, source, checkpoint, writer, kept, lost)
-        os.replace(temporary, output)
+        _report(asked, source, checkpoint, kept)
+    for note in _notes(checkpoint, writer, lost):
+        errors.warn(note)
+    print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
+
+
+@contextlib.contextmanager
+def _whole_folder(path: str) -> Iterator[str]:
+    """The name under which a folder is written, until it is whole."""
+    path = os.path.realpath(path)  # Of a link that to which it points.
+    temporary = f"{path}.tmp{os.getpid()}"
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield temporary
+        os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    print(f"wrote {asked.output}: {reading.TITLES[asked.output_format]}")
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _read(asked: Conversion, path: str, input_format: str) -> Checkpoint:
     """Reads the input, with the settings of --hparams if there are any."""
-    if not asked.hparams:
-        return reading.read_checkpoint(path)
-    if input_format != "original":
-        raise ValueError(
-            "--hparams is for checkpoints of the original. Received: "
-            f"{asked.input}, {reading.TITLES[input_format]}"
-        )
-    hparams = files.read_json(asked.hparams)
-    return reading.read_checkpoint(path, hparams=hparams)
+    settings = {}
+    if asked.hparams:
+        if input_format != "original":
+            raise ValueError(
+                "--hparams is for checkpoints of the original. Received: "
+                f"{asked.input}, {reading.TITLES[input_format]}"
+            )
+        settings["hparams"] = files.read_json(asked.hparams)
+    checkpoint = reading.read_checkpoint(path, **settings)
+    if not asked.encoder_only:
+        checkpoint.refuse_other_head(asked.input)
+    return checkpoint
 
 
 def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
     """The checkpoint with what was asked to be added and left out."""
-    vocab = checkpoint.vocabulary
+    vocab, notes = checkpoint.vocabulary, checkpoint.notes
     if asked.vocab_file:
-        found = vocabulary.read(asked.vocab_file)
-        if found is None:
+        given = vocabulary.read(asked.vocab_file)
+        if given is None:
             raise ValueError(f"--vocab-file: {asked.vocab_file} does not exist")
-        vocab, remarks = vocabulary.in_place_of(vocab, found, asked.vocab_file)
-        checkpoint = dataclasses.replace(
-            checkpoint, notes=(*checkpoint.notes, *remarks)
-        )
+        vocab, lines = vocabulary.in_place_of(vocab, given, asked.vocab_file)
+        notes += tuple(lines)
     said = {
-        name: getattr(asked, name)
+        name: value
         for name in vocabulary.TREATMENT
-        if getattr(asked, name) is not None
+        if (value := getattr(asked, name)) is not None
     }
     if vocab is not None:
         known, lower = vocab.do_lower_case, asked.do_lower_case
@@ -156,7 +169,8 @@ def _complete(checkpoint: Checkpoint, asked: Conversion) -> Checkpoint:
             f"{asked.input} has no vocabulary for --do-lower-case and "
             "--strip-accents: add --vocab-file"
         )
-    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab)
+    checkpoint = dataclasses.replace(checkpoint, vocabulary=vocab, notes=notes)
+    checkpoint = checkpoint.with_padded_vocabulary()
     checkpoint.check_vocabulary(asked.vocab_file or asked.input)
     return checkpoint.encoder_only() if asked.encoder_only else checkpoint
 
@@ -179,25 +193,22 @@ def _check_room(checkpoint: Checkpoint, folder: str) -> None:
 def _kept(
     checkpoint: Checkpoint, read_again: Checkpoint, verified: bool
 ) -> set[str]:
-    """The names of what was written that the output holds.
-
-    Args:
-      checkpoint: What was written.
-      read_again: What was read of the output.
-      verified: Whether a difference is an error.
-
-    Raises:
-      CheckpointError: If they differ.
-    """
+    """The names of what was written that the output holds, bit by bit."""
     unequal, absent = verify.unequal_tensors(checkpoint, read_again)
     kept = (set(checkpoint.tensors) | set(checkpoint.optimizer)) - set(absent)
     if not verified:
         return kept
-    reformed = _reformed_head(checkpoint, read_again)
+    reformed: set[str] = set()
+    head, theirs = checkpoint.head, read_again.head
+    if head and theirs and head.hidden_activation != theirs.hidden_activation:
+        # Of many labels, Hugging Face's hidden layer cannot be undone to the
+        # bits: what the head computes is compared.
+        scope = f"task_specific/{head.task_name}/"
+        reformed = {name for name in kept if name.startswith(scope)}
     unequal = [name for name in unequal if name not in reformed]
     for scope, ours in checkpoint.encoders.items():
-        theirs = read_again.encoders.get(scope, ours)
-        unequal += [name for name, *_ in sizes.differences(ours, theirs)]
+        others = read_again.encoders.get(scope, ours)
+        unequal += [name for name, *_ in sizes.differences(ours, others)]
     if unequal:
         raise errors.CheckpointError(
             f"The output does not hold what was read: {len(unequal)} tensors "
@@ -207,54 +218,15 @@ def _kept(
         f"  read again     {len(kept - reformed)} tensors are equal bit by bit"
     )
     if reformed:
-        inputs = verify.random_inputs(
-            checkpoint.encoders["electra"], checkpoint.head
-        )
-        found = verify.compare(
+        inputs = verify.random_inputs(checkpoint.encoders["electra"], head)
+        again = verify.with_activation_of(read_again, checkpoint)
+        differences = verify.compare(
             verify.forward(checkpoint, inputs),
-            verify.forward(
-                verify.with_activation_of(read_again, checkpoint), inputs
-            ),
+            verify.forward(again, inputs),
             inputs["input_mask"],
         )
-        _print_parity("input", "the output, whose head has another form", found)
-        _refuse_others(found, "its output")
+        _check_parity("input", "the output's other form of head", differences)
     return kept
-
-
-def _reformed_head(checkpoint: Checkpoint, read_again: Checkpoint) -> set[str]:
-    """The tensors of a head that was written as one with another layer.
-
-    Of many labels, Hugging Face's hidden layer cannot be undone to the bits.
-    """
-    head, theirs = checkpoint.head, read_again.head
-    if (
-        head is None
-        or theirs is None
-        or head.hidden_activation == theirs.hidden_activation
-    ):
-        return set()
-    scope = f"task_specific/{head.task_name}/"
-    return {name for name in checkpoint.tensors if name.startswith(scope)}
-
-
-def _refuse_others(found: Sequence[verify.Difference], name: str) -> None:
-    """Refuses outputs that are not those of this package.
-
-    Args:
-      found: What was compared.
-      name: With whose.
-
-    Raises:
-      CheckpointError: If some differ.
-    """
-    wrong = [d for d in found if not d.fits]
-    if wrong:
-        raise errors.CheckpointError(
-            f"{wrong[0].output} of electra_tf and of {name} differ by "
-            f"{wrong[0].largest:.2e} of {wrong[0].magnitude:.2e}, more "
-            f"than {verify.TOLERANCE:.0e}; no output was left"
-        )
 
 
 def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
@@ -263,9 +235,6 @@ def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
     Args:
       *sides: "input" or "output", its path, its format and what it is: of the
         output, what was read with the activations of the output's format.
-
-    Raises:
-      CheckpointError: If they differ.
     """
     checkpoint = sides[0][-1]
     config = checkpoint.discriminator or checkpoint.generator
@@ -273,7 +242,6 @@ def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
         return
     inputs = verify.random_inputs(config, checkpoint.head)
     mask = inputs["input_mask"]
-    of_input: dict[str, np.ndarray] = {}
     for side, path, name, computed in sides:
         module = reading.format_module(name)
         if not hasattr(module, "forward"):
@@ -287,34 +255,50 @@ def _compare_outputs(*sides: tuple[str, str, str, Checkpoint]) -> None:
             )
             continue
         gc.collect()
-        of_input = of_input or verify.forward(checkpoint, inputs)
-        is_changed = computed.activations != checkpoint.activations
-        ours = verify.forward(computed, inputs) if is_changed else of_input
+        ours = verify.forward(computed, inputs)
         gc.collect()
-        found = verify.compare(ours, theirs, mask)
-        _print_parity(side, name, found)
-        if is_changed:
-            changed = verify.compare(of_input, theirs, mask)
-            share = max(d.largest / (d.magnitude or 1.0) for d in changed)
+        _check_parity(
+            side, f"{name} itself", verify.compare(ours, theirs, mask)
+        )
+        if computed.activations != checkpoint.activations:
+            changed = verify.compare(
+                verify.forward(checkpoint, inputs), theirs, mask
+            )
             print(
-                f"  of the input, they differ by {share:.1e}: {name} computes "
+                "  of the input, they differ by "
+                f"{max(d.share for d in changed):.1e}: {name} computes "
                 f"{'/'.join(computed.activations)}, the input "
                 f"{'/'.join(checkpoint.activations)}"
             )
-        _refuse_others(found, name)
+
+
+def _check_parity(
+    side: str, name: str, differences: Sequence[verify.Difference]
+) -> None:
+    """Prints differences of outputs, and refuses those that are too large."""
+    print(f"  parity of the {side} with {name}, on random inputs:")
+    print(f"    {'output':26} {'largest difference':>18} {'of':>10} share")
+    for d in differences:
+        print(
+            f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
+            f"{d.share:.1e}"
+        )
+    for d in differences:
+        if not d.fits:
+            raise errors.CheckpointError(
+                f"{d.output} of electra_tf and of {name} differ by "
+                f"{d.largest:.2e} of {d.magnitude:.2e}, more than "
+                f"{verify.TOLERANCE:.0e}; no output was left"
+            )
 
 
 # --- What is printed ---------------------------------------------------------
 
 
 def _describe(checkpoint: Checkpoint) -> None:
-    """Says what was found."""
-
-    def line(what: str, text: str) -> None:
-        print(f"  {what:14} {text}")
-
-    for scope, config in checkpoint.encoders.items():
-        line(
+    """Says what was read."""
+    lines = [
+        (
             "discriminator" if scope == "electra" else scope,
             f"{config.num_hidden_layers} layers, {config.hidden_size} wide "
             f"({config.num_attention_heads} heads, feed-forward "
@@ -322,79 +306,68 @@ def _describe(checkpoint: Checkpoint) -> None:
             f"{config.embedding_size} wide, vocabulary {config.vocab_size},"
             f" {config.max_position_embeddings} positions",
         )
-    head = checkpoint.head
+        for scope, config in checkpoint.encoders.items()
+    ]
+    head, vocab = checkpoint.head, checkpoint.vocabulary
     if head is not None:
-        labels = f", labels {', '.join(head.labels)}" if head.labels else ""
-        outputs = f", {head.num_outputs} outputs" if head.num_outputs else ""
-        if head.segment is not None:
-            outputs += f", segment {head.segment}"
-        line("head", f"{head.kind} {head.task_name!r}{outputs}{labels}")
+        text = f"{head.kind} {head.task_name!r}"
+        text += f", {head.num_outputs} outputs" if head.num_outputs else ""
+        text += "" if head.segment is None else f", segment {head.segment}"
+        text += f", labels {', '.join(head.labels)}" if head.labels else ""
+        lines.append(("head", text))
     if checkpoint.optimizer:
-        line("optimizer", f"{len(checkpoint.optimizer)} slots")
+        lines.append(("optimizer", f"{len(checkpoint.optimizer)} slots"))
     if checkpoint.global_step is not None:
-        line("step", str(checkpoint.global_step))
-    vocab = checkpoint.vocabulary
-    if vocab is None:
-        line("vocabulary", "none")
-    else:
+        lines.append(("step", str(checkpoint.global_step)))
+    text = "none"
+    if vocab is not None:
         cases = {None: "case not known", True: "lower-cased", False: "cased"}
-        case = cases[vocab.do_lower_case]
-        line("vocabulary", f"{len(vocab.tokens)} tokens, {case}")
+        text = f"{len(vocab.tokens)} tokens, {cases[vocab.do_lower_case]}"
+    lines.append(("vocabulary", text))
     if checkpoint.assumed:
         first = checkpoint.discriminator or checkpoint.generator
         assumed = [f"{n}={getattr(first, n)}" for n in checkpoint.assumed]
-        line("assumed", ", ".join(assumed))
-
-
-def _print_parity(
-    side: str, name: str, differences: Sequence[verify.Difference]
-) -> None:
-    print(f"  parity of the {side} with {name} itself, on random inputs:")
-    print(f"    {'output':26} {'largest difference':>18} {'of':>10} share")
-    for d in differences:
-        share = d.largest / d.magnitude if d.magnitude else 0.0
-        print(
-            f"    {d.output:26} {d.largest:18.2e} {d.magnitude:10.2e} "
-            f"{share:.1e}"
-        )
+        lines.append(("assumed", ", ".join(assumed)))
+    for what, text in lines:
+        print(f"  {what:14} {text}")
 
 
 def _report(
     asked: Conversion,
     source: Checkpoint,
     checkpoint: Checkpoint,
-    writer: types.ModuleType,
     kept: set[str],
-    lost: list[str],
 ) -> None:
     """Says what travelled and what did not."""
     everything = set(source.tensors) | set(source.optimizer)
-    _names("used", kept, asked.verbose)
-    _names("unused", set(source.unused) | everything - kept, asked.verbose)
     expected: set[str] = set()
     if checkpoint.discriminator is not None and checkpoint.head is None:
-        expected.update(
+        expected |= set(
             sizes.discriminator_head_shapes(checkpoint.discriminator)
         )
     if checkpoint.generator is not None:
-        expected.update(sizes.masked_lm_head_shapes(checkpoint.generator))
-    missing = set() if asked.encoder_only else expected - everything
-    _names("missing", missing, asked.verbose)
-    written = checkpoint.notes
+        expected |= set(sizes.masked_lm_head_shapes(checkpoint.generator))
+    for what, names in (
+        ("used", kept),
+        ("unused", set(source.unused) | everything - kept),
+        ("missing", set() if asked.encoder_only else expected - everything),
+    ):
+        counted = f"  {what:14} {len(names)} tensors"
+        if asked.verbose and names:
+            print(f"{counted}:", *sorted(names), sep="\n    ")
+        else:
+            print(f"{counted}: {summarize(names)}" if names else counted)
+
+
+def _notes(
+    checkpoint: Checkpoint, writer: types.ModuleType, lost: Sequence[str]
+) -> Iterable[str]:
+    """What to know of the output, each once."""
+    notes = list(checkpoint.notes)
     if hasattr(writer, "notes"):
-        written += writer.notes(checkpoint)
+        notes += writer.notes(checkpoint)
     if checkpoint.head is not None:
-        written += tuple(checkpoint.head.notes())
+        notes += checkpoint.head.notes()
     if lost:
-        written += (f"the new format cannot hold: {', '.join(lost)}",)
-    for note in dict.fromkeys(written):
-        print(f"  note: {note}")
-
-
-def _names(what: str, names: set[str], verbose: bool) -> None:
-    """A count, with all names or with the parts that they are in."""
-    counted = f"  {what:14} {len(names)} tensors"
-    if verbose and names:
-        print(f"{counted}:", *sorted(names), sep="\n    ")
-    else:
-        print(f"{counted}: {summarize(names)}" if names else counted)
+        notes.append(f"the new format cannot hold: {', '.join(lost)}")
+    return dict.fromkeys(notes)

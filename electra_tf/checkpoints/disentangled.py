@@ -22,13 +22,10 @@ DELTA = f"{WORDS}_delta"
 
 
 def fold(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Gives each network tables of its own, where they are disentangled.
+    """Name -> weights, each network with tables of its own, without a delta.
 
     Args:
       tensors: Name -> weights, as a run keeps them.
-
-    Returns:
-      Name -> weights, without a delta.
     """
     folded = dict(tensors)
     delta = folded.pop(DELTA, None)

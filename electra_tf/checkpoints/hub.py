@@ -52,26 +52,20 @@ def local_path(path: str | os.PathLike) -> str:
             ignore_patterns=list(_NOT_READ),
             library_name="electra_tf",
         )
-    # It raises what its HTTP library does, too.
-    except Exception as error:
+    except Exception as error:  # It raises what its HTTP library does, too.
         # A model that others have loaded may well be there without the rest of
         # its repository; whoever reads it says what is missing.
         partial = getattr(error, "snapshot_path", None)
         if partial is not None:
             return partial
+        lines = [line.strip() for line in str(error).splitlines()]
+        reason = next((line for line in lines if line), "no reason")
         raise errors.CheckpointError(
             f"Expected {path} on the Hugging Face Hub or in its cache. "
-            f"Received: {_reason(error)}"
+            f"Received: {type(error).__name__}: {reason}"
         ) from None
 
 
 def is_handle(path: str) -> bool:
     """Whether this is how a repository of the Hub is called."""
     return _HANDLE.fullmatch(path) is not None
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error of huggingface_hub that says something."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    said = next((line for line in lines if line), "no reason")
-    return f"{type(error).__name__}: {said}"

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import os
 import types
+import typing
 from collections.abc import Iterable
 
 import keras
@@ -12,6 +13,8 @@ import numpy as np
 from electra_tf.checkpoints import hub, task_heads
 from electra_tf.checkpoints.checkpoint import Checkpoint, LoadReport
 from electra_tf.errors import CheckpointError
+from electra_tf.model import electra, encoder, task_head
+from electra_tf.model.finetuning_model import FinetuningModel
 
 # Name -> its module, imported when it is needed, and what it is called in
 # messages. A path is tried in this order: first those whose directories say
@@ -23,7 +26,7 @@ FORMATS = {
     "original": ("original", "a TensorFlow 1 checkpoint of the original"),
     "model_garden": ("model_garden", "a checkpoint of the Model Garden"),
 }
-_LEAST_LENGTH = 3
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 TITLES = {name: title for name, (_, title) in FORMATS.items()}
 
 
@@ -32,9 +35,14 @@ def format_module(name: str) -> types.ModuleType:
 
     It has `recognise(path)`, `read(path)` and `write(checkpoint, path)`, the
     path of a folder; where the format cannot hold all of a checkpoint,
-    `notes(checkpoint)`, of one to be written; where another library can run the
-    format, `forward(path, inputs)`; and, where models have a page that says
-    what they are, `write_card(checkpoint, folder, path, source, scores)`.
+    `notes(checkpoint)`, of one to be written, a line each; and, where models
+    have a page that says what they are,
+    `write_card(checkpoint, folder, path, source, scores)`.
+
+    Where another library can run the format, `forward(path, inputs)` takes
+    `input_ids`, `input_mask` and `segment_ids` <int32>[B, L] and returns what
+    that library computes without dropout, under the names of `verify.forward`.
+    It raises ImportError where the library is not installed.
 
     Args:
       name: One of `FORMATS`.
@@ -62,7 +70,9 @@ def recognise(path: str | os.PathLike) -> str:
         if format_module(name).recognise(path):
             return name
     received = f"the file {path}"
-    if not os.path.exists(path):
+    if path.endswith(_ARCHIVES):
+        received += ": unpack it, and name the folder"
+    elif not os.path.exists(path):
         received = f"{path}, does not exist"
         if hub.is_handle(hub.HANDLE + path):
             received += f" (of the Hugging Face Hub: {hub.HANDLE}{path})"
@@ -70,6 +80,12 @@ def recognise(path: str | os.PathLike) -> str:
         names = sorted(os.listdir(path))
         shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         received = f"{path}, a folder with {shown or 'nothing in it'}"
+        several = [n for n in names if n.endswith(".index")]
+        if several:
+            received += (
+                ", of which nothing says the last: name one, such as "
+                f"{os.path.join(path, several[-1].removesuffix('.index'))}"
+            )
     raise CheckpointError(
         "Expected a checkpoint: a model directory of electra_tf, a folder or "
         "prefix of the original's model.ckpt-N, or a directory of Hugging "
@@ -90,27 +106,81 @@ def read_checkpoint(path: str | os.PathLike, **settings) -> Checkpoint:
     """
     path = hub.local_path(path)
     checkpoint = format_module(recognise(path)).read(path, **settings)
+    checkpoint = checkpoint.with_padded_vocabulary()
     checkpoint.check_vocabulary(path)
     checkpoint.check_head(path)
     if checkpoint.head is not None:
         head = task_heads.with_options_of_task(checkpoint.head)
         checkpoint = dataclasses.replace(checkpoint, head=head)
-    step, length = checkpoint.global_step, checkpoint.max_seq_length
-    if step is not None and not 0 <= step < 2**63:
-        raise CheckpointError(
-            f"{path}: global_step must be from 0 to 2^63 - 1. Received: {step}"
-        )
-    if length is not None and length < _LEAST_LENGTH:
-        raise CheckpointError(
-            f"{path}: max_seq_length must be at least {_LEAST_LENGTH}, for "
-            f"[CLS], [SEP] and a token. Received: {length}"
-        )
+    for name, least, most, why in (
+        ("global_step", 0, 2**63 - 1, "of int64"),
+        ("max_seq_length", 3, 2**31, "for [CLS], [SEP] and a token"),
+    ):
+        number = getattr(checkpoint, name)
+        if number is not None and not least <= number <= most:
+            raise CheckpointError(
+                f"{path}: {name} must be from {least} to {most}, {why}. "
+                f"Received: {number}"
+            )
     odd = [n for n, t in checkpoint.tensors.items() if not np.isfinite(t).all()]
-    if odd:
-        # No refusal: a run that diverged may be looked at.
-        note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
-        return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
-    return checkpoint
+    if not odd:
+        return checkpoint
+    # No refusal: a run that diverged may be looked at.
+    note = f"{len(odd)} tensors hold NaN or infinity, such as {odd[0]}"
+    return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
+
+
+def load_model(
+    path: str | os.PathLike,
+    kind: str = "",
+    checkpoint: Checkpoint | None = None,
+) -> encoder.Encoder | electra.Discriminator | FinetuningModel:
+    """The network of a checkpoint of any format, with its weights.
+
+    Args:
+      path: See `recognise`.
+      kind: "encoding", "detection" or "" for the most that there is: the
+        fine-tuned model, or the discriminator, or the encoder alone.
+      checkpoint: What `read_checkpoint` has read there, if that was done.
+
+    Raises:
+      CheckpointError: If it cannot be read, or the network is not in it.
+    """
+    source = os.fspath(path)
+    if checkpoint is None:
+        checkpoint = read_checkpoint(path)
+    config, head = checkpoint.discriminator, checkpoint.head
+    if config is None:
+        raise CheckpointError(
+            "Expected a checkpoint with a discriminator. Received: "
+            f"{source}, with a generator only"
+        )
+    has_detector = (
+        "discriminator_predictions/dense/kernel" in checkpoint.tensors
+    )
+    if kind == "encoding":
+        head, has_detector = None, False
+    elif kind == "":
+        checkpoint.refuse_other_head(source)
+    network: typing.Any
+    if head is not None and kind == "":
+        network = FinetuningModel(config, [task_head.make_head(head, config)])
+        variables = network.variables
+    elif has_detector:
+        network = electra.Discriminator(config)
+        variables = network.keras_variables
+    elif kind == "detection":
+        held = f"fine-tuned for {head.kind}" if head else "without such a head"
+        raise CheckpointError(
+            "Expected a pre-trained checkpoint with the discriminator's head, "
+            f"which tells replaced tokens. Received: {source}, {held}"
+        )
+    else:
+        network = encoder.Encoder(config, "electra")
+        network.build()
+        variables = network.variables
+    assign_all(checkpoint, variables, source, "the model")
+    return network
 
 
 def assign(

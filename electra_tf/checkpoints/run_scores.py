@@ -36,42 +36,40 @@ def read(path: str | os.PathLike, step: int | None = None) -> Scores | None:
     Returns:
       None where it is of no run, or of one without scores of that step.
     """
-    path = os.path.abspath(path)
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    folder = os.path.abspath(path)
+    folder = folder if os.path.isdir(folder) else os.path.dirname(folder)
     is_best = os.path.basename(folder) == model_directory.BEST_DIR
-    run, trial = _trial_of(os.path.dirname(folder) if is_best else folder)
-    folder = folder if trial is None else run
+    run = os.path.dirname(folder) if is_best else folder
+    trial = _TRIAL.fullmatch(os.path.basename(run))
+    if trial is not None and not _has(run, model_directory.CONFIG_FILE):
+        run = folder = os.path.dirname(run)
+    else:
+        trial = None
     try:
-        heldout = os.path.join(folder, model_directory.EVAL_RESULTS_FILE)
-        if os.path.isfile(heldout):
-            found = read_json(heldout)
-            is_other = step is not None and found["step"] != step
-            return None if is_other else _of_pretraining(found)
-        results = os.path.join(folder, model_directory.RESULTS_FILE)
-        if os.path.isfile(results):
-            return _of_finetuning(read_json(results), trial, is_best, step)
+        if _has(folder, model_directory.EVAL_RESULTS_FILE):
+            path = os.path.join(folder, model_directory.EVAL_RESULTS_FILE)
+            return _of_pretraining(read_json(path), step)
+        if _has(folder, model_directory.RESULTS_FILE):
+            results = read_json(
+                os.path.join(folder, model_directory.RESULTS_FILE)
+            )
+            number = int(trial[1]) if trial else None
+            return _of_finetuning(results, number, is_best, step)
     except (CheckpointError, LookupError, TypeError, ValueError):
         pass  # Not of this version: the model is none the worse for it.
     return None
 
 
-def _trial_of(folder: str) -> tuple[str, int | None]:
-    """The folder of the run, and the number of its trial that a folder is."""
-    run, name = os.path.split(folder)
-    match = _TRIAL.fullmatch(name)
-    own_record = os.path.join(folder, model_directory.CONFIG_FILE)
-    if match is None or os.path.isfile(own_record):
-        return folder, None
-    return run, int(match[1])
+def _has(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
 
 
-def _of_pretraining(results: dict) -> Scores:
-    step = results.pop("step")
-    return Scores(
-        {"held-out": _numbers(results)},
-        "pre-training",
-        f"Of held-out examples, at step {step}.",
-    )
+def _of_pretraining(results: dict, step: int | None) -> Scores | None:
+    scored = results.pop("step")
+    if step not in (None, scored):
+        return None
+    about = f"Of held-out examples, at step {scored}."
+    return Scores({"held-out": _numbers(results)}, "pre-training", about)
 
 
 def _of_finetuning(
@@ -85,23 +83,20 @@ def _of_finetuning(
     is_known = step is not None and scored is not None
     if (is_best and best is None) or (is_known and step != scored):
         return None  # Weights of another step.
-    of_task, of_trial = results, record
+    task, scores = results, record
     if "tasks" in results:  # The head that is read is the first by name.
         name = min(results["tasks"])
-        of_task, of_trial = results["tasks"][name], record["tasks"][name]
+        task, scores = results["tasks"][name], record["tasks"][name]
     about = f"Of trial {number} of {len(trials)}."
     if "fold" in record:
-        about += f" On dev of fold {record['fold']} of {of_task['num_folds']}."
+        about += f" On dev of fold {record['fold']} of {task['num_folds']}."
     else:
-        counts = ", ".join(f"{s} {n}" for s, n in of_task["num_rows"].items())
+        counts = ", ".join(f"{s} {n}" for s, n in task["num_rows"].items())
         about += f" Rows: {counts}."
     if trial is None and len(trials) > 1:
         about += " The trial was chosen by its score on dev."
-    return Scores(
-        {s: _numbers(of_trial[s]) for s in ("dev", "test") if s in of_trial},
-        str(of_task["task"]),
-        about,
-    )
+    splits = {s: _numbers(scores[s]) for s in ("dev", "test") if s in scores}
+    return Scores(splits, str(task["task"]), about)
 
 
 def _numbers(metrics: Mapping) -> dict[str, float]:

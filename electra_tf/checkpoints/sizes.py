@@ -41,6 +41,9 @@ TOWERS = ("generator_ltr", "generator_rtl")
 # Of an ELECTRA, and of the original's generators if there is room for it.
 HEAD_WIDTH = 64
 
+# Its shape says how wide a network is.
+_FIRST_KERNEL = "encoder/layer_0/intermediate/dense/kernel"
+
 # First parts of the names that an ELECTRA has.
 SCOPES = (
     "electra",
@@ -51,6 +54,13 @@ SCOPES = (
     "discriminator_predictions",
     "task_specific",
 )
+
+# Embedding table -> size that is the number of its rows.
+_TABLES = {
+    "word": "vocab_size",
+    "token_type": "type_vocab_size",
+    "position": "max_position_embeddings",
+}
 
 _OTHERS = {
     "bert": "BERT",
@@ -70,7 +80,7 @@ def read_sizes(
 
     Args:
       tensors: Of all its networks.
-      source: See above.
+      source: Of these.
       known: Scope -> settings that no shape tells (`NOT_IN_TENSORS`), for the
         scopes for which something beside the tensors says them.
 
@@ -83,24 +93,24 @@ def read_sizes(
         or has a shape that does not fit.
     """
     refuse_other_architecture(tensors, source)
-    found: dict[str, configs.EncoderConfig] = {}
+    encoders: dict[str, configs.EncoderConfig] = {}
     assumed: set[str] = set()
     for scope in ("electra", "generator"):
-        if f"{scope}/encoder/layer_0/intermediate/dense/kernel" in tensors:
+        if f"{scope}/{_FIRST_KERNEL}" in tensors:
             settings = known.get(scope, {})
             assumed |= set(NOT_IN_TENSORS) - set(settings)
-            found[scope] = encoder_config(tensors, scope, source, settings)
+            encoders[scope] = encoder_config(tensors, scope, source, settings)
     tower_config(tensors, source)
-    if not found and not any(name.startswith("generator_") for name in tensors):
+    if not encoders and not any(n.startswith("generator_") for n in tensors):
         raise CheckpointError(
             f"Expected an ELECTRA in {source}. Received: tensors of none, such "
             f"as {min(tensors)}"
         )
     return Checkpoint(
         tensors,
-        found.get("electra"),
-        found.get("generator"),
-        assumed=tuple(name for name in NOT_IN_TENSORS if name in assumed),
+        encoders.get("electra"),
+        encoders.get("generator"),
+        assumed=assumed_in({"assumed": assumed}),
     )
 
 
@@ -126,34 +136,26 @@ def generator_heads(tensors: Mapping[str, np.ndarray], scope: str) -> dict:
     Returns:
       Setting -> value; nothing for a scope that is not there.
     """
-    kernel = tensors.get(f"{scope}/encoder/layer_0/intermediate/dense/kernel")
+    kernel = tensors.get(f"{scope}/{_FIRST_KERNEL}")
     if kernel is None or kernel.ndim != 2:
         return {}  # Whoever reads the sizes says what is wrong.
     return {"num_attention_heads": usual_heads(len(kernel))}
 
 
 def refuse_other_architecture(names: Iterable[str], source: str) -> None:
-    """Refuses a checkpoint of BERT and the like, by its names.
-
-    Args:
-      names: Of its tensors, with parts separated by "/" or ".".
-      source: See above.
+    """Refuses a checkpoint of BERT and the like, by its tensors' names.
 
     Raises:
       CheckpointError: If no name is one of ELECTRA's.
     """
     scopes = sorted({re.split("[/.]", name)[0] for name in names})
-    if not scopes:
-        raise CheckpointError(
-            f"Expected weights in {source}. Received: a checkpoint without any"
-        )
     if any(scope in SCOPES for scope in scopes):
         return
-    other = next((_OTHERS[s] for s in scopes if s in _OTHERS), None)
-    shown = ", ".join(scopes[:4])
+    shown = ", ".join(scopes[:4]) or "none"
+    received = [f"a {_OTHERS[s]}" for s in scopes if s in _OTHERS]
+    received.append(f"tensors in the scopes {shown}")
     raise CheckpointError(
-        f"Expected an ELECTRA in {source}. Received: "
-        + (f"a {other}" if other else f"tensors in the scopes {shown}")
+        f"Expected an ELECTRA in {source}. Received: {received[0]}"
     )
 
 
@@ -168,32 +170,22 @@ def encoder_config(
     Args:
       tensors: With those of the encoder.
       scope: Of the encoder.
-      source: See above.
+      source: Of the tensors.
       settings: What no shape tells; the rest has its defaults.
 
     Raises:
       CheckpointError: If a tensor is missing or does not fit.
     """
     settings = dict(settings or {})
-
-    def shape(name: str) -> tuple[int, int]:
-        if name not in tensors:
-            raise CheckpointError(f"{source} lacks the tensor {name}")
-        found = tuple(tensors[name].shape)
-        if len(found) != 2:
-            raise CheckpointError(
-                f"{source}: {name} must be a matrix. Received: {list(found)}"
-            )
-        return found
-
     own = has_tables(tensors, scope)
-    embeddings = f"{scope if own else 'electra'}/embeddings"
-    vocab_size, embedding_size = shape(f"{embeddings}/word_embeddings")
-    hidden_size, intermediate_size = shape(
-        f"{scope}/encoder/layer_0/intermediate/dense/kernel"
-    )
-    num_positions, _ = shape(f"{embeddings}/position_embeddings")
-    num_segments, _ = shape(f"{embeddings}/token_type_embeddings")
+    tables = f"{scope if own else 'electra'}/embeddings"
+    names = [f"{tables}/{kind}_embeddings" for kind in _TABLES]
+    shapes = []
+    for name in (*names, f"{scope}/{_FIRST_KERNEL}"):
+        if name not in tensors or tensors[name].ndim != 2:
+            raise CheckpointError(f"{source} lacks the tensor {name}, a matrix")
+        shapes.append(tensors[name].shape)
+    *rows, (hidden_size, intermediate_size) = shapes
     layer = re.compile(rf"{scope}/encoder/layer_([^/]+)/")
     layers = {m.group(1) for name in tensors if (m := layer.match(name))}
     # Not the greatest number: a damaged name may have any.
@@ -211,13 +203,13 @@ def encoder_config(
     )
     try:
         config = configs.EncoderConfig(
-            vocab_size=vocab_size,
+            vocab_size=rows[0][0],
+            type_vocab_size=rows[1][0],
+            max_position_embeddings=rows[2][0],
+            embedding_size=rows[0][1],
             hidden_size=hidden_size,
             num_hidden_layers=len(layers),
             intermediate_size=intermediate_size,
-            embedding_size=embedding_size,
-            max_position_embeddings=num_positions,
-            type_vocab_size=num_segments,
             **settings,
         )
     except errors.ConfigError as error:
@@ -228,9 +220,9 @@ def encoder_config(
         raise CheckpointError(
             f"{source}: nothing says the num_attention_heads of the scope "
             f"{scope!r}, and ELECTRA's, {HEAD_WIDTH} wide, do not divide its "
-            f"hidden_size. Received: hidden_size={hidden_size}; write the "
-            "hparams of the pre-training to hparams.json beside the checkpoint "
-            "(--hparams of electra-tf convert)"
+            f"hidden_size. Received: hidden_size={hidden_size}; write "
+            '{"num_attention_heads": ...} to hparams.json beside the '
+            "checkpoint (--hparams of electra-tf convert)"
         )
     return config
 
@@ -307,25 +299,19 @@ def check_shapes(
 def encoder_shapes(
     config: configs.EncoderConfig, scope: str, own_embeddings: bool = True
 ) -> Shapes:
-    """Names and shapes of an encoder's variables.
+    """Name -> shape of an encoder's variables.
 
     Args:
       config: Its sizes.
       scope: Such as "electra".
       own_embeddings: Whether it has embedding tables of its own.
-
-    Returns:
-      Name -> shape.
     """
     width = typing.cast(int, config.embedding_size)
     hidden, wide = config.hidden_size, config.intermediate_size
     shapes: Shapes = {}
     if own_embeddings:
-        for table, rows in (
-            ("word", config.vocab_size),
-            ("token_type", config.type_vocab_size),
-            ("position", config.max_position_embeddings),
-        ):
+        for table, size in _TABLES.items():
+            rows = getattr(config, size)
             shapes[f"embeddings/{table}_embeddings"] = (rows, width)
         shapes |= _layer_norm("embeddings", width)
     if width != hidden:
@@ -343,12 +329,7 @@ def encoder_shapes(
 
 
 def any_sizes(num_layers: int, project: bool = True) -> configs.EncoderConfig:
-    """Sizes of no model, to list the names of every one with so many layers.
-
-    Args:
-      num_layers: Of the transformer.
-      project: Whether a projection follows on the embeddings.
-    """
+    """Sizes of no model, to list the names of every one with so many layers."""
     return configs.EncoderConfig(
         vocab_size=1,
         hidden_size=2,
@@ -371,11 +352,9 @@ def cloze_head_shapes(config: configs.EncoderConfig) -> Shapes:
 
 def _lm_head_shapes(name, input_size, config) -> Shapes:
     width = config.embedding_size
-    return (
-        _dense(f"{name}/dense", input_size, width)
-        | _layer_norm(name, width)
-        | {f"{name}/output_bias": (config.vocab_size,)}
-    )
+    shapes = _dense(f"{name}/dense", input_size, width)
+    shapes |= _layer_norm(name, width)
+    return shapes | {f"{name}/output_bias": (config.vocab_size,)}
 
 
 def discriminator_head_shapes(config: configs.EncoderConfig) -> Shapes:
@@ -438,16 +417,16 @@ def other_sizes(
       CheckpointError: If towers of the checkpoint are not whole.
     """
     ignore = {"num_attention_heads"} & set(checkpoint.assumed)
-    found = []
+    lines = []
     if checkpoint.discriminator is not None:
-        found += [
+        lines += [
             f"EncoderConfig.{name}={ours} (there {theirs})"
             for name, ours, theirs in differences(
                 model.encoder, checkpoint.discriminator, ignore
             )
         ]
     if not model.untied_generator:
-        return found
+        return lines
     generator, scope = checkpoint.generator, "generator"
     if model.two_tower_generator:
         generator = tower_config(checkpoint.tensors, source)
@@ -455,20 +434,20 @@ def other_sizes(
         # Of two towers the shapes alone are known.
         ignore = {"num_attention_heads"}
     if generator is None:
-        return found
+        return lines
     for name, ours, theirs in differences(model.generator, generator, ignore):
         there = f"there {theirs}"
         if name in SHARES:
             whole = getattr(checkpoint.discriminator or model.encoder, name)
             there += f": ElectraConfig.{SHARES[name]}={share(theirs, whole)}"
-        found.append(f"the generator's {name}={ours} ({there})")
+        lines.append(f"the generator's {name}={ours} ({there})")
     if has_tables(checkpoint.tensors, scope) and not (
         model.untied_generator_embeddings or model.disentangled_embeddings
     ):
-        found.append(
+        lines.append(
             "ElectraConfig.untied_generator_embeddings=False (there True)"
         )
-    return found
+    return lines
 
 
 def share(part: int, whole: int) -> float:
@@ -476,11 +455,9 @@ def share(part: int, whole: int) -> float:
 
     Four digits do for wholes of up to 5000, such as 0.3333 for 256 of 768.
     """
-    for num_digits in range(4, 17):
-        found = round(part / whole, num_digits)
-        if configs.share_of(whole, found) == part:
-            return found
-    return part / whole
+    shares = (round(part / whole, digits) for digits in range(4, 17))
+    fitting = (s for s in shares if configs.share_of(whole, s) == part)
+    return next(fitting, part / whole)
 
 
 def _dense(name, inputs, outputs) -> Shapes:

@@ -43,17 +43,11 @@ OPTIONS = {
 # Of `windows.Windows`.
 _WINDOWS = {"stride": int, "max_windows": int, "by_tokens": bool}
 
-_LABELS = {
-    "cola": ("0", "1"),
-    "sst": ("0", "1"),
-    "mrpc": ("0", "1"),
-    "qqp": ("0", "1"),
+_LABELS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("cola", "sst", "mrpc", "qqp"), ("0", "1")),
+    **dict.fromkeys(("rte", "qnli"), ("entailment", "not_entailment")),
     "mnli": ("contradiction", "entailment", "neutral"),
-    "rte": ("entailment", "not_entailment"),
-    "qnli": ("entailment", "not_entailment"),
 }
-
-
 # What the original knows of its tasks and saves nowhere: whether they compare
 # two texts, and the least label and the scale of its only regression.
 _OPTIONS_OF_TASKS: dict[str, dict] = {
@@ -98,34 +92,29 @@ def recognise(
       CheckpointError: If the tensors are those of no head known here.
     """
     head = head_tensors(tensors, task_name)
-    if set(head) == {"dense/kernel", "dense/bias"}:
-        num_outputs = int(head["dense/bias"].shape[0])
-        kind = "regression" if num_outputs == 1 else "classification"
-        segment = None
-        if task_name in _TAGGING_TASKS:
-            kind, segment = "tagging", task_head.TAGGING_SEGMENT
-        labels = _LABELS.get(task_name, ())
-        known = labels if len(labels) == num_outputs else None
-        return TaskHead(kind, task_name, known, num_outputs, segment=segment)
     layers = {name.partition("/")[0] for name in head}
-    if layers == {"dense", "hidden"}:
-        num_outputs = int(head["dense/bias"].shape[0])
-        kind = "regression" if num_outputs == 1 else "classification"
-        return TaskHead(kind, task_name, None, num_outputs, "gelu")
     if {"dense/bias", "dense_1/bias"} <= set(head):
-        return TaskHead(
-            "question_answering",
-            task_name,
-            options={
-                "joint_prediction": "qa_hidden" in layers,
-                "answerable_classifier": "dense_2" in layers,
-                "answerable_uses_start_logits": "dense_3" in layers,
-            },
+        options = {
+            "joint_prediction": "qa_hidden" in layers,
+            "answerable_classifier": "dense_2" in layers,
+            "answerable_uses_start_logits": "dense_3" in layers,
+        }
+        return TaskHead("question_answering", task_name, options=options)
+    if layers not in ({"dense"}, {"dense", "hidden"}):
+        raise CheckpointError(
+            f"Expected a head of the original in task_specific/{task_name} of "
+            f"{source}. Received: {', '.join(sorted(head))}"
         )
-    raise CheckpointError(
-        f"Expected a head of the original in task_specific/{task_name} of "
-        f"{source}. Received: {', '.join(sorted(head))}"
-    )
+    num_outputs = int(head["dense/bias"].shape[0])
+    kind = "regression" if num_outputs == 1 else "classification"
+    if "hidden" in layers:
+        return TaskHead(kind, task_name, None, num_outputs, "gelu")
+    segment = None
+    if task_name in _TAGGING_TASKS:
+        kind, segment = "tagging", task_head.TAGGING_SEGMENT
+    labels = _LABELS.get(task_name, ())
+    known = labels if len(labels) == num_outputs else None
+    return TaskHead(kind, task_name, known, num_outputs, segment=segment)
 
 
 def with_options_of_task(head: TaskHead) -> TaskHead:
@@ -157,30 +146,32 @@ def head_from_dict(record: dict, source: str) -> TaskHead:
         head = TaskHead(**record | {"options": record.get("options") or {}})
     except TypeError as error:
         raise CheckpointError(f"Cannot read {source}: {error}") from None
-    if head.kind not in task_head.KINDS:
-        raise CheckpointError(
-            f"{source}: kind must be one of {', '.join(task_head.KINDS)}. "
-            f"Received: {head.kind!r}"
-        )
-    if head.hidden_activation not in (None, "gelu"):
-        raise CheckpointError(
-            f"{source}: hidden_activation must be 'gelu' or null. Received: "
-            f"{head.hidden_activation!r}"
-        )
-    if not task_name_of(head.task_name, ""):
-        raise CheckpointError(
-            f"{source}: task_name must be letters, digits and _ . - only. "
-            f"Received: {head.task_name!r}"
-        )
+    labels = head.labels
+    for name, fits, expected in (
+        ("kind", head.kind in task_head.KINDS, " or ".join(task_head.KINDS)),
+        (
+            "hidden_activation",
+            head.hidden_activation in (None, "gelu"),
+            "'gelu' or null",
+        ),
+        (
+            "task_name",
+            task_name_of(head.task_name, ""),
+            "letters, digits and _ . - only",
+        ),
+        (
+            "num_outputs",
+            labels is None or head.num_outputs == len(labels),
+            f"as many as there are labels, {len(labels or ())}",
+        ),
+    ):
+        if not fits:
+            raise CheckpointError(
+                f"{source}: {name} must be {expected}. Received: "
+                f"{getattr(head, name)!r}"
+            )
     check_options(head.kind, head.options, source)
-    if head.labels is None:
-        return head
-    if head.num_outputs != len(head.labels):
-        raise CheckpointError(
-            f"{source}: expected as many labels as num_outputs, "
-            f"{head.num_outputs}. Received: {len(head.labels)}"
-        )
-    return dataclasses.replace(head, labels=tuple(head.labels))
+    return dataclasses.replace(head, labels=labels and tuple(labels))
 
 
 def check_options(kind: str, options: dict, source: str) -> None:
@@ -204,13 +195,9 @@ def check_options(kind: str, options: dict, source: str) -> None:
     files.check_fields(options, source, **OPTIONS)
     windows = options.get("windows")
     if windows is not None:
-        if set(windows) - {"by_tokens"} != {"stride", "max_windows"}:
-            raise CheckpointError(
-                f"{source}: windows must have a stride and max_windows, and "
-                "may have by_tokens. Received: "
-                f"{', '.join(sorted(windows)) or 'nothing'}"
-            )
-        files.check_fields(windows, source, **_WINDOWS)
+        files.check_fields(
+            windows, source, ("stride", "max_windows"), **_WINDOWS
+        )
     pooling = options.get("pooling", configs.DEFAULT_POOLING)
     if pooling not in configs.POOLINGS:
         raise CheckpointError(

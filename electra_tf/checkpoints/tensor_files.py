@@ -146,26 +146,18 @@ def write_checkpoint_file(folder: str, name: str) -> None:
 def refuse_missing_shards(prefix: str) -> None:
     """Refuses a checkpoint some of whose files were lost or not fetched.
 
-    Args:
-      prefix: Of the checkpoint.
-
     Raises:
       CheckpointError: If there are not all its data files, or Git LFS
         pointers in their place.
     """
     refuse_lfs_pointer(prefix + ".index")
-    found = sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
-    if not found:
-        raise CheckpointError(
-            f"{prefix}.index is there, but its data file "
-            f"{prefix}.data-00000-of-00001 is missing"
-        )
-    total = found[0].rpartition("-of-")[2]
+    there = sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
+    total = there[0].rpartition("-of-")[2] if there else "00001"
     for number in range(int(total)):
         path = f"{prefix}.data-{number:05d}-of-{total}"
-        if path not in found:
+        if path not in there:
             raise CheckpointError(
-                f"Expected {int(total)} data files of {prefix}. Received: "
-                f"{len(found)}, without {path}"
+                f"Expected {int(total)} data files beside {prefix}.index. "
+                f"Received: {len(there)}; its data file {path} is missing"
             )
         refuse_lfs_pointer(path)

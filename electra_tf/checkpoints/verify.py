@@ -44,9 +44,14 @@ class Difference(typing.NamedTuple):
     magnitude: float
 
     @property
+    def share(self) -> float:
+        """The difference as a share of the magnitude."""
+        return self.largest / max(self.magnitude, 1e-30)
+
+    @property
     def fits(self) -> bool:
         # Not (a > b), which a NaN would pass.
-        return self.largest <= TOLERANCE * max(self.magnitude, 1e-30)
+        return self.share <= TOLERANCE
 
 
 def random_inputs(
@@ -104,9 +109,8 @@ def forward(
     try:
         outputs = _pretraining_outputs(checkpoint, inputs)
         if checkpoint.head is not None and "sequence_output" in outputs:
-            outputs |= _task_outputs(
-                checkpoint, inputs, outputs["sequence_output"]
-            )
+            sequence = outputs["sequence_output"]
+            outputs |= _task_outputs(checkpoint, inputs, sequence)
         return {name: np.asarray(x) for name, x in outputs.items()}
     finally:
         keras.config.set_dtype_policy(previous)
@@ -125,32 +129,31 @@ def _pretraining_outputs(checkpoint, inputs) -> dict:
     """Of the encoders, and of the heads of pre-training."""
     tensors = checkpoint.tensors
     args = [tf.constant(inputs[name]) for name in ENCODER_FEATURES]
-    networks, outputs = {}, {}
+    networks, sequences, outputs = {}, {}, {}
     for scope, config in checkpoint.encoders.items():
         networks[scope] = _built(encoder.Encoder(config, scope), checkpoint)
+        sequences[scope] = networks[scope](*args)["sequence_output"]
         prefix = "generator_" if scope == "generator" else ""
-        found = networks[scope](*args)
-        outputs[f"{prefix}sequence_output"] = found["sequence_output"]
+        outputs[f"{prefix}sequence_output"] = sequences[scope]
     if "electra" in networks and (
         "discriminator_predictions/dense_1/kernel" in tensors
     ):
-        head = electra.DiscriminatorHead(checkpoint.discriminator)
-        outputs["discriminator_logits"] = _built(head, checkpoint)(
-            outputs["sequence_output"]
+        head = _built(
+            electra.DiscriminatorHead(checkpoint.discriminator), checkpoint
         )
+        outputs["discriminator_logits"] = head(sequences["electra"])
     scope = sizes.masked_lm_encoder(tensors)
     if scope is not None:
-        network = networks[scope]
+        config = networks[scope].config
         lm_head = electra.MaskedLmHead(
-            network.config,
-            network.embeddings,
-            network.config.hidden_size,
+            config,
+            networks[scope].embeddings,
+            config.hidden_size,
             "generator_predictions",
         )
-        if scope == "electra":
-            outputs["generator_sequence_output"] = outputs["sequence_output"]
+        outputs["generator_sequence_output"] = sequences[scope]
         outputs["generator_logits"] = _built(lm_head, checkpoint)(
-            outputs["generator_sequence_output"]
+            sequences[scope]
         )
     return outputs
 
@@ -170,14 +173,13 @@ def _task_outputs(checkpoint, inputs, sequence) -> dict:
     features = dict(inputs)
     if kind == "tagging":
         shape = inputs["input_ids"].shape
-        features[f"{head.task_name}_labeled_positions"] = tf.broadcast_to(
-            tf.range(shape[1]), shape
-        )
+        positions = tf.broadcast_to(tf.range(shape[1]), shape)
+        features[f"{head.task_name}_labeled_positions"] = positions
     encoded = {"sequence_output": sequence, "pooled_output": sequence[:, 0]}
-    found = head(encoded, features)
+    outputs = head(encoded, features)
     if kind == "regression":
-        return {"logits": found["predictions"][:, tf.newaxis]}
-    return {"logits": found["logits"]}
+        return {"logits": outputs["predictions"][:, tf.newaxis]}
+    return {"logits": outputs["logits"]}
 
 
 def compare(
@@ -204,9 +206,9 @@ def compare(
             f"Expected outputs such as {', '.join(sorted(ours))}. Received: "
             f"{', '.join(sorted(theirs))}"
         )
-    found = []
+    differences = []
     for name in common:
-        a, b = np.asarray(ours[name]), np.asarray(theirs[name])
+        a, b = (np.asarray(x[name], np.float64) for x in (ours, theirs))
         if a.shape != b.shape:
             raise CheckpointError(
                 f"Expected the output {name} of shape {list(a.shape)}. "
@@ -214,25 +216,13 @@ def compare(
             )
         if a.shape[:2] == input_mask.shape:
             a, b = a[input_mask > 0], b[input_mask > 0]
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        found.append(
-            Difference(
-                name, float(np.max(np.abs(a - b))), float(np.max(np.abs(a)))
-            )
-        )
-    return found
+        largest, magnitude = np.max(np.abs(a - b)), np.max(np.abs(a))
+        differences.append(Difference(name, float(largest), float(magnitude)))
+    return differences
 
 
 def with_activation_of(checkpoint: Checkpoint, other: Checkpoint) -> Checkpoint:
-    """A checkpoint that computes with another one's activations.
-
-    Args:
-      checkpoint: The weights.
-      other: Has the `hidden_act` of each network that it holds.
-
-    Returns:
-      The first with the `hidden_act` of the second.
-    """
+    """A checkpoint whose networks have the `hidden_act` of another one's."""
     changed = {
         name: dataclasses.replace(ours, hidden_act=theirs.hidden_act)
         for name in ("discriminator", "generator")
@@ -268,6 +258,14 @@ def unequal_tensors(
     return unequal, absent
 
 
+def _bitwise_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    bits = f"u{a.dtype.itemsize}"
+    return np.array_equal(a.view(bits), b.view(bits))
+
+
 def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     """What was known before writing, and is not, or is otherwise, thereafter.
 
@@ -283,19 +281,16 @@ def lost_settings(written: Checkpoint, read_again: Checkpoint) -> list[str]:
     theirs = _settings(read_again)
     lost = []
     for name, value in _settings(written).items():
-        if value is None or theirs.get(name) == value:
-            continue
         there = theirs.get(name)
-        said = f"{name}={reprlib.repr(value)}"
-        if there is not None:
-            said += f" (there {reprlib.repr(there)})"
-        lost.append(said)
+        if value not in (None, there):
+            known = "" if there is None else f" (there {reprlib.repr(there)})"
+            lost.append(f"{name}={reprlib.repr(value)}{known}")
     return lost
 
 
 def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
     """Name -> value, None where nothing is known."""
-    found: dict[str, typing.Any] = {
+    settings: dict[str, typing.Any] = {
         "max_seq_length": checkpoint.max_seq_length,
         "global_step": checkpoint.global_step,
         "assumed": list(checkpoint.in_doubt) or None,
@@ -304,21 +299,12 @@ def _settings(checkpoint: Checkpoint) -> dict[str, typing.Any]:
         prefix = "generator's " if scope == "generator" else ""
         for name, value in sizes.not_in_tensors(config).items():
             if name != "hidden_act" and name not in checkpoint.assumed:
-                found[prefix + name] = value
+                settings[prefix + name] = value
     vocab = checkpoint.vocabulary
     if vocab is not None:
-        found |= vocab.treatment()
-        found["vocabulary"] = f"{len(vocab.tokens)} tokens"
-    head = checkpoint.head
-    if head is not None:
-        fields = dataclasses.asdict(head)
-        found |= fields.pop("options") | fields
-    return found
-
-
-def _bitwise_equal(a: np.ndarray, b: np.ndarray) -> bool:
-    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    bits = f"u{a.dtype.itemsize}"
-    return np.array_equal(a.view(bits), b.view(bits))
+        settings |= vocab.treatment()
+        settings["vocabulary"] = f"{len(vocab.tokens)} tokens"
+    if checkpoint.head is not None:
+        fields = dataclasses.asdict(checkpoint.head)
+        settings |= fields.pop("options") | fields
+    return settings

@@ -19,7 +19,6 @@ from electra_tf.text import tokenization
 
 # Windows that go through the model at once.
 _BATCH_SIZE = 16
-_HEAD = "discriminator_predictions/dense/kernel"
 
 
 def load_discriminator(
@@ -38,28 +37,14 @@ def load_discriminator(
       CheckpointError: If there is no discriminator, or no head of it, or if
         it is Electric's, whose probabilities need the generator.
     """
-    config = checkpoint.discriminator
-    if config is None or _HEAD not in checkpoint.tensors:
-        if config is None:
-            received = "with a generator only"
-        elif checkpoint.head is not None:
-            received = f"fine-tuned for {checkpoint.head.kind}"
-        else:
-            received = "with an encoder, but without such a head"
-        raise CheckpointError(
-            "Expected a pre-trained checkpoint with the discriminator's head, "
-            f"which tells replaced tokens. Received: {source}, {received}"
-        )
     if text_rows.is_electric(checkpoint):
         raise CheckpointError(
             "Expected a discriminator that judges tokens by itself. Received: "
             f"{source}, Electric, which adds its generator's verdict"
         )
-    discriminator = electra.Discriminator(config)
-    reading.assign_all(
-        checkpoint, discriminator.keras_variables, source, "the discriminator"
-    )
-    return discriminator
+    model = reading.load_model(source, "detection", checkpoint)
+    assert isinstance(model, electra.Discriminator)
+    return model
 
 
 class Detector:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import warnings
 
 import keras
 import numpy as np
@@ -344,7 +345,7 @@ def test_two_stages(folder, tmp_path):
 @pytest.mark.parametrize("name", ["init", "init_generator"])
 @pytest.mark.parametrize("untied", [False, True])
 def test_the_generator_of_a_joint_run_is_its_generator(
-    folder, tmp_path, untied, name, capsys
+    folder, tmp_path, untied, name
 ):
     """Not the discriminator, though that is as large."""
     model_dir = folder / f"joint_{untied}_{name}"
@@ -360,8 +361,8 @@ def test_the_generator_of_a_joint_run_is_its_generator(
         model=TWO_STAGE,
         **{"init_checkpoint": "", f"{name}_checkpoint": str(model_dir)},
     )
-    model, *_ = start(config)
-    assert "warning" not in capsys.readouterr().out
+    with warnings.catch_warnings(action="error"):
+        model, *_ = start(config)
     theirs = {v.path: v.numpy() for v in trained.variables}
     compared = 0
     for variable in model.variables:
@@ -375,20 +376,17 @@ def test_the_generator_of_a_joint_run_is_its_generator(
     assert compared == 37 + 5
 
 
-def test_a_frozen_generator_that_was_not_loaded_is_told(
-    folder, tmp_path, capsys
-):
+def test_a_frozen_generator_that_was_not_loaded_is_told(folder, tmp_path):
     model = helpers.electra_config(
         generator_training="frozen", untied_generator_embeddings=True
     )
     path = "huggingface/discriminator"
-    start(make_config(folder, tmp_path, path, model=model))
+    with pytest.warns(errors.Notice, match="frozen") as warned:
+        start(make_config(folder, tmp_path, path, model=model))
     assert (
-        "warning: ElectraConfig.generator_training='frozen' keeps random "
-        f"weights, as init_checkpoint {folder / path} lacks generator (37), "
-        "generator_predictions (5): init_generator_checkpoint names a trained "
-        "generator\n"
-    ) in capsys.readouterr().out
+        f"keeps random weights, as init_checkpoint {folder / path} lacks "
+        "generator (37), generator_predictions (5): init_generator_checkpoint "
+    ) in str(warned[0].message)
 
 
 def test_refuses_a_generator_of_another_size(folder, tmp_path):

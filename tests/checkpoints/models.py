@@ -36,6 +36,23 @@ def random_tensors(shapes, seed=0) -> dict[str, np.ndarray]:
     }
 
 
+def encoder_alone(tokens=None, scope="electra", **changes) -> Checkpoint:
+    """An encoder with the GELU of the libraries that have one only."""
+    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
+    network = "discriminator" if scope == "electra" else "generator"
+    return Checkpoint(
+        random_tensors(sizes.encoder_shapes(config, scope)),
+        vocabulary=tokens and Vocabulary(tuple(tokens), True, True),
+        **{network: config},
+    )
+
+
+def assert_close(received, expected) -> None:
+    """Arrays that differ by rounding."""
+    difference = np.abs(received - expected).max()
+    assert difference <= 1e-5 * np.abs(expected).max(), difference
+
+
 def pretrained(untied=False, slots=False, **changes) -> Checkpoint:
     """A generator and its discriminator."""
     generator = GENERATOR

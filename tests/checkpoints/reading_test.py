@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from electra_tf.checkpoints import reading, verify
+from electra_tf.checkpoints import reading, sizes, verify
 from electra_tf.checkpoints.checkpoint import summarize
 from electra_tf.checkpoints.formats import original
 from electra_tf.errors import CheckpointError
@@ -82,6 +82,67 @@ def test_refuses_what_is_no_checkpoint(tmp_path):
         reading.read_checkpoint(tmp_path / "a.txt")
     with pytest.raises(CheckpointError, match="nothing, does not exist$"):
         reading.read_checkpoint(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.tar.gz", "unpack it, and name the folder"),
+        ("both/model.ckpt-7.index", "name one, such as .*both/model.ckpt-7$"),
+    ],
+)
+def test_says_what_to_do_with_what_it_cannot_read(tmp_path, name, message):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    for other in (path, path.with_stem("model.ckpt-3")):
+        other.write_text("")
+    named = path if message.startswith("unpack") else path.parent
+    with pytest.raises(CheckpointError, match=message):
+        reading.read_checkpoint(named)
+
+
+def test_rows_that_pad_the_table_get_a_token(tmp_path):
+    config = dataclasses.replace(models.ENCODER, vocab_size=24)
+    tensors = models.random_tensors(sizes.encoder_shapes(config, "electra"))
+    written = models.finetuned(tensors=tensors, discriminator=config, head=None)
+    original.write(written, str(tmp_path))
+    read = reading.read_checkpoint(tmp_path)
+    extra = tuple(f"[unused{i}]" for i in range(4))
+    assert read.vocabulary.tokens == (*models.VOCABULARY.tokens, *extra)
+    assert "last 4 rows of the embedding table" in read.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "kind", "name"),
+    [
+        (models.finetuned(), "", "finetuning_model"),
+        (models.pretrained(), "", "discriminator"),
+        (models.pretrained(), "detection", "discriminator"),
+        (models.finetuned(), "encoding", "electra"),
+    ],
+)
+def test_loads_the_network_with_its_weights(tmp_path, checkpoint, kind, name):
+    original.write(checkpoint, str(tmp_path))
+    model = reading.load_model(tmp_path, kind)
+    assert model.name == name
+    loaded = getattr(model, "keras_variables", model.variables)
+    for variable in loaded:
+        np.testing.assert_array_equal(
+            variable.numpy(), checkpoint.tensors[variable.path]
+        )
+
+
+def test_loads_no_network_that_is_not_there(tmp_path):
+    checkpoint = models.finetuned()
+    original.write(checkpoint, str(tmp_path))
+    with pytest.raises(CheckpointError, match="fine-tuned for classification"):
+        reading.load_model(tmp_path, "detection")
+    alone = dataclasses.replace(checkpoint, discriminator=None)
+    with pytest.raises(CheckpointError, match="with a generator only"):
+        reading.load_model("it", "", alone)
+    other = dataclasses.replace(checkpoint, other_head="a parser")
+    with pytest.raises(CheckpointError, match="Received: it, a parser;"):
+        reading.load_model("it", "", other)
 
 
 def test_refuses_a_config_that_is_no_json(tmp_path):

@@ -12,7 +12,7 @@ import os
 import re
 import reprlib
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -28,13 +28,15 @@ from electra_tf.files import (
 )
 from electra_tf.model.task_head import TaskHead
 from electra_tf.text import vocabulary
-from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.training import saving
 
 CONVERTED_CLASS = "ConvertedCheckpoint"
-_CLASSES = ("PretrainingConfig", "FinetuningConfig", CONVERTED_CLASS)
-# Where the record of a run has the length that it was trained with.
-_SECTIONS = {"PretrainingConfig": "model", "FinetuningConfig": "data"}
+# Class of a record -> where it has the length that was trained with.
+_SECTIONS = {
+    "PretrainingConfig": "model",
+    "FinetuningConfig": "data",
+    CONVERTED_CLASS: None,
+}
 # What is read of a record; what an encoder is, `configs.EncoderConfig` checks.
 _FIELDS = {
     **dict.fromkeys(("model", "data", "encoder", "generator", "head"), dict),
@@ -42,8 +44,12 @@ _FIELDS = {
     "is_electric": bool,
     "assumed": list[str],
 }
-# What a task's description says of its head beside kind and labels.
-_HEAD_OPTIONS = tuple(task_heads.OPTIONS)
+_MODEL_FIELDS = {"max_seq_length": int, "electric_objective": bool}
+_DATA_FIELDS = {
+    **dict.fromkeys(("do_lower_case", "strip_accents"), bool),
+    "max_seq_length": int,
+    "vocab_file": str,
+}
 
 
 def recognise(path: str) -> bool:
@@ -71,37 +77,46 @@ def read(path: str) -> Checkpoint:
         )
     record = _read_record(model_dir)
     prefix = _prefix(path, model_dir, record)
-    tensors, optimizer, progress = _read_variables(prefix)
+    saved = tensor_files.TensorsOnDisk(prefix)
+    tensors = dict(_part(saved, "model"))
+    if not tensors:
+        raise CheckpointError(
+            f"Expected a checkpoint of electra_tf at {prefix}. Received: one "
+            f"with {', '.join(sorted(saved)[:3])}"
+        )
+    optimizer: Mapping = _part(saved, "optimizer")
     notes: tuple[str, ...] = ()
     if disentangled.DELTA in tensors:
-        tensors = disentangled.fold(tensors)
+        tensors, optimizer = disentangled.fold(tensors), {}
         notes = (
             "the discriminator's word embeddings are the sum of its two "
             "tables; the generator has its own, and the optimizer's slots stay "
             "behind",
         )
-        optimizer = {}
-    found = sizes.read_sizes(
+    checkpoint = sizes.read_sizes(
         tensors, prefix, _known_settings(record, model_dir)
     )
-    section = _SECTIONS.get(record["class"])
+    section = _SECTIONS[record["class"]]
+    settings = record[section] if section else record
+    is_electric = settings.get("is_electric")
+    if section == "model":
+        is_electric = settings.get("electric_objective")
+    data = record.get("data") or {}
     return dataclasses.replace(
-        found,
+        checkpoint,
         head=_read_head(record, model_dir, prefix),
         optimizer=optimizer,
-        global_step=record.get("global_step", progress["global_step"]),
-        iterations=progress["iterations"],
-        loss_scale=progress["loss_scale"],
-        vocabulary=_read_vocabulary(record, model_dir),
-        max_seq_length=(record[section] if section else record).get(
-            "max_seq_length"
+        global_step=record.get("global_step", _count(saved, "global_step")),
+        iterations=_count(saved, "iterations"),
+        loss_scale=dict(_part(saved, "loss_scale")),
+        vocabulary=vocabulary.read(
+            os.path.join(model_dir, vocabulary.VOCAB_FILE),
+            data.get("do_lower_case"),
+            data.get("strip_accents"),
         ),
-        is_electric=(
-            record["model"].get("electric_objective")
-            if section == "model"
-            else record.get("is_electric")
-        ),
-        assumed=sizes.assumed_in(record) or found.assumed,
+        max_seq_length=settings.get("max_seq_length"),
+        is_electric=is_electric,
+        assumed=sizes.assumed_in(record) or checkpoint.assumed,
         notes=notes,
     )
 
@@ -109,28 +124,26 @@ def read(path: str) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str) -> None:
     """Writes a directory that fine-tuning, exporting and pre-training take."""
     os.makedirs(path, exist_ok=True)
-    step = checkpoint.global_step
-    name = f"{model_directory.CHECKPOINT_NAME}-{step or 0}"
+    step = checkpoint.global_step or 0
+    name = f"{model_directory.CHECKPOINT_NAME}-{step}"
     with tf.device("cpu"):
         parts: dict = {
-            "model": {n: tf.Variable(t) for n, t in checkpoint.tensors.items()},
-            "global_step": tf.Variable(step or 0, dtype=tf.int64),
+            part: {n: tf.Variable(t) for n, t in tensors.items()}
+            for part, tensors in (
+                ("model", checkpoint.tensors),
+                ("optimizer", checkpoint.optimizer),
+                ("loss_scale", checkpoint.loss_scale),
+            )
+            if tensors
         }
-        if checkpoint.optimizer:
-            slots = checkpoint.optimizer.items()
-            parts["optimizer"] = {n: tf.Variable(t) for n, t in slots}
+        parts["global_step"] = tf.Variable(step, dtype=tf.int64)
         if checkpoint.iterations is not None:
             taken = checkpoint.iterations
             parts["iterations"] = tf.Variable(taken, dtype=tf.int64)
-        if checkpoint.loss_scale:
-            parts["loss_scale"] = {
-                n: tf.Variable(t) for n, t in checkpoint.loss_scale.items()
-            }
     tf.train.Checkpoint(**parts).write(os.path.join(path, name))
     tensor_files.write_checkpoint_file(path, name)
     if checkpoint.vocabulary is not None:
         vocabulary.write(checkpoint.vocabulary, path)
-
     described = {
         "encoder": checkpoint.discriminator,
         "generator": checkpoint.generator,
@@ -154,7 +167,7 @@ def _model_dir(path: str | os.PathLike) -> str | None:
     if folder is None:
         return None
     record = read_json(os.path.join(folder, model_directory.CONFIG_FILE))
-    return folder if record.get("class") in _CLASSES else None
+    return folder if record.get("class") in tuple(_SECTIONS) else None
 
 
 def _read_record(model_dir: str) -> dict:
@@ -162,20 +175,10 @@ def _read_record(model_dir: str) -> dict:
     path = os.path.join(model_dir, model_directory.CONFIG_FILE)
     record = read_json(path, **_FIELDS)
     model_directory.refuse_other_format(record, path)
-    section = _SECTIONS.get(record["class"])
-    if section is not None and record.get(section) is None:
-        raise CheckpointError(f"{path} lacks {section}")
-    data = record.get("data") or {}
-    check_fields(
-        data,
-        path,
-        vocab_file=str,
-        do_lower_case=bool,
-        strip_accents=bool,
-        max_seq_length=int,
-    )
-    of_model = {"max_seq_length": int, "electric_objective": bool}
-    check_fields(record.get("model") or {}, path, **of_model)
+    section = _SECTIONS[record["class"]]
+    check_fields(record, path, [section] if section else [])
+    check_fields(record.get("data") or {}, path, **_DATA_FIELDS)
+    check_fields(record.get("model") or {}, path, **_MODEL_FIELDS)
     return record
 
 
@@ -187,12 +190,9 @@ def _prefix(path: str, model_dir: str, record: dict) -> str:
     is_run = os.path.abspath(path) == os.path.abspath(model_dir)
     if record["class"] == "FinetuningConfig" and is_run:
         name = model_directory.RESULTS_FILE
-        results = _read_of_finetuning(model_dir, name, best_on_dev=int)
-        if results.get("best_on_dev") is None:
-            raise CheckpointError(
-                f"Expected best_on_dev, the number of a trial, in {name} of "
-                f"{model_dir}"
-            )
+        results = _read_of_finetuning(
+            model_dir, name, ["best_on_dev"], best_on_dev=int
+        )
         folder = model_directory.trial_dir(model_dir, results["best_on_dev"])
     folder = model_directory.weights_dir(folder)
     saving.checkpoint_state(folder)  # Refuses what is damaged.
@@ -230,60 +230,53 @@ def _read_of_finetuning(
     return read_json(path, needed, **kinds)
 
 
-def _read_variables(prefix: str):
-    """Tensors, optimizer slots, and how far an object-based checkpoint is."""
-    saved = tensor_files.TensorsOnDisk(prefix)
-    parts = ("model", "optimizer", "loss_scale")
-    keys: dict[str, dict[str, str]] = {part: {} for part in parts}
-    ours = re.compile(rf"({'|'.join(parts)})/(.+){tensor_files.OBJECT_SUFFIX}")
+def _part(
+    saved: tensor_files.TensorsOnDisk, part: str
+) -> tensor_files.TensorsOnDisk:
+    """The tensors of one object of a checkpoint, by their paths."""
+    keys = {}
     for key in sorted(saved):
-        if match := ours.fullmatch(key):
-            part, name = match.groups()
+        name = key.removesuffix(tensor_files.OBJECT_SUFFIX)
+        if name != key and re.match(rf"{part}/.", name):
+            name = name.removeprefix(f"{part}/")
             # TensorFlow writes the "/" of a path as ".S" and "." as "..".
             path = ".".join(p.replace(".S", "/") for p in name.split(".."))
-            keys[part][path] = key
-    if not keys["model"]:
-        raise CheckpointError(
-            f"Expected a checkpoint of electra_tf at {prefix}. Received: one "
-            f"with {', '.join(sorted(saved)[:3])}"
-        )
-    progress: dict = {"loss_scale": dict(saved.select(keys["loss_scale"]))}
-    for name in ("global_step", "iterations"):
-        count = saved.get(name + tensor_files.OBJECT_SUFFIX)
-        progress[name] = None if count is None else int(count)
-    return (
-        dict(saved.select(keys["model"])),
-        saved.select(keys["optimizer"]),
-        progress,
-    )
+            keys[path] = key
+    return saved.select(keys)
+
+
+def _count(saved: tensor_files.TensorsOnDisk, name: str) -> int | None:
+    count = saved.get(name + tensor_files.OBJECT_SUFFIX)
+    return None if count is None else int(count)
 
 
 def _known_settings(record: dict, model_dir: str) -> dict[str, dict]:
     """Scope -> what no shape tells, as far as the run's files say."""
     try:
-        found: dict[str, configs.EncoderConfig] = {}
-        if record["class"] == "FinetuningConfig":
-            name = model_directory.MODEL_FILE
-            about = _read_of_finetuning(model_dir, name, ("encoder",))
-            found["electra"] = model_directory.exactly(
-                configs.EncoderConfig, about["encoder"]
-            )
-        elif record["class"] == "PretrainingConfig":
+        if record["class"] == "PretrainingConfig":
             both = model_directory.model_of(record)
-            found = {"electra": both.encoder}
+            encoders = {"electra": both.encoder}
             if (
                 both.has_discriminator
                 and both.has_generator_network
                 and both.untied_generator
             ):
-                found["generator"] = both.generator
+                encoders["generator"] = both.generator
         else:
-            for scope, key in (("electra", "encoder"), ("generator",) * 2):
-                if record[key] is not None:
-                    found[scope] = model_directory.exactly(
-                        configs.EncoderConfig, record[key]
-                    )
-        return {s: sizes.not_in_tensors(c) for s, c in found.items()}
+            described = {
+                "electra": record.get("encoder"),
+                "generator": record.get("generator"),
+            }
+            if record["class"] == "FinetuningConfig":
+                name = model_directory.MODEL_FILE
+                model = _read_of_finetuning(model_dir, name, ["encoder"])
+                described = {"electra": model["encoder"]}
+            encoders = {
+                scope: model_directory.exactly(configs.EncoderConfig, fields)
+                for scope, fields in described.items()
+                if fields is not None
+            }
+        return {s: sizes.not_in_tensors(c) for s, c in encoders.items()}
     except (KeyError, TypeError, errors.ConfigError) as error:
         raise CheckpointError(
             f"Expected the {model_directory.CONFIG_FILE} of this version in "
@@ -300,38 +293,32 @@ def _read_head(record: dict, model_dir: str, prefix: str) -> TaskHead | None:
     if record["class"] == "PretrainingConfig":
         return None
     name = model_directory.MODEL_FILE
-    about = _read_of_finetuning(model_dir, name, tasks=list[dict])
-    tasks = about.get("tasks") or [about]
     path = os.path.join(model_dir, name)
-    for of_task in tasks:
-        needed = ("task_name", "kind")
-        check_fields(of_task, path, needed, task_name=str, labels=list[str])
+    model = _read_of_finetuning(model_dir, name, tasks=list[dict])
+    tasks = model.get("tasks") or [model]
+    needed = ("task_name", "kind")
+    for task in tasks:
+        check_fields(task, path, needed, task_name=str, labels=list[str])
     _refuse_other_labels(tasks, path, prefix)
     # As in the original's checkpoints: of several heads the first by name.
-    about = min(tasks, key=lambda of_task: of_task["task_name"])
-    labels = about.get("labels")
-    num_outputs = 1 if about["kind"] == "regression" else None
+    task = min(tasks, key=lambda task: task["task_name"])
+    labels = task.get("labels")
+    num_outputs = 1 if task["kind"] == "regression" else None
+    options = {n: task[n] for n in task_heads.OPTIONS if n in task}
     head = {
-        "kind": about["kind"],
-        "task_name": about["task_name"],
+        "kind": task["kind"],
+        "task_name": task["task_name"],
         "labels": labels,
         "num_outputs": num_outputs if labels is None else len(labels),
-        "hidden_activation": about.get("hidden_activation"),
-        "options": about.get("options")
-        or {name: about[name] for name in _HEAD_OPTIONS if name in about},
-        "segment": about.get("segment"),
+        "hidden_activation": task.get("hidden_activation"),
+        "options": task.get("options") or options,
+        "segment": task.get("segment"),
     }
     return task_heads.head_from_dict(head, path)
 
 
 def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
-    """Refuses labels, or an order of them, that a trial did not learn.
-
-    Args:
-      tasks: What `path` says of them.
-      path: Of the description of the run's models.
-      prefix: Of the checkpoint in the folder of the trial.
-    """
+    """Refuses labels, or an order of them, that a trial did not learn."""
     folder = os.path.dirname(prefix)
     if os.path.basename(folder) == model_directory.BEST_DIR:
         folder = os.path.dirname(folder)
@@ -341,22 +328,12 @@ def _refuse_other_labels(tasks: Sequence[dict], path: str, prefix: str) -> None:
     name = model_directory.DIGESTS
     known = read_json(trial, **{name: dict}).get(name) or {}
     check_fields(known, trial, labels=dict)
-    for of_task in tasks:
-        labels = of_task.get("labels") or ()
-        digest = (known.get("labels") or {}).get(of_task["task_name"])
+    for task in tasks:
+        labels = task.get("labels") or ()
+        digest = (known.get("labels") or {}).get(task["task_name"])
         if digest not in (None, sha256_of_values(labels)):
             raise CheckpointError(
                 f"Expected in {path} the labels that {trial} was written "
                 f"with, in their order. Received: {reprlib.repr(labels)}, "
                 "changed since: bring the old ones back"
             )
-
-
-def _read_vocabulary(record: dict, model_dir: str) -> Vocabulary | None:
-    """Of the directory, with the treatment of text that the settings name."""
-    data = record.get("data") or {}
-    return vocabulary.read(
-        os.path.join(model_dir, vocabulary.VOCAB_FILE),
-        data.get("do_lower_case"),
-        data.get("strip_accents"),
-    )

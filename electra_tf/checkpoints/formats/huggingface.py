@@ -13,15 +13,18 @@ Shapes: B batch, L length.
 """
 
 import dataclasses
+import importlib.util
 import os
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
 
 import numpy as np
 
-from electra_tf import configs
 from electra_tf.checkpoints import sizes
-from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.checkpoints.formats import huggingface_card
 from electra_tf.checkpoints.formats import huggingface_files as files
 from electra_tf.checkpoints.formats import huggingface_heads as heads
@@ -29,21 +32,11 @@ from electra_tf.checkpoints.formats import huggingface_names as names
 from electra_tf.checkpoints.formats.huggingface_files import CONFIG_FILE
 from electra_tf.checkpoints.run_scores import Scores
 from electra_tf.errors import CheckpointError
-from electra_tf.files import check_fields, read_json
+from electra_tf.files import check_fields, read_json, write_json
 from electra_tf.text import vocabulary
 
-# Their hidden_act -> ours.
-_HIDDEN_ACTS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_new",
-    "gelu_pytorch_tanh": "gelu_new",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
-
-# The original's LayerNorm has this and no other.
-_LAYER_NORM_EPS = 1e-12
+# Their hidden_act -> ours, where it is another.
+_HIDDEN_ACTS = {"gelu_pytorch_tanh": "gelu_new"}
 
 # Keys of ours in config.json: whose encoder it is, where the class does not
 # say (a masked language model has the names of a discriminator in the
@@ -59,20 +52,27 @@ _DEFAULTS = {
     "initializer_range": 0.02,
     "hidden_act": "gelu",
 }
-
-
-# What is read of the latter, ...
+# Settings of which the original has one value.
+_FIXED = {
+    "layer_norm_eps": (1e-12,),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
+    _SCOPE_KEY: (None, "electra", "generator"),
+    "hidden_act": (
+        *("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh", "linear"),
+    ),
+}
+# What is read of the latter key, ...
 _KEPT = {"head": dict, "max_seq_length": int, "assumed": list[str]}
 # ... and of config.json, and checked nowhere else.
 _FIELDS = {
-    "model_type": str,
+    **dict.fromkeys(("model_type", "problem_type", "tokenizer_class"), str),
     "architectures": list[str],
-    "problem_type": str,
-    "tokenizer_class": str,
     "id2label": dict,
     _SCOPE_KEY: str,
     _OUR_KEY: dict,
 }
+_DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
 
 
 def recognise(path: str) -> bool:
@@ -113,11 +113,12 @@ def write(checkpoint: Checkpoint, path: str) -> None:
     Raises:
       CheckpointError: If transformers has no such model.
     """
-    for name, (config, tensors) in _models(checkpoint).items():
-        folder = os.path.join(path, name)
+    for part, (config, tensors) in _models(checkpoint).items():
+        folder = os.path.join(path, part)
         os.makedirs(folder, exist_ok=True)
         files.write_weights(tensors, folder)
-        files.write_json(config, folder, CONFIG_FILE)
+        config_file = os.path.join(folder, CONFIG_FILE)
+        write_json(config_file, config, **files.AS_THEY_DO)
         if checkpoint.vocabulary is not None:
             files.write_tokenizer(
                 checkpoint.vocabulary,
@@ -141,45 +142,45 @@ def write_card(
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What transformers cannot hold, or holds otherwise, a line each."""
-    found, head = [], checkpoint.head
+    lines, head = [], checkpoint.head
     if head and head.kind in heads.PROBLEM_TYPES and not head.hidden_activation:
-        found.append(
+        lines.append(
             "the head for classification has a hidden layer there; it is "
             "written so that it computes what the one layer here does"
         )
     scope = sizes.masked_lm_encoder(checkpoint.tensors)
     if head is None and scope in checkpoint.encoders:
-        found += _head_notes(checkpoint.encoders[scope].hidden_act)
+        lines += _head_notes(checkpoint.encoders[scope].hidden_act)
     if sizes.has_towers(checkpoint.tensors):
-        found.append("transformers has no two-tower generator")
-    if checkpoint.vocabulary is None:
-        found.append(
+        lines.append("transformers has no two-tower generator")
+    vocab = checkpoint.vocabulary
+    if vocab is None:
+        lines.append(
             "no tokenizer is written, for want of a vocabulary (--vocab-file)"
         )
     else:
-        found += checkpoint.vocabulary.case_notes()
-        found.append(files.SPECIAL_TOKENS_NOTE)
-        if checkpoint.vocabulary.text_cleaning != "none":
-            found.append(
+        lines += [*vocab.case_notes(), files.SPECIAL_TOKENS_NOTE]
+        if vocab.text_cleaning != "none":
+            lines.append(
                 f"{files.TOKENIZER_CONFIG_FILE} keeps text_cleaning="
-                f"{checkpoint.vocabulary.text_cleaning!r} for this package: "
-                "for transformers, texts must be cleaned first"
+                f"{vocab.text_cleaning!r} for this package: for transformers, "
+                "texts must be cleaned first"
             )
     kept = _kept(checkpoint)
-    names = [*kept.get("head", {}).get("options", {}), *kept]
-    names = [name for name in names if name not in ("head", "segment")]
-    if names:
-        found.append(
+    settings = [*kept.get("head", {}).get("options", {}), *kept]
+    settings = [name for name in settings if name not in ("head", "segment")]
+    if settings:
+        lines.append(
             f"{CONFIG_FILE} keeps for this package what transformers does not "
-            f"heed: {', '.join(names)}"
+            f"heed: {', '.join(settings)}"
         )
     if head and head.kind == "tagging" and head.segment_of_words():
-        found.append(
+        lines.append(
             f"the tagger reads its words in segment {head.segment_of_words()}, "
             "the tokenizer of transformers gives 0: pass token_type_ids of "
             f"{head.segment_of_words()} there"
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def _head_notes(hidden_act: str) -> list[str]:
@@ -197,59 +198,37 @@ def _head_notes(hidden_act: str) -> list[str]:
 def forward(
     path: str, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """What transformers itself computes.
+    """What transformers computes, in a process; see `reading.format_module`.
 
     With one change, where `notes` advises it: a masked language model's head
-    has the activation of its encoder.
-
-    Args:
-      path: As for `read`.
-      inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
-
-    Returns:
-      Outputs under the names of `verify.forward`.
-
-    Raises:
-      ImportError: If transformers or torch is not installed.
+    has the activation of its encoder. Of a head that is not known here, the
+    encoder's outputs.
     """
-    import torch
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    for package in ("torch", "transformers"):
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(name=package)
     folder = files.directory(path)
     assert folder is not None
-    features = {
-        name: torch.tensor(np.asarray(inputs[ours], np.int64))
-        for name, ours in (
-            ("input_ids", "input_ids"),
-            ("attention_mask", "input_mask"),
-            ("token_type_ids", "segment_ids"),
+    script = os.path.join(os.path.dirname(__file__), "transformers_forward.py")
+    with tempfile.TemporaryDirectory() as temporary:
+        there, back = (f"{temporary}/{n}.npz" for n in ("inputs", "outputs"))
+        np.savez(there, **inputs)  # type: ignore[arg-type]
+        # -P: the modules beside the script are not those of its imports.
+        done = subprocess.run(
+            [sys.executable, "-P", script, there, back, *files.parts(folder)],
+            capture_output=True,
+            text=True,
         )
-    }
-    outputs: dict[str, np.ndarray] = {}
-    for part in files.parts(folder):
-        config = read_json(os.path.join(part, CONFIG_FILE))
-        architecture = files.architecture(config) or "ElectraModel"
-        its_class = getattr(transformers, architecture, None)
-        if not architecture.startswith("Electra") or its_class is None:
-            its_class = transformers.ElectraModel  # Of somebody's own.
-        model = its_class.from_pretrained(part, local_files_only=True)
-        is_generator = architecture == "ElectraForMaskedLM"
-        if is_generator and _head_notes(model.config.hidden_act):
-            model.generator_predictions.activation = (
-                transformers.activations.ACT2FN[model.config.hidden_act]
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [""]
+            raise CheckpointError(
+                f"transformers cannot run {path}: {lines[-1]} (exit code "
+                f"{done.returncode}). Of torch the wheel for the CPU will do: "
+                "pip install torch --index-url https://download.pytorch.org/"
+                "whl/cpu; --no-verify goes without"
             )
-        with torch.no_grad():
-            found = model.float().eval()(**features, output_hidden_states=True)
-        prefix = "generator_" if is_generator else ""
-        outputs[f"{prefix}sequence_output"] = found["hidden_states"][-1].numpy()
-        if architecture == "ElectraForPreTraining":
-            prefix = "discriminator_"
-        for name in ("logits", "start_logits", "end_logits"):
-            if name in found:
-                outputs[f"{prefix}{name}"] = found[name].numpy()
-    return outputs
+        with np.load(back) as outputs:
+            return dict(outputs)
 
 
 # --- Reading -----------------------------------------------------------------
@@ -259,50 +238,57 @@ def _read_model(folder: str) -> Checkpoint:
     """Reads one directory."""
     path = os.path.join(folder, CONFIG_FILE)
     config = _read_config(folder)
-    theirs = files.read_weights(folder)
-    if any(name.startswith("embeddings.") for name in theirs):
-        # An ElectraModel, without a head.
-        theirs = {f"electra.{name}": value for name, value in theirs.items()}
+    # An ElectraModel has no prefix, and a head beside it none either.
+    theirs = {
+        re.sub(
+            r"^(?=(embeddings|embeddings_project|encoder)\.)", "electra.", n
+        ): t
+        for n, t in files.read_weights(folder).items()
+    }
     sizes.refuse_other_architecture(theirs, folder)
     theirs.pop(names.BUFFER, None)
     is_generator = any(name.startswith("generator_") for name in theirs)
-    scope = config.get(_SCOPE_KEY) or (
-        "generator" if is_generator else "electra"
-    )
-    our_names = {n: names.our_name(n, scope) for n in sorted(theirs)}
-    _refuse_two_names(our_names, theirs, folder)
-    tensors = {
-        ours: names.transposed(ours, theirs.pop(name))
-        for name, ours in our_names.items()
-        if ours is not None
-    }
+    scope = config[_SCOPE_KEY] or ("generator" if is_generator else "electra")
+    tensors: dict[str, np.ndarray] = {}
+    for name in sorted(theirs):
+        ours = names.our_name(name, scope)
+        if ours is None:
+            continue
+        tensor = names.transposed(ours, theirs.pop(name))
+        if not np.array_equal(tensors.setdefault(ours, tensor), tensor):
+            raise CheckpointError(
+                f"{folder}: expected one tensor for {name}, or equal ones. "
+                "Received: two that differ, one under an old name"
+            )
     table = tensors.get(f"{scope}/embeddings/word_embeddings")
     tied = theirs.pop(names.TIED, None)
     if not (tied is None or table is None or np.array_equal(tied, table)):
         raise CheckpointError(
-            f"{folder}: the output layer {names.TIED} must be "
-            "the table of word embeddings. Received: another matrix, which "
-            "ELECTRA does not have"
+            f"{folder}: the output layer {names.TIED} must be the table of "
+            "word embeddings. Received: another matrix, which ELECTRA does not "
+            "have"
         )
     head, head_tensors, used = heads.read_head(theirs, config, folder)
     kept = config.get(_OUR_KEY) or {}
     check_fields(kept, f"{path}, {_OUR_KEY}", **_KEPT)
-    tokenizer, remarks = files.read_tokenizer(
-        folder, config.get("tokenizer_class")
+    remarks: list[str] = []
+    tokenizer = files.read_tokenizer(
+        folder, config.get("tokenizer_class"), remarks
     )
     if head is not None:
-        of_head = kept.get("head") or {}
-        of_theirs = {name: theirs[name] for name in used}
-        head, lines = heads.with_kept(head, of_head, of_theirs, path)
-        remarks += tuple(lines)
-        if head.kind == "tagging" and not of_head:
-            remarks += (
+        record = kept.get("head") or {}
+        of_head = {name: theirs[name] for name in used}
+        head = heads.with_kept(head, record, of_head, path, remarks)
+        if head.kind == "tagging" and not record:
+            remarks.append(
                 f"the tagger reads its words in segment {head.segment}, as the "
-                "tokenizer of transformers gives it",
+                "tokenizer of transformers gives it"
             )
     settings = {n: config[n] for n in sizes.NOT_IN_TENSORS}
-    found = sizes.read_sizes(tensors | head_tensors, folder, {scope: settings})
-    (encoder,) = found.encoders.values()
+    checkpoint = sizes.read_sizes(
+        tensors | head_tensors, folder, {scope: settings}
+    )
+    (encoder,) = checkpoint.encoders.values()
     for name, ours in dataclasses.asdict(encoder).items():
         if name not in settings and config.get(name, ours) != ours:
             raise CheckpointError(
@@ -313,34 +299,23 @@ def _read_model(folder: str) -> Checkpoint:
         sizes.check_shapes(
             tensors, sizes.masked_lm_head_shapes(encoder), folder
         )
-        remarks += tuple(_head_notes(encoder.hidden_act))
+        remarks += _head_notes(encoder.hidden_act)
+    unused = sorted(theirs.keys() - used)
+    other_head = ""
+    if unused:
+        remarks.append(f"{folder}: nothing reads {summarize(unused)}")
+        if any(name.endswith(".weight") for name in unused):
+            other_head = files.architecture(config) or unused[0]
     return dataclasses.replace(
-        found,
+        checkpoint,
         head=head,
         vocabulary=tokenizer,
-        unused=tuple(sorted(theirs.keys() - used)),
+        unused=tuple(unused),
+        other_head=other_head,
         max_seq_length=kept.get("max_seq_length"),
         assumed=sizes.assumed_in(kept),
-        notes=remarks,
+        notes=tuple(remarks),
     )
-
-
-def _refuse_two_names(
-    our_names: Mapping[str, str | None],
-    theirs: Mapping[str, np.ndarray],
-    folder: str,
-) -> None:
-    """Refuses a tensor that is there under two names, unless they agree."""
-    first: dict[str, str] = {}
-    for name, ours in our_names.items():
-        if ours is None:
-            continue
-        other = first.setdefault(ours, name)
-        if other != name and not np.array_equal(theirs[other], theirs[name]):
-            raise CheckpointError(
-                f"{folder}: expected one tensor for {other} and {name}, or "
-                "equal ones. Received: two that differ"
-            )
 
 
 def _read_config(folder: str) -> dict:
@@ -349,7 +324,7 @@ def _read_config(folder: str) -> dict:
         raise CheckpointError(
             f"Expected {CONFIG_FILE} beside the weights in {folder}, found none"
         )
-    config = _DEFAULTS | read_json(path, **_FIELDS)
+    config = _DEFAULTS | {_SCOPE_KEY: None} | read_json(path, **_FIELDS)
     model_type = config.get("model_type") or (
         re.sub("(For|Model).*", "", files.architecture(config)).lower()
     )
@@ -358,30 +333,15 @@ def _read_config(folder: str) -> dict:
             f"Expected an ELECTRA in {folder}. Received: a model of the type "
             f"{model_type or 'not said'}"
         )
-    if config.get(_SCOPE_KEY) not in (None, "electra", "generator"):
-        raise CheckpointError(
-            f"{path}: {_SCOPE_KEY} must be electra or generator. Received: "
-            f"{config[_SCOPE_KEY]!r}"
-        )
-    received = config["hidden_act"]
-    if received not in tuple(_HIDDEN_ACTS):
-        raise CheckpointError(
-            f"{path}: hidden_act must be one of {', '.join(_HIDDEN_ACTS)}. "
-            f"Received: {received!r}"
-        )
-    config["hidden_act"] = _HIDDEN_ACTS[received]
-    for name, expected in (
-        ("layer_norm_eps", _LAYER_NORM_EPS),
-        ("position_embedding_type", "absolute"),
-        ("is_decoder", False),
-    ):
-        received = config.get(name, expected)
-        if received != expected:
+    for name, values in _FIXED.items():
+        received = config.get(name, values[0])
+        if received not in values:
             raise CheckpointError(
-                f"{path}: {name} must be {expected!r}, as in the original. "
-                f"Received: {received!r}"
+                f"{path}: {name} must be {' or '.join(map(repr, values))}, as "
+                f"in the original. Received: {received!r}"
             )
-    return config
+    act = config["hidden_act"]
+    return config | {"hidden_act": _HIDDEN_ACTS.get(act, act)}
 
 
 def _join(
@@ -400,29 +360,25 @@ def _join(
             (other := re.sub("^generator/", "electra/", name)) in ours
             and np.array_equal(tensor, ours[other])
             for name, tensor in theirs.items()
-            if name.startswith(f"generator/{prefix}")
+            if name.startswith(prefix)
         )
 
     config = generator.generator
-    kept: configs.EncoderConfig | None = config
-    if config == discriminator.discriminator and is_shared(""):
-        kept, shared = None, "generator/"
-    elif is_shared("embeddings/"):
-        shared = "generator/embeddings/"
-    elif config.embedding_size == config.hidden_size:
-        shared = ""  # Untied embeddings, which the original can have.
-    else:
+    is_same = config == discriminator.discriminator and is_shared("generator/")
+    if is_same or is_shared("generator/embeddings/"):
+        shared = "generator/" if is_same else "generator/embeddings/"
+        theirs = {n: t for n, t in theirs.items() if not n.startswith(shared)}
+    elif config.embedding_size != config.hidden_size:
+        # Untied embeddings of another width the original cannot have.
         raise CheckpointError(
             f"{folder}: the generator's embeddings must be the discriminator's,"
             " or as wide as its hidden vectors. Received: others, "
             f"{config.embedding_size} wide with hidden_size="
             f"{config.hidden_size}. Convert the two directories one by one"
         )
-    if shared:
-        theirs = {n: t for n, t in theirs.items() if not n.startswith(shared)}
-    tokenizers = (discriminator.vocabulary, generator.vocabulary)
+    vocab = discriminator.vocabulary or generator.vocabulary
     remarks = generator.notes + discriminator.notes
-    if None not in tokenizers and tokenizers[0] != tokenizers[1]:
+    if generator.vocabulary not in (None, vocab):
         remarks += (
             f"{folder}: the generator's tokenizer is another than the "
             "discriminator's, which is what is read here",
@@ -430,8 +386,8 @@ def _join(
     return dataclasses.replace(
         discriminator,
         tensors=ours | theirs,
-        generator=kept,
-        vocabulary=discriminator.vocabulary or generator.vocabulary,
+        generator=None if is_same else config,
+        vocabulary=vocab,
         unused=generator.unused + discriminator.unused,
         assumed=tuple(dict.fromkeys(generator.assumed + discriminator.assumed)),
         notes=tuple(dict.fromkeys(remarks)),
@@ -446,43 +402,36 @@ def _models(
 ) -> dict[str, tuple[dict, dict[str, np.ndarray]]]:
     """Subdirectory ("" for none) -> config.json and the tensors."""
     tensors, head = checkpoint.tensors, checkpoint.head
-    found = {}
-    has_discriminator_head = "discriminator_predictions/dense/kernel" in tensors
+    models = {}
     scope = sizes.masked_lm_encoder(tensors)
+    is_masked_lm = scope == "electra" and _DISCRIMINATOR_HEAD not in tensors
     if head is None and scope is not None:
-        is_of_discriminator = scope == "electra" and not has_discriminator_head
-        found["generator"] = _model(
+        models["generator"] = _model(
             checkpoint,
             scope,
             "ElectraForMaskedLM",
-            {_SCOPE_KEY: "electra"} if is_of_discriminator else {},
+            {_SCOPE_KEY: "electra"} if is_masked_lm else {},
             names.pretraining_head(tensors, "generator_predictions/"),
         )
     if checkpoint.discriminator is not None and head is not None:
-        found["discriminator"] = _model(
+        models["discriminator"] = _model(
             checkpoint,
             "electra",
             heads.CLASSES[head.kind],
             *heads.write_head(checkpoint, head),
         )
-    elif checkpoint.discriminator is not None and (
-        scope != "electra" or has_discriminator_head
-    ):
-        found["discriminator"] = _model(
-            checkpoint,
-            "electra",
-            "ElectraForPreTraining"
-            if has_discriminator_head
-            else "ElectraModel",
-            {},
-            names.pretraining_head(tensors, "discriminator_predictions/"),
+    elif checkpoint.discriminator is not None and not is_masked_lm:
+        its_head = names.pretraining_head(tensors, "discriminator_predictions/")
+        architecture = "ElectraForPreTraining" if its_head else "ElectraModel"
+        models["discriminator"] = _model(
+            checkpoint, "electra", architecture, {}, its_head
         )
-    if not found:
+    if not models:
         raise CheckpointError(
             "Expected a discriminator, or a generator with its head. Received: "
             "a checkpoint with neither"
         )
-    return found if len(found) > 1 else {"": next(iter(found.values()))}
+    return models if len(models) > 1 else {"": next(iter(models.values()))}
 
 
 def _kept(checkpoint: Checkpoint) -> dict:
@@ -492,8 +441,8 @@ def _kept(checkpoint: Checkpoint) -> dict:
         kept["max_seq_length"] = checkpoint.max_seq_length
     if checkpoint.assumed:
         kept["assumed"] = list(checkpoint.assumed)
-    if checkpoint.head is not None and (of_head := heads.kept(checkpoint.head)):
-        kept["head"] = of_head
+    if checkpoint.head is not None and (record := heads.kept(checkpoint.head)):
+        kept["head"] = record
     return kept
 
 
@@ -512,7 +461,7 @@ def _model(
         "architectures": [architecture],
         "model_type": "electra",
         **dataclasses.asdict(encoder),
-        "layer_norm_eps": _LAYER_NORM_EPS,
+        "layer_norm_eps": 1e-12,
         "position_embedding_type": "absolute",
         "classifier_dropout": 0.1,
         "summary_type": "first",

@@ -6,6 +6,7 @@ there are any, digests of its files, and lines that run.
 
 import os
 import shlex
+import typing
 from collections.abc import Sequence
 
 import yaml
@@ -19,30 +20,86 @@ from electra_tf.model.task_head import TaskHead
 
 CARD_FILE = "README.md"
 
-# Class there -> the hub's name for what it does.
-_PIPELINE_TAGS = {
-    "ElectraForMaskedLM": "fill-mask",
-    "ElectraForSequenceClassification": "text-classification",
-    "ElectraForTokenClassification": "token-classification",
-    "ElectraForQuestionAnswering": "question-answering",
-    "ElectraModel": "feature-extraction",
-}
-_TITLES = {
-    "ElectraForPreTraining": (
+_TOKENS = "tokens = tokenizer.convert_ids_to_tokens(inputs.input_ids[0])\n"
+_EXPORT = "electra-tf export --model_dir={path} --output=models/served"
+
+
+class _Words(typing.NamedTuple):
+    """What a card says of a class of transformers.
+
+    Attributes:
+      tag: The hub's name for what it does, if it has one.
+      title: What the model is.
+      text: An input, in Python.
+      rest: What to do with the outputs, in Python.
+      command: What asks the same of this package, in a shell.
+    """
+
+    tag: str
+    title: str
+    text: str
+    rest: str
+    command: str = _EXPORT
+
+
+_WORDS = {
+    "ElectraForPreTraining": _Words(
+        "",
         "An ELECTRA discriminator: it says of every token whether it was "
-        "replaced, and is what to fine-tune."
+        "replaced, and is what to fine-tune.",
+        '"the chef ate the meal"',
+        _TOKENS + "for token, p in zip(tokens, outputs.logits[0].sigmoid()):\n"
+        '    print(f"{token}: replaced with probability {p:.2f}")\n',
+        "electra-tf detect --checkpoint={path} 'the chef ate the meal'\n"
+        "electra-tf finetune --init_checkpoint={path} --train_file=train.tsv "
+        "--dev_file=dev.tsv \\\n    --model_dir=models/mine",
     ),
-    "ElectraForMaskedLM": (
-        "A masked language model, such as the generator of an ELECTRA."
+    "ElectraForMaskedLM": _Words(
+        "fill-mask",
+        "A masked language model, such as the generator of an ELECTRA.",
+        'f"the chef {tokenizer.mask_token} the meal"',
+        "at = (inputs.input_ids[0] == tokenizer.mask_token_id).nonzero()[0]\n"
+        "likeliest = outputs.logits[0, at].topk(5).indices[0]\n"
+        "print(tokenizer.convert_ids_to_tokens(likeliest))\n",
+        "electra-tf score --checkpoint={path} 'the chef ate the meal'",
     ),
-    "ElectraModel": "The encoder of an ELECTRA, without a head.",
-    "ElectraForSequenceClassification": "An ELECTRA that classifies texts.",
-    "ElectraForTokenClassification": "An ELECTRA that labels words.",
-    "ElectraForQuestionAnswering": (
-        "An ELECTRA that finds answers in passages."
+    "ElectraModel": _Words(
+        "feature-extraction",
+        "The encoder of an ELECTRA, without a head.",
+        '"the chef ate the meal"',
+        "print(outputs.last_hidden_state[0, 0])  # Of the whole text.\n",
+        _EXPORT.replace("export", "export --kind=encoding"),
+    ),
+    "ElectraForSequenceClassification": _Words(
+        "text-classification",
+        "An ELECTRA that classifies texts.",
+        '"the chef ate the meal"',
+        "for i, p in enumerate(outputs.logits[0].{activation}):\n"
+        '    print(f"{{model.config.id2label[i]}}: {{p:.3f}}")\n',
+    ),
+    "ElectraForTokenClassification": _Words(
+        "token-classification",
+        "An ELECTRA that labels words.",
+        '"the chef ate the meal"',
+        _TOKENS
+        + "for token, i in zip(tokens, outputs.logits[0].argmax(-1).tolist()):"
+        "\n    print(token, model.config.id2label[i])\n",
+    ),
+    "ElectraForQuestionAnswering": _Words(
+        "question-answering",
+        "An ELECTRA that finds answers in passages.",
+        '"who ate?", "the chef ate the meal"',
+        "start, end = outputs.start_logits[0], outputs.end_logits[0]\n"
+        "answer = inputs.input_ids[0, start.argmax() : end.argmax() + 1]\n"
+        "print(tokenizer.decode(answer))\n",
     ),
 }
-_START = """import torch
+_USE = """## Use
+
+The path is where the model was written, as seen from there.
+
+```python
+import torch
 from transformers import AutoTokenizer, {architecture}
 
 path = {path!r}
@@ -51,67 +108,16 @@ model = {architecture}.from_pretrained(path)
 inputs = tokenizer({text}, return_tensors="pt")
 {segment}with torch.no_grad():
     outputs = model(**inputs)
+{rest}```
+
+In TensorFlow, by electra_tf:
+
+```sh
+{command}
+```
 """
-_TOKENS = "tokens = tokenizer.convert_ids_to_tokens(inputs.input_ids[0])\n"
-# What follows the start: an input, and what to do with the outputs.
-_SNIPPETS = {
-    "ElectraForPreTraining": (
-        '"the chef ate the meal"',
-        _TOKENS + "for token, p in zip(tokens, outputs.logits[0].sigmoid()):\n"
-        '    print(f"{token}: replaced with probability {p:.2f}")\n',
-    ),
-    "ElectraForMaskedLM": (
-        'f"the chef {tokenizer.mask_token} the meal"',
-        "at = (inputs.input_ids[0] == tokenizer.mask_token_id).nonzero()[0]\n"
-        "likeliest = outputs.logits[0, at].topk(5).indices[0]\n"
-        "print(tokenizer.convert_ids_to_tokens(likeliest))\n",
-    ),
-    "ElectraModel": (
-        '"the chef ate the meal"',
-        "print(outputs.last_hidden_state[0, 0])  # Of the whole text.\n",
-    ),
-    "ElectraForTokenClassification": (
-        '"the chef ate the meal"',
-        _TOKENS
-        + "for token, i in zip(tokens, outputs.logits[0].argmax(-1).tolist()):"
-        "\n    print(token, model.config.id2label[i])\n",
-    ),
-    "ElectraForQuestionAnswering": (
-        '"who ate?", "the chef ate the meal"',
-        "start, end = outputs.start_logits[0], outputs.end_logits[0]\n"
-        "answer = inputs.input_ids[0, start.argmax() : end.argmax() + 1]\n"
-        "print(tokenizer.decode(answer))\n",
-    ),
-}
-_OF_TEXTS = {
-    "classification": (
-        "for i, p in enumerate(outputs.logits[0].softmax(-1)):\n"
-        '    print(f"{model.config.id2label[i]}: {p:.3f}")\n'
-    ),
-    "multi_label_classification": (
-        "for i, p in enumerate(outputs.logits[0].sigmoid()):\n"
-        '    print(f"{model.config.id2label[i]}: {p:.3f}")\n'
-    ),
-    "regression": "print(outputs.logits[0, 0].item(){unit})\n",
-}
 # Of a tagger that does not read its words in the tokenizer's segment.
 _SEGMENT = 'inputs["token_type_ids"] = {} * inputs["attention_mask"]\n'
-# What asks the same of this package, in a shell.
-_COMMANDS = {
-    "ElectraForPreTraining": (
-        "electra-tf detect --checkpoint={path} 'the chef ate the meal'\n"
-        "electra-tf finetune --init_checkpoint={path} --train_file=train.tsv "
-        "--dev_file=dev.tsv \\\n    --model_dir=models/mine"
-    ),
-    "ElectraForMaskedLM": (
-        "electra-tf score --checkpoint={path} 'the chef ate the meal'"
-    ),
-    "ElectraModel": (
-        "electra-tf export --kind=encoding --model_dir={path} "
-        "--output=models/served"
-    ),
-}
-_EXPORT = "electra-tf export --model_dir={path} --output=models/served"
 
 
 def write(
@@ -133,82 +139,68 @@ def write(
       scores: Of the run, if there was one.
     """
     for part in hub_files.parts(folder):
-        inside = os.path.relpath(part, folder)
-        name = os.path.normpath(os.path.join(path, inside))
-        text = card(checkpoint, part, name, source, notes, scores)
+        config = read_json(os.path.join(part, hub_files.CONFIG_FILE))
+        words = _WORDS[config["architectures"][0]]
+        place = os.path.normpath(
+            os.path.join(path, os.path.relpath(part, folder))
+        )
+        names = os.path.abspath(place).split(os.sep)
+        is_part = names[-1] in hub_files.SUBDIRECTORIES
+        title = "-".join(names[-2:] if is_part else names[-1:])
+        metadata = _metadata(title, words.tag, checkpoint.head, scores)
+        facts = [
+            *_facts(checkpoint, config),
+            f"converted from {source} by electra_tf {electra_tf.__version__}",
+            *notes,
+        ]
+        sections = [
+            f"# {title}\n\n{words.title}\n\n"
+            + "".join(f"* {fact}\n" for fact in facts)
+        ]
+        if scores is not None:
+            sections.append(_score_section(scores))
+        if checkpoint.vocabulary is not None:
+            sections.append(_use_section(words, config, checkpoint.head, place))
+        sections.append(
+            "## Files\n\n| file | SHA-256 |\n| --- | --- |\n"
+            + "".join(
+                f"| `{n}` | `{sha256_of_file(os.path.join(part, n))}` |\n"
+                for n in sorted(os.listdir(part))
+            )
+        )
+        top = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+        text = f"---\n{top}---\n\n" + "\n".join(sections)
         write_atomically(os.path.join(part, CARD_FILE), text)
 
 
-def card(
-    checkpoint: Checkpoint,
-    folder: str,
-    path: str,
-    source: str,
-    notes: Sequence[str],
-    scores: Scores | None,
-) -> str:
-    """The card of the model in a folder; `write` has the words."""
-    config = read_json(os.path.join(folder, hub_files.CONFIG_FILE))
-    (architecture,) = config["architectures"]
-    head = checkpoint.head
-    names = os.path.abspath(path).split(os.sep)
-    is_part = names[-1] in hub_files.SUBDIRECTORIES
-    title = "-".join(names[-2:] if is_part else names[-1:])
-    metadata = _metadata(title, architecture, head, scores)
-    sections = [
-        f"# {title}\n\n{_TITLES[architecture]}\n\n"
-        + _facts(checkpoint, config, source, notes)
-    ]
-    if scores is not None:
-        sections.append(_score_section(scores))
-    if checkpoint.vocabulary is not None:
-        sections.append(_use_section(architecture, head, path))
-    sections.append(_digest_section(folder))
-    return (
-        f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}"
-        "---\n\n" + "\n".join(sections)
-    )
-
-
 def _metadata(
-    title: str,
-    architecture: str,
-    head: TaskHead | None,
-    scores: Scores | None,
+    title: str, tag: str, head: TaskHead | None, scores: Scores | None
 ) -> dict:
     """What stands at the top of a card, for the hub."""
-    found: dict = {"library_name": "transformers"}
-    tag = _PIPELINE_TAGS.get(architecture)
+    metadata: dict = {"library_name": "transformers"}
     if tag:
-        found["pipeline_tag"] = tag
-    found["tags"] = ["electra", "electra_tf"]
-    if head is not None and scores is not None:
-        found["model-index"] = [
-            {
-                "name": title,
-                "results": [
-                    {
-                        "task": {"type": tag},
-                        "dataset": {
-                            "name": scores.data,
-                            "type": scores.data,
-                            "split": split,
-                        },
-                        "metrics": [
-                            {"type": name, "name": name, "value": value}
-                            for name, value in metrics.items()
-                        ],
-                    }
-                    for split, metrics in scores.by_split.items()
-                ],
-            }
-        ]
-    return found
+        metadata["pipeline_tag"] = tag
+    metadata["tags"] = ["electra", "electra_tf"]
+    if head is None or scores is None:
+        return metadata
+    results = [
+        {
+            "task": {"type": tag},
+            "dataset": {
+                **dict.fromkeys(("name", "type"), scores.data),
+                "split": split,
+            },
+            "metrics": [
+                {"type": name, "name": name, "value": value}
+                for name, value in metrics.items()
+            ],
+        }
+        for split, metrics in scores.by_split.items()
+    ]
+    return metadata | {"model-index": [{"name": title, "results": results}]}
 
 
-def _facts(
-    checkpoint: Checkpoint, config: dict, source: str, notes: Sequence[str]
-) -> str:
+def _facts(checkpoint: Checkpoint, config: dict) -> list[str]:
     rows = [
         f"{config['num_hidden_layers']} layers, {config['hidden_size']} wide, "
         f"{config['num_attention_heads']} attention heads, feed-forward "
@@ -217,22 +209,18 @@ def _facts(
         f"{config['vocab_size']} tokens, {config['max_position_embeddings']} "
         "positions",
     ]
-    vocab = checkpoint.vocabulary
+    vocab, head = checkpoint.vocabulary, checkpoint.head
     if vocab is not None and vocab.do_lower_case is not None:
         rows.append(
             "text is lower-cased" if vocab.do_lower_case else "text is cased"
         )
-    head = checkpoint.head
     if head is not None and head.labels:
         rows.append(f"labels: {', '.join(head.labels)}")
     if checkpoint.max_seq_length:
         rows.append(f"trained on {checkpoint.max_seq_length} tokens at most")
     if checkpoint.global_step:
         rows.append(f"trained for {checkpoint.global_step} steps")
-    rows.append(
-        f"converted from {source} by electra_tf {electra_tf.__version__}"
-    )
-    return "".join(f"* {row}\n" for row in (*rows, *notes))
+    return rows
 
 
 def _score_section(scores: Scores) -> str:
@@ -249,39 +237,28 @@ def _score_section(scores: Scores) -> str:
     return f"## Scores\n\n{scores.about}\n\n" + "\n".join(lines) + "\n"
 
 
-def _use_section(architecture: str, head: TaskHead | None, path: str) -> str:
-    if architecture == "ElectraForSequenceClassification":
-        assert head is not None
-        text, rest = '"the chef ate the meal"', _OF_TEXTS[head.kind]
-        if head.has_pairs:
-            text += ', "somebody ate"'
+def _use_section(
+    words: _Words, config: dict, head: TaskHead | None, path: str
+) -> str:
+    """Lines that run the model, of what its head has learned."""
+    text, rest, segment = words.text, words.rest, ""
+    if head is not None and "problem_type" in config:
+        text += ', "somebody ate"' if head.has_pairs else ""
+        is_single = head.kind == "classification"
+        rest = rest.format(
+            activation="softmax(-1)" if is_single else "sigmoid()"
+        )
         if head.kind == "regression":
             least, scale = head.unit
             unit = f" * {scale} + {least}" if (least, scale) != (0, 1) else ""
-            rest = rest.format(unit=unit)
-    else:
-        text, rest = _SNIPPETS[architecture]
-    segment = ""
+            rest = f"print(outputs.logits[0, 0].item(){unit})\n"
     if head is not None and head.kind == "tagging" and head.segment_of_words():
         segment = _SEGMENT.format(head.segment_of_words())
-    start = _START.format(
-        architecture=architecture, path=path, text=text, segment=segment
+    return _USE.format(
+        architecture=config["architectures"][0],
+        path=path,
+        text=text,
+        rest=rest,
+        segment=segment,
+        command=words.command.format(path=shlex.quote(path)),
     )
-    commands = _COMMANDS.get(architecture, _EXPORT).format(
-        path=shlex.quote(path)
-    )
-    return (
-        "## Use\n\nThe path is where the model was written, as seen from "
-        "there.\n\n"
-        f"```python\n{start}{rest}```\n\nIn TensorFlow, by electra_tf:\n\n"
-        f"```sh\n{commands}\n```\n"
-    )
-
-
-def _digest_section(folder: str) -> str:
-    rows = "".join(
-        f"| `{name}` | `{sha256_of_file(os.path.join(folder, name))}` |\n"
-        for name in sorted(os.listdir(folder))
-        if name != CARD_FILE
-    )
-    return f"## Files\n\n| file | SHA-256 |\n| --- | --- |\n{rows}"

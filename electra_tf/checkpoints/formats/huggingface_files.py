@@ -1,7 +1,7 @@
 """The files of a model of transformers: weights, config.json, tokenizer."""
 
 import dataclasses
-import json
+import glob
 import os
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from electra_tf.files import (
     check_fields,
     read_json,
     refuse_lfs_pointer,
-    write_atomically,
+    write_json,
 )
 from electra_tf.text import cleaning, vocabulary
 from electra_tf.text.vocabulary import Vocabulary
@@ -24,38 +24,43 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 _SPECIAL_TOKENS_FILE = "special_tokens_map.json"
 SAFETENSORS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
-_WEIGHTS_FILES = (
-    SAFETENSORS_FILE,
-    f"{SAFETENSORS_FILE}.index.json",
-    PICKLED_FILE,
-    f"{PICKLED_FILE}.index.json",
+_INDEX = ".index.json"
+_WEIGHTS_FILES = tuple(
+    name + ending
+    for name in (SAFETENSORS_FILE, PICKLED_FILE)
+    for ending in ("", _INDEX)
 )
+# Weights that are not read -> the argument of from_pretrained that reads them.
+_OTHER_WEIGHTS = {
+    "tf_model.h5": "from_tf=True",
+    "flax_model.msgpack": "from_flax=True",
+}
+# What a pickled file may have around its tensors.
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
+# How transformers writes JSON.
+AS_THEY_DO: dict[str, typing.Any] = {"indent": 2, "ensure_ascii": False}
 SUBDIRECTORIES = ("generator", "discriminator")
 
 
 def directory(path: str | os.PathLike) -> str | None:
     """The directory of a model or a pair."""
     path = os.fspath(path)
-    if os.path.isfile(path) and os.path.basename(path) in _WEIGHTS_FILES:
+    if os.path.basename(path) in _WEIGHTS_FILES and os.path.isfile(path):
         path = os.path.dirname(path) or "."
-    if not os.path.isdir(path):
-        return None
-    for folder in (path, *(os.path.join(path, s) for s in SUBDIRECTORIES)):
-        if _has_config(folder):
+    for folder in parts(path):
+        if _has(folder, CONFIG_FILE):
             content = read_json(os.path.join(folder, CONFIG_FILE))
             if "model_type" in content or "architectures" in content:
                 return path
-    has_weights = any(
-        os.path.isfile(os.path.join(path, name)) for name in _WEIGHTS_FILES
-    )
-    return path if has_weights and not _has_config(path) else None
+    has_weights = any(_has(path, name) for name in _WEIGHTS_FILES)
+    return path if has_weights and not _has(path, CONFIG_FILE) else None
 
 
 def parts(folder: str) -> list[str]:
     """The directory of a model, or those of a generator and a discriminator."""
-    found = [os.path.join(folder, name) for name in SUBDIRECTORIES]
-    found = [part for part in found if _has_config(part)]
-    return [folder] if _has_config(folder) or not found else found
+    pair = [os.path.join(folder, name) for name in SUBDIRECTORIES]
+    pair = [part for part in pair if _has(part, CONFIG_FILE)]
+    return [folder] if _has(folder, CONFIG_FILE) or not pair else pair
 
 
 def architecture(config: Mapping) -> str:
@@ -63,14 +68,8 @@ def architecture(config: Mapping) -> str:
     return next(iter(config.get("architectures") or ()), "")
 
 
-def _has_config(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, CONFIG_FILE))
-
-
-def write_json(content: dict, folder: str, name: str) -> None:
-    """Writes one of a model's files of settings."""
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    write_atomically(os.path.join(folder, name), text + "\n")
+def _has(folder: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(folder, name))
 
 
 # --- Weights -----------------------------------------------------------------
@@ -87,14 +86,21 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
         (PICKLED_FILE, _read_pickled),
     ):
         path = os.path.join(folder, name)
-        index = f"{path}.index.json"
-        if os.path.isfile(path):
+        if _has(folder, name):
             return read_file(path)
-        if os.path.isfile(index):
-            return _read_shards(index, folder, read_file)
+        if _has(folder, name + _INDEX):
+            return _read_shards(path + _INDEX, folder, read_file)
+    received = "neither"
+    for name, argument in _OTHER_WEIGHTS.items():
+        if _has(folder, name):
+            received = (
+                f"{name}, which an older transformers makes the former of: "
+                f"AutoModel.from_pretrained(folder, {argument})"
+                ".save_pretrained(folder)"
+            )
     raise CheckpointError(
-        f"Expected {SAFETENSORS_FILE} or {PICKLED_FILE} in {folder}, found "
-        "neither"
+        f"Expected {SAFETENSORS_FILE} or {PICKLED_FILE} in {folder}. Received: "
+        f"{received}"
     )
 
 
@@ -105,27 +111,25 @@ def _read_shards(
     if not weight_map:
         raise CheckpointError(f"Cannot read {index}: it has no weight_map")
     tensors: dict[str, np.ndarray] = {}
-    for name in sorted(set(weight_map.values())):
-        path = os.path.join(folder, os.path.basename(name))
+    for shard in sorted(set(weight_map.values())):
+        path = os.path.join(folder, os.path.basename(shard))
         if not os.path.isfile(path):
             raise CheckpointError(f"{index} names the shard {path}, not found")
-        found = read_file(path)
-        named = {
-            tensor for tensor, shard in weight_map.items() if shard == name
-        }
-        if missing := sorted(named - set(found)):
-            raise CheckpointError(
-                f"{index} names {missing[0]}, which {path} does not hold"
-            )
+        content = read_file(path)
         # What another shard has under the same name is of an earlier saving.
-        tensors |= {tensor: found[tensor] for tensor in named}
+        for name in (n for n, place in weight_map.items() if place == shard):
+            if name not in content:
+                raise CheckpointError(
+                    f"{index} names {name}, which {path} does not hold"
+                )
+            tensors[name] = content[name]
     return tensors
 
 
 def _read_safetensors(path: str) -> dict[str, np.ndarray]:
     refuse_lfs_pointer(path)
     try:
-        found = safetensors.numpy.load_file(path)
+        tensors = safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise CheckpointError(
             f"Cannot read {path}, which may be cut short: {error}"
@@ -135,7 +139,7 @@ def _read_safetensors(path: str) -> dict[str, np.ndarray]:
             f"{path} must hold floating-point numbers of 16, 32 or 64 bits. "
             f"Received: {str(error).split()[-1]}"
         ) from None
-    return {name: _as_float32(t, name, path) for name, t in found.items()}
+    return {name: _as_float32(t, name, path) for name, t in tensors.items()}
 
 
 def _read_pickled(path: str) -> dict[str, np.ndarray]:
@@ -148,14 +152,17 @@ def _read_pickled(path: str) -> dict[str, np.ndarray]:
             "'electra_tf[interop]', or pip install torch"
         ) from None
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        for name in _WRAPPERS:
+            if isinstance(content.get(name), dict):
+                content = content[name]
         return {
             name: _as_float32(
                 (value.float() if value.is_floating_point() else value).numpy(),
                 name,
                 path,
             )
-            for name, value in found.items()
+            for name, value in content.items()
         }
     except Exception as error:  # noqa: BLE001  (unpickling raises anything)
         reason = str(error).split("\n")[0].split(". ")[0]
@@ -180,8 +187,7 @@ def write_weights(tensors: Mapping[str, np.ndarray], folder: str) -> None:
     safetensors.numpy.save_file(
         {name: np.ascontiguousarray(t) for name, t in tensors.items()},
         os.path.join(folder, SAFETENSORS_FILE),
-        # transformers refuses files that do not say so.
-        metadata={"format": "pt"},
+        metadata={"format": "pt"},  # Which transformers asks for.
     )
 
 
@@ -200,7 +206,7 @@ _BERT_CLASSES = tuple(
 )
 # ... and those that heed tokenizer.json instead.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Of tokenizer.json, which the latter heed: what is had here of its parts, ...
+# What there is here of the parts of tokenizer.json, which the latter heed, ...
 _PARTS = {
     "normalizer": "BertNormalizer",
     "pre_tokenizer": "BertPreTokenizer",
@@ -211,13 +217,22 @@ _WORD_PIECES = {
     "continuing_subword_prefix": vocabulary.SUFFIX_INDICATOR,
     "max_input_chars_per_word": 100,
 }
-# ... and what is read of the normalizer.
+# ... and what is read of the normalizer: setting of tokenizer_config.json ->
+# its name there.
 _NORMALIZER = {
-    "type": str,
-    "lowercase": bool,
-    "strip_accents": bool,
-    "handle_chinese_chars": bool,
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_SETTINGS = {
+    **dict.fromkeys((*_NORMALIZER, "split_special_tokens"), bool),
+    **dict.fromkeys(("tokenizer_class", "text_cleaning"), str),
+}
+# Where either file of settings may have more tokens.
+_ADDED = (
+    *("added_tokens_decoder", "additional_special_tokens"),
+    "extra_special_tokens",
+)
 SPECIAL_TOKENS_NOTE = (
     "special tokens that are written in a text, such as [MASK], are text here, "
     "as in the original; transformers takes them for the tokens, unless it is "
@@ -226,47 +241,61 @@ SPECIAL_TOKENS_NOTE = (
 
 
 def read_tokenizer(
-    folder: str, its_class: str | None
-) -> tuple[Vocabulary | None, tuple[str, ...]]:
-    """The vocabulary and its settings, and remarks on them.
-
-    The settings are those with which transformers reads a text, as far as this
-    package can read one so.
+    folder: str, its_class: str | None, remarks: list[str]
+) -> Vocabulary | None:
+    """The vocabulary with the settings with which transformers reads a text.
 
     Args:
       folder: Of the model.
       its_class: The tokenizer's, where its own file does not say.
+      remarks: Gets a line for what transformers does otherwise.
     """
     path = os.path.join(folder, TOKENIZER_CONFIG_FILE)
-    said = _read_if_there(
-        path,
-        do_lower_case=bool,
-        strip_accents=bool,
-        tokenize_chinese_chars=bool,
-        split_special_tokens=bool,
-        tokenizer_class=str,
-        added_tokens_decoder=dict[str, dict],
-        additional_special_tokens=list,
-        text_cleaning=str,
-    )
     fast_path = os.path.join(folder, "tokenizer.json")
+    settings = _read_if_there(path, **_SETTINGS)
     fast = _read_if_there(
         fast_path, **dict.fromkeys(_PARTS, dict), added_tokens=list[dict]
     )
-    check_fields(fast.get("normalizer") or {}, fast_path, **_NORMALIZER)
-    settings, remarks = _settled(said, fast, path, fast_path, its_class)
+    normalizer = fast.get("normalizer") or {}
+    check_fields(
+        normalizer, fast_path, **dict.fromkeys(_NORMALIZER.values(), bool)
+    )
+    its_class = settings.get("tokenizer_class") or its_class
+    said = settings.get("do_lower_case")
+    if not os.path.isfile(path) or its_class in _GENERIC_CLASSES:
+        settings |= {n: normalizer.get(t) for n, t in _NORMALIZER.items()}
+    elif said is None:
+        settings["do_lower_case"] = True  # Whatever tokenizer.json says.
     lower, strip = settings.get("do_lower_case"), settings.get("strip_accents")
-    if strip is None:
-        strip = lower
-    found = vocabulary.read(
+    strip = lower if strip is None else strip
+    vocab = vocabulary.read(
         os.path.join(folder, vocabulary.VOCAB_FILE), lower, strip
     )
     tokens = _tokens_of(fast, fast_path)
-    if found is None and tokens:
-        found = Vocabulary(tokens, lower, strip)
-    if found is None:
-        return None, ()
-    if tokens and tokens != found.tokens:
+    if vocab is None and tokens:
+        vocab = Vocabulary(tokens, lower, strip)
+    if vocab is None:
+        remarks += [
+            f"{name} is a SentencePiece model, which is not read here: "
+            f"--vocab-file names a {vocabulary.VOCAB_FILE} of word pieces"
+            for name in glob.glob(f"{glob.escape(folder)}/*.model")
+        ]
+        return None
+    if normalizer.get("lowercase") is False and (
+        its_class not in _GENERIC_CLASSES and said is None
+    ):
+        remarks.append(
+            f"{fast_path} says lowercase false, which transformers passes over:"
+            f" text is read {'lower-cased' if lower else 'cased'} here "
+            "(--do-lower-case)"
+        )
+    if others := _treated_otherwise(settings, fast, its_class):
+        shown = ", ".join(f"{name}={value!r}" for name, value in others.items())
+        remarks.append(
+            f"{folder}: text may get other ids here than with the tokenizer's "
+            f"{shown}"
+        )
+    if tokens and tokens != vocab.tokens:
         remarks.append(
             f"{fast_path} has other tokens than {vocabulary.VOCAB_FILE}, which "
             "is what is read here"
@@ -277,93 +306,36 @@ def read_tokenizer(
             cleaning.check(cleaned)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from None
-        found = dataclasses.replace(found, text_cleaning=cleaned)
-    more = _read_if_there(
-        os.path.join(folder, _SPECIAL_TOKENS_FILE),
-        additional_special_tokens=list,
-    )
-    added = [
-        *_read_if_there(os.path.join(folder, "added_tokens.json")),
-        *(fast.get("added_tokens") or ()),
-    ]
-    remarks += _remarks_on_tokens(settings, more, added, folder)
-    return found, tuple(remarks)
+        vocab = dataclasses.replace(vocab, text_cleaning=cleaned)
+    remarks += _other_tokens(settings, fast, folder)
+    return vocab
 
 
 def _read_if_there(path: str, **kinds: typing.Any) -> dict:
     return read_json(path, **kinds) if os.path.isfile(path) else {}
 
 
-def _settled(
-    said: dict, fast: dict, path: str, fast_path: str, its_class: str | None
-) -> tuple[dict, list[str]]:
-    """How transformers treats a text, and in what it is treated otherwise here.
-
-    Args:
-      said: Of tokenizer_config.json.
-      fast: Of tokenizer.json, likewise.
-      path: Of the former, for remarks.
-      fast_path: Of the latter.
-      its_class: See `read_tokenizer`.
-    """
-    found = dict(said)
-    is_there = os.path.isfile(path)
-    remarks = []
-    normalizer = fast.get("normalizer") or {}
-    its_class = found.get("tokenizer_class") or its_class
-    if fast and its_class in _GENERIC_CLASSES:
-        kinds = {part: (fast.get(part) or {}).get("type") for part in _PARTS}
-        remarks += [
-            f"{fast_path}: text may get other ids here than its {part}, "
-            f"{kind or 'none'}, gives it"
-            for part, kind in kinds.items()
-            if kind != _PARTS[part]
-        ]
-        remarks += [
-            f"{fast_path}: text may get other ids here than with its {name}, "
-            f"{theirs!r}"
-            for name, usual in _WORD_PIECES.items()
-            if kinds["model"] == _PARTS["model"]
-            and (theirs := fast["model"].get(name, usual)) != usual
-        ]
-    if not is_there or its_class in _GENERIC_CLASSES:
-        found |= {
-            ours: normalizer.get(theirs)
-            for ours, theirs in (
-                ("do_lower_case", "lowercase"),
-                ("strip_accents", "strip_accents"),
-                ("tokenize_chinese_chars", "handle_chinese_chars"),
-            )
-        }
-        if not is_there and found["do_lower_case"] is False:
-            remarks.append(
-                f"{fast_path} says lowercase false, which transformers passes "
-                f"over without a {TOKENIZER_CONFIG_FILE}"
-            )
-        path = fast_path
-    elif found.get("do_lower_case") is None:
-        found["do_lower_case"] = True  # Whatever tokenizer.json says.
-        if normalizer.get("lowercase") is False:
-            remarks.append(
-                f"{path} does not say do_lower_case: taken as true, as "
-                f"transformers does, although {fast_path} says lowercase false "
-                "(--do-lower-case)"
-            )
-    if its_class not in (None, *_BERT_CLASSES, *_GENERIC_CLASSES):
-        remarks.append(
-            f"{path}: text gets other ids here than {its_class} gives it"
-        )
-    if found.get("strip_accents") and found.get("do_lower_case") is False:
-        remarks.append(
-            f"{path}: strip_accents=true without lower-casing does not travel; "
-            "here accents are kept"
-        )
-    if found.get("tokenize_chinese_chars") is False:
-        remarks.append(
-            f"{path}: tokenize_chinese_chars=False does not travel; here every "
-            "ideograph is a word"
-        )
-    return found, remarks
+def _treated_otherwise(
+    settings: dict, fast: dict, its_class: str | None
+) -> dict[str, object]:
+    """Settings of a tokenizer that there are not here, with their values."""
+    others: dict[str, object] = {}
+    if its_class in _GENERIC_CLASSES and fast:
+        for part, usual in _PARTS.items():
+            kind = (fast.get(part) or {}).get("type")
+            if kind != usual:
+                others[part] = kind
+        for name, expected in _WORD_PIECES.items():
+            value = (fast.get("model") or {}).get(name, expected)
+            if "model" not in others and value != expected:
+                others[name] = value
+    elif its_class not in (None, *_BERT_CLASSES, *_GENERIC_CLASSES):
+        others["tokenizer_class"] = its_class
+    if settings.get("strip_accents") and settings.get("do_lower_case") is False:
+        others["strip_accents"] = True  # Here they are kept in cased text.
+    if settings.get("tokenize_chinese_chars") is False:
+        others["tokenize_chinese_chars"] = False
+    return others
 
 
 def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
@@ -382,43 +354,43 @@ def _tokens_of(fast: dict, path: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def _remarks_on_tokens(
-    settings: dict, more: dict, added: list, folder: str
-) -> list[str]:
-    """Tokens that transformers finds in a text before it is split.
+def _other_tokens(settings: dict, fast: dict, folder: str) -> list[str]:
+    """A line each for tokens that transformers finds in a text by themselves.
 
     Args:
       settings: Of tokenizer_config.json.
-      more: Of special_tokens_map.json.
-      added: Tokens of other files.
-      folder: Of the model, for remarks.
+      fast: Of tokenizer.json.
+      folder: Of the model.
     """
 
     def content(token: object) -> object:
         return token.get("content") if isinstance(token, dict) else token
 
-    found = []
+    def values(tokens: object) -> list:
+        tokens = tokens.values() if isinstance(tokens, dict) else tokens
+        return list(tokens) if isinstance(tokens, Iterable) else []
+
+    more = _read_if_there(os.path.join(folder, _SPECIAL_TOKENS_FILE))
+    added = list(_read_if_there(os.path.join(folder, "added_tokens.json")))
+    added += fast.get("added_tokens") or []
+    for record in (settings, more):
+        for name in _ADDED:
+            added += values(record.get(name))
+    lines = []
     for name, ours in _SPECIAL_TOKENS.items():
-        both = content(settings.get(name)), content(more.get(name))
-        theirs = next((t for t in both if t not in (None, ours)), ours)
-        if theirs != ours:
-            found.append(f"{folder}: {name} is {theirs!r} there, {ours!r} here")
-    for said in (settings, more):
-        added += said.get("additional_special_tokens") or ()
-        extra = said.get("extra_special_tokens")
-        extra = extra.values() if isinstance(extra, dict) else extra
-        added += extra if isinstance(extra, Iterable) else ()
-    added += (settings.get("added_tokens_decoder") or {}).values()
-    ours_too = _SPECIAL_TOKENS.values()
-    others = sorted({str(content(token)) for token in added} - set(ours_too))
-    if others:
-        found.append(
+        both = {content(r.get(name)) for r in (settings, more)} - {None, ours}
+        lines += [
+            f"{folder}: {name} is {t!r} there, {ours!r} here" for t in both
+        ]
+    known = set(_SPECIAL_TOKENS.values())
+    if others := sorted({str(content(token)) for token in added} - known):
+        lines.append(
             f"{folder}: {len(others)} added tokens, such as {others[0]!r}, are "
             "tokens there wherever a text has them, not here"
         )
     if not settings.get("split_special_tokens"):
-        found.append(SPECIAL_TOKENS_NOTE)
-    return found
+        lines.append(SPECIAL_TOKENS_NOTE)
+    return lines
 
 
 def write_tokenizer(
@@ -435,7 +407,9 @@ def write_tokenizer(
         "model_max_length": max_position_embeddings,
     }
     if vocab.text_cleaning != "none":
-        # A setting of ours.
-        settings["text_cleaning"] = vocab.text_cleaning
-    write_json(settings | _SPECIAL_TOKENS, folder, TOKENIZER_CONFIG_FILE)
-    write_json(_SPECIAL_TOKENS, folder, _SPECIAL_TOKENS_FILE)
+        settings["text_cleaning"] = vocab.text_cleaning  # A setting of ours.
+    for name, content in (
+        (TOKENIZER_CONFIG_FILE, settings | _SPECIAL_TOKENS),
+        (_SPECIAL_TOKENS_FILE, _SPECIAL_TOKENS),
+    ):
+        write_json(os.path.join(folder, name), content, **AS_THEY_DO)

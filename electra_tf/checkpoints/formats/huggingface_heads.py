@@ -9,7 +9,7 @@ Shapes: C labels, D hidden.
 import dataclasses
 import hashlib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -43,7 +43,6 @@ _LAYERS = {
     "tagging": {"dense": "classifier"},
     "question_answering": {"dense": "qa_outputs"},
 }
-
 # The head there: a start and an end, each from its own token alone; no answer
 # where that of [CLS] is likelier than any.
 _QA_OPTIONS: dict[str, typing.Any] = {
@@ -52,7 +51,7 @@ _QA_OPTIONS: dict[str, typing.Any] = {
     "answerable_uses_start_logits": False,
     "qa_na_threshold": 0.0,
 }
-# Of a regression: outputs are the labels.
+# The outputs of a regression are its labels.
 _UNIT = {"min_value": 0.0, "scale": 1.0}
 # What a training there goes without.
 _UNHEEDED = (*_UNIT, "as_original")
@@ -79,71 +78,76 @@ def read_head(
     Raises:
       CheckpointError: If the head is not whole or cannot be had here.
     """
-    if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(theirs):
-        problem = config.get("problem_type")
-        kinds = [kind for kind, p in PROBLEM_TYPES.items() if p == problem]
-        kind = kinds[0] if kinds else "classification"
-        if problem is None and len(theirs["classifier.out_proj.weight"]) == 1:
-            kind = "regression"
-    elif "qa_outputs.weight" in theirs:
-        kind = "question_answering"
-    elif "classifier.weight" in theirs and _may_be_tagger(theirs, config):
-        kind = "tagging"
-    else:
+    kind = _kind(theirs, config)
+    if kind is None:
         return None, {}, set()
     names = _names(kind)
-    used = set(names.values())
-    missing = used - set(theirs)
-    if missing:
+    if missing := set(names.values()) - set(theirs):
         raise CheckpointError(f"{folder} lacks the tensor {min(missing)}")
-    found = {n: transposed(n, theirs[there]) for n, there in names.items()}
+    tensors = {n: transposed(n, theirs[there]) for n, there in names.items()}
     name = task_heads.task_name_of(config.get("finetuning_task"), kind)
-    kernel, bias = found["dense/kernel"], found["dense/bias"]
+    num_outputs = len(tensors["dense/bias"])
+    expected = {"question_answering": 2, "regression": 1}.get(kind, num_outputs)
+    if num_outputs != expected:
+        raise CheckpointError(
+            f"{folder}: {kind} must have {expected} output(s). Received: "
+            f"{num_outputs}"
+        )
     if kind == "question_answering":
-        if kernel.shape[1] != 2:
-            raise CheckpointError(
-                f"{folder}: qa_outputs.weight must have 2 rows, for start and "
-                f"end. Received: {kernel.shape[1]}"
-            )
+        both = dict(tensors)
         for i, layer in enumerate(("dense", "dense_1")):
-            found[f"{layer}/kernel"] = kernel[:, i : i + 1]
-            found[f"{layer}/bias"] = bias[i : i + 1]
+            for weight in ("kernel", "bias"):
+                part = both[f"dense/{weight}"][..., i : i + 1]
+                tensors[f"{layer}/{weight}"] = part
         head = TaskHead(kind, name, options=dict(_QA_OPTIONS))
     else:
         if kind != "tagging":
-            found = _without_made_layer(found)
-        num_outputs = len(found["dense/bias"])
-        activation = "gelu" if "hidden/kernel" in found else None
-        if kind == "regression" and num_outputs != 1:
-            raise CheckpointError(
-                f"{folder}: regression must have one output. Received: "
-                f"{num_outputs}"
-            )
-        # Their labels are no shares of anything.
+            tensors = _without_made_layer(tensors)
+        activation = "gelu" if "hidden/kernel" in tensors else None
         options = dict(_UNIT) if kind == "regression" else {}
-        head = TaskHead(kind, name, None, num_outputs, activation, options)
-        labels = _read_labels(config, head, folder)
-        head = dataclasses.replace(head, labels=labels)
+        labels = _read_labels(config, kind, num_outputs, folder)
+        head = TaskHead(kind, name, labels, num_outputs, activation, options)
     scope = f"task_specific/{name}"
-    return head, {f"{scope}/{k}": v for k, v in found.items()}, used
+    named = {f"{scope}/{k}": v for k, v in tensors.items()}
+    return head, named, set(names.values())
+
+
+def _kind(theirs: Mapping[str, np.ndarray], config: dict) -> str | None:
+    """What kind of head there is, if it is one that there is here, too."""
+    if {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(theirs):
+        problem = config.get("problem_type")
+        for kind, its_name in PROBLEM_TYPES.items():
+            if its_name == problem:
+                return kind
+        one = len(theirs["classifier.out_proj.weight"]) == 1
+        return "regression" if problem is None and one else "classification"
+    if "qa_outputs.weight" in theirs:
+        return "question_answering"
+    its_class = architecture(config)
+    is_tagger = (
+        "Token" in its_class
+        if its_class
+        else not any(n.startswith("sequence_summary.") for n in theirs)
+    )
+    return "tagging" if "classifier.weight" in theirs and is_tagger else None
 
 
 def kept(head: TaskHead) -> dict:
     """What transformers has no setting for, for `with_kept`."""
     options = dict(head.options)
     if head.kind == "question_answering":
-        of_theirs = configs.QuestionAnsweringConfig(**_QA_OPTIONS)
+        usual = configs.QuestionAnsweringConfig(**_QA_OPTIONS)
         options = {
             name: value
             for name, value in vars(head.question_answering).items()
-            if value != getattr(of_theirs, name)
+            if value != getattr(usual, name)
         }
     elif _UNIT.items() <= options.items():
         options = {n: v for n, v in options.items() if n not in _UNIT}
-    found: dict = {"options": options} if options else {}
+    record: dict = {"options": options} if options else {}
     if head.kind == "tagging":
-        found["segment"] = head.segment
-    return found and {"kind": head.kind} | found
+        record["segment"] = head.segment
+    return record and {"kind": head.kind} | record
 
 
 def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
@@ -160,10 +164,10 @@ def digests(theirs: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _digest(theirs: Mapping[str, np.ndarray]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(theirs):
-        found.update(name.encode() + theirs[name].astype("<f4").tobytes())
-    return found.hexdigest()
+        digest.update(name.encode() + theirs[name].astype("<f4").tobytes())
+    return digest.hexdigest()
 
 
 def with_kept(
@@ -171,7 +175,8 @@ def with_kept(
     record: dict,
     theirs: Mapping[str, np.ndarray],
     source: str,
-) -> tuple[TaskHead, list[str]]:
+    remarks: list[str],
+) -> TaskHead:
     """A head with what `kept` has put beside it, if anything.
 
     A tagger without it has the segment that their tokenizer gives.
@@ -181,45 +186,31 @@ def with_kept(
       record: Of `kept`, with the `digests` of the head that it is for; passed
         over where it is of another kind of head, as after a training there.
       theirs: The head's tensors, as they are there.
-      source: Path, for error messages.
-
-    Returns:
-      The head, and a line where a training there has undone some of it.
+      source: Path, for messages.
+      remarks: Gets a line where a training there has undone some of it.
     """
     if record.get("kind") != head.kind:
         segment = 0 if head.kind == "tagging" else None
-        return dataclasses.replace(head, segment=segment), []
+        return dataclasses.replace(head, segment=segment)
     check_fields(record, source, ("sha256",), options=dict, sha256=list[str])
     options, segment = dict(record.get("options") or {}), record.get("segment")
-    undone: list[str] = []
     if _digest(theirs) not in record["sha256"]:
-        undone += [n for n in _UNHEEDED if options.pop(n, None) is not None]
+        undone = [n for n in _UNHEEDED if options.pop(n, None) is not None]
         if head.kind == "tagging" and segment != 0:
             undone.append("segment")
             segment = 0
-    found = task_heads.head_from_dict(
-        dataclasses.asdict(head)
-        | {
-            "labels": head.labels and list(head.labels),
-            "options": head.options | options,
-            "segment": segment,
-        },
-        source,
-    )
-    if not undone:
-        return found, []
-    return found, [
-        f"{source} keeps {', '.join(undone)} for another head: this one was "
-        "trained since without, as transformers does not heed them"
-    ]
-
-
-def _may_be_tagger(theirs: Iterable[str], config: dict) -> bool:
-    """Whether `classifier` labels tokens, by the class if one is named."""
-    name = architecture(config)
-    if name:
-        return "Token" in name
-    return not any(n.startswith("sequence_summary.") for n in theirs)
+        if undone:
+            remarks.append(
+                f"{source} keeps {', '.join(undone)} for another head: this "
+                "one was trained since without, as transformers does not heed "
+                "them"
+            )
+    fields = dataclasses.asdict(head) | {
+        "labels": head.labels and list(head.labels),
+        "options": head.options | options,
+        "segment": segment,
+    }
+    return task_heads.head_from_dict(fields, source)
 
 
 def _names(kind: str) -> dict[str, str]:
@@ -232,25 +223,25 @@ def _names(kind: str) -> dict[str, str]:
 
 
 def _read_labels(
-    config: dict, head: TaskHead, folder: str
+    config: dict, kind: str, num_outputs: int, folder: str
 ) -> tuple[str, ...] | None:
     """The names of the classes, unless they are numbers only."""
     names = config.get("id2label")
     if not names:
         return None
-    if set(names) != {str(i) for i in range(head.num_outputs or 0)}:
+    if set(names) != {str(i) for i in range(num_outputs)}:
         raise CheckpointError(
             f"{folder}: id2label of config.json must name the classes 0 to "
-            f"{(head.num_outputs or 0) - 1}, as many as the head has. "
-            f"Received: {', '.join(sorted(names)[:8])}"
+            f"{num_outputs - 1}, as many as the head has. Received: "
+            f"{', '.join(sorted(names)[:8])}"
         )
-    labels = tuple(str(names[str(i)]) for i in range(len(names)))
-    return None if labels == _default_labels(head) else labels
+    labels = tuple(str(names[str(i)]) for i in range(num_outputs))
+    return None if labels == _default_labels(kind, num_outputs) else labels
 
 
-def _default_labels(head: TaskHead) -> tuple[str, ...]:
-    usual = 1 if head.kind == "regression" else 2
-    return tuple(f"LABEL_{i}" for i in range(head.num_outputs or usual))
+def _default_labels(kind: str, num_outputs: int | None) -> tuple[str, ...]:
+    usual = 1 if kind == "regression" else 2
+    return tuple(f"LABEL_{i}" for i in range(num_outputs or usual))
 
 
 def write_head(
@@ -267,19 +258,22 @@ def write_head(
     """
     config: dict = {"finetuning_task": head.task_name}
     ours = task_heads.head_tensors(checkpoint.tensors, head.task_name)
+    lacking = []
     if head.kind == "question_answering":
         lacking = [
             what
             for option, what in _LACKING_OPTIONS.items()
             if head.options.get(option, True)
         ]
-        if lacking:
-            raise CheckpointError(
-                "ElectraForQuestionAnswering lacks "
-                + " and ".join(lacking)
-                + f", which the head {head.task_name!r} has: leave the head "
-                "behind with --encoder-only"
-            )
+    elif head.pooling != configs.DEFAULT_POOLING:
+        lacking = [f"the {head.pooling} of all tokens' vectors"]
+    if lacking:
+        raise CheckpointError(
+            f"{CLASSES[head.kind]} lacks {' and '.join(lacking)}, which the "
+            f"head {head.task_name!r} has: leave the head behind with "
+            "--encoder-only"
+        )
+    if head.kind == "question_answering":
         ours = {
             f"dense/{weight}": np.concatenate(
                 [ours[f"dense/{weight}"], ours[f"dense_1/{weight}"]], axis=-1
@@ -287,17 +281,11 @@ def write_head(
             for weight in ("kernel", "bias")
         }
     else:
-        labels = head.labels or _default_labels(head)
+        labels = head.labels or _default_labels(head.kind, head.num_outputs)
         config["num_labels"] = len(labels)
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
     if head.kind in PROBLEM_TYPES:
-        if head.pooling != configs.DEFAULT_POOLING:
-            raise CheckpointError(
-                "ElectraForSequenceClassification reads the first token's "
-                f"vector, the head {head.task_name!r} the {head.pooling} of "
-                "all tokens': leave the head behind with --encoder-only"
-            )
         config["problem_type"] = PROBLEM_TYPES[head.kind]
         if "hidden/kernel" not in ours:
             ours = _with_made_layer(ours, checkpoint)
@@ -328,34 +316,26 @@ def _with_made_layer(
       The same names, and "hidden/kernel" [D, D] and "hidden/bias" [D].
     """
     kernel, bias = ours["dense/kernel"], ours["dense/bias"]
-    width, num_labels = kernel.shape
-    if 2 * num_labels > width:
+    if 2 * kernel.shape[1] > kernel.shape[0]:
         return _with_shifted_identity(kernel, bias, checkpoint)
-    hidden = np.zeros((width, width), np.float32)
-    hidden_bias = np.zeros(width, np.float32)
-    plus, minus = _channels(num_labels)
-    hidden[:, plus], hidden[:, minus] = kernel, -kernel
-    hidden_bias[plus], hidden_bias[minus] = bias, -bias
-    return {
-        "hidden/kernel": hidden,
-        "hidden/bias": hidden_bias,
-        "dense/kernel": _subtraction(num_labels, width),
+    return _both_signs(kernel, bias)
+
+
+def _both_signs(kernel: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
+    """Channels 2 i and 2 i + 1 are y and -y of label i; the rest is 0."""
+    width, num_labels = kernel.shape
+    channels = np.arange(2 * num_labels)
+    signs = np.where(channels % 2, -1, 1).astype(np.float32)
+    made = {
+        "hidden/kernel": np.zeros((width, width), np.float32),
+        "hidden/bias": np.zeros(width, np.float32),
+        "dense/kernel": np.zeros((width, num_labels), np.float32),
         "dense/bias": np.zeros(num_labels, np.float32),
     }
-
-
-def _channels(num_labels: int) -> tuple[slice, slice]:
-    """The hidden channels of every y, and of every -y."""
-    return slice(0, 2 * num_labels, 2), slice(1, 2 * num_labels, 2)
-
-
-def _subtraction(num_labels: int, width: int) -> np.ndarray:
-    """[D, C]: channel 2 i minus channel 2 i + 1, for each label i."""
-    matrix = np.zeros((width, num_labels), np.float32)
-    plus, minus = _channels(num_labels)
-    matrix[plus] += np.eye(num_labels)
-    matrix[minus] -= np.eye(num_labels)
-    return matrix
+    made["hidden/kernel"][:, channels] = signs * np.repeat(kernel, 2, axis=1)
+    made["hidden/bias"][channels] = signs * np.repeat(bias, 2)
+    made["dense/kernel"][channels, channels // 2] = signs
+    return made
 
 
 def _with_shifted_identity(
@@ -384,22 +364,16 @@ def _with_shifted_identity(
 
 
 def _without_made_layer(
-    found: dict[str, np.ndarray],
+    tensors: dict[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Undoes `_with_made_layer`, unless it left channels for something else."""
-    hidden, hidden_bias, kernel, bias = found.values()
-    width, num_labels = kernel.shape
-    plus, minus = _channels(num_labels)
-    if (
-        2 * num_labels <= width
-        and not bias.any()
-        and np.array_equal(kernel, _subtraction(num_labels, width))
-        and not hidden[:, 2 * num_labels :].any()
-        and np.array_equal(hidden[:, plus], -hidden[:, minus])
-        and np.array_equal(hidden_bias[plus], -hidden_bias[minus])
-    ):
-        return {
-            "dense/kernel": hidden[:, plus],
-            "dense/bias": hidden_bias[plus],
-        }
-    return found
+    """Undoes `_both_signs`, unless a channel was left for something else."""
+    width, num_labels = tensors["dense/kernel"].shape
+    if 2 * num_labels > width:
+        return tensors
+    plus = slice(0, 2 * num_labels, 2)
+    kernel = tensors["hidden/kernel"][:, plus]
+    bias = tensors["hidden/bias"][plus]
+    made = _both_signs(kernel, bias)
+    if all(np.array_equal(made[name], t) for name, t in tensors.items()):
+        return {"dense/kernel": kernel, "dense/bias": bias}
+    return tensors

@@ -39,7 +39,7 @@ _HEAD_NAMES = (
     *sizes.discriminator_head_shapes(_SIZES),
     *sizes.masked_lm_head_shapes(_SIZES),
 )
-# Of the first layer those of all.
+# The names of the first layer stand for those of all.
 _OUR_NAMES = {
     _their_name(name): name
     for name in (*sizes.encoder_shapes(_SIZES, "electra"), *_HEAD_NAMES)
@@ -51,15 +51,14 @@ def our_name(name: str, scope: str) -> str | None:
     # Conversions of old have TensorFlow's names of LayerNorm.
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-    layer = re.search(r"\.layer\.\d+\.", name)
+    layer = re.search(r"\.layer\.(\d+)\.", name)
     if layer is not None:
         name = name.replace(layer[0], ".layer.0.")
     ours = _OUR_NAMES.get(name)
     if ours is None:
         return None
     if layer is not None:
-        there = layer[0].replace(".layer.", "/layer_").replace(".", "/")
-        ours = ours.replace("/layer_0/", there)
+        ours = ours.replace("/layer_0/", f"/layer_{layer[1]}/")
     return re.sub("^electra/", f"{scope}/", ours)
 
 
@@ -67,12 +66,13 @@ def encoder(
     tensors: Mapping[str, np.ndarray], scope: str, config: configs.EncoderConfig
 ) -> dict[str, np.ndarray]:
     """An encoder's tensors under their names there."""
-    found: dict[str, np.ndarray] = {}
-    for ours in sizes.encoder_shapes(config, scope):
-        # A generator without tables has a copy of the discriminator's there.
-        value = tensors[sizes.stored_name(tensors, ours)]
-        found[_their_name(ours)] = transposed(ours, value)
-    return found
+    # A generator without tables has a copy of the discriminator's there.
+    return {
+        _their_name(ours): transposed(
+            ours, tensors[sizes.stored_name(tensors, ours)]
+        )
+        for ours in sizes.encoder_shapes(config, scope)
+    }
 
 
 def pretraining_head(

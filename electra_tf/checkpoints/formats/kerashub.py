@@ -19,7 +19,6 @@ Shapes: B batch, L length, D hidden.
 import gc
 import glob
 import json
-import math
 import os
 import re
 import warnings
@@ -137,31 +136,32 @@ def read(path: str | os.PathLike) -> Checkpoint:
     path = os.fspath(path)
     backbone = _load(path)
     scope = "generator" if backbone.name == GENERATOR else "electra"
-    of_our_task = _hidden_act_of_our_task(path)
+    act = _hidden_act_of_our_task(path)
     try:
         config = configs.EncoderConfig(
             **{ours: getattr(backbone, SIZES[ours]) for ours in SIZES},
             attention_probs_dropout_prob=backbone.dropout,
-            hidden_act=of_our_task or HIDDEN_ACT,
+            hidden_act=act or HIDDEN_ACT,
         )
     except errors.ConfigError as error:
         raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
     weights = {variable.path: variable for variable in backbone.weights}
-    tensors = {}
-    for name, shape in sizes.encoder_shapes(config, scope).items():
+    tensors = {
         # Attention kernels have an axis for the heads there.
-        variable = weights.pop(NAMES.of(name))
-        tensors[name] = variable.numpy().reshape(shape)
+        name: weights.pop(NAMES.of(name)).numpy().reshape(shape)
+        for name, shape in sizes.encoder_shapes(config, scope).items()
+    }
     unused = sorted(weights)
-    del backbone, weights, variable
+    del backbone, weights
     gc.collect()  # See `write`.
+    remarks: list[str] = []
     if os.path.exists(os.path.join(path, TASK_WEIGHTS_FILE)):
         unused.append(TASK_WEIGHTS_FILE)
-    vocabulary, notes = _read_vocabulary(path)
-    if of_our_task:
-        notes += (
+    vocabulary = _read_vocabulary(path, remarks)
+    if act:
+        remarks.append(
             f"{path}: the head in {TASK_WEIGHTS_FILE} is read by electra_tf's "
-            "from_preset alone, whose save_checkpoint writes it for everybody",
+            "from_preset alone, whose save_checkpoint writes it for everybody"
         )
     return Checkpoint(
         tensors,
@@ -170,7 +170,7 @@ def read(path: str | os.PathLike) -> Checkpoint:
         vocabulary=vocabulary,
         unused=tuple(unused),
         assumed=("initializer_range",),
-        notes=notes,
+        notes=tuple(remarks),
     )
 
 
@@ -203,10 +203,7 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     sizes.check_shapes(tensors, shapes, "the checkpoint")
     # Before the large part: a vocabulary may be refused.
     vocabulary = checkpoint.vocabulary
-    tokenizer = None
-    if vocabulary is not None:
-        vocabulary_lib.refuse_odd_tokens(vocabulary.tokens)
-        tokenizer = _tokenizer(vocabulary)
+    tokenizer = _tokenizer(vocabulary) if vocabulary is not None else None
     backbone = keras_hub.models.ElectraBackbone(
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         dtype="float32",
@@ -232,57 +229,44 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What a preset cannot say, or says otherwise, a line for the user each."""
     _, config = _encoder(checkpoint)
-    found = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
-    found.append(
+    lines = [] if config.hidden_act == HIDDEN_ACT else [GELU_NOTE]
+    lines.append(
         "pooled_dense of KerasHub, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector"
     )
     vocabulary = checkpoint.vocabulary
     if vocabulary is None:
-        found.append("no tokenizer is written, for want of a vocabulary")
-        return tuple(found)
-    found += vocabulary.case_notes()
+        lines.append("no tokenizer is written, for want of a vocabulary")
+        return tuple(lines)
+    lines += vocabulary.case_notes()
     if vocabulary.settled().strip_accents and any(
         _HANGUL.search(token) for token in vocabulary.tokens
     ):
-        found.append(
+        lines.append(
             "KerasHub puts Hangul syllables together again after stripping "
             "accents, the original leaves their letters: Korean text gets "
             "other ids there"
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def forward(
     path: str | os.PathLike, inputs: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """KerasHub's own forward pass on a preset, without dropout.
+    """KerasHub's own forward pass on a preset; see `reading.format_module`.
 
     Of a task model of this package, with the activation that `read` gives it.
-
-    Args:
-      path: Its folder.
-      inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
-
-    Returns:
-      {"sequence_output": <float32>[B, L, D]}, or "generator_sequence_output"
-      where the preset is a generator's. KerasHub's pooled output has no
-      counterpart in the original.
-
-    Raises:
-      CheckpointError: If the preset cannot be loaded.
+    KerasHub's pooled output has no counterpart in the original.
     """
     backbone = _load(os.fspath(path))
     if _hidden_act_of_our_task(os.fspath(path)) == "gelu":
         use_exact_gelu(backbone)
-    outputs = backbone(
-        {
-            "token_ids": inputs["input_ids"],
-            "padding_mask": inputs["input_mask"],
-            "segment_ids": inputs["segment_ids"],
-        },
-        training=False,
-    )
+    theirs = {
+        "token_ids": inputs["input_ids"],
+        "padding_mask": inputs["input_mask"],
+        "segment_ids": inputs["segment_ids"],
+    }
+    outputs = backbone(theirs, training=False)
     prefix = "generator_" if backbone.name == GENERATOR else ""
     return {f"{prefix}sequence_output": outputs["sequence_output"].numpy()}
 
@@ -319,8 +303,7 @@ def _hidden_act_of_our_task(path: str) -> str | None:
     if not os.path.isfile(task_file):
         return None
     task = read_json(task_file, config=dict)
-    package, _, _ = str(task.get("registered_name")).partition(">")
-    if package != _OUR_PACKAGE:
+    if not str(task.get("registered_name")).startswith(f"{_OUR_PACKAGE}>"):
         return None
     config = task.get("config") or {}
     check_fields(config, task_file, ("encoder",), encoder=dict)
@@ -328,97 +311,55 @@ def _hidden_act_of_our_task(path: str) -> str | None:
 
 
 def _load(path: str):
-    """The backbone of a preset, after all checks."""
+    """The backbone of a preset, all of whose weights have a place."""
+    import h5py
     import keras_hub
 
     preset = read_json(os.path.join(path, CONFIG_FILE), config=dict)
     registered = str(preset.get("registered_name"))
+    policy = (preset.get("config") or {}).get("dtype")
+    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
+        registered += f" with a {policy.get('class_name')}; is it quantised?"
     if registered.partition(">")[2] != "ElectraBackbone":
         raise CheckpointError(
             f"Expected the preset of an ElectraBackbone in {path}. Received: "
             f"{registered}"
         )
-    settings = preset.get("config") or {}
-    policy = settings.get("dtype")
-    if isinstance(policy, dict) and policy.get("class_name") != "DTypePolicy":
-        raise CheckpointError(
-            f"Expected weights in floating point in {path}. Received: a preset "
-            f"with a {policy.get('class_name')}; is it quantised?"
-        )
     files = sorted(glob.glob(os.path.join(glob.escape(path), WEIGHTS_FILES)))
     if not files:
         raise CheckpointError(f"{path} lacks the weights, model.weights.h5")
+    saved: list[str] = []
+
+    def add(name, item) -> None:
+        if isinstance(item, h5py.Dataset):
+            saved.append(name)
+
     for file in files:
         refuse_lfs_pointer(file)
-    _refuse_other_sizes(settings, files, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # What does not fit is an error.
             backbone = keras_hub.models.ElectraBackbone.from_preset(
                 path, dtype="float32"
             )
-        saved = sum(len(_saved_sizes(file)) for file in files)
+        for file in files:
+            with h5py.File(file) as weights:
+                weights.visititems(add)
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
-    if saved != len(backbone.weights):
+    if len(saved) != len(backbone.weights):
         # KerasHub passes over what it has no layer for.
         raise CheckpointError(
             f"Expected {len(backbone.weights)} weights in {path}, as its "
-            f"{CONFIG_FILE} has it. Received: {saved}"
+            f"{CONFIG_FILE} has it. Received: {len(saved)}"
         )
     return backbone
-
-
-def _refuse_other_sizes(settings: dict, files: list[str], path: str) -> None:
-    """Refuses sizes far beyond the weights, which would fill the memory."""
-    try:
-        saved = [size for file in files for size in _saved_sizes(file)]
-        config = configs.EncoderConfig(
-            **{ours: settings[theirs] for ours, theirs in SIZES.items()}
-        )
-    except KeyError as error:
-        raise CheckpointError(
-            f"{path}: expected {error.args[0]} in the config of {CONFIG_FILE}"
-        ) from None
-    except errors.ConfigError as error:
-        raise CheckpointError(f"{path}: {errors.first_line(error)}") from None
-    except _LOAD_ERRORS as error:
-        raise _unreadable(path, error) from None
-    # The number of layers first: the shapes of each are listed.
-    if config.num_hidden_layers <= len(saved):
-        shapes = sizes.encoder_shapes(config, "electra").values()
-        if sum(map(math.prod, shapes)) <= 2 * sum(saved):
-            return  # What does not fit, Keras names.
-    raise CheckpointError(
-        f"The weights in {path} do not have the sizes that its {CONFIG_FILE} "
-        f"says: they are {sum(saved)} numbers in {len(saved)} tensors"
-    )
-
-
-def _saved_sizes(file: str) -> list[int]:
-    """How many numbers each tensor of a file has."""
-    import h5py
-
-    found: list[int] = []
-
-    def add(name, item):
-        if isinstance(item, h5py.Dataset):
-            found.append(item.size)
-
-    with h5py.File(file) as weights:
-        weights.visititems(add)
-    return found
 
 
 def _unreadable(path: str, error: Exception) -> CheckpointError:
     """KerasHub's errors have many lines; the one about a layer tells most."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    of_layer = [line for line in lines if line.startswith("Layer ")]
-    if of_layer:
-        return CheckpointError(
-            f"The weights in {path} do not have the sizes that its "
-            f"{CONFIG_FILE} says: {of_layer[0]}"
-        )
+    lines.sort(key=lambda line: not line.startswith("Layer "))
     reason = lines[0] if lines else type(error).__name__
     return CheckpointError(f"KerasHub cannot read {path}: {reason}")
 
@@ -427,6 +368,7 @@ def _tokenizer(vocabulary: Vocabulary):
     """KerasHub's tokenizer for a vocabulary."""
     import keras_hub
 
+    vocabulary_lib.refuse_odd_tokens(vocabulary.tokens)
     try:
         return keras_hub.models.ElectraTokenizer(
             vocabulary=list(vocabulary.tokens),
@@ -434,31 +376,30 @@ def _tokenizer(vocabulary: Vocabulary):
             strip_accents=vocabulary.settled().strip_accents,
         )
     except _LOAD_ERRORS as error:
-        reason = errors.first_line(error)
         raise CheckpointError(
-            f"KerasHub's tokenizer refuses the vocabulary: {reason}"
+            "KerasHub's tokenizer refuses the vocabulary: "
+            f"{errors.first_line(error)}"
         ) from None
 
 
-def _read_vocabulary(path: str) -> tuple[Vocabulary | None, tuple[str, ...]]:
-    """The vocabulary, if there is one, and in what text is read otherwise."""
+def _read_vocabulary(path: str, remarks: list[str]) -> Vocabulary | None:
+    """The vocabulary, if there is one; `remarks` gets a line for each other."""
     import keras_hub
 
     if not os.path.exists(os.path.join(path, TOKENIZER_FILE)):
-        return None, ()
+        return None
     try:
         tokenizer = keras_hub.models.ElectraTokenizer.from_preset(path)
         tokens = tuple(tokenizer.get_vocabulary())
         vocabulary_lib.validate_vocab(tokens, path)
     except _LOAD_ERRORS as error:
         raise _unreadable(path, error) from None
-    notes = tuple(
+    remarks += [
         f"{path}: text may get other ids here than with its tokenizer's {name}="
         f"{theirs!r}"
         for name, usual in _TOKENIZER_SETTINGS.items()
         if (theirs := getattr(tokenizer, name)) != usual
-    )
-    found = Vocabulary(
+    ]
+    return Vocabulary(
         tokens, bool(tokenizer.lowercase), bool(tokenizer.strip_accents)
     )
-    return found, notes

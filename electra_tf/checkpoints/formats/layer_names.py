@@ -23,14 +23,7 @@ class LayerNames(typing.NamedTuple):
     transformer_layers: Mapping[str, str]
 
     def of(self, name: str) -> str:
-        """The name there of a variable of the original.
-
-        Args:
-          name: Such as "electra/encoder/layer_3/output/dense/bias".
-
-        Returns:
-          For KerasHub "transformer_layer_3/feedforward_output_dense/bias".
-        """
+        """The name there of the original's "electra/encoder/layer_3/..."."""
         _, _, name = name.partition("/")  # Without the scope.
         if name in self.tables:
             return self.tables[name]
@@ -38,6 +31,5 @@ class LayerNames(typing.NamedTuple):
         match = re.fullmatch(r"encoder/layer_(\d+)/(.+)", layer)
         if match is None:
             return f"{self.layers[layer]}/{weight}"
-        index, layer = match.groups()
-        there = self.transformer_layer.format(index)
-        return f"{there}/{self.transformer_layers[layer]}/{weight}"
+        there = self.transformer_layer.format(match[1])
+        return f"{there}/{self.transformer_layers[match[2]]}/{weight}"

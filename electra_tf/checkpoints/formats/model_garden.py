@@ -62,19 +62,16 @@ NAMES = LayerNames(
         "output/LayerNorm": "_output_layer_norm",
     },
 )
-# Sizes: name here -> setting of official.nlp's BertEncoderConfig.
+# Name here -> setting of official.nlp's BertEncoderConfig: all that shapes
+# tell and these, where they are not the same.
 SETTINGS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
+    field.name: field.name
+    for field in dataclasses.fields(configs.EncoderConfig)
+    if field.name != "hidden_act"
+} | {
     "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "embedding_size": "embedding_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
     "hidden_dropout_prob": "dropout_rate",
     "attention_probs_dropout_prob": "attention_dropout_rate",
-    "initializer_range": "initializer_range",
 }
 
 CHECKPOINT_NAME = "bert_model.ckpt"
@@ -107,13 +104,10 @@ _NEEDED = (
 
 
 class _Graph:
-    """The objects of a checkpoint, by the names that lead from one to another.
-
-    Args:
-      saved: The tensors of the checkpoint.
+    """The objects of a checkpoint, by paths such as "encoder/_pooler_layer".
 
     Attributes:
-      saved: The same.
+      saved: The tensors of the checkpoint.
       encoder: Name of the BERT encoder; None if there is none.
     """
 
@@ -123,34 +117,30 @@ class _Graph:
         proto.ParseFromString(saved.get(_GRAPH_KEY, b""))
         self._nodes = proto.nodes
         self.encoder = next(
-            (n for n in ENCODERS if all(f"{n}/{p}" in self for p in _NEEDED)),
+            (
+                n
+                for n in ENCODERS
+                if all(self.find(f"{n}/{p}") for p in _NEEDED)
+            ),
             None,
         )
 
-    def __contains__(self, path: str) -> bool:
-        """Whether a path such as "encoder/_pooler_layer" leads to an object."""
-        return bool(self._find(path))
-
-    def key(self, path: str) -> str | None:
-        """The key of the tensor of the variable at the end of a path."""
-        attributes = [a for node in self._find(path) for a in node.attributes]
-        return attributes[0].checkpoint_key if attributes else None
-
-    def size(self, path: str) -> int:
-        """How many objects there are below the one at the end of a path."""
-        return sum(len(node.children) for node in self._find(path))
-
-    def _find(self, path: str) -> list:
+    def find(self, path: str) -> list:
         """The object at the end of a path, if there is one."""
-        found = list(self._nodes[:1])
+        nodes = list(self._nodes[:1])
         for name in path.split("/"):
-            found = [
+            nodes = [
                 self._nodes[child.node_id]
-                for node in found
+                for node in nodes
                 for child in node.children
                 if child.local_name == name
             ]
-        return found
+        return nodes
+
+    def key(self, path: str) -> str | None:
+        """The key of the tensor of the variable at the end of a path."""
+        attributes = [a for node in self.find(path) for a in node.attributes]
+        return attributes[0].checkpoint_key if attributes else None
 
 
 def recognise(path: str | os.PathLike) -> bool:
@@ -169,7 +159,7 @@ def recognise(path: str | os.PathLike) -> bool:
         # Damaged, but one of these: reading says what is wrong.
         beside = os.path.join(os.path.dirname(prefix), PARAMS_FILE)
         return os.path.exists(beside) or tensor_files.is_object_based(prefix)
-    return graph.encoder is not None or "encoder" in graph
+    return graph.encoder is not None or bool(graph.find("encoder"))
 
 
 def read(path: str | os.PathLike) -> Checkpoint:
@@ -189,11 +179,11 @@ def read(path: str | os.PathLike) -> Checkpoint:
     saved, prefix = graph.saved, graph.saved.prefix
     folder = os.path.dirname(prefix)
     root = f"{graph.encoder}/"
-    num_layers = graph.size(root + os.path.dirname(NAMES.transformer_layer))
-    project = root + NAMES.layers["embeddings_project"] in graph
+    (layers,) = graph.find(root + os.path.dirname(NAMES.transformer_layer))
+    project = graph.find(root + NAMES.layers["embeddings_project"])
     keys, tensors = {}, {}
     for name in sizes.encoder_shapes(
-        sizes.any_sizes(num_layers, project), "electra"
+        sizes.any_sizes(len(layers.children), bool(project)), "electra"
     ):
         key = graph.key(root + NAMES.of(name))
         if key is None or key not in saved.shapes:
@@ -203,22 +193,24 @@ def read(path: str | os.PathLike) -> Checkpoint:
         keys[name] = key
         tensors[name] = _without_heads(name, saved[key])
     query = keys["electra/encoder/layer_0/attention/self/query/bias"]
-    known: dict = {"hidden_act": HIDDEN_ACTS["gelu"]}
     file = os.path.join(folder, PARAMS_FILE)
     said = _read_params(file)
-    known |= {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
-    known |= {"num_attention_heads": (saved.shapes[query] or [0])[0]}
+    known = {
+        "hidden_act": HIDDEN_ACTS["gelu"],
+        **{n: said[n] for n in sizes.NOT_IN_TENSORS if n in said},
+        "num_attention_heads": (saved.shapes[query] or [0])[0],
+    }
     unused = set(saved.shapes) - set(keys.values()) - {_GRAPH_KEY}
-    found = sizes.read_sizes(tensors, prefix, {"electra": known})
+    checkpoint = sizes.read_sizes(tensors, prefix, {"electra": known})
     for name, value in said.items():
-        ours = getattr(found.encoders["electra"], name)
+        ours = getattr(checkpoint.encoders["electra"], name)
         if value is not None and value != ours:
             raise CheckpointError(
                 f"{file} says {SETTINGS[name]}={value!r}, but the tensors "
                 f"beside it have {SETTINGS[name]}={ours}"
             )
     return dataclasses.replace(
-        found,
+        checkpoint,
         vocabulary=vocabulary.read(os.path.join(folder, vocabulary.VOCAB_FILE)),
         unused=tuple(
             sorted(n.removesuffix(tensor_files.OBJECT_SUFFIX) for n in unused)
@@ -245,26 +237,23 @@ def write(checkpoint: Checkpoint, path: str | os.PathLike) -> None:
     kept.check_vocabulary(path)
     shapes = sizes.encoder_shapes(config, "electra")
     sizes.check_shapes(kept.tensors, shapes, "the checkpoint")
+    width, heads = config.hidden_size, config.num_attention_heads
     theirs = {
-        NAMES.of(name): _with_heads(
-            name, kept.tensors[name], config.num_attention_heads
-        )
-        for name in shapes
+        f"{POOLER}/kernel": np.eye(width, dtype=np.float32),
+        f"{POOLER}/bias": np.zeros(width, np.float32),
     }
-    width = config.hidden_size
-    theirs[f"{POOLER}/kernel"] = np.eye(width, dtype=np.float32)
-    theirs[f"{POOLER}/bias"] = np.zeros(width, np.float32)
+    for name in shapes:
+        theirs[NAMES.of(name)] = _with_heads(name, kept.tensors[name], heads)
     os.makedirs(path, exist_ok=True)
     tf.train.Checkpoint(encoder=_trackable(theirs)).write(
         os.path.join(path, CHECKPOINT_NAME)
     )
     # What makes a task find the checkpoint in the folder, wherever that is.
     tensor_files.write_checkpoint_file(path, CHECKPOINT_NAME)
+    settings = {"task": {"model": {"encoder": params(config)}}}
     write_atomically(
         os.path.join(path, PARAMS_FILE),
-        yaml.safe_dump(
-            {"task": {"model": {"encoder": params(config)}}}, sort_keys=False
-        ),
+        yaml.safe_dump(settings, sort_keys=False),
     )
     if kept.vocabulary is not None:
         vocabulary.write(kept.vocabulary, path)
@@ -274,22 +263,20 @@ def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What the format cannot say, or says otherwise, a line each."""
     config = checkpoint.discriminator
     is_exact = config is not None and config.hidden_act == "gelu"
-    found = [GELU_NOTE] if is_exact else []
-    found.append(
+    lines = [GELU_NOTE] if is_exact else []
+    lines.append(
         "the Model Garden's pooler, which the original has not got, is the "
         "identity: pooled_output is the tanh of the first token's vector"
     )
     if checkpoint.vocabulary is None:
-        found.append("no vocab.txt is written, for want of a vocabulary")
-    return tuple(found)
+        lines.append("no vocab.txt is written, for want of a vocabulary")
+    return tuple(lines)
 
 
 def params(config: configs.EncoderConfig) -> dict:
     """An encoder's settings, as a task of the Model Garden has them."""
-    settings = {
-        theirs: getattr(config, ours) for ours, theirs in SETTINGS.items()
-    }
-    # Of both GELUs.
+    settings = {t: getattr(config, ours) for ours, t in SETTINGS.items()}
+    # Both GELUs have one name there.
     activation = "gelu" if "gelu" in config.hidden_act else config.hidden_act
     settings["hidden_activation"] = activation
     return {"type": "bert", "bert": settings}
@@ -298,18 +285,9 @@ def params(config: configs.EncoderConfig) -> dict:
 def forward(
     path: str | os.PathLike, inputs: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The Model Garden's own forward pass on a checkpoint, without dropout.
+    """The Model Garden's own forward pass; see `reading.format_module`.
 
-    Args:
-      path: See `recognise`.
-      inputs: `input_ids`, `input_mask` and `segment_ids` <int32>[B, L].
-
-    Returns:
-      {"sequence_output": <float32>[B, L, D]}. The Model Garden's pooled output
-      has no counterpart in the original.
-
-    Raises:
-      CheckpointError: If the checkpoint cannot be read.
+    Its pooled output has no counterpart in the original.
     """
     from official.nlp.configs import encoders
 
@@ -365,41 +343,31 @@ def _trackable(weights: dict[str, np.ndarray]) -> tf.train.Checkpoint:
 def _open(path: str | os.PathLike) -> _Graph:
     """The objects, after a look at what they are."""
     prefix = tensor_files.find(path)
-    if prefix is None:
-        raise CheckpointError(
-            f"Expected a checkpoint of the Model Garden in {os.fspath(path)}. "
-            "Received: no file that ends in .index"
-        )
-    graph = _Graph(tensor_files.TensorsOnDisk(prefix))
-    if graph.encoder is None:
-        raise CheckpointError(
-            f"Expected the Model Garden's BertEncoder in {prefix}. Received: "
-            "a checkpoint of other objects"
-        )
-    if "masked_lm" in graph:
-        raise CheckpointError(
-            f"Expected an ELECTRA in {prefix}. Received: a BERT, with the head "
-            "of a masked language model"
-        )
-    return graph
+    received = "no file that ends in .index"
+    if prefix is not None:
+        graph = _Graph(tensor_files.TensorsOnDisk(prefix))
+        if graph.encoder is not None and not graph.find("masked_lm"):
+            return graph
+        is_bert = graph.encoder is not None
+        received = "a BERT" if is_bert else "a checkpoint of other objects"
+    raise CheckpointError(
+        f"Expected an ELECTRA as the Model Garden's BertEncoder in "
+        f"{prefix or os.fspath(path)}. Received: {received}"
+    )
 
 
 def _read_params(file: str) -> dict:
-    """What params.yaml says of the encoder, by the names here.
-
-    Raises:
-      CheckpointError: If it is of another encoder, or cannot be read.
-    """
+    """What params.yaml says of the encoder, by the names here."""
     import yaml
 
     if not os.path.exists(file):
         return {}
     try:
         with open(file, encoding="utf-8") as reader:
-            found = yaml.safe_load(reader)
+            settings = yaml.safe_load(reader)
         for name in PARAMS_PATH:
-            found = found[name]
-        settings = found[found["type"]]
+            settings = settings[name]
+        settings = settings[settings["type"]]
         activation = settings.get("hidden_activation", "gelu")
         norm_first = settings.get("norm_first", False)
     except (
@@ -412,13 +380,8 @@ def _read_params(file: str) -> dict:
         ) from None
     if activation not in tuple(HIDDEN_ACTS) or norm_first:
         raise CheckpointError(
-            f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and "
-            f"norm_first: false in {file}. Received: {activation} and "
-            f"{str(norm_first).lower()}"
+            f"Expected a hidden_activation of {', '.join(HIDDEN_ACTS)} and no "
+            f"norm_first in {file}. Received: {activation} and {norm_first}"
         )
-    known = {
-        ours: settings[theirs]
-        for ours, theirs in SETTINGS.items()
-        if theirs in settings
-    }
+    known = {o: settings[t] for o, t in SETTINGS.items() if t in settings}
     return known | {"hidden_act": HIDDEN_ACTS[activation]}

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from electra_tf import configs, errors, files
 from electra_tf.checkpoints import sizes, task_heads, tensor_files
-from electra_tf.checkpoints.checkpoint import Checkpoint
+from electra_tf.checkpoints.checkpoint import Checkpoint, summarize
 from electra_tf.command_line import original_settings
 from electra_tf.errors import CheckpointError
 from electra_tf.files import read_json, write_json
@@ -70,8 +70,9 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     """Reads weights, optimizer slots, step, heads and what lies beside them.
 
     Beside the weights, `vocab.txt` and `hparams.json` are read where they are:
-    the latter is what the original's --hparams takes, and says how many heads
-    the attention has where these are not 64 wide.
+    the latter is what the original's --hparams takes, or fields of
+    `configs.EncoderConfig` alone, and says how many heads the attention has
+    where these are not 64 wide.
 
     Args:
       path: See `read_original_checkpoint`.
@@ -88,51 +89,56 @@ def read(path: str, hparams: dict | None = None) -> Checkpoint:
     prefix = saved.prefix
     folder = os.path.dirname(prefix)
     sizes.refuse_other_architecture(saved, prefix)
-    slots, tensors, unused = {}, {}, []
-    for name in sorted(set(saved) - {"global_step"}):
-        if name.endswith(_SLOTS):
-            slots[name] = name
-        elif name.split("/")[0] in sizes.SCOPES:
-            tensors[name] = saved[name]
-        else:
-            unused.append(name)
+    names = sorted(set(saved) - {"global_step"})
+    slots = {name: name for name in names if name.endswith(_SLOTS)}
+    tensors = {
+        name: saved[name]
+        for name in names
+        if name not in slots and name.split("/")[0] in sizes.SCOPES
+    }
+    unused = tuple(n for n in names if n not in slots and n not in tensors)
     hparams_file = os.path.join(folder, HPARAMS_FILE)
     if hparams is None and os.path.exists(hparams_file):
         hparams = read_json(hparams_file)
-    known = _known_settings(hparams, tensors, prefix)
-    found = sizes.read_sizes(tensors, prefix, known)
-    step = saved.get("global_step")
     hparams = hparams or {}
-    if hparams and found.discriminator:
-        theirs = original_settings.encoder_config(hparams)
-        for name, ours, said in sizes.differences(found.discriminator, theirs):
+    said = _encoder_settings(hparams, prefix)
+    known = {n: said[n] for n in sizes.NOT_IN_TENSORS if n in said}
+    heads = sizes.generator_heads(tensors, "generator")
+    checkpoint = sizes.read_sizes(
+        tensors, prefix, {"electra": known, "generator": known | heads}
+    )
+    for name in said.keys() - known.keys():
+        ours = getattr(checkpoint.discriminator, name, said[name])
+        if ours != said[name]:
             raise CheckpointError(
-                f"The settings of {prefix} say {name}={said}, but its tensors "
-                f"have {name}={ours}"
+                f"The settings of {prefix} say {name}={said[name]}, but its "
+                f"tensors have {name}={ours}"
             )
+    remarks: list[str] = []
+    if unused:
+        remarks.append(f"{prefix}: nothing reads {summarize(unused)}")
     vocab_file = os.path.join(folder, vocabulary.VOCAB_FILE)
     vocab, lower = vocabulary.read(vocab_file), hparams.get("do_lower_case")
-    notes: tuple[str, ...] = ()
     if vocab is not None and lower is not None:
         if vocab.do_lower_case not in (None, lower):
-            notes = (
+            remarks.append(
                 f"{vocabulary.settings_file(vocab_file)} says do_lower_case="
-                f"{vocab.do_lower_case}, the hparams {lower}, which counts",
+                f"{vocab.do_lower_case}, the hparams {lower}, which counts"
             )
         vocab = dataclasses.replace(vocab, do_lower_case=lower)
+    step = saved.get("global_step")
+    is_plain = False if hparams.get("two_tower_generator") else None
     return dataclasses.replace(
-        found,
+        checkpoint,
         head=_read_head(tensors, hparams, folder, prefix),
         optimizer=saved.select(slots),
         global_step=None if step is None else int(step),
         vocabulary=vocab,
-        unused=tuple(unused),
+        unused=unused,
+        other_head=next((n for n in unused if n.endswith("/kernel")), ""),
         max_seq_length=hparams.get("max_seq_length"),
-        is_electric=hparams.get(
-            "electric_objective",
-            False if hparams.get("two_tower_generator") else None,
-        ),
-        notes=notes,
+        is_electric=hparams.get("electric_objective", is_plain),
+        notes=tuple(remarks),
     )
 
 
@@ -169,44 +175,42 @@ def write(checkpoint: Checkpoint, path: str) -> None:
 
 def notes(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What the original would compute otherwise, a line for the user each."""
-    found = []
+    lines, head = [], checkpoint.head
     if "gelu_new" in checkpoint.activations:
-        found.append(
+        lines.append(
             "the original computes GELU with the error function, this model by "
             "its tanh approximation: outputs differ from about the fourth "
             "digit on"
         )
-    if checkpoint.head is not None:
-        found += _notes_of_head(checkpoint.head)
-    return tuple(found)
-
-
-def _notes_of_head(head: TaskHead) -> list[str]:
-    """What the original would answer otherwise with a head."""
-    name, found = head.task_name, []
-    if head.pooling != configs.DEFAULT_POOLING:
-        found.append(
-            "the original's heads read the first token's vector, the head "
-            f"{name!r} the {head.pooling} of all tokens': what the "
-            "original answers with it is worth nothing"
-        )
-    if head.hidden_activation is not None:
-        found.append(
-            f"the original's heads have no hidden layer, the head {name!r} has "
-            "one: what the original answers with it is worth nothing"
-        )
-    if head.kind == "tagging" and head.segment_of_words() != TAGGING_SEGMENT:
-        found.append(
-            f"the original reads a tagger's words in segment {TAGGING_SEGMENT},"
-            f" the head {name!r} in segment {head.segment_of_words()}: it "
-            "answers otherwise there"
-        )
-    if head.options.get("windows") is not None:
-        found.append(
-            f"the original cuts a long text, the head {name!r} reads it in "
-            "windows: it answers otherwise there"
-        )
-    return found
+    if head is None:
+        return tuple(lines)
+    segment = head.segment_of_words() if head.kind == "tagging" else None
+    for differs, what in (
+        (
+            head.pooling != configs.DEFAULT_POOLING,
+            f"reads the {head.pooling} of all tokens' vectors, the original's "
+            "the first token's",
+        ),
+        (
+            head.hidden_activation is not None,
+            "has a hidden layer, the original's none",
+        ),
+        (
+            segment not in (None, TAGGING_SEGMENT),
+            f"reads words in segment {segment}, the original's in segment "
+            f"{TAGGING_SEGMENT}",
+        ),
+        (
+            head.options.get("windows") is not None,
+            "reads a long text in windows, which the original cuts",
+        ),
+    ):
+        if differs:
+            lines.append(
+                f"the head {head.task_name!r} {what}: the original answers "
+                "otherwise"
+            )
+    return tuple(lines)
 
 
 def _refuse_other_generators(checkpoint: Checkpoint) -> None:
@@ -216,28 +220,22 @@ def _refuse_other_generators(checkpoint: Checkpoint) -> None:
     config = checkpoint.generator or towers
     if config is None:
         return
+    # All that is not said here is the discriminator's.
+    shared = ("vocab_size", "max_position_embeddings", "type_vocab_size")
     expectations: dict[str, typing.Any] = {
         "num_attention_heads": sizes.usual_heads(config.hidden_size),
         "intermediate_size": 4 * config.hidden_size,
+        **{n: getattr(discriminator, n) for n in shared if discriminator},
     }
     if _has_tables_of_its_own(tensors):
         expectations["embedding_size"] = config.hidden_size
-    if discriminator is not None:
-        # All else is the discriminator's.
-        for name in (
-            "vocab_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        ):
-            expectations[name] = getattr(discriminator, name)
     if towers is None:
         # A generator alone has no settings beside it that say another.
         expectations["hidden_act"] = (
             _their_hidden_act(discriminator) if discriminator else "gelu"
         )
-        config = dataclasses.replace(
-            config, hidden_act=_their_hidden_act(config)
-        )
+        act = _their_hidden_act(config)
+        config = dataclasses.replace(config, hidden_act=act)
     for name, expected in expectations.items():
         received = getattr(config, name)
         if received != expected:
@@ -282,28 +280,23 @@ def write_by_name(prefix: str, *parts: Mapping[str, np.ndarray]) -> None:
         )
 
 
-def _known_settings(hparams, tensors, prefix) -> dict[str, dict]:
-    """What the original's settings say that no shape tells.
-
-    Nothing of Electric's towers, of whose sizes only the shapes are kept.
-    """
-    heads = sizes.generator_heads(tensors, "generator")
-    if hparams is None:
-        return {"generator": heads}
-    files.check_fields(hparams, f"The settings of {prefix}", **_HPARAMS)
+def _encoder_settings(hparams: dict, prefix: str) -> dict[str, typing.Any]:
+    """What the original's settings say of the encoder: field -> value."""
+    source = f"The settings of {prefix}"
+    files.check_fields(hparams, source, **_HPARAMS)
     names = {*original_settings.PRETRAINING, *original_settings.FINETUNING}
-    for name in hparams:
-        if name not in names:
-            raise CheckpointError(
-                f"The settings of {prefix}: unknown hparam {name}."
-                + errors.did_you_mean(name, sorted(names))
-            )
+    fields = {field.name for field in dataclasses.fields(configs.EncoderConfig)}
+    for name in hparams.keys() - names - fields:
+        raise CheckpointError(
+            f"{source}: unknown hparam {name}."
+            + errors.did_you_mean(name, sorted(names))
+        )
+    if not hparams or hparams.keys() & (fields - names):
+        return {n: hparams[n] for n in fields & hparams.keys()}
     try:
-        config = original_settings.encoder_config(hparams)
+        return dataclasses.asdict(original_settings.encoder_config(hparams))
     except errors.ConfigError as error:
-        raise CheckpointError(f"The settings of {prefix}: {error}") from None
-    known = sizes.not_in_tensors(config)
-    return {"electra": known, "generator": known | heads}
+        raise CheckpointError(f"{source}: {error}") from None
 
 
 def _read_head(
@@ -338,15 +331,12 @@ def _hparams(checkpoint: Checkpoint) -> dict:
     overrides["hidden_act"] = _their_hidden_act(config)
     if overrides["hidden_act"] == "gelu":
         del overrides["hidden_act"]  # The original's default.
+    model_sizes = {
+        size["hidden_size"]: name
+        for name, size in original_settings.MODEL_SIZES.items()
+    }
     hparams: dict = {
-        "model_size": next(
-            (
-                name
-                for name, size in original_settings.MODEL_SIZES.items()
-                if size["hidden_size"] == config.hidden_size
-            ),
-            "small",
-        ),
+        "model_size": model_sizes.get(config.hidden_size, "small"),
         "vocab_size": overrides.pop("vocab_size"),
         "embedding_size": overrides.pop("embedding_size"),
         "model_hparam_overrides": overrides,
@@ -366,39 +356,33 @@ def _hparams(checkpoint: Checkpoint) -> dict:
 
 def _generator_hparams(checkpoint: Checkpoint) -> dict:
     tensors, config = checkpoint.tensors, checkpoint.encoders["electra"]
-    found: dict = {}
+    hparams: dict[str, typing.Any] = {}
+    heads = {name.split("/")[0] for name in tensors}
+    is_trained = "discriminator_predictions" in heads
     towers = sizes.tower_config(tensors, "the checkpoint")
     if towers is not None and checkpoint.is_electric is False:
-        found["two_tower_generator"] = True
+        hparams["two_tower_generator"] = True
     elif towers is not None:
-        found = {"electra_objective": False, "electric_objective": True}
+        hparams = {"electra_objective": False, "electric_objective": True}
     elif sizes.masked_lm_encoder(tensors) == "electra":
-        has_head = "discriminator_predictions/dense/kernel" in tensors
-        found["untied_generator" if has_head else "electra_objective"] = False
-    elif _is_of_uniform_generator(checkpoint):
-        found["uniform_generator"] = True
+        hparams["untied_generator" if is_trained else "electra_objective"] = (
+            False
+        )
+    elif (
+        # Without a step it is of no run, but was published by itself.
+        checkpoint.global_step is not None
+        and is_trained
+        and not heads & {"generator_predictions", "unigram_log_probs"}
+    ):
+        hparams["uniform_generator"] = True
     generator = towers or checkpoint.generator
     if generator is not None:
         for size, name in sizes.SHARES.items():
             part, whole = getattr(generator, size), getattr(config, size)
-            found[name] = sizes.share(part, whole)
+            hparams[name] = sizes.share(part, whole)
     if _has_tables_of_its_own(tensors):
-        found["untied_generator_embeddings"] = True
-    return found
-
-
-def _is_of_uniform_generator(checkpoint: Checkpoint) -> bool:
-    """Whether a run has trained a discriminator beside no network.
-
-    Without a step it is of no run, but a discriminator that somebody published
-    by itself.
-    """
-    heads = {name.split("/")[0] for name in checkpoint.tensors}
-    return (
-        checkpoint.global_step is not None
-        and "discriminator_predictions" in heads
-        and not heads & {"generator_predictions", "unigram_log_probs"}
-    )
+        hparams["untied_generator_embeddings"] = True
+    return hparams
 
 
 def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
@@ -406,19 +390,18 @@ def _open(path: str | os.PathLike) -> tensor_files.TensorsOnDisk:
     prefix = tensor_files.find(path)
     if prefix is None:
         path = os.fspath(path).removesuffix(".index")
+        received = f"no such folder, and {path}.index is missing"
         if os.path.isdir(path):
-            raise CheckpointError(
-                f"{path} must be a checkpoint, or a folder with a file "
-                "named 'checkpoint'. Received: a folder without one"
-            )
+            received = "a folder without one"
         raise CheckpointError(
-            f"No checkpoint at {path}: {path}.index is missing"
+            f"{path} must be a checkpoint, or a folder with a file named "
+            f"'checkpoint'. Received: {received}"
         )
-    found = tensor_files.TensorsOnDisk(prefix)
-    if any(name.endswith(tensor_files.OBJECT_SUFFIX) for name in found):
+    saved = tensor_files.TensorsOnDisk(prefix)
+    if any(name.endswith(tensor_files.OBJECT_SUFFIX) for name in saved):
         raise CheckpointError(
             f"{prefix} must be a checkpoint that was saved by variable name, "
             "as the original ELECTRA does. Received: an object-based "
             "checkpoint of TensorFlow 2"
         )
-    return found
+    return saved

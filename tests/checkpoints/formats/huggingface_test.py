@@ -74,25 +74,45 @@ def test_a_pair_is_two_directories(pair):
     assert "generator_lm_head.weight" not in tensors
 
 
-@pytest.mark.parametrize("untied", [False, True])
-def test_a_pair_comes_back(tmp_path, untied):
-    checkpoint = models.pretrained(untied)
+def masked_lm(has_discriminator):
+    """One network that shares all weights with its generator."""
+    both = models.pretrained()
+    tensors = {
+        name: tensor
+        for name, tensor in both.tensors.items()
+        if not name.startswith("generator/")
+        and (has_discriminator or not name.startswith("discriminator_"))
+    }
+    kernel = models.random_tensors({"k": (8, 6)})["k"]
+    tensors["generator_predictions/dense/kernel"] = kernel
+    return dataclasses.replace(both, tensors=tensors, generator=None)
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        models.pretrained(),
+        models.pretrained(untied=True),
+        models.with_three_segments(),
+        masked_lm(has_discriminator=True),
+        masked_lm(has_discriminator=False),
+        models.finetuned("multi_label_classification"),
+    ],
+    ids=["pair", "untied", "segments", "tied", "masked_lm", "multi_label"],
+)
+def test_what_is_written_is_read_bit_by_bit(tmp_path, checkpoint):
     huggingface.write(checkpoint, str(tmp_path))
     read = reading.read_checkpoint(tmp_path)
     models.assert_same_tensors(checkpoint, read)
-    assert read.discriminator == checkpoint.discriminator
-    assert read.generator == checkpoint.generator
-    assert read.vocabulary == checkpoint.vocabulary
-    assert (read.assumed, read.unused) == ((), ())
+    for name in ("discriminator", "generator", "head", "vocabulary"):
+        assert getattr(read, name) == getattr(checkpoint, name), name
+    assert (read.assumed, read.unused, read.other_head) == ((), (), "")
 
 
 @pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
 def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
     checkpoint = models.with_hidden_act(models.pretrained(), hidden_act)
     huggingface.write(checkpoint, str(tmp_path))
-    for name in ("generator", "discriminator"):
-        config = helpers.read_json(tmp_path / name / "config.json")
-        assert config["hidden_act"] == hidden_act
     read = reading.read_checkpoint(tmp_path)
     models.assert_same_tensors(checkpoint, read)
     assert read.activations == (hidden_act,)
@@ -102,50 +122,7 @@ def test_other_activations_travel_with_a_note_on_the_head(tmp_path, hidden_act):
     # Nothing else has such a head.
     others = reading.read_checkpoint(tmp_path / "discriminator").notes
     assert others == (huggingface_files.SPECIAL_TOKENS_NOTE,)
-    finetuned = models.with_hidden_act(models.finetuned(), hidden_act)
-    assert note not in huggingface.notes(finetuned)
     assert note not in huggingface.notes(models.pretrained())
-
-
-def test_three_segments_travel(tmp_path):
-    checkpoint = models.with_three_segments()
-    huggingface.write(checkpoint, str(tmp_path))
-    config = helpers.read_json(tmp_path / "config.json")
-    assert config["type_vocab_size"] == 3
-    read = reading.read_checkpoint(tmp_path)
-    models.assert_same_tensors(checkpoint, read)
-    assert read.discriminator == checkpoint.discriminator
-
-
-def test_networks_that_share_all_weights_come_back(tmp_path):
-    checkpoint = models.pretrained()
-    tensors = {
-        name: tensor
-        for name, tensor in checkpoint.tensors.items()
-        if not name.startswith("generator/")
-    }
-    kernel = models.random_tensors({"k": (8, 6)})["k"]
-    tensors["generator_predictions/dense/kernel"] = kernel
-    tied = dataclasses.replace(checkpoint, tensors=tensors, generator=None)
-    huggingface.write(tied, str(tmp_path / "tied"))
-    read = reading.read_checkpoint(tmp_path / "tied")
-    models.assert_same_tensors(tied, read)
-    assert read.generator is None
-
-    # Without a discriminator's head: a masked language model.
-    masked_lm = dataclasses.replace(
-        tied,
-        tensors={
-            name: tensor
-            for name, tensor in tensors.items()
-            if not name.startswith("discriminator_")
-        },
-    )
-    huggingface.write(masked_lm, str(tmp_path / "mlm"))
-    config = helpers.read_json(tmp_path / "mlm" / "config.json")
-    assert config["architectures"] == ["ElectraForMaskedLM"]
-    read = reading.read_checkpoint(tmp_path / "mlm")
-    models.assert_same_tensors(masked_lm, read)
 
 
 def test_one_of_a_pair_is_read_by_itself(pair):
@@ -350,6 +327,11 @@ def test_only_the_class_tells_a_tagger(tmp_path, architecture, kind):
     assert (read.head and read.head.kind) == kind
     unused = () if kind else ("classifier.bias", "classifier.weight")
     assert read.unused == unused
+    if kind is None:
+        assert read.other_head == architecture
+        with pytest.raises(CheckpointError, match=f"{architecture}; without"):
+            read.refuse_other_head("it")
+        assert not read.encoder_only().other_head
 
 
 def test_their_threshold_of_no_answer_is_0(tmp_path):
@@ -406,14 +388,6 @@ def test_a_head_with_a_hidden_layer_travels(finetuned, tmp_path):
     )
 
 
-def test_multi_label_classification_travels(finetuned, tmp_path):
-    edit_config(finetuned, problem_type="multi_label_classification")
-    read = reading.read_checkpoint(finetuned)
-    assert read.head.kind == "multi_label_classification"
-    huggingface.write(read, str(tmp_path / "again"))
-    assert reading.read_checkpoint(tmp_path / "again").head == read.head
-
-
 def test_a_model_without_a_head_has_no_prefix(tmp_path):
     huggingface.write(models.finetuned().encoder_only(), str(tmp_path))
     config = helpers.read_json(tmp_path / "config.json")
@@ -449,20 +423,6 @@ def test_old_names_and_buffers(finetuned):
     )
 
 
-def test_refuses_a_tensor_under_two_names(finetuned):
-    name = "electra.encoder.layer.0.output.LayerNorm."
-    edit_tensors(
-        finetuned,
-        lambda tensors: tensors.update(
-            {f"{name}gamma": tensors[f"{name}weight"] + 1}
-        ),
-    )
-    with pytest.raises(
-        CheckpointError, match=r"one tensor for .*gamma and .*weight, or equal"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
 def test_a_pair_with_two_tokenizers_is_noted(pair):
     assert not any(
         "generator" in n for n in reading.read_checkpoint(pair).notes
@@ -495,6 +455,13 @@ def test_half_precision_becomes_float32(finetuned):
     assert {t.dtype.name for t in read.tensors.values()} == {"float32"}
 
 
+SECOND_SHARD = "model-00002-of-00002.safetensors"
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
 def split(folder):
     """Two shards and an index in place of one file."""
     tensors = load_file(folder / "model.safetensors")
@@ -517,26 +484,6 @@ def test_shards(finetuned):
     )
 
 
-def test_refuses_a_missing_shard(finetuned):
-    split(finetuned)
-    (finetuned / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(
-        CheckpointError, match="names the shard .*00002-of-00002.safetensors"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
-def test_refuses_a_shard_without_its_tensor(finetuned):
-    index = split(finetuned)
-    content = helpers.read_json(index)
-    content["weight_map"]["more"] = "model-00001-of-00002.safetensors"
-    index.write_text(json.dumps(content))
-    with pytest.raises(
-        CheckpointError, match="names more, which .*00001-of-00002.* not hold"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
 def test_a_tensor_is_that_of_the_shard_that_the_index_names(finetuned):
     split(finetuned)
     first, second = sorted(finetuned.glob("model-*.safetensors"))
@@ -546,71 +493,6 @@ def test_a_tensor_is_that_of_the_shard_that_the_index_names(finetuned):
     models.assert_same_tensors(
         models.finetuned(), reading.read_checkpoint(finetuned)
     )
-
-
-@pytest.mark.parametrize("size", [0, 4, 100, -10])
-def test_refuses_truncated_safetensors(finetuned, size):
-    path = finetuned / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(
-        CheckpointError, match="Cannot read .*safetensors, which may be cut sh"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_refuses_a_pointer_in_place_of_a_file(finetuned, name):
-    (finetuned / name).write_bytes(POINTER)
-    with pytest.raises(CheckpointError, match="a Git LFS pointer; fetch"):
-        reading.read_checkpoint(finetuned)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model_type": "bert"}, "Received: a model of the type bert"),
-        ({"model_type": "roberta"}, "Received: a model of the type roberta"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12, as in the"),
-        ({"hidden_act": "swish"}, "hidden_act must be one of gelu, .*'swish'"),
-        ({"hidden_act": ["relu"]}, r"hidden_act must be one of .*\['relu'\]"),
-        (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type must be 'absolute'",
-        ),
-        ({"is_decoder": True}, "is_decoder must be False"),
-        (
-            {"hidden_size": 16},
-            "says hidden_size=16, but the tensors beside it have hidden_size=8",
-        ),
-        ({"num_attention_heads": 3}, "num_attention_heads must divide"),
-    ],
-)
-def test_refuses_a_config(finetuned, changes, message):
-    edit_config(finetuned, **changes)
-    with pytest.raises(CheckpointError, match=message):
-        reading.read_checkpoint(finetuned)
-
-
-def test_refuses_a_class_of_another_architecture(finetuned):
-    edit_config(
-        finetuned, model_type=None, architectures=["RobertaForMaskedLM"]
-    )
-    with pytest.raises(CheckpointError, match="a model of the type roberta"):
-        reading.read_checkpoint(finetuned)
-
-
-def test_refuses_weights_without_config(finetuned):
-    (finetuned / "config.json").unlink()
-    with pytest.raises(CheckpointError, match="Expected config.json beside th"):
-        reading.read_checkpoint(finetuned)
-
-
-def test_refuses_a_config_without_weights(finetuned):
-    (finetuned / "model.safetensors").unlink()
-    with pytest.raises(
-        CheckpointError, match="Expected model.safetensors or pytorch_model.bin"
-    ):
-        reading.read_checkpoint(finetuned)
 
 
 def test_refuses_an_output_layer_of_its_own(pair):
@@ -623,17 +505,6 @@ def test_refuses_an_output_layer_of_its_own(pair):
         CheckpointError, match="generator_lm_head.weight must be the table"
     ):
         reading.read_checkpoint(pair)
-
-
-def test_refuses_another_vocabulary(finetuned):
-    with open(finetuned / "vocab.txt", "a") as f:
-        f.write("more\n")
-    with pytest.raises(
-        CheckpointError,
-        match="expected a vocabulary with 20 entries, as many as the embedding "
-        "table has rows. Received: 21 entries",
-    ):
-        reading.read_checkpoint(finetuned)
 
 
 def test_a_pickled_file_takes_torch(finetuned, monkeypatch):
@@ -698,51 +569,57 @@ ADDED = "1 added tokens, such as 'wa', are tokens there wherever"
             None,
             False,
             True,
-            "strip_accents=true without lower-casing does not travel",
+            "the tokenizer's strip_accents=True",
         ),
-        ({}, FAST, True, True, "taken as true, as transformers does, although"),
+        (
+            {},
+            FAST,
+            True,
+            True,
+            "false, which .* passes over: text is read lower-cased",
+        ),
         (GENERIC, FAST, False, False, ""),
         (
             None,
             FAST,
             False,
             False,
-            "lowercase false, which transformers passes",
+            "false, which transformers passes over: text is read cased",
         ),
         (
             {"tokenizer_class": "TokenizersBackend"},
             FAST | {"normalizer": {"type": "NFKC"}},
             None,
             None,
-            "other ids here than its normalizer, NFKC",
+            "the tokenizer's normalizer='NFKC'",
         ),
         (
             GENERIC,
             FAST | {"pre_tokenizer": None},
             False,
             False,
-            "other ids here than its pre_tokenizer, none",
+            "the tokenizer's pre_tokenizer=None",
         ),
         (
             GENERIC,
             FAST | {"model": {"type": "BPE"}},
             False,
             False,
-            "other ids here than its model, BPE",
+            "the tokenizer's model='BPE'",
         ),
         (
             GENERIC,
             FAST | {"model": FAST["model"] | {"unk_token": "<unk>"}},
             False,
             False,
-            "other ids here than with its unk_token, '<unk>'",
+            "the tokenizer's unk_token='<unk>'",
         ),
         (
             {"tokenizer_class": "BertJapaneseTokenizer"},
             None,
             True,
             True,
-            "text gets other ids here than BertJapaneseTokenizer gives it",
+            "tokenizer's tokenizer_class='BertJapaneseTokenizer'",
         ),
         (
             {"mask_token": {"content": "<mask>"}},
@@ -805,7 +682,7 @@ def test_a_tokenizer_is_read_as_transformers_does_or_noted(
         (
             "config.json",
             {"tokenizer_class": "BertJapaneseTokenizer"},
-            "text gets other ids here than BertJapaneseTokenizer gives it",
+            "tokenizer's tokenizer_class='BertJapaneseTokenizer'",
         ),
     ],
 )
@@ -824,63 +701,15 @@ def test_other_files_that_tell_of_tokens_are_heeded(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("config.json", '{"architectures": []}', "of the type not said"),
-        ("config.json", '{"model_type": 5}', "model_type must be a text.*: 5"),
-        ("config.json", '{"architectures": "A"}', "must be a list, each part"),
-        ("config.json", '{"architectures": [5]}', "must be a list, each part"),
-        (
-            "config.json",
-            "[" * 100_000,
-            "Cannot read .*config.json: .*recursion",
-        ),
-        ("config.json", '{"a": ' + "9" * 5000 + "}", "Cannot read .*config.js"),
-        ("tokenizer_config.json", '{"a": ' * 100_000, "Cannot read .*recurs"),
-        (
-            "tokenizer_config.json",
-            '{"do_lower_case": "false"}',
-            "do_lower_case must be true or false. Received: 'false'",
-        ),
-        (
-            "tokenizer_config.json",
-            '{"text_cleaning": "soap"}',
-            "tokenizer_config.json: Expected one of the text cleanings",
-        ),
-        ("tokenizer.json", '{"normalizer": 5}', "normalizer must be an object"),
-        (
-            "tokenizer.json",
-            '{"added_tokens": [5]}',
-            "added_tokens must be a li",
-        ),
-        ("tokenizer.json", '{"model": {"vocab": {"a": "b"}}}', "vocab must be"),
-        (
-            "tokenizer.json",
-            '{"model": {"vocab": {"a": 0, "b": 5}}}',
-            "a vocabulary with the ids 0 to 1. Received: 2 tokens with others",
-        ),
-        ("vocab.txt.json", "[" * 100_000, "true or false for do_lower_case"),
-    ],
-)
-def test_odd_json_is_one_line(finetuned, name, text, message):
-    (finetuned / name).write_text(text)
-    with pytest.raises(CheckpointError, match=message) as raised:
-        if name == "config.json":
-            huggingface.read(str(finetuned))
-        reading.read_checkpoint(finetuned)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
     ("kept", "message"),
     [
         (5, "electra_tf must be an object"),
         ({"max_seq_length": "9"}, "max_seq_length must be a whole number"),
-        ({"max_seq_length": 2}, "max_seq_length must be at least 3"),
+        ({"max_seq_length": 2}, "max_seq_length must be from 3"),
         ({"head": []}, "head must be an object"),
         ({"head": {"options": {"scale": "4"}}}, "scale must be a number"),
         ({"head": {"options": {"scale": True}}}, "scale must be a number"),
-        ({"head": {"options": {"windows": {}}}}, "windows must have a stride"),
+        ({"head": {"options": {"windows": {}}}}, "lacks stride"),
         (
             {
                 "head": {
@@ -909,33 +738,6 @@ def test_refuses_settings_of_ours_that_are_odd(tmp_path, kept, message):
         reading.read_checkpoint(tmp_path)
 
 
-def test_refuses_labels_of_another_head(finetuned):
-    edit_config(finetuned, id2label={"0": "a", "1": "b"})
-    with pytest.raises(
-        CheckpointError, match="must name the classes 0 to 2, as"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
-@pytest.mark.parametrize("weight_map", [None, {}, {"a": None}, ["a"]])
-def test_refuses_an_odd_weight_map(finetuned, weight_map):
-    split(finetuned).write_text(json.dumps({"weight_map": weight_map}))
-    with pytest.raises(CheckpointError, match="weight_map"):
-        reading.read_checkpoint(finetuned)
-
-
-def test_refuses_a_layer_with_a_number_far_off(finetuned):
-    def edit(tensors):
-        name = "electra.encoder.layer.1.output.dense.bias"
-        tensors[name.replace(".1.", ".99999999.")] = tensors.pop(name)
-
-    edit_tensors(finetuned, edit)
-    with pytest.raises(
-        CheckpointError, match="Received: one with the number 9"
-    ):
-        reading.read_checkpoint(finetuned)
-
-
 @pytest.mark.parametrize("token", ["a\nb", "a\rb", " a", ""])
 def test_refuses_a_token_that_would_shift_others(tmp_path, token):
     tokens = (*helpers.VOCAB[:-1], token)
@@ -943,14 +745,6 @@ def test_refuses_a_token_that_would_shift_others(tmp_path, token):
         huggingface.write(
             models.finetuned(vocabulary=Vocabulary(tokens)), str(tmp_path)
         )
-
-
-def test_ideographs_that_are_no_words_are_reported(finetuned):
-    path = finetuned / "tokenizer_config.json"
-    settings = helpers.read_json(path) | {"tokenize_chinese_chars": False}
-    path.write_text(json.dumps(settings))
-    note, _ = reading.read_checkpoint(finetuned).notes
-    assert "tokenize_chinese_chars=False does not travel" in note
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -967,39 +761,181 @@ def test_case_follows_from_the_vocabulary_where_nothing_says_it(
     assert f"lower-cased: taken as {lower}, since the vocabulary has" in notes
 
 
-def test_refuses_a_mean_of_all_tokens(tmp_path):
-    checkpoint = models.finetuned("classification", 2)
-    head = dataclasses.replace(checkpoint.head, options={"pooling": "mean"})
-    with pytest.raises(
-        CheckpointError,
-        match="reads the first token's vector, the head 'letters' the mean of "
-        "all tokens': leave the head behind with --encoder-only",
-    ):
+LAYER = "electra.encoder.layer.1.output."
+NUMPY_LACKS = json.dumps(
+    {"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
+).encode()
+
+
+def moved(tensors, old, new, add=0):
+    tensors[new] = tensors[old] + add
+    if not add:
+        del tensors[old]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        *(
+            (lambda p, c=changes: edit_config(p, **c), message)
+            for changes, message in (
+                ({"model_type": "bert"}, "a model of the type bert"),
+                (
+                    {"model_type": None, "architectures": ["RobertaForX"]},
+                    "a model of the type roberta",
+                ),
+                ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
+                ({"hidden_act": "swish"}, "hidden_act must be .*'swish'"),
+                ({"hidden_act": ["relu"]}, "hidden_act must be .*relu"),
+                ({"position_embedding_type": "relative_key"}, "'absolute'"),
+                ({"is_decoder": True}, "is_decoder must be False"),
+                ({"hidden_size": 16}, "tensors beside it have hidden_size=8"),
+                ({"num_attention_heads": 3}, "heads must divide"),
+                ({"id2label": {"0": "a", "1": "b"}}, "name the classes 0 to 2"),
+            )
+        ),
+        *(
+            (lambda p, n=size: cut(p / "model.safetensors", n), "be cut short")
+            for size in (0, 4, 100, -10)
+        ),
+        *(
+            (lambda p, n=name: (p / n).write_bytes(POINTER), "git lfs pull")
+            for name in ("model.safetensors", "config.json")
+        ),
+        *(
+            (
+                lambda p, w=odd: split(p).write_text(
+                    json.dumps({"weight_map": w})
+                ),
+                "weight_map",
+            )
+            for odd in (None, {}, {"a": None}, ["a"])
+        ),
+        (
+            lambda p: split(p).with_name(SECOND_SHARD).unlink(),
+            f"names the shard .*{SECOND_SHARD}",
+        ),
+        (
+            lambda p: split(p).write_text(
+                json.dumps({"weight_map": {"more": SECOND_SHARD}})
+            ),
+            f"names more, which .*{SECOND_SHARD} does not hold",
+        ),
+        (
+            lambda p: (p / "model.safetensors").write_bytes(
+                len(NUMPY_LACKS).to_bytes(8, "little") + NUMPY_LACKS + b"0"
+            ),
+            "must hold floating-point numbers",
+        ),
+        (lambda p: (p / "config.json").unlink(), "Expected config.json beside"),
+        (
+            lambda p: (p / "model.safetensors").unlink(),
+            "Expected model.safetensors or pytorch_model.bin .*: neither",
+        ),
+        (
+            lambda p: (p / "model.safetensors").rename(p / "tf_model.h5"),
+            r"Received: tf_model.h5, .*from_tf=True\)\.save_pretrained",
+        ),
+        (
+            lambda p: (p / "vocab.txt").open("a").write("more\n"),
+            "a vocabulary with 20 entries, .* Received: 21 entries",
+        ),
+        (
+            lambda p: edit_tensors(
+                p,
+                lambda t: moved(
+                    t,
+                    f"{LAYER}dense.bias",
+                    f"{LAYER}dense.bias".replace("1", "99"),
+                ),
+            ),
+            "Received: one with the number 99",
+        ),
+        (
+            lambda p: edit_tensors(
+                p,
+                lambda t: moved(
+                    t, f"{LAYER}LayerNorm.weight", f"{LAYER}LayerNorm.gamma", 1
+                ),
+            ),
+            "one tensor for .*LayerNorm.weight, or equal ones",
+        ),
+        *(
+            (lambda p, n=name, t=text: (p / n).write_text(t), message)
+            for name, text, message in (
+                ("config.json", '{"architectures": []}', "type not said"),
+                ("config.json", '{"model_type": 5}', "must be a text.*: 5"),
+                ("config.json", '{"architectures": [5]}', "must be a list"),
+                ("config.json", "[" * 100_000, "Cannot read .*recursion"),
+                ("tokenizer_config.json", '{"a": ' * 100_000, "recursion"),
+                (
+                    "tokenizer_config.json",
+                    '{"do_lower_case": "false"}',
+                    "do_lower_case must be true or false. Received: 'false'",
+                ),
+                (
+                    "tokenizer_config.json",
+                    '{"text_cleaning": "soap"}',
+                    "Expected one of the text cleanings",
+                ),
+                ("tokenizer.json", '{"normalizer": 5}', "be an object"),
+                ("tokenizer.json", '{"added_tokens": [5]}', "must be a list"),
+                (
+                    "tokenizer.json",
+                    '{"model": {"vocab": {"a": 0, "b": 5}}}',
+                    "ids 0 to 1. Received: 2 tokens with others",
+                ),
+                ("vocab.txt.json", "[" * 100_000, "true or false for do_lower"),
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(finetuned, damage, message):
+    damage(finetuned)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        huggingface.read(str(finetuned))
+        reading.read_checkpoint(finetuned)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("classification", {"pooling": "mean"}, "the mean of all tokens'"),
+        (
+            "question_answering",
+            {},
+            "an end that depends on the start and a classifier of having no",
+        ),
+    ],
+)
+def test_refuses_a_head_that_transformers_lacks(
+    tmp_path, kind, options, message
+):
+    checkpoint = models.finetuned(kind)
+    head = dataclasses.replace(checkpoint.head, options=options)
+    with pytest.raises(CheckpointError, match=f"{message}.*--encoder-only"):
         huggingface.write(
             dataclasses.replace(checkpoint, head=head), str(tmp_path)
         )
 
 
-def test_refuses_a_head_that_transformers_lacks(tmp_path):
-    checkpoint = models.finetuned("question_answering")
-    head = dataclasses.replace(checkpoint.head, options={})
-    with pytest.raises(
-        CheckpointError,
-        match="ElectraForQuestionAnswering lacks an end that depends on the "
-        "start and a classifier of having no answer, which the head 'letters' "
-        "has: leave the head behind with --encoder-only",
-    ):
-        huggingface.write(
-            dataclasses.replace(checkpoint, head=head), str(tmp_path)
-        )
-
-
-def test_a_type_that_numpy_has_not_got_is_said(tmp_path):
-    huggingface.write(models.finetuned("tagging", 3), str(tmp_path))
-    tensor = {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}
-    header = json.dumps({"electra.a": tensor}).encode()
-    (tmp_path / "model.safetensors").write_bytes(
-        len(header).to_bytes(8, "little") + header + b"0"
+def test_a_head_without_a_prefix_is_a_head(tmp_path):
+    """The encoder's names lack theirs, too."""
+    checkpoint = models.finetuned("tagging")
+    huggingface.write(checkpoint, str(tmp_path))
+    edit_tensors(
+        tmp_path,
+        lambda tensors: [
+            tensors.__setitem__(n.removeprefix("electra."), tensors.pop(n))
+            for n in list(tensors)
+        ],
     )
-    with pytest.raises(CheckpointError, match="must hold floating-point numb"):
-        reading.read_checkpoint(tmp_path)
+    models.assert_same_tensors(checkpoint, reading.read_checkpoint(tmp_path))
+
+
+def test_a_sentencepiece_model_is_named(finetuned):
+    (finetuned / "vocab.txt").rename(finetuned / "spiece.model")
+    read = reading.read_checkpoint(finetuned)
+    assert read.vocabulary is None
+    assert "spiece.model is a SentencePiece model" in read.notes[0]

@@ -15,8 +15,6 @@ from official.nlp.tasks import sentence_prediction
 from electra_tf import errors
 from electra_tf.checkpoints import checkpoint, verify
 from electra_tf.checkpoints.formats import model_garden
-from electra_tf.model import encoder
-from electra_tf.text import vocabulary
 from tests import helpers
 from tests.checkpoints import models as our_models
 
@@ -33,34 +31,10 @@ CLASSES_AND_WIDTHS = (
 )
 
 
-def random_checkpoint(tokens=None, **changes):
-    """Weights that are large enough to matter, with the Garden's GELU."""
-    config = helpers.encoder_config(**{"hidden_act": "gelu_new"} | changes)
-    built = encoder.Encoder(config)
-    built.build()
-    rng = np.random.default_rng(0)
-    tensors = {}
-    for variable in built.variables:
-        values = rng.normal(0, 0.4, variable.shape)
-        if variable.path.endswith("gamma"):
-            values += 1
-        tensors[variable.path] = values.astype(np.float32)
-    return checkpoint.Checkpoint(
-        tensors,
-        discriminator=config,
-        vocabulary=tokens and vocabulary.Vocabulary(tuple(tokens), True, True),
-    )
-
-
-def ours(config, tensors):
+def ours(checkpoint):
     """Our encoder's sequence output."""
-    built = encoder.Encoder(config)
-    built.build()
-    for variable in built.variables:
-        variable.assign(tensors[variable.path])
-    return built(
-        INPUTS["input_ids"], INPUTS["input_mask"], INPUTS["segment_ids"]
-    )["sequence_output"].numpy()
+    (output,) = verify.forward(checkpoint, INPUTS).values()
+    return output
 
 
 def library_encoder(cls=networks.BertEncoder, **changes):
@@ -95,16 +69,11 @@ def call(built):
     return built(features, training=False)["sequence_output"].numpy()
 
 
-def assert_close(received, expected):
-    difference = np.abs(received - expected).max()
-    assert difference <= 1e-5 * np.abs(expected).max(), difference
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A checkpoint of ours, to be copied and damaged."""
     path = tmp_path_factory.mktemp("model_garden") / "written"
-    model_garden.write(random_checkpoint(helpers.VOCAB), path)
+    model_garden.write(our_models.encoder_alone(helpers.VOCAB), path)
     return path
 
 
@@ -115,17 +84,17 @@ def damaged(folder, tmp_path):
 
 @pytest.mark.parametrize(("cls", "embedding_size"), CLASSES_AND_WIDTHS)
 def test_the_model_garden_computes_what_we_wrote(tmp_path, cls, embedding_size):
-    written = random_checkpoint(embedding_size=embedding_size)
+    written = our_models.encoder_alone(embedding_size=embedding_size)
     model_garden.write(written, tmp_path)
     loaded = library_encoder(cls, embedding_width=embedding_size)
     status = tf.train.Checkpoint(encoder=loaded).read(
         str(tmp_path / "bert_model.ckpt")
     )
     status.assert_existing_objects_matched()
-    expected = ours(written.discriminator, written.tensors)
-    assert_close(call(loaded), expected)
+    expected = ours(written)
+    our_models.assert_close(call(loaded), expected)
     received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
-    assert_close(received, expected)
+    our_models.assert_close(received, expected)
 
 
 @pytest.mark.parametrize(("cls", "embedding_width"), CLASSES_AND_WIDTHS)
@@ -142,8 +111,8 @@ def test_we_compute_what_the_model_garden_wrote(tmp_path, cls, embedding_width):
         "initializer_range",
     )
     assert len(read.unused) == 3  # The pooler and the count of checkpoints.
-    assert_close(ours(read.discriminator, read.tensors), call(built))
-    assert_close(
+    our_models.assert_close(ours(read), call(built))
+    our_models.assert_close(
         model_garden.forward(tmp_path, INPUTS)["sequence_output"], call(built)
     )
 
@@ -156,14 +125,14 @@ def test_checkpoint_of_a_whole_model(tmp_path):
         str(tmp_path / "ckpt")
     )
     read = model_garden.read(prefix)
-    assert_close(ours(read.discriminator, read.tensors), call(built))
-    assert not set(read.tensors) - set(random_checkpoint().tensors)
+    our_models.assert_close(ours(read), call(built))
+    assert not set(read.tensors) - set(our_models.encoder_alone().tensors)
     # The pooler, and the classifier's output layer.
     assert len(read.unused) == 4
 
 
 def test_round_trip_is_bitwise(tmp_path):
-    written = random_checkpoint(
+    written = our_models.encoder_alone(
         helpers.VOCAB, hidden_dropout_prob=0.2, initializer_range=0.5
     )
     model_garden.write(written, tmp_path)
@@ -183,7 +152,7 @@ def test_round_trip_is_bitwise(tmp_path):
 @pytest.mark.dear
 def test_a_task_loads_it(tmp_path):
     """params.yaml and init_checkpoint are all that a task needs."""
-    written = random_checkpoint(attention_probs_dropout_prob=0.3)
+    written = our_models.encoder_alone(attention_probs_dropout_prob=0.3)
     model_garden.write(written, tmp_path / "first")
     os.rename(tmp_path / "first", tmp_path / "moved")
     params = yaml.safe_load((tmp_path / "moved/params.yaml").read_text())
@@ -196,10 +165,10 @@ def test_a_task_loads_it(tmp_path):
     model = task.build_model()
     task.initialize(model)
     network = model.checkpoint_items["encoder"]
-    expected = ours(written.discriminator, written.tensors)
-    assert_close(call(network), expected)
+    expected = ours(written)
+    our_models.assert_close(call(network), expected)
     received = model_garden.forward(tmp_path / "moved", INPUTS)
-    assert_close(received["sequence_output"], expected)
+    our_models.assert_close(received["sequence_output"], expected)
     settings = config.model.encoder.get()
     assert isinstance(settings, encoders.BertEncoderConfig)
     assert settings.attention_dropout_rate == 0.3
@@ -208,23 +177,23 @@ def test_a_task_loads_it(tmp_path):
 @pytest.mark.dear
 def test_an_encoder_with_the_exact_gelu(tmp_path):
     """What the note advises for weights trained with the error function."""
-    written = random_checkpoint(hidden_act="gelu")
+    written = our_models.encoder_alone(hidden_act="gelu")
     model_garden.write(written, tmp_path)
     (note,) = (n for n in model_garden.notes(written) if "GELU" in n)
     assert 'inner_activation="gelu"' in note
     exact = library_encoder(inner_activation="gelu")
     tf.train.Checkpoint(encoder=exact).read(str(tmp_path / "bert_model.ckpt"))
-    assert_close(call(exact), ours(written.discriminator, written.tensors))
+    our_models.assert_close(call(exact), ours(written))
 
 
 @pytest.mark.dear
 @pytest.mark.parametrize("hidden_act", ["relu", "tanh", "linear"])
 def test_other_activations_have_the_same_names(tmp_path, hidden_act):
-    written = random_checkpoint(hidden_act=hidden_act)
+    written = our_models.encoder_alone(hidden_act=hidden_act)
     model_garden.write(written, tmp_path)
     assert model_garden.read(tmp_path).discriminator == written.discriminator
     received = model_garden.forward(tmp_path, INPUTS)["sequence_output"]
-    assert_close(received, ours(written.discriminator, written.tensors))
+    our_models.assert_close(received, ours(written))
     assert model_garden.GELU_NOTE not in model_garden.notes(written)
 
 
@@ -242,7 +211,7 @@ def test_three_segments_travel(tmp_path):
     expected = verify.forward(written, inputs)["sequence_output"]
     # What is computed at padding means nothing.
     mask = inputs["input_mask"] > 0
-    assert_close(received[mask], expected[mask])
+    our_models.assert_close(received[mask], expected[mask])
 
 
 def test_the_pooler_is_the_identity(folder):
@@ -254,7 +223,7 @@ def test_the_pooler_is_the_identity(folder):
 
 
 def test_what_stays_behind(tmp_path):
-    written = random_checkpoint()
+    written = our_models.encoder_alone()
     zero = np.zeros(1, np.float32)
     written.tensors["generator_predictions/output_bias"] = zero
     written.optimizer["electra/embeddings/word_embeddings/adam_m"] = zero
@@ -278,11 +247,13 @@ def test_recognises_encoders(folder, tmp_path):
 
 
 def test_notes():
-    found = " ".join(model_garden.notes(random_checkpoint()))
+    found = " ".join(model_garden.notes(our_models.encoder_alone()))
     assert "tanh" in found
     assert "pooler" in found
     assert "no vocab.txt" in found
-    found = " ".join(model_garden.notes(random_checkpoint(helpers.VOCAB)))
+    found = " ".join(
+        model_garden.notes(our_models.encoder_alone(helpers.VOCAB))
+    )
     assert "no vocab.txt" not in found
 
 
@@ -315,7 +286,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
                 p / "params.yaml",
                 (p / "params.yaml").read_text().replace("gelu", "swish"),
             ),
-            "of gelu, relu, tanh, linear and .*Received: swish and false",
+            "of gelu, relu, tanh, linear and .*Received: swish and False",
         ),
         (
             lambda p: replace(
@@ -377,7 +348,7 @@ def test_a_gap_between_the_layers_is_named(tmp_path, monkeypatch):
         return make({n.replace("s/1/", "s/2/"): w for n, w in weights.items()})
 
     monkeypatch.setattr(model_garden, "_trackable", with_a_gap)
-    model_garden.write(random_checkpoint(), tmp_path)
+    model_garden.write(our_models.encoder_alone(), tmp_path)
     with pytest.raises(
         errors.CheckpointError, match="values of encoder/layer_1"
     ):
@@ -385,10 +356,10 @@ def test_a_gap_between_the_layers_is_named(tmp_path, monkeypatch):
 
 
 def test_refuses_what_it_cannot_write(tmp_path):
-    written = random_checkpoint(helpers.VOCAB[:-1])
+    written = our_models.encoder_alone(helpers.VOCAB[:-1])
     with pytest.raises(errors.CheckpointError, match="19 entries"):
         model_garden.write(written, tmp_path / "a")
-    written = random_checkpoint()
+    written = our_models.encoder_alone()
     written.tensors.pop("electra/encoder/layer_1/output/dense/bias")
     with pytest.raises(errors.CheckpointError, match="output/dense/bias"):
         model_garden.write(written, tmp_path / "a")

@@ -1,0 +1,73 @@
+"""The forward pass of transformers, in a process of its own.
+
+    python transformers_forward.py inputs.npz outputs.npz FOLDER ...
+
+TensorFlow and torch in one process may end in a segmentation fault, so nothing
+of this package is imported here.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import transformers
+
+# Their activation in a masked language model's head, whatever hidden_act says.
+GELUS = ("gelu", "gelu_new")
+_HEADS = (
+    *("PreTraining", "MaskedLM", "SequenceClassification"),
+    *("TokenClassification", "QuestionAnswering"),
+)
+
+
+def outputs(
+    folders: Sequence[str], inputs: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """What the models in some folders compute; see `huggingface.forward`."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    features = {
+        theirs: torch.tensor(np.asarray(inputs[ours], np.int64))
+        for theirs, ours in (
+            ("input_ids", "input_ids"),
+            ("attention_mask", "input_mask"),
+            ("token_type_ids", "segment_ids"),
+        )
+    }
+    arrays: dict[str, np.ndarray] = {}
+    for folder in folders:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+            name = (json.load(f).get("architectures") or [""])[0]
+        if name not in [f"ElectraFor{head}" for head in _HEADS]:
+            name = "ElectraModel"
+        model = getattr(transformers, name).from_pretrained(
+            folder, local_files_only=True
+        )
+        is_generator = name == "ElectraForMaskedLM"
+        if is_generator and model.config.hidden_act not in GELUS:
+            model.generator_predictions.activation = (
+                transformers.activations.ACT2FN[model.config.hidden_act]
+            )
+        with torch.no_grad():
+            results = model.float().eval()(
+                **features, output_hidden_states=True
+            )
+        prefix = "generator_" if is_generator else ""
+        states = results["hidden_states"]
+        arrays[f"{prefix}sequence_output"] = states[-1].numpy()
+        if name == "ElectraForPreTraining":
+            prefix = "discriminator_"
+        for output in ("logits", "start_logits", "end_logits"):
+            if output in results:
+                arrays[f"{prefix}{output}"] = results[output].numpy()
+    return arrays
+
+
+if __name__ == "__main__":
+    source, target, *model_folders = sys.argv[1:]
+    with np.load(source) as arrays_in:
+        results_out = outputs(model_folders, arrays_in)
+        np.savez(target, **results_out)  # type: ignore[arg-type]
